@@ -21,10 +21,6 @@ from nnd_tasks.analysis.token_files import CandidateTokens, TokenScores, run_tok
 _NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind"}
 #: Prompts in one piece: the page unpacks a piece when one of its tests is looked at.
 _EACH = 10
-#: Characters of a text that a page of all tests keeps.
-LONGEST = 4_000
-#: And a page of one test.
-WHOLE = 10**9
 
 
 @dataclass(frozen=True)
@@ -45,11 +41,6 @@ class Packed:
     models: list[str]
     cut: bool
 
-    @property
-    def size(self) -> int:
-        """Bytes of the pieces."""
-        return sum(map(len, self.pieces))
-
 
 def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
     """Return all tests as data for the page, or as much as fits: token scores are left out first, then tests with large margins.
@@ -57,7 +48,7 @@ def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
     Args:
         pairs: models on the same tests, for each set.
         room: most bytes.
-        only: id of a test; the page has this one alone, with its whole texts.
+        only: id of a test; the page has this one alone.
     """
     tokens = {id(run): scores for paired in pairs for run in paired.runs if (scores := run_tokens(run)) is not None}
     tests = pd.concat(
@@ -67,12 +58,11 @@ def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
     rank = tests["worst"].rank(method="first", na_option="bottom")
     every = len(tests)
     for count, kept in [(every, tokens), *((every >> n, {}) for n in range(every.bit_length()))]:
-        pieces = _pack(pairs, tests[rank <= count], kept, WHOLE if only else LONGEST)
-        names = dict.fromkeys(run.model for paired in pairs for run in paired.runs if id(run) in kept)
-        packed = Packed(pieces, count, every, list(names), len(kept) < len(tokens))
-        if packed.size <= room:
+        pieces = _pack(pairs, tests[rank <= count], kept)
+        if sum(map(len, pieces)) <= room:
             break
-    return packed
+    names = dict.fromkeys(run.model for paired in pairs for run in paired.runs if id(run) in kept)
+    return Packed(pieces, count, every, list(names), len(kept) < len(tokens))
 
 
 def _list_tests(paired: Paired) -> pd.DataFrame:
@@ -83,7 +73,7 @@ def _list_tests(paired: Paired) -> pd.DataFrame:
     return tests.assign(worst=tests["id"].map(margins.min(axis="columns")), detail=details)
 
 
-def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, TokenScores], limit: int) -> list[str]:
+def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, TokenScores]) -> list[str]:
     sections: list[dict[str, Any]] = []
     pieces: list[str] = []
     for number, paired in enumerate(pairs):
@@ -103,7 +93,7 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
         )
         documents = [{document["cluster_id"]: document for document in run.documents} for run in paired.runs]
         kept = [tokens.get(id(run), {}) for run in paired.runs]
-        prompts = [read_prompt([of_run[name] for of_run in documents], kept, limit) for name in names]
+        prompts = [read_prompt([of_run[name] for of_run in documents], kept) for name in names]
         pieces += [_deflate(prompts[first : first + _EACH]) for first in range(0, len(prompts), _EACH)]
     return [_deflate(sections), *pieces]
 
@@ -120,29 +110,26 @@ def name_outcome(passed: bool | None, tie: bool) -> str:
     return "passed" if passed else "failed, equal" if tie else "failed"
 
 
-def read_prompt(
-    documents: Sequence[Mapping[str, Any]], tokens: Sequence[TokenScores], limit: int = WHOLE
-) -> dict[str, Any]:
+def read_prompt(documents: Sequence[Mapping[str, Any]], tokens: Sequence[TokenScores]) -> dict[str, Any]:
     """Return all that is shown of a prompt.
 
     Args:
         documents: of each run; the candidates may be in another order than in the first.
         tokens: of each run; empty where it kept none.
-        limit: characters of a text that are kept.
 
     Returns:
-        ``fields``: name, text, and how many characters are not kept, of each field that is not empty. For each candidate:
-        ``texts``: text, and how many characters are not kept; ``marks``: start, end and kind of each error that people marked.
+        ``fields``: name and text of each field that is not empty; ``texts`` of the candidates; ``marks`` of each candidate:
+        start, end and kind of each error that people marked.
         For each run and candidate: ``scores``, with ``sum`` in nats, ``tokens`` and ``bytes``; ``tokens``: the two lists of
         `segments`; both None where the run has none.
     """
     first = documents[0]
     name, candidates = first["cluster_id"], first["candidates"]
-    fields = [(key, str(value)) for key, value in first.items() if key not in _NOT_PROMPT and value not in (None, "")]
+    fields = [[key, str(value)] for key, value in first.items() if key not in _NOT_PROMPT and value not in (None, "")]
     places = [{text: i for i, text in enumerate(document["candidates"])} for document in documents]
     return {
-        "fields": [[key, text[:limit], max(len(text) - limit, 0)] for key, text in fields],
-        "texts": [[text[:limit], max(len(text) - limit, 0)] for text in candidates],
+        "fields": fields,
+        "texts": candidates,
         "marks": [
             [[one["start"], one["end"], ", ".join(filter(None, (one["category"], one["severity"])))] for one in errors]
             for errors in first.get("error_spans") or [[]] * len(candidates)
@@ -153,7 +140,7 @@ def read_prompt(
         ],
         "tokens": [
             [
-                None if one is None else [part.tolist() for part in segments(one, limit)]
+                None if one is None else [part.tolist() for part in segments(one)]
                 for one in (kept.get((name, place.get(text, -1), True)) for text in candidates)
             ]
             for kept, place in zip(tokens, places, strict=True)
@@ -161,21 +148,19 @@ def read_prompt(
     }
 
 
-def segments(tokens: CandidateTokens, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def segments(tokens: CandidateTokens) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return stretches of a candidate that follow each other, each with the tokens that stand for it.
 
     Tokens that stand for parts of one character are in one stretch. A token around the candidate has a stretch of length 0.
 
     Args:
         tokens: of the candidate.
-        limit: characters of the candidate; later stretches are left out.
 
     Returns:
         Lengths in characters, and surprises in tenths of a nat, shape (stretches,).
     """
-    reach = np.maximum.accumulate(np.minimum(tokens.ends, limit + 1, dtype=np.int64))
+    reach = np.maximum.accumulate(tokens.ends, dtype=np.int64)
     begins = np.flatnonzero(np.append(True, tokens.starts[1:] >= reach[:-1]))
     ends = reach[np.append(begins[1:], len(reach)) - 1]
     tenths = np.rint(np.add.reduceat(tokens.logprobs, begins, dtype=np.float64) * -10).astype(np.int64)
-    count = int(np.searchsorted(ends, limit, side="right"))
-    return np.diff(ends, prepend=0)[:count], tenths[:count]
+    return np.diff(ends, prepend=0), tenths

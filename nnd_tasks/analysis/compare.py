@@ -21,7 +21,7 @@ from nnd_tasks.analysis.side_by_side import Paired, pair_several
 from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.baselines import ALL
 from nnd_tasks.secrets import without_secrets
-from nnd_tasks.show.report import Cell, Report, Table, interval
+from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
 
 _BLOCK = 500  # resamples at a time; numpy draws four signs at once, so a multiple of four
@@ -228,7 +228,7 @@ _DIFFERENCES: Mapping[str, Cell] = {
     "category": "{category}",
     "second - first": "{second} - {first}",
     "difference": "{difference:+.3f}",
-    "95% interval": lambda row: interval(row["low"], row["high"]) + (" ≠" if row["disagrees"] else ""),
+    "95% interval": "{low:+.3f} to {high:+.3f}{disagrees: ≠}",
     "p": "{p:p}",
     "p (Holm)": "{p_holm:p}",
     "MDE": "{mde:.3f}{underpowered:‡}",

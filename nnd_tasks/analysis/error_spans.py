@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.token_files import run_tokens
 from nnd_tasks.harness.span_metrics import marked_tokens, unigram_surprise
-from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_mean
 
@@ -77,9 +75,8 @@ def _read_errors(run: Run) -> Iterator[tuple[Any, ...]]:
             for start, end in dict.fromkeys((error["start"], error["end"]) for error in errors):
                 inside = np.flatnonzero(marked_tokens(spans, [{"start": start, "end": end}]))
                 if inside.size:
-                    excess = surprise - unigram(tokens.ids[text])
-                    yield run.task, run.model, "surprise", prompt, *_take_places(surprise, inside, free)
-                    yield run.task, run.model, "excess", prompt, *_take_places(excess, inside, free)
+                    for value, nats in {"surprise": surprise, "excess": surprise - unigram(tokens.ids[text])}.items():
+                        yield run.task, run.model, value, prompt, *_take_places(nats, inside, free)
 
 
 def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: NDArray[np.bool_]) -> list[float]:
@@ -99,24 +96,15 @@ def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: N
 
 
 def report_spans(around: pd.DataFrame) -> Report:
-    """Return what `around_errors` found: a table for each task, and a figure.
+    """Return what `around_errors` found, as a table for each task.
 
     Args:
         around: at least one row.
     """
     columns = {"token": "{place}", "{model}: {value}": "{mean:.2f} [{low:.2f}, {high:.2f}]"}
-    places, values = around["place"].map(PLACES.index), around["value"].map(VALUES)
-    points = around.assign(panel=values, line=around["model"], x=places, y=around["mean"])
-    title = "Surprise around marked errors"
     return Report(
         name="around_errors",
-        title=title,
+        title="Surprise around marked errors",
         tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in around.groupby("task")],
         notes=[CAPTION],
-        figures={
-            file_stem(task): partial(
-                draw_lines, rows, f"{title}: {task}", "tokens before, in and after an error", "nats", ticks=PLACES
-            )
-            for task, rows in points.groupby("task")
-        },
     )

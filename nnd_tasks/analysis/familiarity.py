@@ -18,7 +18,7 @@ from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.set_tables import table_of
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.errors import NNDError, noting
-from nnd_tasks.show.report import Cell, Report, Table, interval
+from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.statistics import FEW, summarize_rate
 from nnd_tasks.wording import counted, some_of
 
@@ -28,7 +28,7 @@ _EFFECTS: Mapping[str, Cell] = {
     "texts": "{texts:,}",
     "prompts": "{prompts:,}{few:†}",
     "nats per token": "{value:+.3f}",
-    "95% interval": lambda row: interval(row["low"], row["high"]),
+    "95% interval": "{low:+.3f} to {high:+.3f}",
     "p (Holm)": "{p_holm:p}",
 }
 _READING = (

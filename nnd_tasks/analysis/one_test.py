@@ -40,12 +40,11 @@ def report_test(test_id: str, paired: Paired) -> Report:
     tests = pd.DataFrame([run.tests.set_index("test_id").loc[test_id] for run in paired.runs])
     first = tests.iloc[0]
     prompt = read_prompt([paired.runs[0].documents[first["document"]]], [{}])
-    texts = [{"what": name, "text": text} for name, text, _ in prompt["fields"]]
+    texts = list(prompt["fields"])
     for name, place in (("better", first["high"]), ("worse", first["low"])):
-        text, _ = prompt["texts"][place]
-        texts.append({"what": name, "text": text})
-        for start, end, kind in prompt["marks"][place]:
-            texts.append({"what": f"marked in it: {kind or 'an error'}", "text": text[start:end]})
+        text = prompt["texts"][place]
+        texts.append([name, text])
+        texts += [[f"marked in it: {kind}", text[start:end]] for start, end, kind in prompt["marks"][place]]
     outcomes = tests[["margin", "margin_sum", "margin_bytes"]].assign(
         model=paired.models, outcome=list(map(name_outcome, tests["passed"], tests["tie"]))
     )
@@ -57,7 +56,7 @@ def report_test(test_id: str, paired: Paired) -> Report:
         "per byte": "{margin_bytes:+.4f}",
     }
     tables = [
-        Table("texts", pd.DataFrame(texts), {"what": "{what}", "text": "{text}"}),
+        Table("texts", pd.DataFrame(texts, columns=["what", "text"]), {"what": "{what}", "text": "{text}"}),
         Table("outcomes", outcomes, columns),
     ]
     kinds = ", ".join(filter(None, first[["category", "subcategory", "severity"]]))

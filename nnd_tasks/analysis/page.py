@@ -12,7 +12,7 @@ import pandas as pd
 
 from nnd_tasks import __version__
 from nnd_tasks.analysis import error_spans as spans
-from nnd_tasks.analysis.browsing import LONGEST, Packed, pack
+from nnd_tasks.analysis.browsing import Packed, pack
 from nnd_tasks.analysis.compare import LEGEND, RATE, Comparison, compare, report_comparison
 from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
@@ -36,8 +36,7 @@ class Section:
         comparison: of the models.
         report: its tables.
         around: surprise around marked errors; empty without these or token scores.
-        protocol: what all runs were asked.
-        differing: the parts of the signature in which the runs differ.
+        settings: the signature of each run, part by part.
         note: what was asked otherwise than in the first section of a site's page.
     """
 
@@ -45,8 +44,7 @@ class Section:
     comparison: Comparison
     report: Report
     around: pd.DataFrame
-    protocol: Mapping[str, str]
-    differing: Table
+    settings: Table
     note: str = ""
 
 
@@ -59,35 +57,23 @@ def make_section(paired: Paired, note: str = "") -> Section:
     if paired.tests.empty:
         raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
     comparison = compare(paired)
-    protocol, differing = _compare_settings(paired.runs)
     around = spans.around_errors(paired.runs)
-    return Section(paired, comparison, report_comparison(comparison), around, protocol, differing, note)
+    return Section(paired, comparison, report_comparison(comparison), around, _list_settings(paired.runs), note)
 
 
-def _compare_settings(runs: Sequence[Run]) -> tuple[dict[str, str], Table]:
-    """Return the protocol that all runs share, and what differs in any part of their signatures."""
+def _list_settings(runs: Sequence[Run]) -> Table:
+    """Return all parts of the signatures, with a column for each model."""
     rows = pd.DataFrame(
-        {"part": f"{key} ({name})", "model": run.model, "value": _write_setting(value)}
+        {"part": f"{key} ({name})", "model": run.model, "value": str(value)}
         for run in runs
         for name, part in (
             ("protocol", run.protocol),
             ("model", run.model_info),
             ("environment", run.environment),
-            ("error spans", {"digest": run.spans} if run.spans else {}),
         )
-        for key, value in part.items()
+        for key, value in without_secrets(part).items()  # plain lm_eval may have stored some
     )
-    values = rows.groupby("part")["value"]
-    same = (values.transform("nunique") == 1) & (values.transform("size") == len(runs))
-    shared = rows[same].drop_duplicates("part").set_index("part")["value"].filter(like=" (protocol)")
-    protocol = {part.removesuffix(" (protocol)"): value for part, value in shared.items()}
-    return protocol, Table("what_differs", rows[~same], {"part": "{part}", "{model}": "{value}"})
-
-
-def _write_setting(value: Any) -> str:
-    """Return a value of a signature as text, without secrets: plain lm_eval may have stored some."""
-    value = without_secrets(value)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Table("settings", rows, {"part": "{part}", "{model}": "{value}"})
 
 
 def report_pages(pairs: Sequence[Paired]) -> list[Report]:
@@ -138,7 +124,7 @@ def render_page(
         notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
         home=home,
         baselines=BASELINES,
-        commands=[(run, command_of(run), _not_in_command(run)) for paired in pairs for run in paired.runs],
+        commands=[(run, command_of(run)) for paired in pairs for run in paired.runs],
         without_secrets=without_secrets,
         spans=spans,
         **frame_tests(title, pairs, pack(pairs, PAGE_LIMIT) if texts else None),
@@ -159,7 +145,6 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, a
         "version": __version__,
         "packed": packed,
         "alone": alone,
-        "longest": LONGEST,
         "tasks": [paired.title for paired in pairs],
         "models": list(dict.fromkeys(model for paired in pairs for model in paired.models)),
         "categories": sorted({name for paired in pairs for name in paired.runs[0].tests["category"]}),
@@ -176,43 +161,20 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 def command_of(run: Run) -> str:
     """Return a command that runs the same again, from what the results file keeps of the first one, without secrets."""
     asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
-    model = str(asked.get("model") or "hf")
+    given = asked.get("model_args")
     options = {
-        "model": model.removesuffix("-shared-prefix"),
-        "model_args": _write_arguments(asked.get("model_args")),
+        "model": str(asked.get("model") or "hf").removesuffix("-shared-prefix"),
+        "model_args": json.dumps(without_secrets(given, None))
+        if isinstance(given, Mapping)
+        else hide(str(given or "")),
         "tasks": run.task,
         **{name: asked.get(name) for name in ("device", "batch_size", "limit", "sample")},
         "num_fewshot": protocol.get("shots"),
         "metadata": settings and json.dumps(settings),
     }
-    # `nnd run --model hf` becomes hf-shared-prefix, and vllm becomes vllm-shared-prefix.
-    words = ["nnd", "run", *(["--no-shared-prefix"] if asked.get("model") in ("hf", "vllm") else [])]
+    words = ["nnd", "run"]
     for name, value in options.items():
         if value:  # a limit is a number or a share; lm-eval keeps both as floats
             words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     words += [f"--{flag}" for flag, key in _FLAGS.items() if protocol.get(key)]
     return shlex.join([*words, "--log_samples", "--output_path", "results"])
-
-
-def _write_arguments(given: Any) -> str:
-    """Return model arguments as text: ``key=value`` pairs, or JSON where a value is more than a word."""
-    if not isinstance(given, Mapping):
-        return hide(str(given or ""))
-    kept: dict[str, Any] = without_secrets(given, None)
-    plain = all(isinstance(value, str | int | float) and "," not in str(value) for value in kept.values())
-    return ",".join(f"{key}={value}" for key, value in kept.items()) if plain else json.dumps(kept, default=str)
-
-
-def _not_in_command(run: Run) -> list[str]:
-    """Return notes on settings whose exact value the results do not keep."""
-    asked, protocol = run.command, run.protocol
-    chosen = protocol.get("selection", ALL)
-    notes = {
-        f"a system instruction was given (digest {protocol.get('system')}): add --system_instruction": protocol.get(
-            "system"
-        ),
-        f"only some prompts were chosen ({chosen}): add --samples": chosen != ALL
-        and not (asked.get("limit") or asked.get("sample")),
-        f"the seed of the examples was {protocol.get('shots_seed')}": protocol.get("shots"),
-    }
-    return [note for note, told in notes.items() if told]

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.analysis import selecting
 from nnd_tasks.analysis.compare import LEGEND, RATE
 from nnd_tasks.analysis.page import Section, make_section, render_page
 from nnd_tasks.analysis.results import Run, read_results
@@ -90,7 +89,7 @@ def _texts_are_free(run: Run) -> bool:
 def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Section]]:
     """Return set -> groups of runs that were asked the same, the main group first.
 
-    The main group of a set is one that compares models, then one of the whole set, then that with the most models.
+    The main group of a set is that with the most models.
 
     Args:
         runs: of any sets.
@@ -101,10 +100,10 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
         if run.tests["passed"].isna().all():
             skipped.append(f"{run.path}: no test was scored")
         else:
-            groups[run.set][_group_key(run)][_model_key(run)] = run  # the newest of a model
+            groups[run.set][_group_key(run)][run.model] = run  # the newest of a model
     sets: dict[str, list[Section]] = {}
     for name, of_set in groups.items():
-        ordered = sorted((list(of_model.values()) for of_model in of_set.values()), key=_rank)
+        ordered = sorted((list(of_model.values()) for of_model in of_set.values()), key=len, reverse=True)
         for number, group in enumerate(ordered, start=1):
             with noting(skipped):
                 [paired] = pair(group)
@@ -121,27 +120,14 @@ def _group_key(run: Run) -> str:
     return json.dumps([run.task, run.asked, texts, window, alone], sort_keys=True, default=str)
 
 
-def _model_key(run: Run) -> str:
-    """Return what tells a model from others; weights in two folders are one model where their digests are equal."""
-    info = dict(run.model_info)
-    return json.dumps(info | ({"name": "", "tokenizer": ""} if info.get("weights") else {}), sort_keys=True)
-
-
-def _rank(group: Sequence[Run]) -> tuple[bool, bool, int]:
-    return len(group) == 1, group[0].protocol.get("selection", ALL) != ALL, -len(group)
-
-
 def _differs(run: Run, main: Run) -> str:
     """Return what a run was asked otherwise than the main group."""
     if run is main:
         return ""
     mine, theirs = run.asked, main.asked
     said = [
-        "{} {:.60} in place of {:.60}".format(key, *selecting.texts_apart([mine.get(key), theirs.get(key)]))
+        f"{key} {mine.get(key)} in place of {theirs.get(key)}"
         for key in {**mine, **theirs}
         if mine.get(key) != theirs.get(key)
     ]
-    return (
-        visible("; ".join(said))
-        or "other tests, another window, or too few tests scored, though the protocol is the same"
-    )
+    return visible("; ".join(said)) or "other tests, window, or too few scored, though the protocol is the same"

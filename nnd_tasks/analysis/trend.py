@@ -64,10 +64,10 @@ def read_trend(
 
     Args:
         places: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
-        x: as for `find_trend`; a log has ``step`` only.
-        tags: file of tags; for runs only.
+        x: as for `find_trend`; this and the others are for runs only.
+        tags: file of tags.
         allow: parts of the protocol that may differ.
-        select: as for `read_results`; for runs only.
+        select: as for `read_results`.
 
     Raises:
         NNDError: see `find_trend` and `read_logs`.
@@ -75,9 +75,9 @@ def read_trend(
     logs = [path for path in places if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
         return find_trend(read_results(places, select), x, None if tags is None else read_tags(tags), allow)
-    if len(logs) < len(places) or select or tags is not None or x not in (None, STEP):
-        raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; it has no tags and no x but step")
-    return read_logs(logs, allow)
+    if len(logs) < len(places) or select or allow or tags or x:
+        raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; logs have no options")
+    return read_logs(logs)
 
 
 def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = None, allow: Sequence[str] = ()) -> Trend:
@@ -98,70 +98,70 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
     trainings = [guess_training(run) for run in models if guess_step(run) is not None]
     if x is None:
         x = STEP if len(set(trainings)) < len(trainings) == len(models) else PARAMETERS
-    # A model that names no step belongs to the training of the others, if that is one.
-    own = trainings[:1] * len(models) if len(set(trainings)) == 1 else map(guess_training, models)
-    names = short_names(list(own)) if x == STEP else [""] * len(models)
+    names = short_names(list(map(guess_training, models))) if x == STEP else [""] * len(models)
     families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
-    rows: list[dict[str, Any]] = []
+    tables = []
     for paired in groups:
         places = {run.model: find_number(run, x, tags) for run in paired.runs}
         lines = {run.model: run.line for run in paired.runs}
         rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
         about = {"family": families, "x": places, "signature": lines}
         columns = {name: rates["model"].map(of_model) for name, of_model in about.items()}
-        rows += rates.assign(task=paired.title, **columns).to_dict("records")
+        tables.append(rates.assign(task=paired.title, **columns))
         notes += [f"{paired.title}: {note}" for note in paired.notes]
-    if not all(tags and tags.text(run, "family") for run in models):
-        notes.append("Families are guessed from names; the column family of --tags FILE names them.")
-    return Trend(x, _sort_points(rows, x), notes)
+    return Trend(x, _sort_points(pd.concat(tables), x), notes)
 
 
-def _sort_points(rows: Sequence[Mapping[str, Any]], x: str) -> pd.DataFrame:
+def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:
     """Return points by task, with all tests first, then by category, family and x.
 
     Raises:
         NNDError: a line has two points at one place.
     """
     order = ["task", "category", "family", "x"]
-    points = pd.DataFrame(rows).astype({"clusters": "Int64", "standard_error": float})
+    points = points.astype({"clusters": "Int64", "standard_error": float})
     points["x"] = pd.to_numeric(points["x"], downcast="integer")
     points = points.sort_values(order, key=lambda column: column.replace(ALL, ""), kind="stable", ignore_index=True)
     twice = points[points.duplicated(order, keep=False)]
     if len(twice):
         first, second = twice.to_dict("records")[:2]
         raise NNDError(
-            f"{first['task']}: {first['model']} and {second['model']} both have {x} {first['x']:,.12g}; name only the runs that "
-            "you want, or give families of their own with --tags"
+            f"{first['task']}: {first['model']} and {second['model']} both have {x} {first['x']:,.12g}; leave one out, or "
+            "give them families with --tags"
         )
     return points
 
 
-def read_logs(paths: Sequence[Path], allow: Sequence[str] = ()) -> Trend:
+def read_logs(paths: Sequence[Path]) -> Trend:
     """Return the pass rates of one training from what `NNDCallback` wrote.
 
     Args:
         paths: the log, or the logs of a training in parts.
-        allow: parts of the protocol that may differ.
 
     Raises:
         NNDError: a line is damaged, two have the same step, or what was asked changed.
     """
-    rows: list[dict[str, Any]] = []
-    protocols: dict[str, set[str]] = {}
     named = ", ".join(map(str, paths))
-    for line in (line for path in paths for line in read_log(path)):
-        task, model, signature = line["task"], f"step {line['step']}", line.get("signature") or ""
-        about = {"task": task, "family": "", "model": model, "x": line["step"], "signature": signature}
-        rows += [{**about, "category": name, **_read_rate(rate)} for name, rate in line["rates"].items()]
-        protocol = {part for part in signature.split(" || ")[0].split("|") if part.partition(":")[0] not in allow}
-        if differ := protocol ^ protocols.setdefault(task, protocol):
-            raise NNDError(
-                f"{named}: {task}, {model}: the protocol changed during this log: {', '.join(sorted(differ))}; draw the parts "
-                "separately, or name with --allow what may differ"
-            )
-    if len({row["x"] for row in rows}) < 2:
+    lines = [line for path in paths for line in read_log(path)]
+    if len({line["step"] for line in lines}) < 2:
         raise NNDError(f"{named}: no such file, or fewer than two evaluations; NNDCallback writes one per line")
-    return Trend(STEP, _sort_points(rows, STEP), [])
+    points = pd.DataFrame(
+        {
+            "task": line["task"],
+            "family": "",
+            "model": f"step {line['step']}",
+            "x": line["step"],
+            "signature": line.get("signature") or "",
+            "category": category,
+            **_read_rate(rate),
+        }
+        for line in lines
+        for category, rate in line["rates"].items()
+    )
+    protocols = points["signature"].str.partition(" || ")[0].groupby(points["task"]).nunique()
+    if len(changed := protocols.index[protocols > 1]):
+        raise NNDError(f"{named}: the protocol of {changed[0]} changed during this log; draw the parts separately")
+    return Trend(STEP, _sort_points(points, STEP), [])
 
 
 def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +196,6 @@ def report_trend(trend: Trend) -> Report:
         "95% interval": "{low:.3f} to {high:.3f}",
     }
     table = Table("rates", points.assign(unreliable=unreliable), columns)
-    brief = {name: columns[name] for name in ("task", "model", x, "prompts", "pass rate", "95% interval")}
     least, most = points["x"].min(), points["x"].max()
     crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
     if x == STEP and points["family"].nunique() == 1:
@@ -225,7 +224,7 @@ def report_trend(trend: Trend) -> Report:
             "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.",
         ],
         legend=FEW_PROMPTS,
-        brief=Table("rates", table.data[points["category"] == ALL], brief),
+        brief=Table("rates", table.data[points["category"] == ALL], columns),
         figures=figures,
         facts={"x": x},
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnd_tasks.analysis.compare import Comparison
-from nnd_tasks.show.report import Cell, Table, interval
+from nnd_tasks.show.report import Cell, Table
 
 
 def demo_table(comparison: Comparison) -> Table:
@@ -15,6 +15,6 @@ def demo_table(comparison: Comparison) -> Table:
         "tests": "{tests:,}",
         "{model}": "{rate:.3f}",
         "difference": "{difference:+.3f}",
-        "95% interval": lambda row: interval(row["low"], row["high"]),
+        "95% interval": "{low:+.3f} to {high:+.3f}",
     }
     return Table("demo", data, columns, "Share of tests passed")

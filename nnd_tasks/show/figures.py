@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from nnd_tasks.errors import NNDError
@@ -30,7 +29,6 @@ def draw_lines(
     main: str = "",
     log: bool = False,
     chance: float | None = None,
-    ticks: Sequence[str] = (),
 ) -> Figure:
     """Draw lines with error bars, in panels that share their axes.
 
@@ -43,25 +41,22 @@ def draw_lines(
         main: the line that is black and bold.
         log: logarithmic x axis; where a value is 0 it is linear below the smallest positive value.
         chance: where a dashed line is drawn.
-        ticks: names of x = 0, 1, …, where these are no numbers.
 
     Raises:
         NNDError: matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter, LogLocator
+        from matplotlib.ticker import EngFormatter, SymmetricalLogLocator
     except ImportError as error:
         raise NNDError("the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[analysis]'") from error
 
     panels = dict(list(points.groupby("panel", sort=False)))
-    columns = 2 if len(panels) == 4 else min(3, len(panels))
+    columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     names = sorted(points["line"].unique(), key=lambda name: bool(name != main))
-    width = max(6.4, 4.3 * columns)
-    beside = max(1, int(10 * width / (8 + max(map(len, names)))))  # entries of the legend in a row
-    height = 3.6 * rows + 0.2 * math.ceil(len(names) / beside)
-    figure = Figure(figsize=(width, height), layout="constrained")
+    size = max(6.4, 4.3 * columns), 3.6 * rows + 0.1 * len(names)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     drawn: dict[str, Any] = {}
     for axes in grid.flat[len(panels) :]:
@@ -88,24 +83,18 @@ def draw_lines(
         axes.set(title=figure_text(panel), xlabel=figure_text(f"{x_label}, log scale" if log else x_label))
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.tick_params(labelbottom=True, labelleft=True)
-        if ticks:
-            axes.set_xticks(range(len(ticks)), ticks, fontsize="small", rotation=60)
     first = grid.flat[0]
     if log:
         positive = points.loc[points["x"] > 0, "x"].min()
-        if points["x"].min() > 0:
-            first.set_xscale("log")
-            first.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        else:
-            first.set_xscale("symlog", linthresh=positive)
+        first.set_xscale("symlog", linthresh=positive)
+        first.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=positive, subs=(1, 2, 5)))
         first.minorticks_off()
-    if not ticks:
-        numbers = EngFormatter(sep="")
-        numbers.ENG_PREFIXES = {0: "", 3: "K", 6: "M", 9: "B", 12: "T"}
-        first.xaxis.set_major_formatter(numbers)
+    numbers = EngFormatter(sep="")
+    numbers.ENG_PREFIXES = {0: "", 3: "K", 6: "M", 9: "B", 12: "T"}
+    first.xaxis.set_major_formatter(numbers)
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
-    figure.legend(handles=list(drawn.values()), loc="outside lower center", ncols=beside, frameon=False)
+    figure.legend(handles=list(drawn.values()), loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(figure_text(title))
     return figure
 

@@ -100,9 +100,7 @@ def to_latex(report: Report) -> str:
     for table in report.tables:
         cells = table.cells().map(visible)
         columns = "".join("r" if right else "l" for right in numeric_columns(cells))
-        # A row that begins with a bracket or a star would be an argument of the end of the row before.
-        text = re.sub(r"(?m)^([\[*])", r"{\1}", cells.to_latex(index=False, escape=True, column_format=columns))
-        text = re.sub(r"(?<![\w.])-(?=\d)", "$-$", text)
+        text = cells.to_latex(index=False, escape=True, column_format=columns)
         for mark, meaning in _LATEX.items():
             text = text.replace(mark, meaning)
         parts.append(text)

@@ -128,16 +128,8 @@ def is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
-def interval(low: float, high: float) -> str:
-    """Return the interval of a difference, with enough digits to tell its ends apart."""
-    if is_missing(low):
-        return "no interval"
-    digits = next((digits for digits in range(3, 9) if round(low, digits) != round(high, digits)), 9)
-    return f"{low:+.{digits}f} to {high:+.{digits}f}"
-
-
 #: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
-_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|none|no interval|<(?=0\.))*")
+_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|none|<(?=0\.))*")
 
 
 def numeric_columns(cells: pd.DataFrame) -> list[bool]:

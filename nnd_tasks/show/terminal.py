@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
@@ -78,17 +77,15 @@ def _print_form(reports: Sequence[Report], form: Form) -> str:
 
 
 def _print_brief(reports: Sequence[Report]) -> None:
-    """Print the findings of all reports, and their brief tables as one where they have the same columns."""
+    """Print the findings of all reports, and their brief tables as one."""
     for line in (line for report in reports for line in report.findings):
         say(f"- {line}")
     briefs = [report.brief for report in reports if report.brief]
-    for _, same in groupby(briefs, key=lambda table: list(table.columns)):
-        first, *others = same
-        print_table(replace(first, data=pd.concat([first.data, *(table.data for table in others)])))
-    for line in dict.fromkeys(
-        line for report in reports if report.brief for line in report.explain_marks([report.brief])
-    ):
-        say(line)
+    if briefs:
+        table = replace(briefs[0], data=pd.concat([brief.data for brief in briefs]))
+        print_table(table)
+        for line in reports[0].explain_marks([table]):
+            say(line)
 
 
 def _draw_report(report: Report) -> None:

@@ -78,7 +78,7 @@ def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
     assert found["surprise", "first"].low > found["surprise", "-1"].mean, "wrong words were made more surprising"
 
 
-def test_the_report_has_a_table_and_a_figure_for_each_task(folder: Path, tmp_path: Path) -> None:
+def test_the_report_has_a_table_for_each_task(folder: Path, tmp_path: Path) -> None:
     write_run(tmp_path / "other", "m-b", documents(3), task="nnd_other")
     around = around_errors(read_results([folder, tmp_path / "other"]))
     report = report_spans(around)
@@ -87,13 +87,6 @@ def test_the_report_has_a_table_and_a_figure_for_each_task(folder: Path, tmp_pat
     cells = report.tables[0].cells().set_index("token").loc["first"]
     expected = ["{mean:.2f} [{low:.2f}, {high:.2f}]".format(**first.loc[value]) for value in ("surprise", "excess")]
     assert cells[["m-a: surprise", "m-a: excess"]].tolist() == expected
-    own = around[(around["task"] == "nnd_marked") & (around["value"] == "excess")]
-    [_, axes] = report.figures["nnd_marked"]().axes
-    [line] = axes.containers
-    assert line.get_label() == "m-a"
-    assert line.lines[0].get_ydata().tolist() == own["mean"].tolist()
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(PLACES)
-    assert report.figures["nnd_marked"]().axes[0].get_ylabel() == "nats"
 
 
 def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
@@ -103,7 +96,6 @@ def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nn
     assert around_errors(read_results([tmp_path / "both"])).empty
     assert nnd("compare", tmp_path / "both").status == 0
     page = render_report(read_results([tmp_path / "both"]))
-    assert '<td class="text">s1</td>' in page
     assert "Surprise around marked errors" not in page
     write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
     alone = around_errors(read_results([tmp_path / "both" / "m-a", tmp_path / "both" / "plain"]))

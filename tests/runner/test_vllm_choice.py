@@ -256,7 +256,7 @@ def test_answers_of_another_vllm_are_not_reused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "words"),
-    [("vllm-shared-prefix", "nnd run --model vllm"), ("vllm", "nnd run --no-shared-prefix --model vllm")],
+    [("vllm-shared-prefix", "nnd run --model vllm"), ("vllm", "nnd run --model vllm")],
 )
 def test_the_command_of_a_report(model: str, words: str) -> None:
     run: Any = SimpleNamespace(

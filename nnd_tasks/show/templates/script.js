@@ -105,7 +105,7 @@
   };
 
   // Return a candidate as text: tokens coloured by surprise, differences in brackets, people's marks underlined.
-  const painted = (text, edits, marks, tokens, leftOut) => {
+  const painted = (text, edits, marks, tokens) => {
     const characters = [...text];
     const folds = folded(characters.length, edits, marks);
     const cuts = new Set([0, characters.length]);
@@ -166,7 +166,6 @@
       } else into.append(shown);
     });
     paragraph.append(...extra(characters.length, "∎"));
-    if (leftOut) paragraph.append(make("span", "cut", ` [… ${count(leftOut, "more character")} not on this page]`));
     return paragraph;
   };
 
@@ -177,9 +176,8 @@
 
   const fieldsOf = (fields) => {
     const list = make("dl", "fields");
-    for (const [name, text, leftOut] of fields) {
+    for (const [name, text] of fields) {
       const value = make("dd", "words", text);
-      if (leftOut) value.append(make("span", "cut", ` [… ${count(leftOut, "more character")}]`));
       value.dir = "auto";
       list.append(make("dt", "", name), value);
     }
@@ -220,7 +218,7 @@
     const long = fields.filter(([, text]) => text.length > LONG);
     const short = fields.filter((field) => !long.includes(field));
     if (short.length) article.append(fieldsOf(short));
-    const edits = differences(...places.map((one) => texts[one][0])) || [null, null];
+    const edits = differences(...places.map((one) => texts[one])) || [null, null];
     // One pair of candidates for each model whose tokens are shown; one without colours where there are none.
     let views = section.models.map((model, k) => k).filter((k) => tokens[k][places[0]] || tokens[k][places[1]]);
     if (chosen !== "*") views = views.filter((k) => section.models[k] === chosen);
@@ -229,10 +227,9 @@
       const view = make("div", "view");
       if (k !== null) view.append(make("h4", "", `Tokens of ${section.models[k]}`));
       places.forEach((one, side) => {
-        const [text, leftOut] = texts[one];
         const own = k === null ? null : tokens[k][one];
         view.append(make("div", `candidate ${side ? "low" : "high"}`, make("h4", "", side ? "Worse" : "Better"),
-          painted(text, edits[side], marks[one], own, leftOut)));
+          painted(texts[one], edits[side], marks[one], own)));
       });
       grid.append(view);
     }
@@ -274,7 +271,7 @@
       if (words.length) {
         const prompt = await promptOf(test);
         if (!stillAsked()) return [];
-        const sides = [section.high[i], section.low[i]].map((one) => prompt.texts[one][0]);
+        const sides = [section.high[i], section.low[i]].map((one) => prompt.texts[one]);
         const texts = [section.id[i], section.category[i], section.detail[i], ...sides, ...prompt.fields.map(([, text]) => text)]
           .map((text) => text.toLowerCase());
         if (!words.every((word) => texts.some((text) => text.includes(word)))) continue;
