@@ -11,6 +11,7 @@ those of Bell and McCaffrey ("CR2"), with their degrees of freedom, which hold w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -50,6 +51,7 @@ class Effects:
         shares: how much of a text is each system's, shape (texts, systems); rows sum to 1. A text that two systems wrote alike
             counts half for each.
         weights: of each text, shape (texts,), or one of all.
+        more: further regressors, each of shape (texts, 1), such as whether the text is the better one of its pair.
 
     Attributes:
         counted: whether a text counts, as its stratum has texts of other systems, shape (texts,).
@@ -57,12 +59,19 @@ class Effects:
             them, by way of others where need be.
     """
 
-    def __init__(self, prompts: ArrayLike, strata: ArrayLike, shares: Floats, weights: ArrayLike = 1.0) -> None:
-        self._strata, self._prompts = _adder(strata), _adder(prompts)
+    def __init__(
+        self,
+        prompts: ArrayLike,
+        strata: ArrayLike,
+        shares: Floats,
+        weights: ArrayLike = 1.0,
+        more: Sequence[Floats] = (),
+    ) -> None:
+        self._strata, self._prompts, self._systems = _adder(strata), _adder(prompts), shares.shape[1]
         self._root = np.sqrt(np.broadcast_to(weights, len(shares)))[:, None]
-        self._x = self._within(shares)
+        self._x = self._within(np.hstack([shares, *more]))
         self._inverse = np.linalg.pinv(self._x.T @ self._x, rcond=1e-10, hermitian=True)
-        here = np.abs(self._x) > _ZERO
+        here = np.abs(self._x[:, : self._systems]) > _ZERO
         self.counted = here.any(axis=1)
         linked = (self._strata @ here > 0).astype(float)
         _, self.groups = connected_components(linked.T @ linked, directed=False)
@@ -81,7 +90,7 @@ class Effects:
         others = self.groups[:, None] == self.groups
         others[:, systems] = False
         mine = [system for system in systems if others[system].any()]
-        rows = np.eye(len(others))[mine] - others[mine] / others[mine].sum(axis=1, keepdims=True)
+        rows = np.eye(self._systems)[mine] - others[mine] / others[mine].sum(axis=1, keepdims=True)
         contrast: Floats = rows.sum(axis=0) / max(len(mine), 1)
         return contrast
 
@@ -93,13 +102,14 @@ class Effects:
             contrasts: shape (contrasts, systems); each row sums to 0. A row of zeros gives nan.
         """
         y = self._within(scores)
+        padded = np.pad(contrasts, [(0, 0), (0, self._x.shape[1] - self._systems)])
         fitted = self._inverse @ (self._x.T @ y)
-        loads = (self._adjusted @ (self._inverse @ contrasts.T)).T
+        loads = (self._adjusted @ (self._inverse @ padded.T)).T
         rest = y - self._x @ fitted
         errors = np.sqrt([((self._prompts @ (one[:, None] * rest)) ** 2).sum(axis=0) for one in loads])
-        known = np.abs(contrasts @ self._inverse @ (self._x.T @ self._x) - contrasts).max(axis=1, keepdims=True) < 1e-6
-        known &= contrasts.any(axis=1, keepdims=True)
-        value = np.where(known, contrasts @ fitted, np.nan)
+        known = np.abs(padded @ self._inverse @ (self._x.T @ self._x) - padded).max(axis=1, keepdims=True) < 1e-6
+        known &= padded.any(axis=1, keepdims=True)
+        value = np.where(known, padded @ fitted, np.nan)
         errors = np.where(known & (errors > _ZERO), errors, np.nan)
         degrees = np.array([[self._degrees(one)] for one in loads])
         half = stdtrit(degrees, 0.975) * errors

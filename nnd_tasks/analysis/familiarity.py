@@ -14,6 +14,7 @@ import pandas as pd
 from nnd_tasks.analysis.compare import holm
 from nnd_tasks.analysis.effects import Effects
 from nnd_tasks.analysis.marks import FEW_PROMPTS
+from nnd_tasks.analysis.power import LEVEL
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.set_tables import table_of
 from nnd_tasks.analysis.side_by_side import Paired, pair
@@ -21,6 +22,9 @@ from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.statistics import FEW, summarize_rate
 from nnd_tasks.wording import counted, some_of
+
+#: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
+EQUAL, PAIRS = "equal judgements", "pairs"
 
 _EFFECTS: Mapping[str, Cell] = {
     "model": "{model}",
@@ -58,6 +62,7 @@ class JudgedTexts(NamedTuple):
         paired: the runs, and their tests.
         sides: the two texts of each test, as `_find_sides` returns them.
         shares: how much of each of them is each system's, shape (sides, systems).
+        basis: `EQUAL`, or `PAIRS` where people only said which of two texts is better.
         rows: those of ``sides`` that count, one row for each judgement of a text.
         scores: their mean log-likelihood per token, in nats, shape (rows, models).
         effects: the least squares on them.
@@ -66,6 +71,7 @@ class JudgedTexts(NamedTuple):
     paired: Paired
     sides: pd.DataFrame
     shares: pd.DataFrame
+    basis: str
     rows: pd.DataFrame
     scores: pd.DataFrame
     effects: Effects
@@ -126,7 +132,11 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
         name=f"familiarity_{paired.title}",
         title=f"{paired.title}: familiarity",
         findings=[
-            f"Compared: {counted(counts['text'], 'text')} of {counted(counts['cluster_id'], 'prompt')}.",
+            f"Compared within {texts.basis}: {counted(counts['text'], 'text')} of {counted(counts['cluster_id'], 'prompt')}.",
+            *(
+                f"{one.model} likes texts by {one.system} {'more' if one.value > 0 else 'less'}: {one.value:+.3f} nats per token."
+                for one in effects[effects["p_holm"] < LEVEL].itertuples()
+            ),
         ],
         tables=tables,
         notes=notes,
@@ -134,6 +144,7 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
         facts={
             "set": paired.set,
             "task": paired.title,
+            "basis": texts.basis,
             "texts": counts["text"],
             "prompts": counts["cluster_id"],
             "signatures": {run.model: run.line for run in paired.runs},
@@ -181,6 +192,7 @@ def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.Da
         "pass rate, own text is better": better & ~worse,
         "pass rate, own text is worse": worse & ~better,
         "pass rate, neither or both": better == worse,
+        "pass rate": np.ones_like(better),
     }.items():
         won = tests[chosen].groupby("cluster_id")["passed"].agg(["sum", "size"])
         rate = summarize_rate(won["sum"], won["size"])._asdict()
@@ -211,17 +223,21 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     if wrote.empty:
         raise NNDError(f"{paired.set}: does not say who wrote its texts, or no test was scored")
     shares = wrote.div(wrote.sum(axis=1).clip(lower=1), axis=0)
-    written = sides[shares.any(axis=1) & scores.notna().all(axis=1) & sides["judgement"].notna()]
+    written = sides[shares.any(axis=1) & scores.notna().all(axis=1)]
 
-    rows = written.drop_duplicates(["text", "stratum"])
-    if not rows.empty:
-        rows = rows[Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
+    def link(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
+
+    basis, rows = EQUAL, link(written.drop_duplicates(["text", "stratum"]))
+    if written["judgement"].isna().any() or rows["cluster_id"].nunique() < FEW:
+        basis, rows = PAIRS, link(written.assign(stratum=written["test"]))
     if rows.empty:
-        raise NNDError(f"{paired.set}: no two texts of different systems were judged alike")
-    # A text that was judged in several respects counts once.
-    weights = 1 / rows.groupby("text")["text"].transform("size")
-    effects = Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights)
-    return JudgedTexts(paired, sides, shares, rows, scores.loc[rows.index], effects)
+        raise NNDError(f"{paired.set}: no two texts of different systems can be compared")
+    # A text that was judged in several respects counts once; of a pair, being the better one is a regressor.
+    weights = 1 / rows.groupby("text")["text"].transform("size") if basis == EQUAL else 1
+    more = [rows[["better"]].to_numpy(dtype=np.float64)] if basis == PAIRS else []
+    effects = Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, more)
+    return JudgedTexts(paired, sides, shares, basis, rows, scores.loc[rows.index], effects)
 
 
 def _find_sides(tests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:

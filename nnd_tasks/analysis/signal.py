@@ -1,7 +1,7 @@
 """Signal and noise of each category, by pass rate, margin and bits per byte; which are worth running, and on how many prompts.
 
-After Heineman et al., "Signal and Noise" (2025, arXiv 2508.13144): signal is the spread of a family's models, noise what other
-prompts would change. docs/signal.md says where our definitions differ.
+After Heineman et al., "Signal and Noise" (2025, arXiv 2508.13144): signal is the spread of a family's models, noise what moves a
+value though nothing is better. docs/signal.md says where our definitions differ.
 """
 
 from __future__ import annotations
@@ -40,26 +40,33 @@ KEPT, SIZES = 0.9, 60
 
 #: Headings of the tables, and what one has to know to read them.
 _MODELS = {"model": "{model}", "training": "{training}", "step": "{step:,.10g}", "parameters": "{parameters:,.10g}"}
-_VALUES = {"category": "{category}", "measure": "{measure}", "{model}": "{value:.3f}"}
 _ORDER = "Of one training, the later step should be better (-: its end); of two ends, the larger model."
 _SIGNALS = {
-    "category": "{category}",
-    "measure": "{measure}",
     "prompts": "{prompts:,}",
     "signal": "{signal:.3f}",
-    "noise": "{noise:.4f}",
+    "noise: prompts": "{noise_prompts:.4f}",
+    "noise: steps": "{noise_steps:.4f}",
     "SNR": "{snr:.1f}",
+}
+_NOISE = (
+    "Signal: the best model less the worst. Noise of prompts: what other prompts would change; of steps: what the next "
+    "checkpoint would, beyond that; it needs three checkpoints of one training. SNR: signal over both."
+)
+_VERDICTS = {
+    "in order": "{in_order}/{ordered}",
     "apart": "{apart}/{pairs}",
-    "p": "{p_confirmed:p}",
+    "chosen": "{p_chosen:p}",
+    "confirmed": "{p_confirmed:p}",
     "verdict": "{verdict}",
     "sample": "{sample:,}",
 }
-_READING = (
-    "Signal: the best model less the worst. Noise: what other prompts would change. SNR: signal over noise. Apart: pairs of "
-    "models told apart at 0.05, of all pairs; one in twenty is by chance. p: of the order of the models, chosen on half of the "
-    f"prompts and tested on the other (one-sided, Holm). Sample: prompts that keep {KEPT:.0%} of the pairs told apart, where "
-    "the whole set was scored. Verdict: better - models that should be better are; worse - they are worse; not confirmed - half "
-    "of the prompts or all together show something, not both halves; noise - nothing is shown; too few prompts - fewer than "
+_TESTED = (
+    "In order: of the pairs of models of which one should be better, those where it is. Apart: pairs told apart at 0.05, of all "
+    "pairs; one in twenty is by chance. Chosen: p on half of the prompts; confirmed: p of the same on the other half (one-sided, "
+    f"Holm). Sample: prompts that keep {KEPT:.0%} of the pairs told apart, where the whole set was scored. "
+    "Verdict: better - models that should be better are; "
+    "worse - they are worse; mixed - two models differ, and the order as a whole is not shown; not confirmed - half of the "
+    "prompts or all together show something, not both halves; noise - nothing is shown; too few prompts - fewer than "
     f"{FEW} in a half."
 )
 _BRIEF = {
@@ -96,26 +103,34 @@ class Spread:
         tests: of each prompt, shape (prompts,).
 
     Attributes:
+        values: mean per test of each model, less that of all models, shape (models,).
         signal: value of the best model less that of the worst.
         noise: standard deviation that other prompts of the same kind would give the value of a model, beside the others: the
             root of half the mean variance of a difference of two models. Variances are those of whole prompts drawn (Cochran,
             Sampling Techniques, 3rd ed., section 6.3), as in `nnd_tasks.statistics.clustered_standard_error`.
-        apart: [a, b] is 1 where b is better at level 0.05, two-sided with prompts - 1 degrees of freedom; -1 where a is; 0 where
-            they are not told apart.
+        p: two-sided p value of the difference of each two models, with prompts - 1 degrees of freedom, shape (models, models).
+        apart: [a, b] is 1 where b is better at level 0.05, -1 where a is, 0 where they are not told apart.
     """
 
     def __init__(self, sums: Floats, tests: Floats) -> None:
         centred, k = sums - sums.mean(axis=1, keepdims=True), len(tests)
-        values = centred.sum(axis=0) / tests.sum()
-        rest = centred - tests[:, None] * values
+        self.values: Floats = centred.sum(axis=0) / tests.sum()
+        rest = centred - tests[:, None] * self.values
         covariance = rest.T @ rest * (k / (k - 1) if k > 1 else math.nan) / tests.sum() ** 2
         variances = np.diag(covariance)
         squares = variances[:, None] + variances - 2 * covariance
-        differences = values - values[:, None]
+        differences = self.values - self.values[:, None]
         t = differences / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
         self.signal = float(differences.max())
         self.noise = math.sqrt(variances.sum() / (len(variances) - 1))
-        self.apart: Floats = np.sign(differences) * (2 * stdtr(max(k - 1, 1), -np.abs(t)) < LEVEL)
+        self.p: Floats = 2 * stdtr(max(k - 1, 1), -np.abs(t))
+        self.apart: Floats = np.sign(differences) * (self.p < LEVEL)
+
+    def farthest_pair(self) -> tuple[Floats, float]:
+        """Return weights of the two models that differ most clearly, and their p value, Bonferroni's over the pairs."""
+        weights = np.zeros(len(self.p))
+        weights[[*np.unravel_index(np.argmin(self.p), self.p.shape)]] = -1, 1
+        return weights, min(1.0, float(self.p.min()) * math.comb(len(self.p), 2))
 
 
 def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family], list[str]]:
@@ -166,6 +181,26 @@ def _find_order(models: pd.DataFrame) -> NDArray[np.bool_]:
     )
     better: NDArray[np.bool_] = pairs.to_numpy().reshape(len(models), -1)
     return better
+
+
+def step_variance(values: Floats, models: pd.DataFrame) -> float:
+    """Return the variance of values from one checkpoint to the next, around a smooth curve; nan without three checkpoints.
+
+    For three checkpoints in a row, the middle value is held against the straight line between the other two, over the logarithm
+    of the step (Gasser, Sroka and Jennen-Steinmetz, 1986). What the curve itself bends there is in it too, so far apart
+    checkpoints give too much rather than too little.
+
+    Args:
+        values: of each model, shape (models,).
+        models: their ``training`` and ``step``; the end of a training, nan, has no place.
+    """
+    squares: list[float] = []
+    points = models.assign(value=values).groupby(["training", "step"], as_index=False)["value"].last()
+    for _, curve in points.groupby("training"):
+        x, y = np.log1p(curve["step"].to_numpy()), curve["value"].to_numpy()
+        b = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+        squares += [*(((1 - b) * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (1 + b**2 + (1 - b) ** 2))]
+    return float(np.mean(squares or [math.nan]))
 
 
 def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:
@@ -234,22 +269,32 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
         for measure in MEASURES:
             own = sums[measure].to_numpy()
             row = {"category": category, "measure": measure, "tests": len(part), "prompts": len(counts)}
-            row |= _measure(own, counts, first_half(sums.index), family.better, resamples)
+            row |= _measure(own, counts, first_half(sums.index), family, resamples)
             if whole:
                 row["sample"] = smallest_sample(own, counts, sums.index.map(places).to_numpy(), len(places))
             rows.append(row)
     table = _decide(pd.DataFrame(rows))
     values = pd.concat(means, names=["category", "measure", "model"]).mul(pd.Series(MEASURES), level="measure")
     shown = table["measure"].isin(CONTRASTS) & (table["category"] != ALL)
-    worth = table[shown & (table["verdict"] == "better")].groupby("category")["measure"].agg(" and ".join)
+    worth = table[shown & (table["verdict"] == "better")].groupby("category")
+    by = [f"{name} (by {' and '.join(measures)})" for name, measures in worth["measure"]]
+    findings = [f"Worth running: {', '.join(by) or 'no category'}."]
+    sample = worth["sample"].min().max(skipna=False)
+    if pd.notna(sample):
+        findings.append(
+            f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: "
+            f"nnd run ... --tasks {paired.runs[0].task} --sample {sample} (of {len(places):,})."
+        )
+    named = {"category": "{category}", "measure": "{measure}"}
     return Report(
         name=f"signal_{paired.title}_{family.name}",
         title=f"{paired.title}: signal and noise of {family.name}",
-        findings=[f"Worth running: {', '.join(f'{name} (by {by})' for name, by in worth.items()) or 'no category'}."],
+        findings=findings,
         tables=[
             Table("models", family.models, _MODELS, _ORDER),
-            Table("values", values.rename("value").reset_index(), _VALUES),
-            Table("signals", table, _SIGNALS, _READING),
+            Table("values", values.rename("value").reset_index(), {**named, "{model}": "{value:.3f}"}),
+            Table("signals", table.loc[:, :"snr"], named | _SIGNALS, _NOISE),
+            Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
         ],
         notes=[*notes, *replace(paired, left_out=paired.left_out + len(paired.tests) - len(every)).notes],
         brief=Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF),
@@ -258,7 +303,8 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
             "task": paired.title,
             "family": family.name,
             "prompts": len(places),
-            "worth_running": [*worth.index],
+            "worth_running": list(worth.groups),
+            "sample": None if pd.isna(sample) else int(sample),
             "signatures": {run.model: run.line for run in paired.runs},
         },
     )
@@ -283,49 +329,65 @@ def _sample_places(run: Run) -> dict[str, int]:
     return {categories.index[place]: i for i, place in enumerate(order)}
 
 
-def _measure(
-    sums: Floats, tests: Floats, first: NDArray[np.bool_], better: NDArray[np.bool_], resamples: int
-) -> dict[str, float]:
-    """Return what models differ by; and ask the first half of the prompts for their order, the second whether that is so.
+def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Family, resamples: int) -> dict[str, float]:
+    """Return what models differ by; and ask the first half of the prompts whether they differ, the second whether that is so.
 
-    ``p_chosen`` is of the order on the first half, two-sided, and ``sign`` its direction; ``p_all`` that on all prompts; nan
-    where a half has too few prompts. ``p_confirmed`` is of the second half, one-sided in the same direction; nan where the first
-    half shows nothing.
+    ``p_order`` and ``p_pair`` are of the order, and of the two models that differ most, on the first half, two-sided; nan where
+    a half has too few prompts. ``order`` and ``pair`` are of the same on the second half, one-sided in the same direction; nan
+    where the first half shows nothing. ``p_all`` is the smaller of both on all prompts, ``sign`` that of the order.
     """
 
     def flip(differences: Floats) -> float:
         return float(permutation_p(differences[:, None], resamples)[0])
 
-    spread = Spread(sums, tests)
+    def confirm(weights: Floats, p: float) -> float:
+        seen, again = sums[first] @ weights, sums[~first] @ weights
+        half = flip(again) / 2 if p < LEVEL else math.nan
+        return half if seen.sum() * again.sum() > 0 else 1 - half
+
+    total, spread = sums.sum(axis=0), Spread(sums, tests)
+    # The checkpoints have the same prompts, so their noise of prompts is in what is seen from step to step.
+    steps = float(np.sqrt(np.maximum(step_variance(spread.values, family.models) - spread.noise**2, 0)))
+    both = math.hypot(spread.noise, np.nan_to_num(steps))
     found = {
         "signal": spread.signal,
-        "noise": spread.noise,
-        "snr": spread.signal / spread.noise if spread.noise > 0 else math.nan,
+        "noise_prompts": spread.noise,
+        "noise_steps": steps,
+        "snr": spread.signal / both if both > 0 else math.nan,
+        "in_order": int((family.better & (total[:, None] < total)).sum()),
+        "ordered": int(family.better.sum()),
         "apart": int((spread.apart > 0).sum()),
-        "pairs": math.comb(len(better), 2),
-        **dict.fromkeys(("p_chosen", "p_confirmed", "p_all", "sign", "sample"), math.nan),
+        "pairs": math.comb(len(total), 2),
+        **dict.fromkeys(("p_order", "order", "p_pair", "pair", "p_all", "sign", "sample"), math.nan),
     }
-    # How many models each should be better than, less how many should be better.
-    ordered = sums @ (better.sum(axis=0) - better.sum(axis=1))
-    seen, again = ordered[first], ordered[~first]
-    if min(len(seen), len(again)) >= FEW:
-        found |= {"p_chosen": flip(seen), "p_all": flip(ordered), "sign": np.sign(seen.sum())}
-        if found["p_chosen"] < LEVEL:
-            half = flip(again) / 2
-            found["p_confirmed"] = half if seen.sum() * again.sum() > 0 else 1 - half
+    if min(first.sum(), (~first).sum()) >= FEW:
+        # How many models each should be better than, less how many should be better.
+        contrast = family.better.sum(axis=0) - family.better.sum(axis=1)
+        ordered = sums @ contrast
+        pair, found["p_pair"] = Spread(sums[first], tests[first]).farthest_pair()
+        found["p_order"], found["sign"] = flip(ordered[first]), float(np.sign(ordered[first].sum()))
+        found["order"] = confirm(contrast, found["p_order"])
+        found["pair"] = confirm(pair, found["p_pair"])
+        found["p_all"] = min(flip(ordered), spread.farthest_pair()[1])
     return found
 
 
 def _decide(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with their verdicts, and samples only where better models are better."""
     # Two questions, as in `nnd compare`: do these models differ, and on which categories?
-    confirmed = table.groupby(table["category"] == ALL)["p_confirmed"].transform(holm)
+    questions = table.groupby(table["category"] == ALL)
+    order, pair = (questions[name].transform(holm) for name in ("order", "pair"))
     verdicts = {
-        "too few prompts": table["p_chosen"].isna(),
-        "better": (confirmed < LEVEL) & (table["sign"] > 0),
-        "worse": confirmed < LEVEL,
-        "not confirmed": table[["p_chosen", "p_all"]].min(axis=1) < LEVEL,
+        "too few prompts": table["p_order"].isna(),
+        "better": (order < LEVEL) & (table["sign"] > 0),
+        "worse": order < LEVEL,
+        "mixed": pair < LEVEL,
+        "not confirmed": table[["p_order", "p_pair", "p_all"]].min(axis=1) < LEVEL,
     }
-    verdict = np.select(list(verdicts.values()), list(verdicts), "noise")
-    sample = table["sample"].where(verdict == "better").astype("Int64")
-    return table.assign(p_confirmed=confirmed, verdict=verdict, sample=sample).drop(columns=["p_all", "sign"])
+    verdict = pd.Series(np.select(list(verdicts.values()), list(verdicts), "noise"), table.index)
+    return table.assign(
+        p_chosen=table["p_pair"].where(verdict == "mixed", table["p_order"]),
+        p_confirmed=pair.where(verdict == "mixed", order),
+        verdict=verdict,
+        sample=table["sample"].where(verdict == "better").astype("Int64"),
+    ).drop(columns=["p_order", "order", "p_pair", "pair", "p_all", "sign"])

@@ -48,28 +48,35 @@ def test_estimates_errors_and_degrees_are_those_of_dummies_and_whole_matrices(se
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(prompt))  # the order of the texts makes no difference
     prompt, stratum, shares, weights = (part[order] for part in (prompt, stratum, shares, weights))
+    more = [rng.random((len(prompt), 1))] if seed % 2 else []
     y = rng.normal(size=len(prompt))
-    effects = Effects(prompt, stratum, shares, weights)
+    effects = Effects(prompt, stratum, shares, weights, more)
     contrast = effects.against_others([1])
     assert contrast.tolist() == [-0.5, 1, -0.5]
     found = effects.estimate(y[:, None], contrast[None])
 
     root = np.sqrt(weights)
     dummies = (stratum[:, None] == np.unique(stratum)).astype(float) * root[:, None]
-    design = np.hstack([shares * root[:, None], dummies])
+    columns = np.hstack([shares, *more])
+    design = np.hstack([columns * root[:, None], dummies])
     fitted = np.linalg.lstsq(design, y * root, rcond=None)[0]
     whole = np.zeros(design.shape[1])
     whole[:3] = contrast
     assert found.value[0, 0] == pytest.approx(whole @ fitted)
 
     out = np.eye(len(y)) - dummies @ np.linalg.pinv(dummies)
-    x, rest = out @ (shares * root[:, None]), y * root - design @ fitted
+    x, rest = out @ (columns * root[:, None]), y * root - design @ fitted
     inverse = np.linalg.pinv(x.T @ x)
     hat = np.eye(len(y)) - x @ inverse @ x.T
     variance, gaps = 0.0, []
     for one in np.unique(prompt):
         mine = prompt == one
-        loads = fractional_matrix_power(hat[np.ix_(mine, mine)], -0.5).real @ x[mine] @ inverse @ contrast
+        loads = (
+            fractional_matrix_power(hat[np.ix_(mine, mine)], -0.5).real
+            @ x[mine]
+            @ inverse
+            @ np.r_[contrast, [0] * len(more)]
+        )
         variance += float(loads @ rest[mine]) ** 2
         gaps.append(hat[:, mine] @ loads)
     gram = np.array(gaps) @ np.array(gaps).T
@@ -99,7 +106,7 @@ def test_a_planted_effect_is_found_and_nothing_where_there_is_none(prompts: int,
     assert (p.min(axis=0) * systems < 0.05).mean() <= 0.05
 
 
-def test_only_linked_systems_are_compared_and_others_are_missing() -> None:
+def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated() -> None:
     prompt = [0, 0, 1, 1, 2, 2, 3, 3, 4]
     shares = np.eye(5)[[0, 1, 0, 1, 2, 3, 2, 3, 4]]
     effects = Effects(prompt, prompt, shares)
@@ -112,6 +119,10 @@ def test_only_linked_systems_are_compared_and_others_are_missing() -> None:
     contrasts = np.stack([effects.against_others([i]) for i in range(5)])
     found = effects.estimate(np.array([[1.0, 0, 3, 1, 0, 0, 2, 1, 9]]).T, contrasts)
     assert found.value[:, 0] == pytest.approx([1.5, -1.5, 0.5, -0.5, np.nan], nan_ok=True)
+    better = np.array([1.0, 0, 1, 0, 1, 0, 1, 0, 1])[:, None]  # system 0 wrote better texts only
+    assert np.isnan(
+        Effects(prompt, prompt, shares, more=[better]).estimate(np.arange(9.0)[:, None], contrasts).value
+    ).all()
 
 
 # ---------------------------------------------------------------- sets and runs
@@ -140,11 +151,15 @@ def own_of(found: Report, model: str) -> pd.DataFrame:
     return own[own["model"] == model].set_index("quantity")
 
 
-@pytest.mark.parametrize("kind", ["score", "label"])
-def test_what_a_model_likes_is_found_in_sets_of_every_kind(made_up: Made, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "basis"), [("score", "equal judgements"), ("label", "equal judgements"), ("pairs", "pairs")]
+)
+def test_what_a_model_likes_is_found_in_sets_of_every_kind(
+    made_up: Made, tmp_path: Path, kind: str, basis: str
+) -> None:
     made_up(kind)
     found = found_on(tmp_path, m={"A": 0.4}, n={})
-    assert (found.facts["texts"], found.facts["prompts"]) == (240, 40)
+    assert (found.facts["basis"], found.facts["texts"], found.facts["prompts"]) == (basis, 240, 40)
     effects = found.tables[0].data.set_index(["model", "system"]).sort_index()
     first = effects.loc["m", "A"]
     assert first["value"] == pytest.approx(0.4, abs=0.1)
@@ -162,10 +177,11 @@ def test_pass_rates_are_split_by_whose_text_is_the_better_one(made_up: Made, tmp
     assert own["value"]["familiarity"] == pytest.approx(0.5, abs=0.1)
     assert "beyond the others" not in own.index, "there is no other model"
     assert ((own["low"] < own["value"]) & (own["value"] < own["high"])).all()
-    parts = own.dropna(subset="tests")
+    parts = own.dropna(subset="tests").drop(index="pass rate")
     better, worse, rest = parts["value"]
     assert better > rest > worse
     assert parts["tests"].sum() == 360
+    assert (parts["tests"] * parts["value"]).sum() == pytest.approx(360 * own["value"]["pass rate"])
 
 
 def test_beyond_the_others_is_what_others_do_not_like(made_up: Made, tmp_path: Path) -> None:
@@ -199,7 +215,9 @@ def test_the_command_prints_and_writes_the_tables(nnd: Command, made_up: Made, t
     out = tmp_path / "out"
     done = nnd("familiarity", *runs, "--own", "m=A,B", "--out", out)
     assert done.status == 0, done.err
-    assert "Compared: 240 texts of 40 prompts." in done.out
+    assert "Compared within equal judgements: 240 texts of 40 prompts." in done.out
+    assert "m likes texts by A more: +0." in done.out
+    assert "n likes" not in done.out
     for text in (done.out, (out / "familiarity_nnd_made_up.md").read_text()):
         assert "| m | A | 80 | 40 | +0." in text
         assert "| m | A, B | pass rate, own text is worse | " in text
@@ -216,7 +234,6 @@ def test_the_command_prints_and_writes_the_tables(nnd: Command, made_up: Made, t
         ("score", ("--own", "A2"), "there is no 'A2', there are 'A', 'B', 'C'"),
         ("score", ("--own", "k=A"), "there is no 'k', there are 'm'"),
         ("score", ("--own", "m="), "there is no ''"),
-        ("pairs", (), "no two texts of different systems were judged alike"),
         ("nobody", (), "does not say who wrote its texts"),
     ],
 )

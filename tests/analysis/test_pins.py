@@ -163,9 +163,10 @@ def collect_signal(folder: Path) -> Pins:
     for runs in (write_models(folder / "sizes"), write_training(folder / "training")):
         for report in report_signals(read_results([runs])):
             names, tables = (report.facts["task"], report.facts["family"]), tables_of(report)
-            pins |= flat({"prompts": report.facts["prompts"]}, *names)
-            for one in tables["signals"]:
-                pins |= flat({key: one[key] for key in one if key != "snr"}, *names, one["category"], one["measure"])
+            pins |= flat({"prompts": report.facts["prompts"], "sample": report.facts["sample"] or 0}, *names)
+            for one in [*tables["signals"], *tables["verdicts"]]:
+                pins |= flat(one, *names, one["category"], one["measure"])
+            for one in tables["verdicts"]:
                 pins[f"{'/'.join(names)}/{one['category']}/{one['measure']}/verdict"] = one["verdict"]
             for one in tables["values"]:
                 pins |= flat(one["value"], *names, one["category"], one["measure"], "values", one["model"])
@@ -185,20 +186,26 @@ def _built(folder: Path, kind: str) -> Iterator[None]:
 
 
 def collect_familiarity(folder: Path) -> Pins:
-    """Effects of systems, and what a model's own texts do to its rate."""
-    with _built(folder, "score"):
-        [report] = report_familiarity(_liking(folder), ["first=A", "second=B,C"])
-    pins = flat({key: int(report.facts[key]) for key in ("texts", "prompts")}, "score")
-    for one in tables_of(report)["effects"]:
-        pins |= flat({key: one[key] for key in one if key != "few"}, "score", one["model"], one["system"])
-    for one in tables_of(report)["own"]:
-        names, ends = ("score", one["model"], "own"), (one["value"], one["low"], one["high"])
-        quantity = one["quantity"].removeprefix("pass rate, ")
-        if one["tests"] == one["tests"]:
-            part = zip(("tests", "prompts", "rate", "low", "high"), (one["tests"], one["prompts"], *ends), strict=True)
-            pins |= flat(dict(part), *names, quantity)
-        else:
-            pins |= flat(ends, *names, quantity.partition(" ")[0])
+    """Effects of systems, and what a model's own texts do to its rate, by equal judgements and by pairs."""
+    pins: Pins = {}
+    for kind in ("score", "pairs"):
+        with _built(folder / kind, kind):
+            [report] = report_familiarity(_liking(folder / kind), ["first=A", "second=B,C"])
+        pins |= flat({key: int(report.facts[key]) for key in ("texts", "prompts")}, kind)
+        for one in tables_of(report)["effects"]:
+            pins |= flat({key: one[key] for key in one if key != "few"}, kind, one["model"], one["system"])
+        for one in tables_of(report)["own"]:
+            names, ends = (kind, one["model"], "own"), (one["value"], one["low"], one["high"])
+            quantity = one["quantity"].removeprefix("pass rate").removeprefix(", ") or "rate"
+            if quantity == "rate":
+                pins |= flat(one["value"], *names, quantity)
+            elif one["tests"] == one["tests"]:
+                part = zip(
+                    ("tests", "prompts", "rate", "low", "high"), (one["tests"], one["prompts"], *ends), strict=True
+                )
+                pins |= flat(dict(part), *names, quantity)
+            else:
+                pins |= flat(ends, *names, quantity.partition(" ")[0])
     return pins
 
 
