@@ -18,6 +18,7 @@ from nnd_tasks.analysis.samples import rates_of, read_samples
 from nnd_tasks.analysis.selecting import select_runs
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, read_text
+from nnd_tasks.secrets import hide
 from nnd_tasks.yaml_json import parse_json
 
 #: Ends errors about missing files: how lm-eval comes to write them.
@@ -239,7 +240,7 @@ def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str,
         protocol=signature["protocol"],
         model_info=signature["model"],
         environment=signature["environment"],
-        line=signature["line"],
+        line=hide(signature["line"]),  # runs of plain lm_eval may hold secrets
         version=content["versions"][task],
         command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
         parameters=int(config.get("model_num_parameters") or 0) or None,

@@ -342,7 +342,7 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(resul
     assert "t5" not in done.output
     done = nnd("report", results, "--select", "shots=2,limit=10", "--select", "chat_template=no", "-o", out / "r.html")
     assert done.exit_code == 0, done.output
-    assert "--select shots=2,limit=10 --select chat_template=no" in (out / "r.html").read_text()
+    assert "shots 0" not in (out / "r.html").read_text()
     with pytest.raises(NNDError, match=r"gpt2: several runs of it on nnd/demo .*2099.*--select"):
         pair(read_results([results]), ["shots", "prompt", "shots_seed"])
 
