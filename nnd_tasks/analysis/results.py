@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,10 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.analysis.samples import rates_of, read_samples
+from nnd_tasks.analysis.samples import rates_of, read_lines, read_samples
 from nnd_tasks.analysis.selecting import select_runs
 from nnd_tasks.errors import NNDError, noting, visible
-from nnd_tasks.files import expand, read_text
+from nnd_tasks.files import expand, read_text, reading
 from nnd_tasks.secrets import hide
 from nnd_tasks.yaml_json import parse_json
 
@@ -117,28 +118,33 @@ class Runs(list[Run]):
     @cached_property
     def runs(self) -> pd.DataFrame:
         """One row per run: ``model``, ``task``, each part of the protocol, and what else is known of it."""
-        names = ("model", "task", "version", "date", "parameters", "truncated", "set", "line", "file")
+        names = ("model", "task", "set", "version", "date", "parameters", "truncated")
         rows = [
             {
-                **run.protocol,
                 **{name: getattr(run, name) for name in names},
-                "prompts": len(run.documents),
-                "tests": len(run.tests),
+                **{**run.protocol, "set": run.set},
+                **{
+                    "prompts": len(run.documents),
+                    "tests": len(run.tests),
+                    "signature": run.line,
+                    "file": str(run.file),
+                },
+                "tokens": str(run.tokens) if run.tokens.is_file() else None,
             }
             for run in self
         ]
-        return pd.DataFrame(rows).astype({"file": str}).rename_axis("run")
+        return pd.DataFrame(rows).rename_axis("run")
 
 
 def _with_texts(place: int, run: Run) -> pd.DataFrame:
     """Return the tests of a run with the texts of their prompts and candidates."""
+    prompts = pd.DataFrame(
+        [{key: text for key, text in document.items() if isinstance(text, str)} for document in run.documents]
+    )
     about = {"run": place, "model": run.model, "task": run.task, "set": run.set}
     tests = pd.DataFrame({**about, **run.tests, "high": run.texts_of("high"), "low": run.texts_of("low")})
-    prompts = [
-        {key: text for key, text in document.items() if isinstance(text, str) and key not in tests}
-        for document in run.documents
-    ]
-    return tests.join(pd.DataFrame(prompts), on="document").drop(columns="document")
+    others = [name for name in prompts if name not in tests]
+    return tests.join(prompts[others], on="document").drop(columns="document")
 
 
 def read_results(
@@ -149,8 +155,8 @@ def read_results(
     Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
 
     Args:
-        places: folders that ``--output_path`` named, or ``results_*.json`` files. Results of tasks that are not NND's
-            are passed over.
+        places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Results
+            of tasks that are not NND's are passed over.
         select: ``KEY=VALUE`` texts with keys of `nnd_tasks.analysis.selecting.PARTS`: only runs of this protocol.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
             is such a file, the one before is taken. None raises an error instead.
@@ -175,7 +181,7 @@ def read_results(
     firsts = [same[0] for same in equal.values()]
     names = short_names([run.model for run in firsts], [run.model_info for run in firsts])
     for same, name in zip(equal.values(), names, strict=True):
-        same.sort(key=lambda run: (run.path.is_file(), run.date))
+        same.sort(key=lambda run: (run.path.is_file(), run.date, run.file.stat().st_mtime))
         while same:
             last = replace(same.pop(), model=name, earlier=tuple(run.file for run in same))
             with noting(skipped):
@@ -200,16 +206,44 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
 
 
 def _find(places: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
-    """Return the results files at some places; raise NNDError where a place has none."""
+    """Return the results files at some places; raise NNDError where a place does not exist, cannot be read or has none."""
     found: list[Path] = []
     for place in places:
         with noting(skipped):
             path = expand(place)
-            files = sorted(path.rglob("results_*.json")) if path.is_dir() else [path]
-            if not files:
-                raise NNDError(f"{path}: no results_*.json is there; {_HOW}")
-            found += files
+            if not path.exists():
+                raise NNDError(f"{path}: there is no such file or folder")
+            found += _results_below(path, skipped) if path.is_dir() else [_results_of(path)]
     return list(dict.fromkeys(file.resolve() for file in found))
+
+
+def _results_of(path: Path) -> Path:
+    """Return the results file beside a samples file; another file itself."""
+    own = path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")
+    return own if path.name.startswith("samples_") else path
+
+
+def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
+    """Return all results files below a folder, sorted; raise NNDError where there are none, or samples without results."""
+
+    def refuse(error: OSError) -> None:  # `Path.rglob` would leave the folder out without a word
+        with noting(skipped), reading(error.filename):
+            raise error
+
+    files = sorted(Path(where, name) for where, _, names in os.walk(folder, onerror=refuse) for name in names)
+    results = [file for file in files if file.match("results_*.json")]
+    for file in files:
+        own = _results_of(file)
+        if file.match("samples_*.jsonl") and file.is_file() and own not in results:
+            with noting(skipped):
+                _, first = next(read_lines(file), ("", {}))
+                if {"candidates", "tests"} <= set(first):  # of an NND task: a model would be missing without a word
+                    raise NNDError(
+                        f"{file}: its results {own.name} are missing; put them there, or move the samples away"
+                    )
+    if not results:
+        raise NNDError(f"{folder}: no results_*.json is there; {_HOW}")
+    return results
 
 
 def _read_headers(file: Path) -> list[Run]:

@@ -11,6 +11,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import reading
 from nnd_tasks.schema import category_slugs
+from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import json_lines
 
 _SIDES = ("high", "low")
@@ -48,8 +49,9 @@ def read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
         for place, sample in read_lines(path):
             where = place
             doc, scores, without = sample["doc"], sample["candidates"], sample.get("no_context")
+            "".join(doc["candidates"]).encode()  # half of a character (a lone surrogate) is an error
             if not len(doc["candidates"]) == len(scores) == len(without or scores):
-                raise ValueError(f"{len(scores)} scores of {len(doc['candidates'])} candidates")
+                raise ValueError(f"{counted(len(scores), 'score')} of {counted(len(doc['candidates']), 'candidate')}")
             about = {"cluster_id": doc["cluster_id"], "document": len(documents), "subcategory": "", "severity": ""}
             rows += [{**about, **test, **_side_scores(test, scores, without)} for test in sample["tests"]]
             prompt = {key: value for key, value in doc.items() if key != "tests"}

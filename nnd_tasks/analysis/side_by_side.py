@@ -17,7 +17,8 @@ from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
 #: Parts of the protocol that say little to people: digests, and what goes with the number of exemplars.
-_DIGESTS = ["data", "prompt", "system", "shots_seed", "exemplars"]
+_DIGESTS = {"data", "prompt", "system"}
+_OF_SHOTS = {"shots_seed", "exemplars"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Paired:
     Attributes:
         task: name of the task, or of the tasks.
         set: name of the set and its config.
-        runs: one per model; with the tests of the prompts that all of them have.
+        runs: one per model; with the prompts that all of them have.
         tests: one row per test that all models have scored: ``test_id``, ``cluster_id``, ``category``, ``subcategory``,
             ``severity``, ``document`` (of the first run).
         passed: shape (tests, models).
@@ -73,24 +74,38 @@ class Paired:
 def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
     """Put the runs on each set side by side; runs of different protocols are in different groups.
 
+    Runs of which one has a sample of the other's prompts are side by side on the prompts that both have.
+
     Args:
-        runs: of any tasks.
-        allow: parts of the protocol that may differ, such as ``prompt`` for models that each have their own format. With
-            ``selection``, runs are side by side on the prompts that all of them have.
+        runs: of any tasks; those on one set and config belong together.
+        allow: parts of the protocol that may differ, such as ``prompt`` for models that each have their own format.
 
     Raises:
         NNDError: a model has two runs in one group, prompts were shortened to different windows, or two runs have
             different tests.
     """
     known = {"window", *(key for run in runs for key in run.asked)}
-    if unknown := set(allow) - known:
-        raise NNDError(f"--allow {min(unknown)}: no part of the protocol; they are {', '.join(sorted(known))}")
-    equal: dict[str, list[Run]] = defaultdict(list)
-    for run in runs:
-        free = {*allow, "version"} if "task" in allow else allow  # the versions of two tasks have nothing in common
-        equal[str(sorted((key, str(value)) for key, value in run.asked.items() if key not in free))].append(run)
-    groups = list(equal.values())
-    return [_pair(group, allow, apart) for group, apart in zip(groups, _apart(groups), strict=True)]
+    if unknown := [name for name in allow if name not in known]:
+        raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(known))}")
+    pairs = []
+    for name in dict.fromkeys(run.set for run in runs):
+        of_set = [run for run in runs if run.set == name]
+        task_per_model = len({run.task for run in of_set}) == len({run.model for run in of_set}) == len(of_set)
+        by_task = not (allow or task_per_model)
+        skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
+        equal: dict[str, list[Run]] = defaultdict(list)
+        for run in of_set:
+            equal[str(sorted((key, str(value)) for key, value in run.asked.items() if key not in skip))].append(run)
+        groups = list(equal.values())
+        whole = [
+            _with_larger(group, [run for run in of_set if not by_task or run.task == group[0].task], allow)
+            for group in groups
+        ]
+        # A run that stands beside samples already needs no group of its own.
+        kept = [i for i, more in enumerate(whole) if len(more) > 1 or sum(more[0] in other for other in whole) == 1]
+        for i, apart in zip(kept, _apart([groups[i] for i in kept]), strict=True):
+            pairs.append(replace(_pair([run for run in of_set if run in whole[i]], allow), apart=apart))
+    return pairs
 
 
 def pair_several(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[list[Paired], list[str]]:
@@ -114,6 +129,20 @@ def pair_several(runs: Sequence[Run], allow: Sequence[str], what: str) -> tuple[
     return groups, lone
 
 
+def _prompts(run: Run) -> set[str]:
+    return {document["cluster_id"] for document in run.documents}
+
+
+def _with_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str]) -> list[Run]:
+    """Return a group with the runs of other models whose prompts hold its own and more; of each model the smallest."""
+    first, found = group[0], list(group)
+    for run in sorted(runs, key=lambda run: len(run.documents)):
+        larger = run.model not in {one.model for one in found} and _prompts(first) < _prompts(run)
+        if larger and not _differences(first, run, allow):
+            found.append(run)
+    return found
+
+
 def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
     """Return what tells each group from the others of its tasks, in words if they do; empty where there are none."""
     texts = []
@@ -123,8 +152,10 @@ def _apart(groups: Sequence[Sequence[Run]]) -> list[str]:
         keys = [key for key in dict.fromkeys(chain(*rivals)) if key != "task"]
         table = pd.DataFrame({key: texts_apart([rival.get(key) for rival in rivals]) for key in keys})
         table = table.loc[:, table.nunique() > 1]
-        words = table.drop(columns=_DIGESTS, errors="ignore")
-        shown = words if len(words.columns) and not words.duplicated().any() else table
+        for hidden in (_DIGESTS | _OF_SHOTS, _DIGESTS, set()):
+            shown = table.drop(columns=list(hidden), errors="ignore")
+            if len(shown.columns) and not shown.duplicated().any():
+                break
         texts.append(visible(", ".join(f"{key} {value}" for key, value in shown.loc[rivals.index(mine)].items())))
     return texts
 
@@ -133,17 +164,23 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     """Return a line for each run that is in no comparison, and why."""
     lines = []
     for paired in pairs:
+        lone = paired.runs[0]
         if len(paired.runs) > 1:
             continue
-        lone = paired.runs[0]
+        why = f"no other model ran on {lone.set}"
         others = [run for run in runs if run.set == lone.set and run.model != lone.model]
-        nearest = max(others, key=lambda run: len(run.asked.items() & lone.asked.items()), default=None)
-        why = _differences(lone, nearest) if nearest else f"no other model ran on {lone.set}"
+        if others:
+            likeness = [(run.task == lone.task, len(run.asked.items() & lone.asked.items())) for run in others]
+            nearest = others[likeness.index(max(likeness))]
+            why = f"another run of {lone.model} is compared"
+            if nearest.task != lone.task:
+                why = f"the others ran {nearest.task}; --allow task compares all tasks on {lone.set}"
+            why = _differences(lone, nearest) or why
         lines.append(f"the run of {lone.model} on {paired.title} is in no comparison: {why}")
     return lines
 
 
-def _pair(runs: list[Run], allow: Sequence[str], apart: str) -> Paired:
+def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
     """Join the runs of one group by test.
 
     Raises:
@@ -178,17 +215,22 @@ def _pair(runs: list[Run], allow: Sequence[str], apart: str) -> Paired:
         tests=first.tests.loc[scored, kept].reset_index(drop=True),
         passed=outcomes[scored].to_numpy(dtype=bool),
         left_out=int((~scored).sum()),
-        apart=apart,
         beyond=len(every) - len(first.tests),
     )
 
 
 def _on_common_prompts(runs: Sequence[Run]) -> list[Run]:
     """Return the runs with the prompts that all of them have; raise NNDError where there are none."""
-    common = set.intersection(*(set(run.tests["cluster_id"]) for run in runs))
+    common = set.intersection(*map(_prompts, runs))
     if not common:
         raise NNDError(f"{' and '.join(run.model for run in runs)} ({runs[0].task}): no prompt is in all of their runs")
-    return [replace(run, tests=run.tests[run.tests["cluster_id"].isin(common)].reset_index(drop=True)) for run in runs]
+    parts = []
+    for run in runs:
+        documents = [document for document in run.documents if document["cluster_id"] in common]
+        places = {document["cluster_id"]: i for i, document in enumerate(documents)}
+        tests = run.tests[run.tests["cluster_id"].isin(common)].reset_index(drop=True)
+        parts.append(replace(run, documents=documents, tests=tests.assign(document=tests["cluster_id"].map(places))))
+    return parts
 
 
 def asked_texts(run: Run) -> pd.DataFrame:
@@ -200,16 +242,19 @@ def asked_texts(run: Run) -> pd.DataFrame:
 def _differences(first: Run, other: Run, allow: Iterable[str] = ()) -> str:
     """Return what two runs were asked otherwise, as the text of an error; empty where they can be compared.
 
-    Windows must be equal only where a prompt was shortened.
+    Windows must be equal only where a prompt was shortened, and of two selections one must be a part of the other.
     """
     mine, theirs = ({**run.asked, "window": run.model_info.get("window")} for run in (first, other))
-    free = set(allow)
+    one, two = _prompts(first), _prompts(other)
+    equal = {"task", *allow, *(key for key in {**mine, **theirs} if mine.get(key) == theirs.get(key))}
+    if one < two or two < one:
+        equal.add("selection")
     if first.task != other.task:
-        free.add("version")
+        equal.add("version")
     if not (first.truncated or other.truncated):
-        free.add("window")
-    keys = [key for key in {**mine, **theirs} if key not in free and mine.get(key) != theirs.get(key)]
+        equal.add("window")
+    keys = [key for key in {**mine, **theirs} if key not in equal]
     differ = "; ".join(f"{key} {mine.get(key)!r} and {theirs.get(key)!r}" for key in keys)
-    hint = "" if "data" in keys else f", or compare anyway with --allow {','.join(keys)}"
+    hint = f", or compare anyway with --allow {','.join(keys)}" if one & two and "data" not in keys else ""
     who = " and ".join(f"{run.model} ({run.task})" for run in (first, other))
     return f"{who} cannot be compared: {differ}; rerun both with equal settings{hint}" if keys else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +19,17 @@ from nnd_tasks.sets.recipe import KEY, Recipe
 PARAMETERS = "parameters"
 STEP = "step"
 
-#: A part of a path, or the end of one.
-_STEP = re.compile(r"(?:^|[-_./])(?:(?:global_?)?step|checkpoint)-?(\d+)(?=$|[-/])", re.IGNORECASE)
-#: In numbers (70m, 1.3B, 1b1, 8x7B) or words. A word at the beginning of the name is part of the family (tiny-lm).
-_SIZE = re.compile(
-    r"[-_](?:(?:\d+x)?\d+(?:\.\d+)?[kmbt]\d?|x*s|m|x*l|nano|tiny|mini|small|base|medium|large|huge)(?=$|-)",
+_EDGE = r"(?=$|[-_./@ ])"
+_STEP = re.compile(
+    rf"(?:^|[-_./@ ])(?:global[-_]?steps?|steps?|checkpoint|ckpt|iter(?:ation)?s?|updates?)[-_=]?(\d+(?:\.\d+)?)(k|m)?{_EDGE}",
     re.IGNORECASE,
+)
+#: Sizes in numbers (70m, 1.3B, 1b1, 8x7B), then in words. A word at the beginning of the name is part of the family (tiny-lm).
+_SIZES = (
+    re.compile(rf"(?:^|[-_ ])(?:\d+x)?\d+(?:[._]\d+)?[kmbt]\d?{_EDGE}", re.IGNORECASE),
+    re.compile(
+        rf"[-_ ](?:x{{0,3}}s|m|x{{0,3}}l|nano|micro|tiny|mini|small|base|medium|large|huge|giant){_EDGE}", re.IGNORECASE
+    ),
 )
 
 
@@ -41,18 +47,22 @@ class Tags:
 
     def text(self, run: Run, column: str) -> str | None:
         """Return what the file says of a run's model, named in full or by the last parts of its path; None where nothing is."""
-        full = f"/{_full_name(run)}"
-        names = [name for name in self.table.index if name == run.model or full.endswith(f"/{name}")]
-        value = self.table.at[max(names, key=len), column] if names and column in self.table else None
+        names = [name for name in self.table.index if f"/{_full_name(run)}".endswith(f"/{name.strip('/')}")]
+        names = [run.model] if run.model in self.table.index else sorted(names, key=len)[-1:]
+        if not names or column not in self.table:
+            return None
+        value = self.table.at[names[0], column]
         return None if pd.isna(value) else str(value).strip() or None
 
     def number(self, run: Run, column: str) -> float | None:
         """Return a number of a run's model, None where the file has none; raise NNDError where it is not a finite number."""
         text = self.text(run, column)
-        number = None if text is None else pd.to_numeric(text, errors="coerce")
-        if number is not None and not math.isfinite(number):
+        number = math.nan
+        with suppress(ValueError):
+            number = float(text or math.nan)
+        if text and not math.isfinite(number):
             raise NNDError(f"{self.path}: {column} of {run.model} is {text!r}, which is not a number")
-        return number
+        return number if text else None
 
 
 def read_tags(path: str | Path) -> Tags:
@@ -83,20 +93,37 @@ def _full_name(run: Run) -> str:
     return str(run.model_info.get("name") or run.model).replace("\\", "/").rstrip("/")
 
 
+def _revision(run: Run) -> str:
+    """Return the revision of a model where it names a step."""
+    revision = str((run.model_info.get("arguments") or {}).get("revision"))
+    return revision if _STEP.search(revision) else ""
+
+
 def guess_step(run: Run) -> float | None:
-    """Return the training step that a model's revision or path names (``step1000-tokens4B``, ``checkpoint-500``)."""
-    found = _STEP.search(str((run.model_info.get("arguments") or {}).get("revision"))) or _STEP.search(_full_name(run))
-    return float(found[1]) if found else None
+    """Return the training step that a model's revision or path names (``step-00620``, ``checkpoint-500``, ``step10k``)."""
+    for number, unit in _STEP.findall(_revision(run) or _full_name(run))[-1:]:
+        return float(number) * {"": 1, "k": 1_000, "m": 1_000_000}[unit.lower()]
+    return None
 
 
 def guess_training(run: Run) -> str:
     """Return the path of a model without the part that names a checkpoint; checkpoints of one training share it."""
-    return _STEP.sub("", _full_name(run))
+    name = _full_name(run)
+    *_, last = [None, *_STEP.finditer(name)]
+    if last is None or _revision(run):
+        return name
+    return (name[: last.start()] + name[last.end() :].partition("/")[0]).rstrip("-_./ ")
 
 
 def guess_family(run: Run) -> str:
     """Return the last part of a model's path without its size: ``pythia-deduped`` for ``pythia-70m-deduped``."""
-    return _SIZE.sub("", guess_training(run).rpartition("/")[2])
+    name = guess_training(run).rpartition("/")[2]
+    for size in _SIZES:
+        *_, last = [None, *size.finditer(name)]
+        if last is not None:
+            rest = (name[: last.start()] + name[last.end() :]).strip("-_. ")
+            return rest or name
+    return name
 
 
 def find_family(run: Run, tags: Tags | None, guess: str = "") -> str:
@@ -112,8 +139,10 @@ def known_number(run: Run, x: str, tags: Tags | None) -> float | None:
         x: ``parameters``, ``step``, or a column of the tags.
         tags: what the user's file says.
     """
-    given = tags.number(run, x) if tags else None
-    return given if given is not None else {PARAMETERS: run.parameters, STEP: guess_step(run)}.get(x)
+    given = tags.number(run, x) if tags is not None else None
+    if given is None and x == PARAMETERS:
+        return run.parameters
+    return guess_step(run) if given is None and x == STEP else given
 
 
 def find_number(run: Run, x: str, tags: Tags | None) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,8 +46,8 @@ def run_tokens(run: Run) -> TokenScores | None:
     """Return the token scores of a run, which are read once, as all parts of a report need them; None where it kept none.
 
     Raises:
-        NNDError: their file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: another
-            text, or log-probabilities that do not add up to its sum.
+        NNDError: their file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: a candidate
+            that is not there, another text, or log-probabilities that do not add up to its sum.
     """
     path, tokens = run.tokens, dict[tuple[str, int, bool], CandidateTokens]()
     if not path.is_file():
@@ -55,27 +56,27 @@ def run_tokens(run: Run) -> TokenScores | None:
         table = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise NNDError(f"{path}: cannot be read ({reason_of(error)}); run the task again") from error
-    scored = {
-        (document["cluster_id"], i, part == "scores"): (document["candidates"][i], score)
-        for document in run.documents
-        for part in ("scores", "no_context")
-        for i, score in enumerate(document[part] or ())
-        if score and score["sum"] is not None
-    }
+    documents = {document["cluster_id"]: document for document in run.documents}
     for number, row in enumerate(table.to_pandas().itertuples(index=False), start=1):
-        key = row.cluster_id, row.candidate, row.context_part != "none"
-        if key not in scored:
+        document, with_context = documents.get(row.cluster_id), row.context_part != "none"
+        if document is None:
             continue  # the samples may be a selection
-        text, score = scored[key]
+        same = document["candidates"][row.candidate : row.candidate + 1] == [row.text]
+        scores = document["scores" if with_context else "no_context"]
+        score: Any = scores[row.candidate] if same and scores else None
+        if same and (score is None or score["sum"] is None):
+            continue
         count, total = len(row.logprobs), row.logprobs.sum(dtype=np.float64)
         tolerance = CLOSE * count + 1e-6 * abs(total)
-        if row.text != text or count != score["tokens"] or not abs(total - score["sum"]) <= tolerance:
+        if not same or count != score["tokens"] or not abs(total - score["sum"]) <= tolerance:
             raise NNDError(
                 f"{path}, row {number}: {count} tokens with a sum of {total:.6g} are not those of the samples for candidate "
                 f"{row.candidate} of prompt {row.cluster_id}; the file belongs to another run"
             )
+        key = row.cluster_id, row.candidate, with_context
         tokens[key] = CandidateTokens(row.token_ids, row.starts, row.ends, row.logprobs)
-    for name, i, with_context in scored.keys() - tokens.keys():
-        if with_context:
-            raise NNDError(f"{path}: has no tokens of candidate {i} of prompt {name}; run the task again")
+    for name, document in documents.items():
+        for i, score in enumerate(document["scores"]):
+            if score is not None and score["sum"] is not None and (name, i, True) not in tokens:
+                raise NNDError(f"{path}: has no tokens of candidate {i} of prompt {name}; run the task again")
     return tokens

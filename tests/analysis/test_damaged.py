@@ -77,6 +77,7 @@ def _append_again(results: Path) -> None:
         (_append_again, r"jsonl: test \S+ is there twice"),
         (_sample(1, lambda s: s["candidates"].pop()), r"line 1: .*damaged \(4 scores of 5 candidates\)"),
         (_sample(1, lambda s: s.pop("tests")), r"line 1: is not a sample of an NND task \(it has no 'tests'\)"),
+        (_sample(2, lambda s: s["doc"]["candidates"].__setitem__(0, "\ud800")), r"line 2: .*surrogates not allowed"),
         (_sample(3, lambda s: s["candidates"][2].pop("sum")), r"line 3: .* \(it has no 'sum'\)"),
         (_sample(2, lambda s: s["tests"][0].update(low=9)), r"line 2: is not a sample of an NND task, or damaged"),
         (

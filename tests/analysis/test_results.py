@@ -132,9 +132,10 @@ def test_the_command_compares_and_writes(scored: Path, tmp_path: Path) -> None:
     assert {row["model"] for row in found["tables"]["diagnostics"]} == {"gpt2", "llama", "t5"}
 
 
-def test_one_results_file_can_be_named(scored: Path) -> None:
-    [run] = read_results(only(scored / "gpt2", "results_*.json"))
-    assert run.model == "gpt2"
+def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
+    for pattern in ("results_*.json", "samples_*.jsonl"):
+        [run] = read_results(only(scored / "gpt2", pattern))
+        assert run.model == "gpt2"
 
 
 @pytest.mark.parametrize(
@@ -153,9 +154,17 @@ def test_models_have_short_names_of_their_own(names: list[str], expected: list[s
     assert short_names(names[:1] * 2) == short_names(names[:1]) * 2
 
 
-def test_runs_of_one_model_have_numbers_where_something_differs() -> None:
-    infos = [{"dtype": "float16"}, {"dtype": "float32"}, {"dtype": "float16"}, {}]
-    assert short_names([*["org/m"] * 3, "org/n"], infos) == ["m #1", "m #2", "m #1", "n"]
+def test_runs_of_one_model_are_named_by_what_differs() -> None:
+    def name(*infos: dict[str, Any]) -> list[str]:
+        return short_names(["org/m"] * len(infos), infos)
+
+    def about(dtype: str = "auto", **arguments: str) -> dict[str, Any]:
+        return {"dtype": dtype, "window": 64, "arguments": arguments}
+
+    assert name(about(), about(softmax_dtype="float32")) == ["m", "m (softmax_dtype=float32)"]
+    three = [about("float16"), about("float32", revision="b"), about()]
+    assert name(*three, three[0]) == [*("m (dtype=float16)", "m (dtype=float32, revision=b)", "m", "m (dtype=float16)")]
+    assert name(about(chat="x" * 60), about()) == ["m #1", "m #2"]
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -195,6 +204,10 @@ def _protocol(results: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _no_results(folder: Path) -> None:
+    only(folder / "gpt2", "results_*.json").unlink()
+
+
 def _foreign(folder: Path) -> None:
     _change("nnd_demo", {"task": "nnd_demo", "metadata": {}}, lambda results: results["configs"])(folder)
     shutil.rmtree(folder / "llama")
@@ -208,6 +221,7 @@ def _foreign(folder: Path) -> None:
         (_cut_line, r"samples_nnd_demo_.*jsonl, line 10: is not valid JSON \(.*\); the file is cut off or damaged"),
         (_cut_documents, r"samples_nnd_demo_.*jsonl: 7 of 10 prompts; the file is cut off"),
         (_cut_results, r"results_.*json: is not valid JSON \(.*\); the file is cut off or damaged"),
+        (_no_results, r"samples_nnd_demo_.*jsonl: its results results_.*json are missing; put them there"),
         (_foreign, r"no results of NND tasks"),
     ],
 )
@@ -255,7 +269,7 @@ def test_what_may_differ_can_be_allowed(results: Path) -> None:
 def test_nothing_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=r"no results_\*\.json is there; run the task with --log_samples"):
         read_results([tmp_path])
-    with pytest.raises(NNDError, match="nowhere: cannot be read"):
+    with pytest.raises(NNDError, match="nowhere: there is no such file or folder"):
         read_results([tmp_path / "nowhere"])
     (tmp_path / "page.html").write_text("<p>")
     with pytest.raises(NNDError, match=r"page\.html: is not valid JSON.* or is not a results_\*\.json of lm-eval"):
@@ -367,6 +381,19 @@ def test_runs_can_be_chosen_by_all_that_their_signature_holds(scored: Path) -> N
         text = ("yes" if value else "no") if value in (None, "") or isinstance(value, bool) else value
         [one] = read_results([scored / "gpt2"], [f"{key}={text}"])
         assert one.protocol == run.protocol
+
+
+def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = os.scandir
+
+    def refuse(path: Any = ".") -> Any:  # root, whom no test can keep out, runs them too
+        if Path(path).name == "gpt2":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(NNDError, match="gpt2: cannot be read"):
+        read_results([results])
 
 
 def test_a_pipe_among_results_is_named_and_not_opened(results: Path) -> None:

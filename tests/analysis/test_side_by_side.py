@@ -54,7 +54,7 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
     protocol = {**PROTOCOL, "selection": "all"}
     a, b, c = (make_run(m, [bool(x) for x in row], clusters, protocol=protocol) for m, row in outcomes.items())
     some = _cut(b, ["m", "k", "l"])
-    [found] = compare_runs([a, some], ["selection"])
+    [found] = compare_runs([a, some])
     assert found.paired.models == ["a", "b"]
     # Of k, l and m, a passes 3 of 6 and b 4.
     rates = found.rates[found.rates["category"] == "all"].set_index("model")["rate"]
@@ -66,8 +66,13 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
     for run in found.paired.runs:  # what is read beside the rates is of these tests too
         assert [run.documents[i]["cluster_id"] for i in run.tests["document"]] == run.tests["cluster_id"].tolist()
         assert set(run.tests["cluster_id"]) == {"k", "l", "m"}
-    [group] = pair([a, b, _cut(c, ["k", "m"])], ["selection"])
-    assert (group.models, len(group.tests), group.beyond) == (["a", "b", "c"], 4, 3)
+    # A sample of c joins both, and takes no test from a and b.
+    few = _cut(c, ["k", "m"])
+    assert {(tuple(group.models), len(group.tests), group.beyond) for group in pair([a, b, few])} == {
+        (("a", "b"), 7, 0),
+        (("a", "b", "c"), 4, 3),
+    }
+    # Samples of which none is a part of the other are apart, until they are allowed to differ.
     runs = [_cut(a, ["k", "l"]), _cut(b, ["l", "m"])]
     assert [len(group.runs) for group in pair(runs)] == [1, 1]
     assert all("--allow selection" in line for line in not_compared(runs, pair(runs)))
@@ -75,6 +80,15 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
     assert (set(both.tests["cluster_id"]), both.beyond) == ({"l"}, 4)
     with pytest.raises(NNDError, match="no prompt is in all of their runs"):
         pair([_cut(a, ["k"]), _cut(b, ["l"])], ["selection"])
+
+
+def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_it() -> None:
+    protocol = {**PROTOCOL, "selection": "all"}
+    a, b = (make_run(name, [True, False, True], ["k", "l", "m"], protocol=protocol) for name in "ab")
+    runs = [a, _cut(a, ["k", "m"]), _cut(b, ["k", "m"])]
+    [found] = compare_runs(runs)
+    [line] = found.not_compared
+    assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
 
 
 def test_tests_with_other_texts_or_prompts_are_not_one_test() -> None:

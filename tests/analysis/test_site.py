@@ -173,6 +173,8 @@ def broken(folder: Path) -> dict[str, str]:
     for name, (pattern, edit, _) in edits.items():
         change(run_of(folder, name), pattern, edit)
     said = {f"/{name}/": why for name, (_, _, why) in edits.items()}
+    [results] = run_of(folder, "alone").rglob("results_*")
+    results.unlink()
     [samples] = run_of(folder, "no_samples").rglob("samples_*")
     samples.unlink()
     none = '"passed": null', '"tie": false'
@@ -180,6 +182,7 @@ def broken(folder: Path) -> dict[str, str]:
     change(unscored, "samples_*", lambda text: re.sub(r'"candidates": \[\{.*?\}\]', _no_scores, text))
     change(unscored, "samples_*", lambda text: re.sub(r'"passed": \w+, "tie": false', ", ".join(none), text))
     return said | {
+        "/alone/": "are missing",
         "/no_samples/": "are missing",
         "/unscored/": "no test was scored",
     }
@@ -198,7 +201,7 @@ def test_a_file_that_cannot_be_used_is_named_and_changes_nothing_else(people: Pa
     assert (page.parent / "results.json").read_text() == (expected.parent / "results.json").read_text()
     for part, why in said.items():
         assert [line for line in skipped if part in line and why in line], (part, why, skipped)
-    assert any("nowhere: cannot be read" in line for line in skipped)
+    assert any("nowhere: there is no such file or folder" in line for line in skipped)
     assert len(skipped) == len(said) + 1
     items = [text_of(item) for item in read_page(page).xpath("//h2[.='Not on this site']/following-sibling::*//li")]
     assert items == [" ".join(f"left out: {line}".split()) for line in skipped]
@@ -279,7 +282,7 @@ def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path: Path) -
     for select in ((), ("shots=0",)):
         with pytest.raises(NNDError, match=r"results: no results can be used: .*is not valid JSON"):
             write_site([tmp_path / "results"], tmp_path / "site", select)
-    with pytest.raises(NNDError, match="cannot be read"):
+    with pytest.raises(NNDError, match="there is no such file or folder"):
         write_site([tmp_path / "nowhere"], tmp_path / "site")
     assert not (tmp_path / "site").exists()
 

@@ -52,7 +52,7 @@ def test_the_family_is_the_name_without_its_size(name: str, family: str) -> None
         ("out/run/checkpoint-500/", None, 500, "out/run"),
         ("out/run/global_step1000", None, 1000, "out/run"),
         ("out/run/step-00000", None, 0, "out/run"),
-        ("out/my-run-step-10000", None, 10_000, "out/my-run"),
+        ("out/my-run-step-10k", None, 10_000, "out/my-run"),
         ("EleutherAI/pythia-70m", "step143000", 143_000, "EleutherAI/pythia-70m"),
         ("allenai/OLMo-1B", "step1000-tokens4B", 1000, "allenai/OLMo-1B"),
         ("allenai/OLMo-2", "stage1-step5000", 5000, "allenai/OLMo-2"),

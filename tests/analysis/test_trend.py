@@ -397,7 +397,7 @@ def test_a_mistake_is_one_line(nnd: Callable[..., Outcome], tmp_path: Path) -> N
     runs = [write_run(tmp_path, f"api/model-{name}", parameters=None) for name in "ab"]
     for arguments, message in (
         (("trend", *runs), "parameters of model-a is not known"),
-        (("trend", tmp_path / "nowhere"), "cannot be read"),
+        (("trend", tmp_path / "nowhere"), "there is no such file or folder"),
         (("trend", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: not written by NNDCallback"),
         (("scaling", *runs), "nnd trend"),
         (("curve", *runs), "nnd trend"),
