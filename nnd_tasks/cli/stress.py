@@ -46,7 +46,7 @@ app.add_typer(stress, name="stress", rich_help_panel="Conclusions")
 @verb(
     "Sets of synthetic errors",
     "nnd stress build blindspot_wikitext --corpus wikitext  # 200 texts, all errors, three levels",
-    "nnd stress build typos --corpus texts.txt --errors truncation,token_drop --texts 50  # texts of your own",
+    "nnd stress build typos --corpus texts.txt --errors token_drop  # texts of your own",
     name="build",
     group=stress,
 )
@@ -58,7 +58,7 @@ def stress_build(
     levels: Annotated[Literal["three", "paper"], Option(help="Three of the paper's levels, or all.")] = "three",
     texts: Texts = 200,
     seeds: Annotated[int, Option(help="Times each error is made.")] = 1,
-    spacy: Annotated[str | None, Option(help="spaCy pipeline. Default: en_core_web_sm.")] = None,
+    spacy: Annotated[str | None, Option(help="Default: en_core_web_sm.")] = None,
     mlm: Annotated[str | None, Option(help="Masked language model, for bert_diverge.")] = None,
     out: SetOut = None,
     replace: Replace = False,
