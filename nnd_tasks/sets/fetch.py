@@ -178,7 +178,13 @@ def unpack_archive(archive: Path, folder: Path) -> None:
         else:
             with tarfile.open(archive) as bundle:
                 _check_size(archive, sum(member.size for member in bundle))
-                bundle.extractall(folder, filter="data")
+                for member in filter(tarfile.TarInfo.isfile, bundle):  # extractall's filter is not in Python 3.11.3
+                    target = folder / member.name
+                    if not target.resolve().is_relative_to(folder.resolve()):
+                        raise ValueError(f"{member.name} leads out of the folder")
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("wb") as file:
+                        shutil.copyfileobj(bundle.extractfile(member), file)  # type: ignore[arg-type]
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, RuntimeError) as error:
         raise NNDError(f"{archive}: cannot be unpacked ({reason_of(error)}); is it a whole zip or tar?") from error
 
