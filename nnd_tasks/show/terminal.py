@@ -78,8 +78,10 @@ def _print_form(reports: Sequence[Report], form: Form) -> str:
 
 def _print_brief(reports: Sequence[Report]) -> None:
     """Print the findings of all reports, and their brief tables as one."""
-    for line in (line for report in reports for line in report.findings):
-        say(f"- {line}")
+    for report in reports:
+        heading = [f"{report.title}:"] if len(reports) > 1 else []
+        for line in [*heading, *(f"- {line}" for line in report.findings)]:
+            say(line)
     briefs = [report.brief for report in reports if report.brief]
     if briefs:
         table = replace(briefs[0], data=pd.concat([brief.data for brief in briefs]))

@@ -195,7 +195,8 @@ def test_a_terminal_gets_drawn_tables_and_nothing_that_it_obeys(
 def test_brief_is_the_findings_and_one_table_of_all_reports(capsys: pytest.CaptureFixture[str]) -> None:
     show_reports([make_report(), make_report()], brief=True)
     lines = capsys.readouterr().out.splitlines()
-    assert lines == ["- It is found.", "- It is found.", "| model |", "|---|", "| m-a |", "| m-a |"]
+    found = [f"{make_report().title}:", "- It is found."]  # which report says it
+    assert lines == [*found, *found, "| model |", "|---|", "| m-a |", "| m-a |"]
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "json", "latex", "html"])
