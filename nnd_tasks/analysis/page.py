@@ -77,7 +77,7 @@ def _list_settings(runs: Sequence[Run]) -> Table:
 
 
 def report_pages(pairs: Sequence[Paired]) -> list[Report]:
-    """Return the reports that a page is made of, for ``--out`` and ``--format``."""
+    """Return the reports that a page is made of, for ``--out``."""
     reports = []
     for section in map(make_section, pairs):
         reports.append(section.report)

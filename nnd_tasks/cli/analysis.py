@@ -1,4 +1,4 @@
-"""Commands over results: compare, report, board, trend, signal, familiarity, verify, reproduce."""
+"""Commands over results: compare, report, trend, signal, familiarity, verify, reproduce."""
 
 from __future__ import annotations
 
@@ -92,6 +92,8 @@ def report(
     from nnd_tasks.files import expand, write_text
 
     if site is not None:
+        if test or out or allow:
+            raise NNDError("--site: takes --select only; leave --test, --out and --allow out")
         from nnd_tasks.analysis.site import write_site
 
         front, skipped = write_site(runs, site, select or ())
