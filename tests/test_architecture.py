@@ -46,20 +46,6 @@ def test_every_module_imports_only_from_floors_below_its_own() -> None:
     assert " 0 kept" not in result.stdout
 
 
-def test_a_contract_that_does_not_hold_is_reported(tmp_path: Path) -> None:
-    layers = "".join(f"    {layer}\n" for layer in reversed(floors()))
-    config = tmp_path / "upside_down.ini"
-    config.write_text(
-        "[importlinter]\nroot_packages =\n    nnd_tasks\n    hub_upload\n\n"
-        f"[importlinter:contract:1]\nname = upside down\ntype = layers\nlayers =\n{layers}",
-        encoding="utf-8",
-    )
-    result = lint_imports(config)
-    assert result.returncode == 1
-    assert "nnd_tasks.errors is not allowed" not in result.stdout  # it imports nothing of ours
-    assert "nnd_tasks.tables is not allowed to import nnd_tasks.schema" in result.stdout
-
-
 def test_every_module_stands_on_a_floor() -> None:
     placed = {name.strip() for layer in floors() for name in layer.replace(":", "|").split("|")}
     modules = {f"nnd_tasks.{module.name}" for module in pkgutil.iter_modules(nnd_tasks.__path__)}
@@ -79,26 +65,15 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["nnd_tasks", "nnd_tasks.sets.recipe", "nnd_tasks.statistics", "nnd_tasks.datasets", "nnd_tasks.harness.metrics"],
-)
-def test_importing_it_does_not_import_heavy_packages(module: str) -> None:
-    loaded = loaded_by(f"import {module}")
+def test_most_modules_import_no_heavy_packages() -> None:
+    modules = ("sets.recipe", "statistics", "datasets", "harness.metrics")
+    loaded = loaded_by(f"import {', '.join(f'nnd_tasks.{module}' for module in modules)}")
     assert "nnd_tasks" in loaded
     assert loaded & HEAVY == set()
 
 
 def test_the_package_itself_imports_nothing_but_the_standard_library() -> None:
     assert loaded_by("import nnd_tasks") & {"numpy", "scipy", "pyarrow", "yaml", "typer", "requests"} == set()
-
-
-def test_a_heavy_import_would_be_seen(tmp_path: Path) -> None:
-    for name in HEAVY:
-        (tmp_path / f"{name}.py").write_text("", encoding="utf-8")  # stands for the real one, which takes seconds
-    path = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
-    assert loaded_by(path + "import nnd_tasks") & HEAVY == set()
-    assert loaded_by(path + f"import nnd_tasks, {', '.join(HEAVY)}") >= HEAVY
 
 
 def test_public_names_are_those_of_their_modules() -> None:
@@ -116,11 +91,6 @@ def test_public_names_are_those_of_their_modules() -> None:
     }
     for name in nnd_tasks.__all__:
         assert getattr(nnd_tasks, name) is not None
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no_such_name"):
-        nnd_tasks.no_such_name  # noqa: B018
 
 
 # ---------------------------------------------------------------- what runs code that a file holds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from nnd_tasks import __version__
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
-from tests.commands import Outcome, nnd_process, refused
+from tests.commands import Outcome, refused
 from tests.conftest import SOURCES
 from tests.sets.small_files import (
     FRANK_FILE,
@@ -33,21 +32,10 @@ from tests.sets.small_files import (
 # ---------------------------------------------------------------- in a process of its own
 
 
-def test_process_builds_the_same_data_whatever_the_hash_seed(nnd_home: Path) -> None:
-    done = nnd_process("build", "demo", PYTHONHASHSEED="1")
-    assert (done.status, done.err) == (0, "")
-    folder = nnd_home / "nnd" / "demo"
-    assert done.out.splitlines()[-1] == f"written to {folder}"
-    report = json.loads((folder / "build_report.json").read_text("utf-8"))["authors"]
-    assert f"{report['tests']} tests, {report['clusters']} prompts, {report['candidates']} candidates" in done.out
-    assert report == build_set("demo", out=nnd_home / "other").report["authors"]
-
-
 @pytest.mark.parametrize("module", ["nnd_tasks.cli", "hub_upload"])
-@pytest.mark.parametrize("at", ["typer", "rich"])
-def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, at: str, tmp_path: Path) -> None:
-    """Importing takes half a second; these stand in for a signal in the middle of it."""
-    (tmp_path / f"{at}.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, tmp_path: Path) -> None:
+    """Importing takes half a second; this stands in for a signal in the middle of it."""
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", module, "--help"],
@@ -138,17 +126,6 @@ def test_a_set_between_the_two_moves_of_a_build_is_listed(nnd: Callable[..., Out
     assert f"built in {sets / 'mine'}" in done.out
 
 
-def test_list_shows_a_home_with_brackets_as_it_is(
-    nnd: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "home [old]"
-    build_set("demo", out=home / "nnd" / "demo")
-    monkeypatch.setenv("NND_HOME", str(home))
-    done = nnd("list")
-    assert done.status == 0
-    assert str(home / "nnd" / "demo") in done.out
-
-
 # ---------------------------------------------------------------- in this process
 
 
@@ -163,25 +140,14 @@ def test_version_and_tasks_dir_print_one_plain_line(nnd: Callable[..., Outcome])
     assert {path.name for path in folder.iterdir() if path.is_dir()} >= set(SOURCES)
 
 
-def test_help_names_every_command(nnd: Callable[..., Outcome]) -> None:
-    done = nnd("--help")
-    assert done.status == 0
-    for command in ("build", "list", "run", "register", "demo"):
-        assert re.search(rf"\b{command}\b", done.out), command
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
         [],
         ["biuld", "demo"],
         ["build"],
-        ["build", "demo", "frank"],
-        ["build", "demo", "--out"],
         ["build", "demo", "--sauce", "x"],
-        ["build", "demo", "--debug"],
         ["list", "demo"],
-        ["register", "--all"],
     ],
     ids=lambda arguments: " ".join(["nnd", *arguments]),
 )
@@ -279,11 +245,6 @@ def test_message_with_brackets_is_shown_as_it_is_in_one_line(
     assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no such file or folder"
 
 
-def test_message_with_colons_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
-    missing = tmp_path / "run:bug:1"
-    assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no such file or folder"
-
-
 def test_folder_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
     folder = tmp_path / "out [old]"
     done = nnd("build", "demo", "--out", folder)
@@ -292,8 +253,8 @@ def test_folder_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp
     assert f"written to {folder}\n" in done.out
 
 
-@pytest.mark.parametrize("category", ["too [short]", "bad [/end]", "[red]flag"])
-def test_category_with_brackets_is_shown_as_it_is(category: str, nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_category_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    category = "bad [/end] [red]flag"
     text = jsonl([quiz_group(1, ("Good?", "No error"), ("Bad?", category))])
     source = write_files(tmp_path / "in", {QUIZ_FILE: text})
     done = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")

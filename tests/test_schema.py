@@ -112,11 +112,6 @@ def test_two_categories_with_one_slug_are_refused_and_both_are_named(pair: tuple
     assert repr(pair[1]) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["summary", "sum of parts", "byte", "Severity", "stderr total", "severe"])
-def test_a_category_that_only_resembles_a_reserved_name_is_accepted(name: str) -> None:
-    assert category_slugs([name]) == {name: _slow_slug(name)}
-
-
 words = st.sampled_from(["sum", "Sum", "bytes", "stderr", "severity", "minor", "fluency", "Off", "é"])
 categories = st.lists(words, min_size=1, max_size=2).map(" ".join)
 
@@ -155,11 +150,6 @@ def test_a_prompt_field_must_be_an_identifier(name: str) -> None:
     with pytest.raises(NNDError) as caught:
         check_field_names([name])
     assert repr(name) in str(caught.value)
-
-
-def test_other_prompt_fields_are_accepted() -> None:
-    check_field_names(["answer", "question_2", "_hint", "Context"])
-    check_field_names([])
 
 
 # ---------------------------------------------------------------- columns
