@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock
 	touch $@
 
 demo: install
-	$(BIN)/nnd demo --dir .demo
+	$(BIN)/nnd demo --out .demo
 
 # How many processes take tests.
 WORKERS ?= 2
