@@ -27,7 +27,7 @@ Results = Annotated[list[Path], Argument(help="What --output_path named, or resu
 Allow = Annotated[str, Option(help="Parts of the protocol that may differ, such as prompt,shots.")]
 Tags = Annotated[
     Path | None,
-    Option(help="CSV, YAML or JSON: model, and where wanted family, training, step, other numbers."),
+    Option(help="CSV, Excel, JSON or parquet: model, and where wanted family, training, step, other numbers."),
 ]
 Select = Annotated[
     list[str] | None,

@@ -1,7 +1,7 @@
 """Pass rates for ordinary lm-eval YAMLs that do not use `NNDTask`: one test per document, normalized by bytes.
 
 lm-eval does not tell a plain task how many tokens were scored, so texts of different lengths are compared by log-likelihood
-per UTF-8 byte. The rates and errors equal ``pass_rate_bytes`` of `nnd_tasks.harness.task.NNDTask`. ``docs/plain_yaml.md`` shows
+per UTF-8 byte. The rates and errors equal ``pass_rate_bytes`` of `nnd_tasks.harness.task.NNDTask`. ``docs/running.md`` shows
 the YAML.
 """
 
