@@ -26,12 +26,8 @@ def keys_at(body: Any, positions: torch.Tensor) -> Iterator[None]:
         positions: of the keys in their sequences, shape (keys,).
     """
     length = int(positions.max()) + 1
-    if hasattr(body, "build_mpt_alibi_tensor"):
-        owner, name = body, "build_mpt_alibi_tensor"
-    elif hasattr(body, "build_alibi_tensor"):
-        owner, name = body, "build_alibi_tensor"
-    else:
-        owner, name = import_module(type(body).__module__), "build_alibi_tensor"
+    name = "build_mpt_alibi_tensor" if body.config.model_type == "mpt" else "build_alibi_tensor"
+    owner = body if hasattr(body, name) else import_module(type(body).__module__)
     original = getattr(owner, name)
 
     def of_keys(first: Any, second: Any, *args: Any, **kwargs: Any) -> torch.Tensor:

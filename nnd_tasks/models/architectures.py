@@ -1,7 +1,7 @@
 """Which model types may share prefixes, and what each of them needs. All of it is read from the model's config, here.
 
 Sharing reads requests as a tree in rows, so it must know which tokens a layer lets a token see, and what becomes of the logits
-after the last linear layer. `DECODERS` says it in one line per type. The rules stand in ``models/<type>/modeling_<type>.py`` of
+after the last linear layer. `_TYPES` says it. The rules stand in ``models/<type>/modeling_<type>.py`` of
 transformers 5.23: the masks where the model's ``forward`` calls ``create_causal_mask`` and its relatives (``masking_utils.py``),
 the logits where ``...ForCausalLM.forward`` calls ``self.lm_head``.
 """
@@ -58,115 +58,44 @@ _FULL = DecoderType()
 _WINDOW = DecoderType(window=True)
 _LAYERS = DecoderType(layers=frozenset({FULL, SLIDING}))
 _CHUNKS = DecoderType(layers=frozenset({FULL, CHUNKED}), places=True)  # attn_temperature_tuning counts places
-_ALIBI = DecoderType(alibi=True)
+_CAPPED = replace(_LAYERS, cap="final_logit_softcapping")
 _RECURRENT = DecoderType(recurrent=True)
-_DELTA_RULE = DecoderType(recurrent=True, scan=64)
-_CAPPED = "final_logit_softcapping"
 
-#: ``model_type`` -> what it needs. They take a mask of four dimensions, which is not for their recurrent layers, and explicit
-#: positions where they have any.
-DECODERS: dict[str, DecoderType] = {
-    "afmoe": _LAYERS,
-    "apertus": _FULL,
-    "arcee": _FULL,
-    "bamba": _RECURRENT,
-    "bloom": _ALIBI,
-    "codegen": _FULL,
-    "cohere": replace(_FULL, scale="logit_scale"),
-    "cohere2": replace(_LAYERS, scale="logit_scale"),
-    "cohere2_moe": replace(_LAYERS, scale="logit_scale"),
-    "cwm": _LAYERS,
-    "deepseek_v2": _FULL,
-    "deepseek_v3": _FULL,
-    "dots1": _LAYERS,
-    "ernie4_5": _FULL,
-    "ernie4_5_moe": _FULL,
-    "exaone4": _LAYERS,
-    "exaone_moe": _LAYERS,
-    "falcon": _ALIBI,
-    "falcon_h1": replace(_RECURRENT, scale="lm_head_multiplier"),
-    "flex_olmo": _FULL,
-    "gemma": _FULL,
-    "gemma2": replace(_LAYERS, cap=_CAPPED),
-    "gemma3": _LAYERS,  # with its image encoder (Gemma3ForConditionalGeneration), which caps no logits
-    "gemma3_text": replace(_LAYERS, cap=_CAPPED),
-    "gemma3n": replace(_LAYERS, cap=_CAPPED),
-    "gemma3n_text": replace(_LAYERS, cap=_CAPPED),
-    "gemma4": replace(_LAYERS, cap=_CAPPED),
-    "gemma4_text": replace(_LAYERS, cap=_CAPPED),
-    "glm": _FULL,
-    "glm4": _FULL,
-    "glm4_moe": _FULL,
-    "glm4_moe_lite": _FULL,
-    "gpt2": _FULL,
-    "gpt_bigcode": _FULL,
-    "gpt_neox": _FULL,
-    "gpt_oss": _LAYERS,
-    "gptj": _FULL,
-    "granite": replace(_FULL, divisor="logits_scaling"),
-    "granite_swa": replace(_LAYERS, divisor="logits_scaling"),
-    "granitemoe": replace(_FULL, divisor="logits_scaling"),
-    "granitemoe_swa": replace(_LAYERS, divisor="logits_scaling"),
-    "granitemoehybrid": replace(_RECURRENT, divisor="logits_scaling"),
-    "granitemoeshared": replace(_FULL, divisor="logits_scaling"),
-    "helium": _FULL,
-    "hunyuan_v1_dense": _FULL,
-    "hunyuan_v1_moe": _FULL,
-    "hy_v3": _FULL,
-    "hyperclovax": replace(_FULL, scale="logits_scaling"),  # Granite divides by this number
-    "internlm3": _FULL,
-    "iquestcoder": _FULL,
-    "jais2": _FULL,
-    "kimi_linear": _DELTA_RULE,
-    "laguna": _LAYERS,
-    "lfm2": _RECURRENT,
-    "lfm2_moe": _RECURRENT,
-    "llama": _FULL,
-    "llama4": _CHUNKS,
-    "llama4_text": _CHUNKS,
-    "mamba2": _RECURRENT,
-    "mellum": _LAYERS,
-    "mimo_v2_flash": _LAYERS,
-    "minimax_m2": _FULL,
-    "ministral": _LAYERS,
-    "ministral3": _WINDOW,
-    "mistral": _WINDOW,
-    "mixtral": _WINDOW,
-    "mpt": _ALIBI,
-    "nanochat": replace(_FULL, cap=_CAPPED),
-    "nemotron": _FULL,
-    "nemotron_h": _RECURRENT,
-    "olmo": _FULL,
-    "olmo2": _FULL,
-    "olmo3": _LAYERS,
-    "olmo_hybrid": _DELTA_RULE,
-    "olmoe": _FULL,
-    "opt": _FULL,
-    "persimmon": _FULL,
-    "phi": _FULL,
-    "phi3": _WINDOW,
-    "phimoe": replace(_WINDOW, ropes=frozenset({"default"})),  # all other kinds have a scale for long inputs
-    "qwen2": _LAYERS,
-    "qwen2_moe": _LAYERS,
-    "qwen3": _LAYERS,
-    "qwen3_5": _DELTA_RULE,
-    "qwen3_5_moe": _DELTA_RULE,
-    "qwen3_5_moe_text": _DELTA_RULE,
-    "qwen3_5_text": _DELTA_RULE,
-    "qwen3_moe": _WINDOW,
-    "qwen3_next": _DELTA_RULE,
-    "seed_oss": _FULL,
-    "smollm3": _LAYERS,
-    "solar_open": _FULL,
-    "stablelm": _FULL,
-    "starcoder2": _WINDOW,
-    "vaultgemma": replace(_LAYERS, cap=_CAPPED),
+#: What types need -> the types, by their ``model_type``. They take a mask of four dimensions, which is not for their recurrent
+#: layers, and explicit positions where they have any.
+_TYPES: dict[DecoderType, str] = {
+    _FULL: """apertus arcee codegen deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe flex_olmo gemma glm glm4 glm4_moe
+        glm4_moe_lite gpt2 gpt_bigcode gpt_neox gptj helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 internlm3 iquestcoder jais2
+        llama minimax_m2 nemotron olmo olmo2 olmoe opt persimmon phi seed_oss solar_open stablelm""",
+    _WINDOW: "ministral3 mistral mixtral phi3 qwen3_moe starcoder2",
+    # All other kinds of rotary embedding of Phi MoE have a scale for long inputs.
+    replace(_WINDOW, ropes=frozenset({"default"})): "phimoe",
+    # Gemma 3 with its image encoder (Gemma3ForConditionalGeneration) caps no logits.
+    _LAYERS: """afmoe cwm dots1 exaone4 exaone_moe gemma3 gpt_oss laguna mellum mimo_v2_flash ministral olmo3 qwen2 qwen2_moe
+        qwen3 smollm3""",
+    _CHUNKS: "llama4 llama4_text",
+    _CAPPED: "gemma2 gemma3_text gemma3n gemma3n_text gemma4 gemma4_text vaultgemma",
+    replace(_FULL, cap=_CAPPED.cap): "nanochat",
+    replace(_FULL, scale="logit_scale"): "cohere",
+    replace(_LAYERS, scale="logit_scale"): "cohere2 cohere2_moe",
+    replace(_FULL, scale="logits_scaling"): "hyperclovax",  # Granite divides by this number
+    replace(_FULL, divisor="logits_scaling"): "granite granitemoe granitemoeshared",
+    replace(_LAYERS, divisor="logits_scaling"): "granite_swa granitemoe_swa",
+    replace(_FULL, alibi=True): "bloom falcon mpt",
+    _RECURRENT: "bamba lfm2 lfm2_moe mamba2 nemotron_h",
+    replace(_RECURRENT, scale="lm_head_multiplier"): "falcon_h1",
+    replace(_RECURRENT, divisor="logits_scaling"): "granitemoehybrid",
+    # Layers with the gated delta rule.
+    replace(_RECURRENT, scan=64): """kimi_linear olmo_hybrid qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
+        qwen3_next""",
 }
+#: ``model_type`` -> what it needs.
+DECODERS = {name: needs for needs, names in _TYPES.items() for name in names.split()}
 
 #: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
 SEQ2SEQ: dict[str, DecoderType] = {
     **dict.fromkeys(("bart", "mbart", "mt5", "pegasus", "t5"), _FULL),
-    "t5gemma": replace(_LAYERS, cap=_CAPPED),  # its decoder takes positions and masks as those of Gemma 2
+    "t5gemma": _CAPPED,  # its decoder takes positions and masks as those of Gemma 2
 }
 
 #: Types that were tried and cannot share, and why.
@@ -309,12 +238,9 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
         backend: ``causal`` or ``seq2seq``.
     """
     import torch
-    from transformers import PreTrainedModel
 
     if reason := why_not_config(inner.config, backend):
         return reason
-    if getattr(inner, "is_quantized", False):
-        return "a quantized model, whose numbers depend on what is read together"
     if not type(inner).__module__.startswith("transformers.models."):
         return f"{type(inner).__name__} is not part of transformers"
     used = getattr(inner.config, "_attn_implementation", "sdpa")
@@ -326,8 +252,6 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
             return "an adapter that looks at the whole prompt"
     if not isinstance(inner.get_output_embeddings(), torch.nn.Linear):
         return "its output layer is not a plain linear layer"
-    if not hasattr(model, "get_base_model") and not isinstance(model, PreTrainedModel):
-        return f"the model is wrapped in {type(model).__name__}"
     return None
 
 

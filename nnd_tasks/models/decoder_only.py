@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,10 +17,10 @@ from nnd_tasks.models.alibi import keys_at
 from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
 from nnd_tasks.models.block_attention import in_blocks
 from nnd_tasks.models.hybrid import States, TreeScan, along_tree
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, TargetTokens, segment_targets
-from nnd_tasks.models.prefix_tree import Branch, Pack, make_packs, rows_of
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, Work
+from nnd_tasks.models.prefix_tree import Ints, Pack, make_packs, rows_of
+from nnd_tasks.models.responses import TokenRequest
 from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
-from nnd_tasks.models.vocabulary_head import VocabularyHead
 
 
 class _Trunk(DynamicCache):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         shift: position of each token of the row that is read minus its place in the row, shape (row,); None where a model
             reads positions from ``position_ids`` alone.
         keep: places in the trunk after which rows go on that are read later, ascending; -1 is the place before it.
-        states: of recurrent layers at these places; None before the trunk is read, and for models without such layers.
+        states: of recurrent layers after the stem, then at these places; None where nothing was read, and without such layers.
     """
 
     def __init__(self, stem: _Trunk | None = None) -> None:
@@ -45,7 +45,7 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         self.complete = False
         self.shift: torch.Tensor | None = None
         self.keep = np.zeros(0, dtype=np.int64)
-        self.states: States | None = None
+        self.states: States | None = None if stem is None else stem.states
 
     def get_seq_length(self, layer_idx: int = 0) -> Any:
         """Return how many tokens were read before; with `shift`, what makes positions of places in the row.
@@ -105,118 +105,88 @@ class DecoderOnlyScoring(PrefixScoring):
 
     _layout = Layout({"": Reach()})  # of the model, known when it scores
 
-    def score_decoder_only(
-        self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[ScoredRequest]], None]
-    ) -> None:
-        """Score requests in packs with a common beginning; inputs that are too long are cut from the left, as `HFLM` does.
+    def score_decoder_only(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
+        """Score requests in packs with a common beginning; yield those of a pack when they are scored.
 
-        Args:
-            requests: (text, context tokens, continuation tokens) of each.
-            done: called with the requests of a pack when they are scored.
+        Inputs that are too long are cut from the left, as `HFLM` does.
         """
-        by_input = self._by_input(requests)
-        sequences = sorted(by_input)
+        by_input: ByInput = {}
+        for i, (_, context, continuation) in enumerate(requests):
+            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
+            by_input.setdefault(inputs, []).append(ScoredRequest(i, continuation))
         self._layout = layout_of(self._inner.config)
         head = self._head_of(self._layout)
         most_states = self.most_states if self._layout.recurrent else None
-        first = 0
-        while first < len(sequences):
-            left = sequences[first:]
+        while by_input:
+            work = Work(head, by_input)
             stem: _Stem | None = None
-            for pack in make_packs(left, self.row_tokens, self.pack_tokens, anchors=most_states):
-                owners = [request for i in pack.paths for request in by_input[left[i]]]
+            for pack in make_packs(work.sequences, self.row_tokens, self.pack_tokens, anchors=most_states):
+                held = [work.sequences[i] for i in pack.paths]
                 try:
-                    stem = self._stem_of(pack, left, stem)
-                    self._score_pack(pack, left, by_input, stem, head)
+                    stem = self._stem_of(pack, work, stem)
+                    self._score_pack(pack, work, stem)
                 except torch.OutOfMemoryError as error:
-                    self._take_smaller_rows(owners, error)
+                    self._take_smaller_rows([request for inputs in held for request in by_input[inputs]], error)
                     break
-                done(owners)
-                first += len(pack.paths)
+                for inputs in held:
+                    yield from by_input.pop(inputs)
 
-    def _stem_of(self, pack: Pack, sequences: Sequence[tuple[int, ...]], stem: _Stem | None) -> _Stem | None:
+    def _stem_of(self, pack: Pack, work: Work, stem: _Stem | None) -> _Stem | None:
         """Return the stem of a pack, or None if it has none; reuse ``stem``, that of the last pack, if it is the same."""
-        if not pack.stem:
-            return None
-        if stem is not None and stem.owner == pack.owner:
-            return stem
+        if not pack.stem or (stem is not None and stem.owner == pack.owner):
+            return stem if pack.stem else None
         cache = _Trunk()
         cache.keep = np.array([pack.stem - 1])
-        hidden = self._read(np.asarray(sequences[pack.owner][: pack.stem]), None, cache)
+        hidden = self._read(np.asarray(work.sequences[pack.owner][: pack.stem]), None, cache)
         cache.complete = True
         return _Stem(pack.owner, cache, hidden)
 
-    def _score_pack(
-        self,
-        pack: Pack,
-        sequences: Sequence[tuple[int, ...]],
-        by_input: ByInput,
-        stem: _Stem | None,
-        head: VocabularyHead,
-    ) -> None:
+    def _score_pack(self, pack: Pack, work: Work, stem: _Stem | None) -> None:
         if stem is not None:
-            whole = dict.fromkeys(pack.paths, np.arange(pack.stem))
-            self._settle(head, stem.hidden, segment_targets(whole, 0, sequences, by_input))
+            work.settle(stem.hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
         cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
         if cache is not None:
             cache.keep = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
         if len(pack.tokens):
             hidden = self._read(pack.tokens, trunk_mask(pack), cache)
-            self._settle(head, hidden, segment_targets(pack.paths, pack.stem, sequences, by_input))
+            work.settle(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
         if cache is not None:
             cache.complete = True
-        for row in rows_of(pack.branches, sequences, self.row_tokens):
-            self._score_row(pack, row, sequences, by_input, head, cache)
-
-    def _score_row(
-        self,
-        pack: Pack,
-        row: Sequence[Branch],
-        sequences: Sequence[tuple[int, ...]],
-        by_input: ByInput,
-        head: VocabularyHead,
-        cache: _Trunk | None,
-    ) -> None:
-        parts = [sequences[branch.sequence][branch.start :] for branch in row]
-        lengths = [len(part) for part in parts]
-        tokens = np.concatenate([np.asarray(part) for part in parts])
-        hidden = self._read(tokens, branch_mask(pack, row, lengths), cache)
-        targets = TargetTokens()
-        offset = 0
-        for branch, length in zip(row, lengths, strict=True):
-            for request in by_input[sequences[branch.sequence]]:
-                count = min(len(request.targets), length)  # the first targets may lie in stem and trunk
-                targets.add(request, range(offset + length - count, offset + length), request.targets[-count:])
-            offset += length
-        self._settle(head, hidden, targets)
+        for row in rows_of(pack.branches, work.sequences, self.row_tokens):
+            parts = [work.sequences[branch.sequence][branch.start :] for branch in row]
+            lengths = [len(part) for part in parts]
+            hidden = self._read(np.concatenate(parts), branch_mask(pack, row, lengths), cache)
+            starts = np.cumsum(lengths) - lengths
+            places = [range(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+            work.settle(hidden, [(b.sequence, b.start, own) for b, own in zip(row, places, strict=True)])
 
     def _read(self, tokens: Any, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
         """Return the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
-        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None]}
-        if mask is not None:
-            positions = self._tensor(mask.positions)
-            arguments["attention_mask"] = self._attention(mask)
-            arguments["position_ids"] = positions[None]
-            if self._layout.places:
-                if cache is None:
-                    cache = _Trunk()
-                    cache.complete = True  # nothing was read before, and nothing is kept
-                cache.shift = positions - torch.arange(len(positions), device=positions.device)
-        if cache is not None:
-            arguments[self._cache_argument] = cache
-        body = self._inner.base_model
+        layout, body = self._layout, self._inner.base_model
         if body is self._inner:  # Llama4ForCausalLM names a part that it does not have
             body = self._inner.model
-        with ExitStack() as stack:
-            if mask is not None and self._layout.alibi:
-                stack.enter_context(keys_at(body, self._tensor(mask.key_positions)))
-            if mask is not None and self._inner._supports_attention_backend:
-                stack.enter_context(in_blocks(self._inner.config, mask))
-            if self._layout.recurrent:
-                stack.enter_context(self._along_tree(body, mask, len(tokens), cache))
-            hidden: torch.Tensor = body(**arguments, use_cache=cache is not None).last_hidden_state[0]
+        if cache is None and (layout.places or layout.recurrent):
+            cache = _Trunk()
+            cache.complete = True  # nothing was read before, and nothing is kept
+        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], "use_cache": cache is not None}
         if cache is not None:
-            cache.shift = None
+            arguments[self._cache_argument] = cache
+        with ExitStack() as stack:
+            if mask is not None:
+                positions = self._tensor(mask.positions)
+                arguments |= {"attention_mask": self._attention(mask), "position_ids": positions[None]}
+                if cache is not None and layout.places:
+                    cache.shift = positions - torch.arange(len(positions), device=positions.device)
+                if layout.alibi:
+                    stack.enter_context(keys_at(body, self._tensor(mask.key_positions)))
+                if self._inner._supports_attention_backend:
+                    stack.enter_context(in_blocks(self._inner.config, mask))
+            if cache is not None and layout.recurrent:
+                scan = TreeScan(*_scanned(mask, len(tokens), cache), self.scan_price)
+                kept = stack.enter_context(along_tree(body, scan, cache.states))
+                if not cache.complete:
+                    cache.states = kept
+            hidden: torch.Tensor = body(**arguments).last_hidden_state[0]
         return hidden
 
     @cached_property
@@ -224,28 +194,19 @@ class DecoderOnlyScoring(PrefixScoring):
         names = inspect.signature(self._inner.base_model.forward).parameters
         return "cache_params" if "cache_params" in names else "past_key_values"
 
-    @contextmanager
-    def _along_tree(self, body: Any, mask: TreeMask | None, length: int, cache: _Trunk | None) -> Iterator[None]:
-        """Within this context, recurrent layers read a row as a tree, on from the states of its stem or trunk."""
-        before = None if cache is None else cache.states
-        if before is None and cache is not None and cache.stem is not None:
-            before = cache.stem.states
-        anchors = np.full(length, -1) if mask is None or not len(mask.anchors) else mask.anchors
-        keep = cache.keep if cache is not None and not cache.complete else np.zeros(0, dtype=np.int64)
-        origins = np.zeros(length, dtype=np.int64) if before is None else before.rows(anchors)
-        ends = np.full(length, length) if mask is None else mask.ends
-        with along_tree(body, TreeScan(ends, origins, keep, self.scan_price), before) as kept:
-            yield
-        if cache is not None and len(keep):
-            cache.states = kept
-
     def _attention(self, mask: TreeMask) -> Any:
         """Return the mask of a row, or one for each kind of layer where the model has kinds."""
         if self._cache_argument == "cache_params":  # a model without attention
             return None
         masks = self._masks(mask, self._layout)
-        return (
-            {FULL: masks[""], "linear_attention": None, "conv": None}
-            if self._layout.recurrent
-            else masks.get("", masks)
-        )
+        if self._layout.recurrent:
+            return {FULL: masks[""], "linear_attention": None, "conv": None}
+        return masks.get("", masks)
+
+
+def _scanned(mask: TreeMask | None, length: int, cache: _Trunk) -> tuple[Ints, Ints, Ints]:
+    """Return the ends, origins and places to keep of a row, see `TreeScan`."""
+    ends = np.full(length, length) if mask is None else mask.ends
+    anchors = np.full(length, -1) if mask is None or not len(mask.anchors) else mask.anchors
+    origins = np.zeros(length, dtype=np.int64) if cache.states is None else cache.states.rows(anchors)
+    return ends, origins, np.zeros(0, dtype=np.int64) if cache.complete else cache.keep

@@ -2,83 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import DynamicCache, EncoderDecoderCache
 
-from nnd_tasks.models.architectures import layout_of
-from nnd_tasks.models.packed_decoder import PackedDecoder
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, segment_targets
+from nnd_tasks.models.architectures import Layout, layout_of
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, Work
 from nnd_tasks.models.prefix_tree import make_packs
-from nnd_tasks.models.vocabulary_head import VocabularyHead
+from nnd_tasks.models.responses import TokenRequest
+from nnd_tasks.models.tree_mask import TreeMask
+
+
+class PackedDecoder:
+    """The decoder of T5, BART, T5Gemma and similar models, with a few contexts that are encoded together.
+
+    Args:
+        model: an encoder-decoder of transformers.
+        contexts: token ids of each; of similar lengths, because the shorter ones are padded.
+    """
+
+    def __init__(self, model: Any, contexts: Sequence[Sequence[int]]) -> None:
+        self._decoder = model.get_decoder()
+        rows = [torch.tensor(context) for context in contexts]
+        known = [torch.ones_like(row) for row in rows]
+        device = self._decoder.get_input_embeddings().weight.device
+        tokens, mask = (pad_sequence(parts, batch_first=True).to(device) for parts in (rows, known))
+        encoded = model.get_encoder()(input_ids=tokens, attention_mask=mask).last_hidden_state
+        self._encoded = encoded[mask.bool()][None]
+        self._cross = DynamicCache()  # the decoder's keys and values of the contexts, made with the first row
+
+    def read(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        masks: dict[str, torch.Tensor],
+        context_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the final hidden states of a row, shape (row, width).
+
+        Args:
+            tokens: shape (row,).
+            positions: position of each token in its candidate, shape (row,).
+            masks: kind of layer -> added to the attention scores of the row with itself, shape (1, 1, row, row); see `Layout`.
+            context_mask: added to the attention scores of the row with the contexts, one context after the other, shape
+                (row, contexts' tokens); None lets each token see all of them.
+        """
+        arguments: dict[str, Any] = {
+            "input_ids": tokens[None],
+            "attention_mask": masks.get("", masks),
+            "encoder_hidden_states": self._encoded,
+            "encoder_attention_mask": None if context_mask is None else context_mask[None, None],
+            "past_key_values": EncoderDecoderCache(DynamicCache(), self._cross),
+        }
+        if "" not in masks:  # T5Gemma
+            hidden: torch.Tensor = self._decoder(**arguments, position_ids=positions[None]).last_hidden_state[0]
+            return hidden
+        with self._placed(positions):
+            return self._decoder(**arguments).last_hidden_state[0]
+
+    def _placed(self, positions: torch.Tensor) -> AbstractContextManager[Any]:
+        """Return a context that gives the decoder ``positions``; it takes none as an argument, and numbers its inputs itself."""
+        if hasattr(self._decoder, "embed_positions"):  # BART and similar: absolute positions
+            embedding = self._decoder.embed_positions
+            forward = embedding.forward
+            given = {"position_ids": positions}
+            return patch.object(embedding, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, **given}))
+        attention = self._decoder.block[0].layer[0].SelfAttention  # T5: relative; the first layer computes them for all
+
+        def bias(*_: Any, **__: Any) -> torch.Tensor:
+            buckets = attention._relative_position_bucket(
+                positions[None, :] - positions[:, None],
+                bidirectional=False,
+                num_buckets=attention.relative_attention_num_buckets,
+                max_distance=attention.relative_attention_max_distance,
+            )
+            return attention.relative_attention_bias(buckets).permute(2, 0, 1)[None]
+
+        return patch.object(attention, "compute_bias", bias)
 
 
 class EncoderDecoderScoring(PrefixScoring):
     """The part of `SharedPrefixLM` for encoder-decoders."""
 
-    def score_encoder_decoder(
-        self, requests: Sequence[tuple[Any, list[int], list[int]]], done: Callable[[Sequence[ScoredRequest]], None]
-    ) -> None:
-        """Encode each context once, and read its candidates as one tree, in rows.
-
-        Args:
-            requests: (text, context tokens, continuation tokens) of each.
-            done: called with the requests of a row of the decoder when they are scored.
-        """
-        inner = self._inner
-        config = inner.config
-        scaled = config.model_type == "t5" and config.scale_decoder_outputs
-        layout = layout_of(config)
-        head = VocabularyHead(
-            inner.get_output_embeddings(),
-            scale=inner.model_dim**-0.5 if scaled else 1.0,
-            bias=getattr(inner, "final_logits_bias", None),
-            cap=layout.cap,
-            dtype=self.softmax_dtype,
-        )
-        decoder = PackedDecoder(inner, layout)
-        contexts: dict[tuple[int, ...], dict[tuple[int, ...], list[ScoredRequest]]] = {}
-        for i, (text, context, continuation) in enumerate(requests):
+    def score_encoder_decoder(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
+        """Encode each context once, and read its candidates as one tree, in rows; yield the requests when they are scored."""
+        layout = layout_of(self._inner.config)
+        head = self._head_of(layout)
+        contexts: dict[tuple[int, ...], ByInput] = {}
+        for i, (_, context, continuation) in enumerate(requests):
             by_input = contexts.setdefault(tuple(context[-self.max_length :]), {})
-            inputs = tuple(decoder.inputs(torch.tensor(continuation)))
-            by_input.setdefault(inputs, []).append(self._scored(i, text, continuation))
+            shifted = self._inner.prepare_decoder_input_ids_from_labels(torch.tensor([continuation]))
+            by_input.setdefault(tuple(shifted[0].tolist()), []).append(ScoredRequest(i, continuation))
         waiting = sorted(contexts, key=len)
         while waiting:
             group = _group(waiting, self.source_tokens)
             # The number of the context comes first, so that candidates of different contexts share nothing.
-            by_input = {
-                (k, *inputs): kept for k, context in enumerate(group) for inputs, kept in contexts[context].items()
-            }
+            work = Work(
+                head, {(k, *inputs): kept for k, one in enumerate(group) for inputs, kept in contexts[one].items()}
+            )
             try:
-                for finished in self._score_group(group, by_input, decoder, head):
-                    done([request for inputs in finished for request in by_input.pop(inputs)])
-                    for numbered in finished:
-                        del contexts[group[numbered[0]]][numbered[1:]]
+                for finished in self._score_group(group, work, layout):
+                    for inputs in finished:
+                        yield from work.by_input.pop(inputs)
+                        del contexts[group[inputs[0]]][inputs[1:]]
             except torch.OutOfMemoryError as error:
-                self._take_smaller_rows([request for kept in by_input.values() for request in kept], error)
+                self._take_smaller_rows([request for kept in work.by_input.values() for request in kept], error)
             waiting = [context for context in waiting if contexts[context]]
 
     def _score_group(
-        self, group: Sequence[tuple[int, ...]], by_input: ByInput, decoder: PackedDecoder, head: VocabularyHead
+        self, group: Sequence[tuple[int, ...]], work: Work, layout: Layout
     ) -> Iterator[list[tuple[int, ...]]]:
         """Score the candidates of contexts that are encoded together; after each row, yield the inputs that are finished."""
-        sequences = sorted(by_input)
-        packs = list(make_packs(sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False))
-        decoder.encode(group, keep=len(packs) > 1)
+        decoder = PackedDecoder(self._inner, group)
         source = self._tensor(np.repeat(np.arange(len(group)), [len(context) for context in group]))
-        for pack in packs:
+        for pack in make_packs(work.sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False):
             rows, about = pack.without_roots()
-            mask = decoder.mask_of(rows)
-            positions = bias = None
-            if mask is not None:
-                positions = self._tensor(mask.positions)
-                bias = self._masks(mask, decoder.layout)
+            mask = TreeMask(rows.positions, rows.ends)
             across = self._bias(self._tensor(about)[:, None] == source) if len(group) > 1 else None
-            hidden = decoder.read(self._tensor(rows.tokens), positions, bias, across)
-            self._settle(head, hidden, segment_targets(rows.paths, 0, sequences, by_input))
-            yield [sequences[i] for i in pack.paths]
+            masks = self._masks(mask, layout)
+            hidden = decoder.read(self._tensor(rows.tokens), self._tensor(rows.positions), masks, across)
+            work.settle(hidden, [(i, 0, path) for i, path in rows.paths.items()])
+            yield [work.sequences[i] for i in pack.paths]
 
 
 def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:

@@ -12,33 +12,9 @@ from numpy.typing import NDArray
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.upstream import HFLM
 
-#: (text, add_special_tokens, add_bos_token, prefix token): everything that the result of HFLM's ``tok_encode`` depends on.
-_Key = tuple[str, bool | None, bool | None, int | None]
-
-
-class Encodings:
-    """A cache of tokenized texts. When it is full, the texts that were added first are removed.
-
-    Args:
-        capacity: most tokens to keep. The default, 8 million, takes 32 MB, and the texts about as much again.
-    """
-
-    def __init__(self, capacity: int = 1 << 23) -> None:
-        self._tokens: dict[_Key, NDArray[np.int32]] = {}
-        self._size, self._capacity = 0, capacity
-
-    def get(self, key: _Key) -> list[int] | None:
-        """Return the tokens of a text; None if they are not in the cache."""
-        tokens = self._tokens.get(key)
-        return None if tokens is None else tokens.tolist()
-
-    def put(self, key: _Key, tokens: list[int]) -> None:
-        """Add the tokens of a text."""
-        self._tokens[key] = np.asarray(tokens, dtype=np.int32)
-        self._size += len(tokens)
-        while self._size > self._capacity and len(self._tokens) > 1:
-            self._size -= len(self._tokens.pop(next(iter(self._tokens))))
-
+#: (text, add_special_tokens, add_bos_token, prefix token), everything that the result of HFLM's ``tok_encode`` depends on -> its
+#: tokens. A run keeps all of them, in less memory than lm-eval's lists of its requests take.
+Encodings = dict[tuple[str, bool | None, bool | None, int | None], NDArray[np.int32]]
 
 #: Arguments that load a tokenizer -> the tokenizer and its encodings; None outside of `shared_encodings`.
 _shared: dict[Any, tuple[Any, Encodings]] | None = None
@@ -66,25 +42,16 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
         key = (pretrained, tokenizer, *sorted(loading.items()))
         if key not in shared:
             super()._create_tokenizer(pretrained, tokenizer, **loading)
-            shared[key] = self.tokenizer, Encodings()
+            shared[key] = self.tokenizer, {}
         self.tokenizer, self._encodings = shared[key]
 
-    def tok_encode(
-        self,
-        string: str,
-        add_special_tokens: bool | None = None,
-        left_truncate_len: int | None = None,
-        **kwargs: Any,
-    ) -> list[int]:
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
         """Tokenize as `HFLM` does, or return the tokens from the cache."""
-        if kwargs:
-            return list(super().tok_encode(string, add_special_tokens, left_truncate_len, **kwargs))
         key = (string, add_special_tokens, self.add_bos_token, self.prefix_token_id)
-        tokens = self._encodings.get(key)
-        if tokens is None:
-            tokens = self._encode(string, add_special_tokens)
-            self._encodings.put(key, tokens)
-        return tokens[-left_truncate_len:] if left_truncate_len else tokens
+        if key not in self._encodings:
+            self._encodings[key] = np.asarray(self._encode(string, add_special_tokens), dtype=np.int32)
+        tokens: list[int] = self._encodings[key].tolist()
+        return tokens
 
     def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
         return list(super().tok_encode(string, add_special_tokens))

@@ -12,9 +12,8 @@ The rest of the model reads the row as it is.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -46,9 +45,6 @@ SCANS = {
     "torch_chunk_gated_delta_rule": "initial_state",
     "chunk_kimi_delta_attention": "initial_state",
 }
-
-#: The functions are replaced where all threads see them, so one thread at a time reads a row.
-_one_at_a_time = threading.Lock()
 
 
 @dataclass
@@ -233,16 +229,13 @@ class _Reading:
             args: of the scan.
             kwargs: of the scan.
         """
-        scan, asked = self.scan, True
+        scan = self.scan
         # A step of 0 changes no state: what would make padding longer steps is done here.
         if state == SCANS[STATE_SPACE]:
             values, steps, *others = args
-            asked = kwargs.pop("return_final_states")
             steps = functional.softplus(steps.float() + kwargs.pop("dt_bias")).clamp(*kwargs.pop("dt_limit"))
             args = (values, steps, *others)
-            kwargs = {**kwargs, "dt_softplus": False, "return_final_states": True}
-        else:
-            kwargs["output_final_state"] = True
+            kwargs["dt_softplus"] = False
         device = args[0].device
         arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         per_token = {
@@ -272,12 +265,12 @@ class _Reading:
         kept = [states[scan.segment_at(place)] for place in scan.keep.tolist()]
         self.kept.tensors.append(torch.stack(kept) if kept else last[:0])
         found = torch.cat(outputs)[torch.from_numpy(scan.results()).to(device)][None]
-        return (found, last[:1]) if asked else found  # nobody looks at this state: see `_Trunk`
+        return found, last[:1]  # nobody looks at this state: see `_Trunk`
 
 
 @contextmanager
 def along_tree(body: Any, scan: TreeScan, before: States | None) -> Iterator[States]:
-    """Within this context, the recurrent layers of a model read a row as a tree; yields the states that they keep.
+    """Within this context, the recurrent layers of a model, which has a cache, read a row as a tree; yields what they keep.
 
     Args:
         body: the model without its output layer.
@@ -286,16 +279,9 @@ def along_tree(body: Any, scan: TreeScan, before: States | None) -> Iterator[Sta
     """
     module = import_module(type(body).__module__)
     reading = _Reading(scan, before)
-    thread = threading.get_ident()
-
-    def replaced(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: (ours if threading.get_ident() == thread else original)(*args, **kwargs)
-
-    with _one_at_a_time, ExitStack() as stack:
-        for name in (CONVOLUTION, *(name for name in SCANS if hasattr(module, name))):
-            original = getattr(module, name)
-            ours = partial(reading.convolve, original)
-            if name in SCANS:
-                ours = partial(reading.scan_row, original, SCANS[name])
-            stack.enter_context(patch.object(module, name, replaced(original, ours)))
+    ours: dict[str, Any] = {CONVOLUTION: partial(reading.convolve, getattr(module, CONVOLUTION))}
+    ours |= {
+        name: partial(reading.scan_row, getattr(module, name), SCANS[name]) for name in SCANS if hasattr(module, name)
+    }
+    with patch.multiple(module, **ours):
         yield reading.kept

@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.models.prefix_tree import common_prefix
+from nnd_tasks.models.responses import Response
 from nnd_tasks.models.token_scores import TokenAnswer
-
-#: A log-probability, and whether no token is likelier.
-Scored = tuple[float, bool]
 
 
 @dataclass(frozen=True)
@@ -48,13 +46,13 @@ class Reply(Protocol):
     def cached(self) -> int | None:
         """Tokens at the beginning of the prompt that came from the cache; None if the engine does not say."""
 
-    def row(self, position: int) -> Scored | None:
+    def row(self, position: int) -> Response | None:
         """Return what is said of the prompt's token at ``position``; None if that cannot be its log-probability.
 
         It is meaningless for positions up to `cached`.
         """
 
-    def after(self, token: int) -> Scored | None:
+    def after(self, token: int) -> Response | None:
         """Return what is said of ``token`` after the prompt; None if nothing is."""
 
 
@@ -192,15 +190,14 @@ class PrefixCacheScoring:
         room = self._layout.capacity // self._layout.block * 4 // 5
         batch: list[tuple[Ask, int]] = []
         blocks = 0
-        for pair in planned:
-            tokens = pair[0].tokens
-            shared = common_prefix(batch[-1][0].tokens, tokens) if batch else 0
+        for ask, i in planned:
+            shared = common_prefix(batch[-1][0].tokens, ask.tokens) if batch and not ask.fresh else 0
             # One more for the last block, which each prompt has for itself.
-            more = len(tokens) // self._layout.block - shared // self._layout.block + 1
+            more = len(ask.tokens) // self._layout.block - shared // self._layout.block + 1
             if batch and (blocks + more > room or len(batch) == self._layout.together):
                 yield batch
-                batch, blocks, more = [], 0, len(tokens) // self._layout.block + 1
-            batch.append(pair)
+                batch, blocks, more = [], 0, len(ask.tokens) // self._layout.block + 1
+            batch.append((ask, i))
             blocks += more
         if batch:
             yield batch
@@ -241,24 +238,12 @@ class PrefixCacheScoring:
                 again.append((Ask(self._sequences[i], rows=True, fresh=True), i))
                 covered[nodes] = True
         self.sent.again += len(again)
-        for part in self._apart(again):
+        for part in self._batches(again):
             self._take(part)
         for _, i in again:
             nodes = self._nodes[i]
             if not self._known[nodes[self._needed[nodes]]].all():
                 raise RuntimeError("the engine gave no log-probabilities for a prompt that it read as a whole")
-
-    def _apart(self, asks: Sequence[tuple[Ask, int]]) -> Iterator[Sequence[tuple[Ask, int]]]:
-        """Cut prompts that share nothing into parts that fit the cache."""
-        room, first, blocks = self._layout.capacity // self._layout.block * 4 // 5, 0, 0
-        for at, (ask, _) in enumerate(asks):
-            more = len(ask.tokens) // self._layout.block + 1
-            if at > first and (blocks + more > room or at - first == self._layout.together):
-                yield asks[first:at]
-                first, blocks = at, 0
-            blocks += more
-        if asks:
-            yield asks[first:]
 
     def _take(self, batch: Sequence[tuple[Ask, int]]) -> None:
         """Send prompts and keep what their answers say, except of tokens that the engine did not compute."""
@@ -278,7 +263,7 @@ class PrefixCacheScoring:
             for token in ask.following:
                 self._keep(self._after[int(nodes[len(ask.tokens) - 1])][token], answer.after(token))
 
-    def _keep(self, node: int, scored: Scored | None) -> None:
+    def _keep(self, node: int, scored: Response | None) -> None:
         if scored is not None:
             self._logprobs[node], self._likeliest[node] = scored
             self._known[node] = True

@@ -1,9 +1,9 @@
-"""What decoder-only models and encoder-decoders share in `nnd_tasks.models.shared_prefix`: requests, targets, row sizes."""
+"""What decoder-only models and encoder-decoders share in `nnd_tasks.models.shared_prefix`: requests, masks, sizes of rows."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +23,6 @@ logger = logging.getLogger("lm_eval.nnd")
 #: When memory runs out, rows of fewer tokens than this are not halved again.
 _SMALLEST_ROW = 64
 
-#: What a model says to one request: the sum of log-probabilities, and whether every token was the likeliest.
-Response = tuple[float, bool]
-
 
 @dataclass
 class ScoredRequest:
@@ -33,37 +30,19 @@ class ScoredRequest:
 
     Attributes:
         index: its place among the requests.
-        text: (context, continuation), its key in lm-eval's cache; None for parts of rolling requests.
         targets: the tokens to score.
-        total: sum of the log-probabilities of the targets that are scored so far.
-        greedy: whether all of these were the likeliest tokens.
-        logprobs: the log-probabilities themselves, in the order of the targets; None where only their sum is kept.
+        logprobs: log-probabilities of the targets that are scored so far, in nats, in the order of the targets.
+        greedy: whether all of these targets were the likeliest tokens.
     """
 
     index: int
-    text: tuple[str, str] | None
     targets: list[int]
-    total: float = 0.0
+    logprobs: list[float] = field(default_factory=list)
     greedy: bool = True
-    logprobs: list[float] | None = None
 
-    def add(self, logprob: float, likeliest: bool) -> None:
-        """Add the next target's log-probability, and whether it was the likeliest token."""
-        self.total += logprob
-        self.greedy = self.greedy and likeliest
-        if self.logprobs is not None:
-            self.logprobs.append(logprob)
-
-    def begin_again(self) -> None:
-        """Forget what was scored."""
-        self.total, self.greedy = 0.0, True
-        self.logprobs = None if self.logprobs is None else []
-
-    def response(self) -> Response:
-        """Return the answer to the request."""
-        if self.logprobs is None:
-            return self.total, self.greedy
-        return TokenAnswer.of(self.total, self.greedy, self.logprobs)
+    def answer(self) -> tuple[int, TokenAnswer]:
+        """Return the request's index and the answer to it."""
+        return self.index, TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
 
 
 #: Tokens that the model reads -> the requests that ask for them.
@@ -71,24 +50,47 @@ ByInput = dict[tuple[int, ...], list[ScoredRequest]]
 
 
 @dataclass
-class TargetTokens:
-    """The tokens to score in one row of hidden states.
+class Work:
+    """Requests in the order of what the model reads, and the head that scores them.
 
     Attributes:
-        rows: for each token, the index of its hidden state.
-        targets: for each token, its id.
-        owners: for each token, its request.
+        head: gives log-probabilities.
+        by_input: what the model reads, and the requests that ask for it.
+        sequences: what the model reads, sorted.
     """
 
-    rows: list[int] = field(default_factory=list)
-    targets: list[int] = field(default_factory=list)
-    owners: list[ScoredRequest] = field(default_factory=list)
+    head: VocabularyHead
+    by_input: ByInput
 
-    def add(self, request: ScoredRequest, rows: Sequence[int], targets: Sequence[int]) -> None:
-        """Add ``targets`` of one request, whose hidden states are at ``rows``."""
-        self.rows += rows
-        self.targets += targets
-        self.owners += [request] * len(targets)
+    def __post_init__(self) -> None:
+        self.sequences = sorted(self.by_input)
+
+    def settle(self, hidden: torch.Tensor, segments: Iterable[tuple[int, int, Sequence[int] | Ints]]) -> None:
+        """Add the log-probabilities of the targets in a row to their requests.
+
+        Args:
+            hidden: final hidden states of the row, shape (row, width).
+            segments: parts of sequences that the row holds, each (index of the sequence, position in it where the part begins,
+                places of its tokens in the row).
+        """
+        rows: list[int] = []
+        targets: list[int] = []
+        owners: list[ScoredRequest] = []
+        for i, begin, places in segments:
+            for request in self.by_input[self.sequences[i]]:
+                start = len(self.sequences[i]) - len(request.targets)  # position of the first scored input
+                skipped = max(begin - start, 0)
+                inside = places[max(start - begin, 0) :]
+                rows.extend(inside)
+                targets += request.targets[skipped : skipped + len(inside)]
+                owners += [request] * len(inside)
+        if not rows:
+            return
+        needed, where = (torch.from_numpy(part).to(hidden.device) for part in np.unique(rows, return_inverse=True))
+        logprobs, greedy = self.head(hidden[needed], where, torch.tensor(targets, device=hidden.device))
+        for owner, logprob, likeliest in zip(owners, logprobs.tolist(), greedy.tolist(), strict=True):
+            owner.logprobs.append(logprob)
+            owner.greedy &= likeliest
 
 
 class PrefixScoring(TokenizingOnce):
@@ -100,8 +102,6 @@ class PrefixScoring(TokenizingOnce):
     decoder_row_tokens = 256
     #: Most tokens of contexts that are encoded together. A longer context is encoded alone.
     source_tokens = 640
-    #: Whether answers keep the log-probability of every token.
-    token_scores = False
 
     @property
     def _inner(self) -> Any:
@@ -115,43 +115,12 @@ class PrefixScoring(TokenizingOnce):
     def _tensor(self, values: Any) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values), device=self.device)
 
-    def _scored(self, index: int, text: tuple[str, str] | None, targets: list[int]) -> ScoredRequest:
-        return ScoredRequest(index, text, targets, logprobs=[] if self.token_scores else None)
-
-    def _by_input(self, requests: Sequence[tuple[Any, list[int], list[int]]]) -> ByInput:
-        """Return what a decoder-only model reads, cut from the left where it is too long, with the requests that ask for it.
-
-        Args:
-            requests: (text, context tokens, continuation tokens) of each.
-        """
-        by_input: ByInput = {}
-        for i, (text, context, continuation) in enumerate(requests):
-            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
-            by_input.setdefault(inputs, []).append(self._scored(i, text, continuation))
-        return by_input
-
     def _head_of(self, layout: Layout) -> VocabularyHead:
-        """Return the vocabulary head of a decoder-only model."""
-        return VocabularyHead(
-            self._inner.get_output_embeddings(), logit_scale=layout.scale, cap=layout.cap, dtype=self.softmax_dtype
-        )
-
-    def _settle(self, head: VocabularyHead, hidden: torch.Tensor, tokens: TargetTokens) -> None:
-        """Add the log-probabilities of ``tokens`` to their requests.
-
-        Args:
-            head: gives log-probabilities.
-            hidden: final hidden states of a row, shape (positions, width).
-            tokens: what to score in the row.
-        """
-        if not tokens.rows:
-            return
-        needed, rows = np.unique(tokens.rows, return_inverse=True)
-        logprobs, greedy = head(
-            hidden[self._tensor(needed).to(hidden.device)], self._tensor(rows), self._tensor(tokens.targets)
-        )
-        for owner, logprob, likeliest in zip(tokens.owners, logprobs.tolist(), greedy.tolist(), strict=True):
-            owner.add(logprob, likeliest)
+        inner, scale = self._inner, layout.scale
+        if inner.config.model_type == "t5" and inner.config.scale_decoder_outputs:
+            scale *= inner.model_dim**-0.5
+        bias = getattr(inner, "final_logits_bias", None)
+        return VocabularyHead(inner.get_output_embeddings(), scale, layout.cap, bias, self.softmax_dtype)
 
     def _bias(self, visible: torch.Tensor) -> torch.Tensor:
         """Return what is added to attention scores, of the shape of ``visible``, which is True where a token sees a key.
@@ -186,27 +155,6 @@ class PrefixScoring(TokenizingOnce):
         self.decoder_row_tokens //= 2
         self.source_tokens //= 2
         for request in unfinished:
-            request.begin_again()
+            request.logprobs, request.greedy = [], True
         torch.cuda.empty_cache()
         logger.info("out of memory; reading %d tokens at once from here on", self.row_tokens)
-
-
-def segment_targets(
-    paths: Mapping[int, Ints], begin: int, sequences: Sequence[tuple[int, ...]], by_input: ByInput
-) -> TargetTokens:
-    """Return the targets of the requests whose inputs lie in one segment of their sequences.
-
-    Args:
-        paths: index of a sequence -> the rows of hidden states that hold its segment, in order.
-        begin: position in each sequence where the segment begins.
-        sequences: the inputs of all requests.
-        by_input: sequence -> its requests.
-    """
-    tokens = TargetTokens()
-    for i, path in paths.items():
-        for request in by_input[sequences[i]]:
-            start = len(sequences[i]) - len(request.targets)  # position of the first scored input
-            rows = path[max(start - begin, 0) :].tolist()
-            skipped = max(begin - start, 0)
-            tokens.add(request, rows, request.targets[skipped : skipped + len(rows)])
-    return tokens

@@ -5,9 +5,10 @@ Requests shorter than a window, or a chunk, would not show whether sharing ignor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -57,20 +58,11 @@ def long_pairs(size: int, length: int, most: int) -> Pairs:
     return pairs
 
 
-def work_of(lengths: Iterable[int]) -> int:
-    """Return about how many tokens a model reads to be checked beyond each of these lengths."""
-    return sum(5 * (length + 6) for length in lengths)
+def to_shorten(config: Any) -> list[tuple[Any, str, int]]:
+    """Return (part of the config, name, length) of each window or chunk that `shortened` shortens.
 
-
-def work_per_token(model: Any) -> int:
-    """Return how many multiplications a token takes in all layers of a model of transformers: about one per parameter."""
-    tables = {part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings()) if part is not None}
-    sizes = [int(parameter.numel()) for parameter in model.parameters()]
-    return max(sum(sizes) - sum(int(table.numel()) for table in tables), 1)
-
-
-def _to_shorten(config: Any) -> list[tuple[Any, str, int]]:
-    """Return (part of the config, name, number) of each window or chunk that `shortened` shortens."""
+    Others, such as the chunks of recurrent layers, stay as they are.
+    """
     named = [(part, name, getattr(part, name, None)) for part in config_parts(config) for name in _SHORTENED]
     return [(part, name, length) for part, name, length in named if length]
 
@@ -78,36 +70,24 @@ def _to_shorten(config: Any) -> list[tuple[Any, str, int]]:
 @contextmanager
 def shortened(config: Any) -> Iterator[None]:
     """Within this context, windows and chunks of a config are `SHORT` tokens long."""
-    kept = _to_shorten(config)
-    try:
-        for part, name, _ in kept:
-            setattr(part, name, SHORT)
+    with ExitStack() as stack:
+        for part, name, _ in to_shorten(config):
+            stack.enter_context(patch.object(part, name, SHORT))
         yield
-    finally:
-        for part, name, length in kept:
-            setattr(part, name, length)
-
-
-def lengths_to_shorten(config: Any) -> set[int]:
-    """Return the lengths that `shortened` shortens; others, such as the chunks of recurrent layers, stay as they are."""
-    return {length for _, _, length in _to_shorten(config)}
 
 
 def covered(read: Sequence[int], short: Sequence[int], left: Sequence[int]) -> str:
-    """Return what a check covered, in words; ``""`` for models in which every token sees all tokens before it.
+    """Return what a check covered, in words that begin with ``"; checked "``; ``""`` if there was nothing to read beyond.
 
     Args:
         read: lengths that it read beyond.
         short: lengths of windows and chunks that it shortened.
         left: lengths that it neither read beyond nor shortened.
     """
-    parts = [f"beyond {_listed(read)} tokens"] if read else []
-    if short:
-        parts.append(f"with windows or chunks of {_listed(short)} tokens shortened to {SHORT}")
-    if left:
-        parts.append(f"not beyond {_listed(left)} tokens, which would take long")
-    return " and ".join(parts)
-
-
-def _listed(lengths: Sequence[int]) -> str:
-    return ", ".join(f"{length:,}" for length in sorted(lengths))
+    said = {
+        "beyond {} tokens": read,
+        f"with windows or chunks of {{}} tokens shortened to {SHORT}": short,
+        "not beyond {} tokens, which would take long": left,
+    }
+    parts = [words.format(", ".join(map("{:,}".format, found))) for words, found in said.items() if found]
+    return f"; checked {' and '.join(parts)}" if parts else ""

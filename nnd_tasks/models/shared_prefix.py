@@ -9,30 +9,31 @@ check on a small example, are scored as `HFLM` does. `nnd_tasks.models.decoder_o
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 
 from nnd_tasks.models.architectures import layout_of, text_config, why_unsuitable, windows
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
 from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.prefix_scoring import Response, ScoredRequest
+from nnd_tasks.models.prefix_scoring import ScoredRequest
+from nnd_tasks.models.responses import Response, TokenRequest, check_requests, collect_responses
 from nnd_tasks.models.self_check import (
     SHORT,
     Pairs,
     covered,
-    lengths_to_shorten,
     long_pairs,
     short_pairs,
     shortened,
-    work_of,
-    work_per_token,
+    to_shorten,
 )
-from nnd_tasks.models.token_scores import TokenAnswer
 from nnd_tasks.models.upstream import register_model
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -59,35 +60,32 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
             self.scan_price = 512
-        self._reason: str | None = None if shared_prefix else "shared_prefix=False"
-        self._checked = False
-        self._covered = ""  # what the check on the model itself read beyond
+        self._shared_prefix = shared_prefix
+        self._covered = ""  # what the check on the model itself read beyond, in words
 
     # ------------------------------------------------------------ may this model share?
 
     def why_not(self) -> str | None:
         """Return why requests are scored as `HFLM` does; None if prefixes are shared. The model is checked once."""
-        if not self._checked:
-            self._checked = True
-            if self._reason is None:
-                self._reason = why_unsuitable(self.model, self._inner, self.backend) or self._self_check()
-            if self._reason is None:
-                logger.info("hf-shared-prefix: every distinct token is read once%s", self._checked_on())
-            else:
-                logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", self._reason)
-                if self.softmax_dtype is None and self._dtype in (torch.bfloat16, torch.float16):
-                    logger.warning(
-                        "hf-shared-prefix: plain hf will round the log-likelihoods to %s, which makes ties and wrong outcomes; "
-                        "add softmax_dtype=float32 to --model_args",
-                        str(self._dtype).removeprefix("torch."),
-                    )
         return self._reason
 
-    def _checked_on(self) -> str:
-        """Return what the model's layers see, and what the check on itself covered, in words, if there is anything to say."""
-        layout = layout_of(self._inner.config).describe() if self.backend == "causal" else ""
-        about = f" ({layout})" if layout not in ("", "full attention") else ""
-        return about + (f", checked {self._covered}" if self._covered else "")
+    @cached_property
+    def _reason(self) -> str | None:
+        reason: str | None = "shared_prefix=False"
+        if self._shared_prefix:
+            reason = why_unsuitable(self.model, self._inner, self.backend) or self._self_check()
+        if reason is None:
+            seen = layout_of(self._inner.config).describe()
+            logger.info("hf-shared-prefix: every distinct token is read once (%s%s)", seen, self._covered)
+            return None
+        logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", reason)
+        if self.softmax_dtype is None and self._dtype in (torch.bfloat16, torch.float16):
+            logger.warning(
+                "hf-shared-prefix: plain hf will round the log-likelihoods to %s, which makes ties and wrong outcomes; "
+                "add softmax_dtype=float32 to --model_args",
+                str(self._dtype).removeprefix("torch."),
+            )
+        return reason
 
     def _self_check(self) -> str | None:
         """Return how the sums of small random requests differ from the model's own logits; None if they do not.
@@ -101,9 +99,11 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         size = min(int(text_config(config).vocab_size), len(self.tokenizer))
         lengths = sorted(length for length in windows(config) if length < self.max_length)
         seq2seq = self.backend == "seq2seq"  # its decoder reads candidates only, which are short in this check
-        limit = 0 if seq2seq else self.check_work[self.device.type != "cpu"] / work_per_token(self._inner)
-        read = [length for i, length in enumerate(lengths) if work_of(lengths[: i + 1]) <= limit]
-        can = set() if not seq2seq and layout_of(config).recurrent else lengths_to_shorten(config)
+        budget = 0 if seq2seq else self.check_work[self.device.type != "cpu"]
+        per_token = self._inner.num_parameters(exclude_embeddings=True)  # about one multiplication each
+        work = accumulate(6 * (length + 6) * per_token for length in lengths)
+        read = [length for length, needed in zip(lengths, work, strict=True) if needed <= budget]
+        can = set() if not seq2seq and layout_of(config).recurrent else {length for *_, length in to_shorten(config)}
         short = [length for length in lengths if length not in read and length in can]
         self._covered = covered(read, short, [length for length in lengths if length not in read and length not in can])
         pairs = short_pairs(size)
@@ -118,45 +118,51 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     def _difference(self, pairs: Pairs) -> str | None:
         """Return how the sums of requests differ from those of the model's own logits; None if they do not."""
         requests = [(None, context, continuation) for context, continuation in pairs]
-        rows = self.row_tokens, self.decoder_row_tokens, self.scan_price
         try:
             with torch.inference_mode():
                 expected = self._own(pairs)
                 # Recurrent layers read in levels, with some padding, although there is little to read.
-                self.scan_price = 3
-                totals = [total for total, _ in self._score(requests, disable_tqdm=True)]
+                with patch.object(self, "scan_price", 3):
+                    scored = list(self._score(requests))
                 # Once more with rows so short that there are stems, trunks, branches and several decoder rows.
-                self.row_tokens, self.decoder_row_tokens, self.scan_price = 12, 8, rows[2]
-                totals += [total for total, _ in self._score(requests, disable_tqdm=True)]
+                with patch.multiple(self, row_tokens=12, decoder_row_tokens=8):
+                    scored += self._score(requests)
         except Exception as error:  # an unsuitable model can raise anything
             return f"the check on a small example failed ({reason_with_type(error)})"
-        finally:
-            self.row_tokens, self.decoder_row_tokens, self.scan_price = rows
         precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps
-        for i, total in enumerate(totals):
-            own, largest = expected[i % len(pairs)]
+        for request in scored:
+            total, (own, largest) = sum(request.logprobs), expected[request.index]
             # Each log-probability may be off by some units in the last place of the largest logit.
-            allowed = (2e-4 + 4 * precision * largest) * len(pairs[i % len(pairs)][1])
+            allowed = (2e-4 + 4 * precision * largest) * len(request.targets)
             if not abs(total - own) <= allowed + 1e-5 * abs(own):
                 return f"on a small example the sums differ from the model's own ({total:.5f}, {own:.5f})"
         return None
 
     def _own(self, pairs: Pairs) -> list[tuple[float, float]]:
         """Return for each request the sum of log-probabilities straight from the model's logits, and the largest of these."""
-        logits: torch.Tensor | None = None
-        found, last = [], None
+        found = []
         for context, continuation in pairs:
-            targets = torch.tensor(continuation, device=self.device)
-            if self.backend == "seq2seq":
-                inputs = torch.tensor([context], device=self.device)
-                logits = self._model_call(inputs, attn_mask=torch.ones_like(inputs), labels=targets[None])[0]
-            elif logits is None or last != context + continuation:  # neighbours can be one input
-                last = context + continuation
-                logits = self._model_call(torch.tensor([last[:-1]], device=self.device))[0]
-            scored = logits[-len(continuation) :].float()
-            chosen = torch.log_softmax(scored, dim=-1).gather(1, targets.to(scored.device)[:, None])
-            found.append((float(chosen.sum()), float(scored.abs().max())))
+            [scored] = self._logits([(None, context, continuation)])
+            targets = torch.tensor(continuation, device=scored.device)
+            total = -cross_entropy(scored.float(), targets, reduction="sum")
+            found.append((float(total), float(scored.abs().max())))
         return found
+
+    def _logits(self, requests: Sequence[TokenRequest]) -> list[torch.Tensor]:
+        """Return the model's logits of each continuation, shape (tokens, vocabulary), as `HFLM` asks for them in one batch."""
+
+        def padded(rows: Iterable[Sequence[int]]) -> torch.Tensor:
+            return pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(self.device)
+
+        if self.backend == "seq2seq":
+            inputs = [context[-self.max_length :] for _, context, _ in requests]
+            labels = padded(continuation for _, _, continuation in requests)
+            seen = padded([1] * len(row) for row in inputs)
+            logits = self._model_call(padded(inputs), attn_mask=seen, labels=labels)
+            return [row[: len(continuation)] for row, (_, _, continuation) in zip(logits, requests, strict=True)]
+        inputs = [(context + continuation)[-(self.max_length + 1) :][:-1] for _, context, continuation in requests]
+        rows = zip(self._model_call(padded(inputs)), inputs, requests, strict=True)
+        return [row[len(read) - len(request[2]) : len(read)] for row, read, request in rows]
 
     # ------------------------------------------------------------ requests
 
@@ -168,132 +174,58 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         """
         for request in requests:
             context, continuation = request.args
-            if not continuation or (not context and not self.tok_encode(continuation, add_special_tokens=False)):
+            if not context and not self.tok_encode(continuation, add_special_tokens=False):
                 raise ModelError(f"the continuation {continuation!r} has no token; it cannot be scored")
         responses: list[Response] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         return responses
 
     def _loglikelihood_tokens(
-        self,
-        requests: list[tuple[tuple[str, str], list[int], list[int]]],
-        disable_tqdm: bool = False,
-        override_bs: int | None = None,
+        self, requests: Sequence[TokenRequest], disable_tqdm: bool = False, **kwargs: Any
     ) -> list[Response]:
-        """Score requests, each (text, context tokens, continuation tokens); see `HFLM`.
+        """Score requests; see `HFLM`.
 
         Raises:
             ModelError: a continuation has no token, or more than the window holds.
         """
-        for text, context, continuation in requests:
-            shown = repr(text[1]) if text else "a part of a rolling request"
-            if not continuation:
-                raise ModelError(
-                    f"the continuation {shown} has no token of its own after its context; it cannot be scored"
-                )
-            if not context:
-                raise ModelError(f"the context of {shown} has no token")
-            if len(continuation) > self.max_length:
-                raise ModelError(f"the continuation {shown} has more tokens than the window of {self.max_length}")
-        if not requests or self.why_not() is not None:
-            return self._plain(requests, disable_tqdm, override_bs)
+        check_requests(requests, self.max_length)
+        shares = self.why_not() is None
+        if not shares and not self.token_scores:
+            return self._plain(requests, disable_tqdm=disable_tqdm, **kwargs)
         seq2seq = self.backend == "seq2seq"
-        cut = sum(
-            len(context) + (0 if seq2seq else len(continuation) - 1) > self.max_length
-            for _, context, continuation in requests
-        )
-        if cut:
+        cut = sum(len(one) + (0 if seq2seq else len(two) - 1) > self.max_length for _, one, two in requests)
+        if shares and cut:
             logger.warning(
                 "%d requests are longer than the window of %d tokens; cut from the left", cut, self.max_length
             )
         with torch.inference_mode():
-            return self._score(requests, disable_tqdm)
+            scored = self._score(requests) if shares else self._score_each(requests)
+            return collect_responses(self, requests, (request.answer() for request in scored), disable_tqdm)
 
-    def _plain(
-        self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool, override_bs: int | None
-    ) -> list[Response]:
-        """Score as `HFLM` does, but never together two requests that have the same input and different split points.
+    def _plain(self, requests: Sequence[TokenRequest], **kwargs: Any) -> list[Response]:
+        """Score as `HFLM` does.
 
-        lm-eval 0.4.13 would give one of them the log-probabilities of the other.
+        Where two requests have the same input and different split points, its cache of logits is left out: lm-eval 0.4.13 would
+        give one of them the log-probabilities of the other.
         """
-        more = {} if override_bs is None else {"override_bs": override_bs}
-        if self.token_scores:
-            with torch.inference_mode():
-                return self._plain_with_tokens(requests, disable_tqdm)
-        splits: dict[tuple[int, ...], list[int]] = {}
-        waves: dict[int, list[int]] = {}
-        for i, (_, context, continuation) in enumerate(requests):
-            lengths = splits.setdefault(tuple((context + continuation)[:-1]), [])
-            if len(context) not in lengths:
-                lengths.append(len(context))
-            waves.setdefault(lengths.index(len(context)), []).append(i)
-        by_request: dict[int, Response] = {}
-        for wave in waves.values():
-            chosen = [requests[i] for i in wave]
-            responses = super()._loglikelihood_tokens(chosen, disable_tqdm=disable_tqdm, **more)
-            by_request |= dict(zip(wave, responses, strict=True))
-        return [by_request[i] for i in range(len(requests))]
+        splits = {(tuple((context + continuation)[:-1]), len(context)) for _, context, continuation in requests}
+        grouping = self.logits_cache and len({inputs for inputs, _ in splits}) == len(splits)
+        with patch.object(self, "logits_cache", grouping):
+            responses: list[Response] = super()._loglikelihood_tokens(requests, **kwargs)
+        return responses
 
-    def _plain_with_tokens(
-        self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool
-    ) -> list[Response]:
+    def _score_each(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
         """Score requests each on its own, in batches of padded rows, as `HFLM` does, and keep what each token gets."""
         size = int(self.batch_size) if str(self.batch_size).isdigit() else 1  # auto: HFLM would try sizes
         order = sorted(range(len(requests)), key=lambda i: -len(requests[i][1]) - len(requests[i][2]))
-        responses: list[Response] = [(0.0, False)] * len(requests)
-        bar = tqdm(total=len(requests), disable=disable_tqdm or self.rank != 0, desc="Running loglikelihood requests")
         for chunk in (order[start : start + size] for start in range(0, len(order), size)):
-            pairs = [(requests[i][1], requests[i][2]) for i in chunk]
-            if self.backend == "seq2seq":
-                inputs = [context[-self.max_length :] for context, _ in pairs]
-                seen = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in inputs], batch_first=True)
-                labels = self._padded([continuation for _, continuation in pairs])
-                logits = self._model_call(self._padded(inputs), attn_mask=seen.to(self.device), labels=labels)
-                ends = [len(continuation) for _, continuation in pairs]
-            else:
-                inputs = [(context + continuation)[-(self.max_length + 1) :][:-1] for context, continuation in pairs]
-                logits = self._model_call(self._padded(inputs))
-                ends = [len(row) for row in inputs]
-            for i, row, end in zip(chunk, logits, ends, strict=True):
-                text, _, targets = requests[i]
-                scored = torch.log_softmax(row[end - len(targets) : end], dim=-1, dtype=self.softmax_dtype)
-                ids = torch.tensor(targets, device=scored.device)
-                logprobs = scored.gather(1, ids[:, None])[:, 0]
-                greedy = bool((scored.argmax(dim=-1) == ids).all())
-                responses[i] = response = TokenAnswer.of(float(logprobs.double().sum()), greedy, logprobs.float().cpu())
-                if text is not None:
-                    self.cache_hook.add_partial("loglikelihood", text, response)
-            bar.update(len(chunk))
-        bar.close()
-        return responses
+            for i, logits in zip(chunk, self._logits([requests[i] for i in chunk]), strict=True):
+                targets = torch.tensor(requests[i][2], device=logits.device)
+                logprobs = -cross_entropy(logits.to(self.softmax_dtype or logits.dtype), targets, reduction="none")
+                greedy = bool((logits.argmax(dim=-1) == targets).all())
+                yield ScoredRequest(i, requests[i][2], logprobs.tolist(), greedy)
 
-    def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Return rows of tokens as one tensor on the device, with zeros after the shorter ones, shape (rows, longest)."""
-        return pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(self.device)
-
-    def _score(self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool) -> list[Response]:
-        """Return the responses in the order of the requests. Each goes to lm-eval's cache as soon as it is known."""
-        responses: list[Response | None] = [None] * len(requests)
-        bar = tqdm(
-            total=len(requests),
-            disable=disable_tqdm or self.rank != 0,
-            desc="Running loglikelihood requests, prefixes shared",
-        )
-
-        def done(finished: Sequence[ScoredRequest]) -> None:
-            for request in finished:
-                responses[request.index] = response = request.response()
-                if request.text is not None:
-                    self.cache_hook.add_partial("loglikelihood", request.text, response)
-            bar.update(len(finished))
-
+    def _score(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
+        dtype = self.mixed_precision_dtype
         score = self.score_encoder_decoder if self.backend == "seq2seq" else self.score_decoder_only
-        with torch.autocast(
-            device_type=self.device.type,
-            dtype=self.mixed_precision_dtype,
-            enabled=self.mixed_precision_dtype is not None,
-        ):
-            score(requests, done)
-        bar.close()
-        if None in responses:
-            raise RuntimeError("a request has no response")
-        return [response for response in responses if response is not None]
+        with torch.autocast(device_type=self.device.type, dtype=dtype, enabled=dtype is not None):
+            yield from score(requests)

@@ -82,12 +82,12 @@ class TreeMask:
         """Length of the longest sequence that ends in the row, in tokens."""
         return int(self.positions.max()) + 1
 
-    def visible(self, device: Any, reach: Reach | None = None) -> torch.Tensor:
+    def visible(self, device: Any, reach: Reach = Reach()) -> torch.Tensor:  # noqa: B008 - it never changes
         """Return which token of the row sees which key, shape (row, keys), made on ``device``.
 
         Args:
             device: of torch.
-            reach: how far tokens see among their ancestors and themselves; None: all of them.
+            reach: how far tokens see among their ancestors and themselves.
         """
 
         def put(values: Ints) -> torch.Tensor:
@@ -100,14 +100,13 @@ class TreeMask:
             parts.append((trunk <= anchors) & (anchors < put(self.trunk_ends)))
         parts.append((index <= index[:, None]) & (index[:, None] < put(self.ends)))
         seen = torch.cat(parts, dim=1)
-        if reach is None or reach == Reach():
+        if reach == Reach():
             return seen
-        own = put(self.positions)
-        keys = torch.cat([torch.arange(self.stem, device=device), put(self.trunk_positions), own])
+        own, keys = put(self.positions)[:, None], put(self.key_positions)
         if reach.window is not None:
-            seen &= own[:, None] - keys < reach.window
+            seen &= own - keys < reach.window
         if reach.chunk is not None:
-            seen &= (own // reach.chunk)[:, None] == keys // reach.chunk
+            seen &= own // reach.chunk == keys // reach.chunk
         return seen
 
 

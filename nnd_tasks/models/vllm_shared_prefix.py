@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 from vllm import SamplingParams, TokensPrompt
 
-from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Scored, Sent
+from nnd_tasks.models.model_error import reason_with_type
+from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Sent
+from nnd_tasks.models.responses import Response, TokenRequest, check_requests, collect_responses
 from nnd_tasks.models.token_scores import TokenAnswer
 from nnd_tasks.models.upstream import register_model, vllm_class
 
@@ -52,7 +53,7 @@ class _Reply:
             if self._skipped not in (0, self.cached):
                 self._rows = None
 
-    def row(self, position: int) -> Scored | None:
+    def row(self, position: int) -> Response | None:
         """Return what vLLM says of the prompt's token at ``position``; None if that cannot be its log-probability."""
         if self._rows is None:
             return None
@@ -66,7 +67,7 @@ class _Reply:
             return None
         return logprob, logprob >= max(entry.logprob for entry in entries.values())
 
-    def after(self, token: int) -> Scored | None:
+    def after(self, token: int) -> Response | None:
         """Return what vLLM says of ``token`` after the prompt; None if nothing."""
         entries = self._after[0] if self._after else {}
         if token not in entries:
@@ -96,37 +97,39 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         if shared_prefix and "block_size" not in kwargs and _on_cpu():
             kwargs["block_size"] = _CPU_BLOCK
         super().__init__(pretrained, *args, **kwargs)
-        self._reason: str | None = None if shared_prefix else "shared_prefix=False"
-        self._checked = False
+        self._shared_prefix = shared_prefix
         self.sent: Sent | None = None
 
     # ------------------------------------------------------------ may this engine share?
 
     def why_not(self) -> str | None:
         """Return why requests are scored as `VLLM` does; None if prefixes are shared. The engine is checked once."""
-        if not self._checked:
-            self._checked = True
-            if self._reason is None:
-                self._reason = self._why_unsuitable() or self._self_check()
-            if self._reason is None:
-                logger.info("vllm-shared-prefix: contexts are read once, from vLLM's cache of prefixes")
-                if not self._wide:
-                    logger.warning(
-                        "vllm-shared-prefix: in 16 bits, log-probabilities can depend on the order of requests where vLLM "
-                        "caches prefixes (vllm issue 42019); the exact way is --no-shared-prefix with "
-                        "enable_prefix_caching=False in --model_args, or dtype=float32"
-                    )
-            else:
-                logger.info("vllm-shared-prefix: not sharing prefixes, plain vllm instead: %s", self._reason)
         return self._reason
 
+    @cached_property
+    def _reason(self) -> str | None:
+        reason = self._why_unsuitable() or self._self_check()
+        if reason is not None:
+            logger.info("vllm-shared-prefix: not sharing prefixes, plain vllm instead: %s", reason)
+            return reason
+        logger.info("vllm-shared-prefix: contexts are read once, from vLLM's cache of prefixes")
+        if not self._wide:
+            logger.warning(
+                "vllm-shared-prefix: in 16 bits, log-probabilities can depend on the order of requests where vLLM caches "
+                "prefixes (vllm issue 42019); the exact way is --no-shared-prefix with enable_prefix_caching=False in "
+                "--model_args, or dtype=float32"
+            )
+        return None
+
     def _why_unsuitable(self) -> str | None:
+        if not self._shared_prefix:
+            return "shared_prefix=False"
         if self.data_parallel_size > 1:
             return "with data_parallel_size above 1, lm-eval starts engines anew for each batch, with empty caches"
         config = self.model.llm_engine.vllm_config.cache_config
         if not config.enable_prefix_caching:
             return "vLLM caches no prefixes here (enable_prefix_caching=False, or the model does not allow it)"
-        mode = getattr(self.model.llm_engine.model_config, "logprobs_mode", "raw_logprobs")
+        mode = self.model.llm_engine.model_config.logprobs_mode
         if mode != "raw_logprobs":
             return f"logprobs_mode={mode}"
         if self._layout.capacity < 2 * self.max_length:
@@ -187,49 +190,30 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
 
     # ------------------------------------------------------------ requests
 
-    def _loglikelihood_tokens(
-        self, requests: list[tuple[tuple[str, str], list[int], list[int]]], disable_tqdm: bool = False
-    ) -> list[Scored]:
-        """Score requests, each (text, context tokens, continuation tokens); see `VLLM`.
+    def _loglikelihood_tokens(self, requests: list[TokenRequest], disable_tqdm: bool = False) -> list[Response]:
+        """Score requests; see `VLLM`.
 
         Raises:
             ModelError: a context or a continuation has no token, or a continuation does not fit the window.
         """
         room = self.max_length - 1  # vLLM generates a token
-        sequences, starts = [], []
-        for text, context, continuation in requests:
-            shown = repr(text[1]) if text else "a part of a rolling request"
-            if not context or not continuation:
-                what = "the context of" if continuation else "the continuation"
-                raise ModelError(f"{what} {shown} has no token of its own; it cannot be scored")
-            if len(continuation) >= room:
-                raise ModelError(f"the continuation {shown} has more tokens than the window of {room}, less one")
-            sequence = tuple((*context, *continuation)[-room:])
-            sequences.append(sequence)
-            starts.append(len(sequence) - len(continuation))
+        check_requests(requests, room - 1)
         self.sent = None
         if not requests or self.why_not() is not None:
-            plain: list[Scored] = super()._loglikelihood_tokens(requests, disable_tqdm=disable_tqdm)
+            plain: list[Response] = super()._loglikelihood_tokens(requests, disable_tqdm=disable_tqdm)
             return plain
+        sequences = [tuple((*context, *continuation)[-room:]) for _, context, continuation in requests]
+        starts = [len(one) - len(request[2]) for one, request in zip(sequences, requests, strict=True)]
         cut = sum(len(context) + len(continuation) > room for _, context, continuation in requests)
         if cut:
             logger.warning("%d requests are longer than the window of %d tokens; cut from the left", cut, room)
         self._forget()
         scoring = PrefixCacheScoring(sequences, starts, self._layout, self._send)
-        responses: list[Scored] = [(0.0, False)] * len(requests)
-        bar = tqdm(
-            total=len(requests), disable=disable_tqdm, desc="Running loglikelihood requests, vLLM's prefix cache read"
-        )
-        for i, answer in scoring.run():
-            responses[i] = response = answer if self.token_scores else (answer[0], answer[1])
-            if requests[i][0] is not None:
-                self.cache_hook.add_partial("loglikelihood", requests[i][0], response)
-            bar.update()
-        bar.close()
+        responses = collect_responses(self, requests, scoring.run(), disable_tqdm)
         self.sent = scoring.sent
         return responses
 
-    def _parse_logprobs(self, tokens: list[int], outputs: Any, ctxlen: int) -> Scored:
+    def _parse_logprobs(self, tokens: list[int], outputs: Any, ctxlen: int) -> Response:
         """Return what vLLM says to a request that was sent as `VLLM` does."""
         total, greedy = super()._parse_logprobs(tokens, outputs, ctxlen)
         if not self.token_scores:
@@ -239,9 +223,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
 
     def _forget(self) -> None:
         """Empty the cache: of what earlier calls left there, no log-probabilities are known."""
-        reset = getattr(self.model, "reset_prefix_cache", None)
-        if reset is not None:
-            reset()
+        self.model.reset_prefix_cache()
 
     def _send(self, asks: Sequence[Ask]) -> list[_Reply]:
         outputs = self.model.generate(

@@ -15,10 +15,9 @@ class VocabularyHead:
 
     Args:
         linear: the output embedding, a `torch.nn.Linear`.
-        scale: hidden states are multiplied with this number first.
-        bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
-        logit_scale: the logits are multiplied with this number.
+        scale: the logits are multiplied with this number.
         cap: then they become ``cap * tanh(logits / cap)``; None leaves them as they are.
+        bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
         dtype: type in which the softmax is computed; None takes float32.
     """
 
@@ -26,15 +25,12 @@ class VocabularyHead:
         self,
         linear: Any,
         scale: float = 1.0,
-        bias: torch.Tensor | None = None,
-        logit_scale: float = 1.0,
         cap: float | None = None,
+        bias: torch.Tensor | None = None,
         dtype: Any = None,
     ) -> None:
-        self.weight = linear.weight
-        self.scale = scale
+        self.weight, self.scale, self.cap = linear.weight, scale, cap
         self.bias = linear.bias if bias is None else bias.reshape(-1).to(linear.weight.device)
-        self.logit_scale, self.cap = logit_scale, cap
         self.dtype = dtype or torch.float32
 
     def __call__(
@@ -51,8 +47,6 @@ class VocabularyHead:
             The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,).
         """
         hidden = hidden.to(self.weight.device)
-        if self.scale != 1.0:
-            hidden = hidden * self.scale
         rows, targets = rows.to(hidden.device), targets.to(hidden.device)
         count, size = hidden.shape[0], self.weight.shape[0]
         step = min(size, max(1024, _ELEMENTS // max(count, 1)))
@@ -64,8 +58,8 @@ class VocabularyHead:
             part = slice(start, min(start + step, size))
             bias = None if self.bias is None else self.bias[part]
             logits = functional.linear(hidden, self.weight[part], bias).to(self.dtype)
-            if self.logit_scale != 1.0:
-                logits *= self.logit_scale
+            if self.scale != 1.0:
+                logits *= self.scale
             if self.cap is not None:
                 logits = logits.div_(self.cap).tanh_().mul_(self.cap)
             inside = (targets >= part.start) & (targets < part.stop)

@@ -11,7 +11,7 @@ from lm_eval.models.huggingface import HFLM
 from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.models.encodings import Encodings, shared_encodings
+from nnd_tasks.models.encodings import shared_encodings
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests import random_models
 
@@ -69,7 +69,6 @@ def test_encodings_are_those_of_the_tokenizer(tiny_models: dict[str, Path]) -> N
                     assert found == expected
                     found.append(0)  # what is kept must not change with what was given out
                     assert model.tok_encode(text, add_special_tokens=special) == expected
-                    assert model.tok_encode(text, special, left_truncate_len=2) == expected[-2:]
 
 
 def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models: dict[str, Path]) -> None:
@@ -82,10 +81,3 @@ def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models: d
             assert TokenCounter(arguments).tokenizer is first.tokenizer
         assert TokenCounter(arguments).tokenizer is first.tokenizer
     assert TokenCounter(arguments).tokenizer is not first.tokenizer
-
-
-def test_the_oldest_encodings_go_first() -> None:
-    encodings = Encodings(capacity=10)
-    for i in range(4):
-        encodings.put((str(i), None, None, None), [i] * 4)
-    assert [encodings.get((str(i), None, None, None)) for i in range(4)] == [None, None, [2] * 4, [3] * 4]

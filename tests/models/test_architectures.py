@@ -241,10 +241,10 @@ def test_the_check_finds_biases_by_places_of_the_row(name: str, make: Make, monk
 @pytest.mark.parametrize(
     ("name", "work", "said"),
     [
-        ("llama", 2e12, "every distinct token is read once"),
-        ("gemma2", 2e12, "read once (full attention, windows of 8), checked beyond 8 tokens"),
-        ("llama4_text tuned", 2e12, "read once (full attention, chunks of 8), checked beyond 4, 8 tokens"),
-        ("gemma2", 0.0, "(full attention, windows of 8), checked with windows or chunks of 8 tokens shortened to 6"),
+        ("llama", 2e12, "every distinct token is read once (full attention)"),
+        ("gemma2", 2e12, "read once (full attention, windows of 8; checked beyond 8 tokens)"),
+        ("llama4_text tuned", 2e12, "read once (full attention, chunks of 8; checked beyond 4, 8 tokens)"),
+        ("gemma2", 0.0, "(full attention, windows of 8; checked with windows or chunks of 8 tokens shortened to 6)"),
     ],
 )
 def test_the_log_says_what_the_check_covered(

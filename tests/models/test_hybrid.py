@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.models import hybrid
 from nnd_tasks.models.architectures import DECODERS
-from nnd_tasks.models.hybrid import TreeScan, _Reading, along_tree
+from nnd_tasks.models.hybrid import TreeScan, _Reading
 from nnd_tasks.models.prefix_tree import make_packs, rows_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.hybrid_configs import DELTA, MODELS, PLAIN, WINDOW, WORDS
@@ -244,7 +243,7 @@ def test_the_check_finds_states_and_inputs_that_are_not_of_the_own_branch(
 # ---------------------------------------------------------------- the way a row is read
 
 
-def _running_sum(values: torch.Tensor, g: Any, chunk_size: int, initial_state: Any, output_final_state: bool) -> Any:
+def _running_sum(values: torch.Tensor, g: Any, chunk_size: int, initial_state: Any) -> Any:
     """Return a scan whose result at a token is that before it, times 3, plus the token; padding (g is 0) changes nothing."""
     state = torch.zeros(len(values), dtype=values.dtype) if initial_state is None else initial_state
     results = []
@@ -317,21 +316,6 @@ def test_a_context_and_its_candidates_are_two_calls_of_a_scan() -> None:
     [pack] = make_packs(found, 1024, 4096)
     scan = TreeScan(pack.ends, np.zeros(len(pack.ends), int), np.zeros(0, int), 64)
     assert [batch.tokens.shape for batch in scan.batches] == [(3, 30), (12, 11)]
-
-
-def test_other_threads_and_later_calls_see_the_functions_of_transformers() -> None:
-    module = tf.models.lfm2.modeling_lfm2
-    original = module.causal_conv1d_fn
-    body = tf.Lfm2Model(tf.Lfm2Config(**MODELS["lfm2"][1]))
-    tokens = torch.arange(5)[None]
-    with torch.no_grad(), ThreadPoolExecutor(1) as pool:
-        expected = body(input_ids=tokens, use_cache=False).last_hidden_state
-        scan = TreeScan(np.arange(1, 6), np.zeros(5, int), np.zeros(0, int), 8)  # five sequences of one token
-        with along_tree(body, scan, None):
-            assert not torch.equal(body(input_ids=tokens, use_cache=False).last_hidden_state, expected)
-            other = pool.submit(lambda: body(input_ids=tokens, use_cache=False).last_hidden_state).result()
-        torch.testing.assert_close(other, expected)
-    assert module.causal_conv1d_fn is original
 
 
 # ---------------------------------------------------------------- memory, cost

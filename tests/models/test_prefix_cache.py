@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Scored
+from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring
 
 VOCABULARY = range(1, 6)
 GARBAGE = -0.125  # a plausible log-probability; no sum of the model has it in its digits
@@ -29,7 +29,7 @@ def logprob(prefix: Tokens, token: int) -> float:
     return -(1 + int.from_bytes(value[:2], "big") % 5000) / 1000
 
 
-def truth(tokens: Tokens, start: int) -> Scored:
+def truth(tokens: Tokens, start: int) -> tuple[float, bool]:
     total, likeliest = 0.0, True
     for at in range(start, len(tokens)):
         total += logprob(tokens[:at], tokens[at])
@@ -42,16 +42,16 @@ class FakeAnswer:
     ask: Ask
     cached: int | None
 
-    def _scored(self, prefix: Tokens, token: int) -> Scored:
+    def _scored(self, prefix: Tokens, token: int) -> tuple[float, bool]:
         return logprob(prefix, token), logprob(prefix, token) == max(logprob(prefix, other) for other in VOCABULARY)
 
-    def row(self, position: int) -> Scored | None:
+    def row(self, position: int) -> tuple[float, bool] | None:
         assert self.ask.rows
         if position <= (self.cached or 0):
             return GARBAGE, True
         return self._scored(self.ask.tokens[:position], self.ask.tokens[position])
 
-    def after(self, token: int) -> Scored | None:
+    def after(self, token: int) -> tuple[float, bool] | None:
         assert token in self.ask.following
         return self._scored(self.ask.tokens, token)
 

@@ -1,0 +1,50 @@
+"""Requests of lm-eval in tokens: what cannot be scored, and the responses to a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.token_scores import TokenAnswer
+
+#: Text (context, continuation), tokens of the context, tokens of the continuation. Parts of rolling requests have no text.
+TokenRequest = tuple[Any, list[int], list[int]]
+#: What a model says to a request: the sum of log-probabilities in nats, and whether every token was the likeliest.
+Response = tuple[float, bool]
+
+
+def check_requests(requests: Iterable[TokenRequest], window: int) -> None:
+    """Raise ModelError if a request has no token to score, or none before it, or more than ``window`` to score."""
+    for text, context, continuation in requests:
+        shown = repr(text[1]) if text else "a part of a rolling request"
+        if not context or not continuation:
+            what = "the context of" if continuation else "the continuation"
+            raise ModelError(f"{what} {shown} has no token of its own; it cannot be scored")
+        if len(continuation) > window:
+            raise ModelError(
+                f"the continuation {shown} has more than {window} tokens, which do not fit the model's window"
+            )
+
+
+def collect_responses(
+    lm: Any, requests: Sequence[TokenRequest], answers: Iterable[tuple[int, TokenAnswer]], disable_tqdm: bool
+) -> list[Response]:
+    """Return the responses in the order of the requests. Each goes to lm-eval's cache as soon as it is known.
+
+    Args:
+        lm: a model of lm-eval; ``lm.token_scores`` says whether responses keep the log-probability of every token.
+        requests: of one call.
+        answers: index of each request, and the answer to it, in any order.
+        disable_tqdm: whether to show no progress.
+    """
+    responses: list[Response] = [(math.nan, False)] * len(requests)
+    silent = disable_tqdm or lm.rank != 0
+    for i, answer in tqdm(answers, total=len(requests), disable=silent, desc="Running loglikelihood requests"):
+        responses[i] = response = answer if lm.token_scores else (answer[0], answer[1])
+        if requests[i][0] is not None:
+            lm.cache_hook.add_partial("loglikelihood", requests[i][0], response)
+    return responses
