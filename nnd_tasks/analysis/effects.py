@@ -6,7 +6,7 @@ The mean log-likelihood per token of a text c of the prompt p, which people gave
 
 and fitted by least squares. The levels take out what the prompt and the judgement explain. Prompts are the sample: errors are
 those of Bell and McCaffrey ("CR2"), with their degrees of freedom, which hold with few prompts too (Pustejovsky and Tipton,
-2018, sections 2 and 3). ``docs/familiarity.md`` has the formulas.
+2018, sections 2 and 3).
 """
 
 from __future__ import annotations

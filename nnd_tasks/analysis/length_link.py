@@ -4,7 +4,7 @@ The model is, for a test of category c, with sums of log-probabilities S, number
 
     S_better - S_worse = knowledge_c + f(n_better) - f(n_worse) + b (U_better - U_worse) + noise
 
-What is left after f and b are taken off decides the adjusted test. See docs/length_and_frequency.md for why it is this model.
+What is left after f and b are taken off decides the adjusted test. docs/results.md says what it cannot do.
 """
 
 from __future__ import annotations

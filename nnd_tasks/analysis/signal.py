@@ -1,7 +1,7 @@
 """Signal and noise of each category, by pass rate, margin and bits per byte; which are worth running, and on how many prompts.
 
 After Heineman et al., "Signal and Noise" (2025, arXiv 2508.13144): signal is the spread of a family's models, noise what moves a
-value though nothing is better. docs/signal.md says where our definitions differ.
+value though nothing is better. docs/results.md says where our definitions differ.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def report_signals(runs: Sequence[Run], tags: Tags | None = None, resamples: int
         resamples: sign flips of the permutation tests.
 
     Returns:
-        A report per set and family; docs/signal.md has its tables.
+        A report per set and family; docs/results.md has its tables.
 
     Raises:
         NNDError: there are no two models that should differ, or the runs cannot be compared.

@@ -56,11 +56,11 @@ class File(_Strict):
     """One file of a set, as its publisher names it.
 
     Attributes:
-        url: where it is downloaded from, https only.
-        sha256: of its content; where it is not known, that of the first download is recorded and checked from then on.
-        member: path inside the archive behind ``url``.
-        config: the config that it makes.
-        optional: whether the set can be built without it.
+        url: https address.
+        sha256: of the file. Without it, the hash of the first download is recorded and checked from then on.
+        member: path in the archive behind ``url``: ``2024/ratings.csv``.
+        config: the config that the file makes: ``sxs2023_ende``.
+        optional: whether the set can be built without the file.
     """
 
     url: str = ""
@@ -81,15 +81,18 @@ class File(_Strict):
 class Spans(_Strict):
     """Where the errors of a candidate are marked.
 
+    Positions count characters from 0. Spans that do not lie in the text are left out and counted. In a table of pairs, spans
+    are in the worse text.
+
     Attributes:
-        column: of objects with positions or words, of pairs of positions, of words, or of lists of these.
-        start: first character: a key of these objects, or without ``column`` a column of positions.
-        end: likewise, the character after the last.
-        end_inside: whether the end is the last character of the span.
-        text: key of the words; where they do not stand at the positions, the nearest place where they stand counts.
+        column: column of objects, of pairs of positions, of words, or of lists of these, as JSON or as Python prints it.
+        start: key of the first character; without ``column``, a column of positions.
+        end: the same of the character after the last.
+        end_inside: whether the end is the last character.
+        text: key of the marked words. Where they do not stand at the positions, the nearest place with these words counts.
         category: key of the kind of error.
         severity: key of its severity.
-        marks: opening and closing mark in the candidate itself, such as ``<v>`` and ``</v>``; they are taken out.
+        marks: opening and closing mark in the candidate itself: ``[<v>, </v>]``. They are taken out.
     """
 
     column: str | None = None
@@ -106,17 +109,17 @@ class Facts(_Strict):
     """What the card says besides numbers.
 
     Attributes:
-        title: of the human evaluation.
+        title: name of the human evaluation.
         summary: what was evaluated, in a sentence or two.
-        kind: what a model is asked to do; several are separated by commas.
-        errors: ``judged`` (people judged texts as they are) or ``made`` (errors were put in on purpose).
-        judges: who judged.
-        license: as the hub writes it, such as ``cc-by-4.0``.
+        kind: what a model is asked to do, for ``nnd list --task``; several are separated by commas.
+        errors: ``judged``: people judged texts as they were; ``made``: errors were put in on purpose.
+        judges: who judged, how many, what they were asked.
+        license: identifier of the hub: ``cc-by-4.0``.
         license_note: what else people should know about it.
-        language: codes of the languages.
+        language: codes of the languages: ``[en, de]``.
         homepage: where the judgements come from.
         citation: BibTeX.
-        task_category: the hub's name for the kind of task.
+        task_category: the hub's task category: ``translation``.
         fields: prompt field -> what it holds.
         clean: what ``mended`` of ``prepare.py`` changes for the clean config.
         rule: what makes a candidate better, where the keys of the recipe do not say it.
@@ -147,51 +150,52 @@ class Facts(_Strict):
 
 
 class Recipe(_Strict):
-    """How a set is made of files. docs/recipe.md has an example of each key.
+    """How a set is made of files.
 
-    A name of a column may be dotted, for a field of an object or an item of a list in it: ``scores.fluency``, ``votes.0``.
-    Where ``prepare.py`` lies beside the recipe, its rows have the roles as columns, and the recipe names none but ``field``.
+    A *column* may have a dotted name that leads into objects and lists: ``scores.fluency``, ``votes.0``. Each table also has
+    the columns ``@file`` (the file's name without its ending) and, where a JSON file is an object keyed by id, ``@key``.
 
     Attributes:
-        files: file -> where it comes from.
-        config: name of the config; ``@file`` names it after each file.
-        encoding: of the files; recognised where it is not said.
-        decimal: decimal mark of numbers, ``.`` or ``,``.
-        quotes: whether quotes enclose cells; where it is not said they do, unless tab-separated rows fit only without.
-        missing: texts that mean that nobody judged, besides empty cells.
-        leave_out: column -> values: such rows are no judgements.
+        files: file -> where it comes from: ``{ratings.csv: {}}``.
+        config: name of the config; ``@file`` makes one of each file.
+        encoding: of the files: ``cp1252``. Recognised where it is not given.
+        decimal: decimal mark of numbers.
+        quotes: whether quotes enclose cells. Without it they do, unless tab-separated rows fit only without.
+        missing: texts that mean that nobody judged: ``[k.A., '?']``. Empty cells always do.
+        leave_out: column -> values of rows that are left out and counted: ``{control: ['yes']}``.
         context: column of what a model is given.
         candidate: column of the text that was judged.
-        group: column, or columns, within which pairs are formed; without it the prompt.
+        group: column or columns within which pairs are formed; without it, within the prompt.
         label: column of a label.
-        score: column of a number (higher is better), or of a list of them.
+        score: column of a number, higher is better, or of a list of numbers.
         system: column of who wrote the candidate.
-        rater: column of who judged it; judgements of one candidate by one rater count once.
-        attribute: name -> column of the label or score of one attribute; beside ``label`` or ``score`` the one column that
-            names the attribute.
+        rater: column of who judged. Of several judgements of one candidate the most frequent label counts (a tie leaves it
+            out), or the mean score, each rater once.
+        attribute: name -> column of its labels or scores: ``{fluency: Flüssigkeit}``; beside ``label`` or ``score``, the
+            one column that names the attribute.
         category: column of the category of the tests.
         subcategory: column of a finer label of the worse candidate.
         severity: column of how bad its error is.
-        spans: where its errors are.
-        field: prompt field -> column.
+        spans: where errors are marked.
+        field: prompt field -> column: ``{answer: answer_span}``.
         chosen: column of the better text of a pair, or of its chat messages.
         rejected: column of the worse text.
         pair: two columns of texts, where ``winner`` says which is better.
-        winner: column that names the winner: a column of ``pair``, 1 or 2, A or B, first or second.
-        winners: value of that column -> ``first``, ``second`` or ``tie``, where it says something else.
-        systems: two columns of who wrote the texts of ``pair``, or of ``chosen`` and ``rejected``.
-        better: labels that are better than all others.
-        order: labels, the worst first; a list within it holds labels of equal rank.
-        ignore: labels that do not rate quality.
+        winner: column that names the winner: a column of ``pair``, 1 or 2, A or B, first or second, or a tie.
+        winners: what other values of that column mean, all listed: ``{0: tie, 1: first, 2: second}``.
+        systems: two columns of who wrote the texts of a pair.
+        better: labels that are better than all others; ``''`` stands for no label.
+        order: labels, the worst first: ``[bad, [fair, ok], good]``, where fair equals ok.
+        ignore: labels that do not rate quality: ``[unclear]``.
         min_gap: smallest difference of two scores that makes one better.
-        majority: a candidate is good if more than half of its scores are the best one.
+        majority: whether a candidate is good if more than half of its scores are the best one.
         best: the best score; without it the highest of the table, by attribute.
-        candidates: ``texts``: equal texts of a group are one candidate; ``rows``: each row is one, as publishers have it, and
-            a clean config stands beside it.
+        candidates: ``texts``: equal texts of a group are one candidate; ``rows``: each row is one, and a clean config stands
+            beside it.
         prompt: template of what a model reads before a candidate.
-        published: config -> number of tests of the publisher or the authors.
-        expected: category -> number of tests.
-        facts: of the card.
+        published: config -> number of tests of the publisher; another number gives a note.
+        expected: category -> number of tests: ``{fluency: 12}``.
+        facts: for the card.
     """
 
     files: dict[str, File | None] = {}
@@ -384,7 +388,7 @@ def make_recipe(values: Any, where: str) -> Recipe:
             if mistake["type"] == "extra_forbidden":
                 *above, last = mistake["loc"]
                 known = parts[above[0]].model_fields if above else {**Recipe.model_fields, **Facts.model_fields}
-                text = f"no such key; {did_you_mean(str(last), known) or 'see docs/recipe.md'}"
+                text = f"no such key; {did_you_mean(str(last), known) or 'see docs/contribute.md'}"
             changed.append(f"{key}: {text}" if key else text)
     if changed:
         raise NNDError(f"{where}: {'; '.join(changed)}")

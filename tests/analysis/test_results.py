@@ -106,7 +106,7 @@ def test_the_tables_of_all_runs_say_what_the_files_say(scored: Path, tmp_path: P
 def test_the_example_in_pandas_runs(
     scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (REPO / "docs" / "analysis.md").read_text("utf-8").partition("### In pandas")[2]
+    text = (REPO / "docs" / "results.md").read_text("utf-8").partition("In pandas:")[2]
     block = text.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "results").symlink_to(scored)
     monkeypatch.chdir(tmp_path)
