@@ -128,10 +128,10 @@ def test_the_start_page_leads_to_every_page() -> None:
     assert targets == {page.name for page in PAGES} - {"index.md"}
 
 
-@pytest.mark.parametrize("page", [*FIRST, ROOT / "docs" / "architecture.md"], ids=lambda page: page.name)
-def test_files_that_a_page_names_are_there(page: Path) -> None:
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_that_a_page_names_are_there(page: str) -> None:
     named = re.findall(
-        r"`((?:nnd_tasks|hub_upload|tests|docs|benchmarks|task_yamls)/[\w/.]+)`", page.read_text("utf-8")
+        r"`((?:nnd_tasks|hub_upload|tests|docs|benchmarks|task_yamls)/[\w/.]+)`", (ROOT / page).read_text("utf-8")
     )
     assert named
     assert [name for name in named if not (ROOT / re.sub(r"\b(SET|NAME)\b", "quiz_design", name)).exists()] == []
