@@ -105,8 +105,8 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         row = torch.tensor([*self._before, *whole, *self._after], device=self._device)
         total, greedy = 0.0, True
         for start in range(0, len(continuation), self.batch_size):
-            places = torch.arange(first + start, first + min(start + self.batch_size, len(continuation)))
-            places = places.to(self._device)
+            stop = min(start + self.batch_size, len(continuation))
+            places = torch.arange(first + start, first + stop, device=self._device)
             batch = row.repeat(len(places), 1)
             index = torch.arange(len(places), device=self._device)
             batch[index, places] = self.tokenizer.mask_token_id

@@ -113,8 +113,7 @@ class PrefixCacheScoring:
         self._starts, self._layout, self._send = starts, layout, send
         self.sent = Sent()
         self._sequences = sorted(set(sequences))
-        arrays = [np.asarray(sequence) for sequence in self._sequences]
-        self._shared = [0, *(common_prefix(one, two) for one, two in pairwise(arrays)), 0]  # type: ignore[arg-type]
+        self._shared = [0, *(common_prefix(one, two) for one, two in pairwise(self._sequences)), 0]
         self._nodes: list[NDArray[np.int32]] = []  # of each sequence, per position: one number for each distinct prefix
         count = 0
         for sequence, shared in zip(self._sequences, self._shared, strict=False):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from vllm import SamplingParams, TokensPrompt
+from vllm.platforms import current_platform
 
 from nnd_tasks.models.model_error import reason_with_type
 from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Sent
@@ -94,7 +95,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         self, pretrained: str, *args: Any, shared_prefix: bool = True, token_scores: bool = False, **kwargs: Any
     ) -> None:
         self.token_scores = token_scores
-        if shared_prefix and "block_size" not in kwargs and _on_cpu():
+        if shared_prefix and "block_size" not in kwargs and current_platform.is_cpu():
             kwargs["block_size"] = _CPU_BLOCK
         super().__init__(pretrained, *args, **kwargs)
         self._shared_prefix = shared_prefix
@@ -171,7 +172,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         pairs += [(part, (*common[:rest], ids[0], ids[1])), (part, (*common[:rest], ids[-1]))]
         sequences, starts = [one + two for one, two in pairs], [len(one) for one, _ in pairs]
         try:
-            self._forget()
+            self.model.reset_prefix_cache()
             scoring = PrefixCacheScoring(sequences, starts, self._layout, self._send)
             ours = dict(scoring.run())
             fresh = [Ask(sequence, rows=True, fresh=True) for sequence in sequences]
@@ -207,7 +208,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         cut = sum(len(context) + len(continuation) > room for _, context, continuation in requests)
         if cut:
             logger.warning("%d requests are longer than the window of %d tokens; cut from the left", cut, room)
-        self._forget()
+        self.model.reset_prefix_cache()  # of what earlier calls left there, no log-probabilities are known
         scoring = PrefixCacheScoring(sequences, starts, self._layout, self._send)
         responses = collect_responses(self, requests, scoring.run(), disable_tqdm)
         self.sent = scoring.sent
@@ -220,10 +221,6 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
             return total, greedy
         rows = zip(tokens[ctxlen:], outputs.prompt_logprobs[ctxlen:], strict=True)
         return TokenAnswer.of(total, greedy, [float(getattr(row[token], "logprob", row[token])) for token, row in rows])
-
-    def _forget(self) -> None:
-        """Empty the cache: of what earlier calls left there, no log-probabilities are known."""
-        self.model.reset_prefix_cache()
 
     def _send(self, asks: Sequence[Ask]) -> list[_Reply]:
         outputs = self.model.generate(
@@ -247,9 +244,3 @@ def _sampling(ask: Ask) -> SamplingParams:
 
 def _takes(parameter: str) -> bool:
     return parameter in SamplingParams.__struct_fields__
-
-
-def _on_cpu() -> bool:
-    from vllm.platforms import current_platform
-
-    return bool(current_platform.is_cpu())

@@ -30,14 +30,8 @@ class SamplingParams:
     logprob_token_ids: list[int] | None = None
     skip_reading_prefix_cache: bool | None = None
 
-    __struct_fields__ = (
-        "temperature",
-        "max_tokens",
-        "detokenize",
-        "prompt_logprobs",
-        "logprob_token_ids",
-        "skip_reading_prefix_cache",
-    )
+
+SamplingParams.__struct_fields__ = tuple(SamplingParams.__annotations__)  # as msgspec has them
 
 
 @dataclass

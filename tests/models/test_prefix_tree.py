@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.models.architectures import Reach
-from nnd_tasks.models.prefix_tree import Pack, common_prefix, make_packs, rows_of
+from nnd_tasks.models.prefix_tree import Pack, make_packs, rows_of
 from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
 
 tokens = st.integers(0, 2)
@@ -105,8 +104,7 @@ def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(
 
 def test_a_bound_that_no_input_is_longer_than_is_none() -> None:
     assert Reach(window=8).within(8) == Reach(chunk=8).within(8) == Reach().within(100) == Reach()
-    assert Reach(window=8).within(9) == Reach(window=8)
-    assert Reach(chunk=8).within(9) == Reach(chunk=8)
+    assert [one.within(9) for one in (Reach(window=8), Reach(chunk=8))] == [Reach(window=8), Reach(chunk=8)]
 
 
 def read(found: list[tuple[int, ...]], row: int) -> int:
@@ -160,13 +158,6 @@ def test_little_in_common_is_no_reason_for_a_large_pack() -> None:
     assert all(len(pack.tokens) <= 40 and not pack.branches for pack in packs)
 
 
-def test_a_sequence_longer_than_a_row_has_a_pack_of_its_own() -> None:
-    found = [tuple(range(90)), tuple(range(1000, 1010))]
-    first, second = make_packs(found, 50, 100)
-    assert (len(first.tokens), len(first.branches)) == (90, 0)
-    assert (len(second.tokens), len(second.branches)) == (10, 0)
-
-
 @given(sequences)
 def test_without_their_roots_sequences_of_different_roots_share_nothing(found: list[tuple[int, ...]]) -> None:
     [whole] = make_packs(found, 10**6, 10**6)
@@ -180,10 +171,3 @@ def test_without_their_roots_sequences_of_different_roots_share_nothing(found: l
         assert set(roots[path]) <= {found[i][0]}
         for k, node in enumerate(path):
             assert np.flatnonzero(mask[node]).tolist() == sorted(path[: k + 1])
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "length"), [((), (1,), 0), ((1, 2), (1, 2, 3), 2), ((1, 2), (1, 3), 1), ((2,), (3,), 0)]
-)
-def test_common_beginnings(one: tuple[int, ...], two: tuple[int, ...], length: int) -> None:
-    assert common_prefix(one, two) == common_prefix(two, one) == length

@@ -1,15 +1,15 @@
-"""Tiny configs of every decoder-only type that may share prefixes, with and without what makes its type special."""
+"""Tiny models of every type that may share prefixes, with and without what makes its type special."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 VOCABULARY = 64
-#: Most tokens that the models read.
-LENGTH = 48
+#: Most tokens that the models read: more than what recurrent layers read at once.
+LENGTH = 100
 #: Windows and chunks, shorter than most of the tests' requests.
 WINDOW = 8
 
@@ -89,7 +89,6 @@ for _type in ("gpt2", "gpt_neox", "phi"):
     _add(_type, _UNGROUPED)
 _add("gpt_oss", {**_LOCAL, **_KINDS, "experts_per_token": 2}, _BOTH)
 _add("opt", {**_PLAIN, "ffn_dim": 32, "word_embed_proj_dim": 32})
-_add("llama tied", {**_SIZE, "tie_word_embeddings": True})
 for _type in ("qwen2", "qwen3", "ministral", "olmo3", "cohere2", "gemma2", "gemma3_text"):
     _add(_type, {**_SIZE, **_KINDS, "use_sliding_window": True}, _BOTH)
 for _type in ("mistral", "starcoder2", "ministral3", "phi3"):
@@ -120,7 +119,6 @@ _add(
 _add("smollm3", {**_SIZE, "no_rope_layers": [1, 0]})
 _add("smollm3 window", {**_SIZE, **_SWITCHED, "no_rope_layers": [1, 0]}, _BOTH)
 _add("cohere", {**_SIZE, "logit_scale": 0.3})
-_add("cohere normed", {**_SIZE, "logit_scale": 0.3, "use_qk_norm": True})
 _add("cohere2_moe", {**_NUMBERED, **_KINDS, "num_shared_experts": 1, "logit_scale": 0.3}, _BOTH)
 _add(
     "granite",
@@ -135,7 +133,6 @@ _add(
 _add("granitemoe", {**_LOCAL, "logits_scaling": 3.0})
 _add("nanochat", {**_SIZE, "final_logit_softcapping": 2.0})
 _add("gemma2 capped", {**_SIZE, **_KINDS, "final_logit_softcapping": 1.5, "attn_logit_softcapping": 1.0}, _BOTH)
-_add("gemma2 uncapped", {**_SIZE, **_KINDS, "final_logit_softcapping": None, "attn_logit_softcapping": None}, _BOTH)
 _add("gemma3_text capped", {**_SIZE, **_KINDS, "final_logit_softcapping": 2.0}, _BOTH)
 _add(
     "gemma3",
@@ -210,48 +207,143 @@ _add("falcon", _FALCON | {"num_attention_heads": 6, "hidden_size": 24, "alibi": 
 _add("falcon rotary", {**_FALCON, "new_decoder_architecture": True})
 _add("falcon parallel", {**_FALCON, "multi_query": True, "parallel_attn": True})
 
-
-#: Types that few people run: `make test` leaves them out.
-RARE: list[str] = []
-
-
-def _add_rare(name: str, settings: dict[str, Any], layout: str = "full attention") -> None:
-    _add(name, settings, layout)
-    RARE.append(name)
-
-
+_COMMON = set(TINY)
 for _type in ("glm", "ernie4_5", "jais2", "nemotron", "hunyuan_v1_dense", "internlm3", "iquestcoder"):
-    _add_rare(_type, _SIZE)
+    _add(_type, _SIZE)
 for _type in ("olmo", "persimmon"):
-    _add_rare(_type, _PLAIN)
-_add_rare("gpt_bigcode", _UNGROUPED)
-_add_rare("gptj", {**_UNGROUPED, "rotary_dim": 4})
-_add_rare("codegen", {**_UNGROUPED, "rotary_dim": 4})
-_add_rare("cwm", {**_SIZE, **_KINDS}, _BOTH)
-_add_rare("mellum", {**_NUMBERED, **_KINDS}, _BOTH)
-_add_rare("laguna", {**_NUMBERED, **_KINDS}, _BOTH)
-_add_rare("vaultgemma", {**_SIZE, **_KINDS, "final_logit_softcapping": 2.0}, _BOTH)
-_add_rare("granite_swa", {**_SIZE, **_KINDS, "logits_scaling": 3.0}, _BOTH)
-_add_rare("granitemoe_swa", {**_LOCAL, **_KINDS, "logits_scaling": 3.0}, _BOTH)
-_add_rare("granitemoeshared", {**_LOCAL, "logits_scaling": 3.0, "shared_intermediate_size": 16})
-_add_rare("hyperclovax", {**_SIZE, "logits_scaling": 0.3})
-_add_rare("hunyuan_v1_moe", {**_NUMBERED, "moe_topk": 2})
-_add_rare("solar_open", {**_ROUTED, "n_shared_experts": 1})
+    _add(_type, _PLAIN)
+_add("gpt_bigcode", _UNGROUPED)
+_add("gptj", {**_UNGROUPED, "rotary_dim": 4})
+_add("codegen", {**_UNGROUPED, "rotary_dim": 4})
+_add("cwm", {**_SIZE, **_KINDS}, _BOTH)
+_add("mellum", {**_NUMBERED, **_KINDS}, _BOTH)
+_add("laguna", {**_NUMBERED, **_KINDS}, _BOTH)
+_add("vaultgemma", {**_SIZE, **_KINDS, "final_logit_softcapping": 2.0}, _BOTH)
+_add("granite_swa", {**_SIZE, **_KINDS, "logits_scaling": 3.0}, _BOTH)
+_add("granitemoe_swa", {**_LOCAL, **_KINDS, "logits_scaling": 3.0}, _BOTH)
+_add("granitemoeshared", {**_LOCAL, "logits_scaling": 3.0, "shared_intermediate_size": 16})
+_add("hyperclovax", {**_SIZE, "logits_scaling": 0.3})
+_add("hunyuan_v1_moe", {**_NUMBERED, "moe_topk": 2})
+_add("solar_open", {**_ROUTED, "n_shared_experts": 1})
 _SPARSE = {"mlp_layer_types": ["dense", "sparse"]}
-_add_rare("glm4_moe_lite", {**_ROUTED, **_LATENT, **_SPARSE, "n_shared_experts": 1})
-_add_rare("exaone_moe", {**_NUMBERED, **_KINDS, **_SPARSE, "num_shared_experts": 1}, _BOTH)
+_add("glm4_moe_lite", {**_ROUTED, **_LATENT, **_SPARSE, "n_shared_experts": 1})
+_add("exaone_moe", {**_NUMBERED, **_KINDS, **_SPARSE, "num_shared_experts": 1}, _BOTH)
 _ERNIE = {"moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 1, "moe_layer_start_index": 0}
-_add_rare("ernie4_5_moe", {**_SIZE, **_ERNIE, "moe_intermediate_size": 16, "moe_layer_interval": 1})
+_add("ernie4_5_moe", {**_SIZE, **_ERNIE, "moe_intermediate_size": 16, "moe_layer_interval": 1})
+
+#: Types that few people run.
+RARE = set(TINY) - _COMMON
+
+# Types with recurrent layers, each with all kinds of its layers.
+_MIXED = {**_SIZE, "num_hidden_layers": 3}
+_GATED = {
+    **_MIXED,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+_SHARED = {**_EXPERTS, "num_experts": 4, "shared_expert_intermediate_size": 16}
+_MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 16}
+_MAMBA_2 = {"num_heads": 4, "head_dim": 16, "state_size": 8, "n_groups": 1, "chunk_size": 16}
+for _name, _settings in {
+    "qwen3_next": {**_GATED, **_SHARED, "mlp_only_layers": [1]},
+    "qwen3_5_text": _GATED,
+    "qwen3_5_moe_text": {**_GATED, **_SHARED},
+    "qwen3_5": {  # what `AutoModelForCausalLM` makes of a checkpoint that could see
+        "text_config": {**_GATED, "tie_word_embeddings": True},
+        "vision_config": {"depth": 1, "hidden_size": 16, "num_heads": 2},
+    },
+    "olmo_hybrid": {**_GATED, "linear_num_key_heads": 4, "tie_word_embeddings": True},
+    "kimi_linear": {
+        **_GATED,
+        **_LATENT,
+        "num_key_value_heads": 4,
+        "mlp_layer_types": ["dense", "sparse", "sparse"],
+        "linear_head_dim": 8,
+        "linear_num_heads": 4,
+        "n_shared_experts": 1,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+    "granitemoehybrid": {
+        **_MIXED,
+        **_MAMBA,
+        "layer_types": ["mamba", "attention", "mamba"],
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "shared_intermediate_size": 16,
+        "logits_scaling": 0.7,
+        "position_embedding_type": "rope",
+    },
+    "bamba": {**_SIZE, **_MAMBA, "attn_layer_indices": [1]},
+    "nemotron_h": {
+        **_ROUTED,
+        "layers_block_type": ["mamba", "moe", "attention", "mamba", "mlp"],
+        "num_hidden_layers": None,
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 16,
+        "ssm_state_size": 8,
+        "n_groups": 2,
+        "chunk_size": 16,
+        "n_group": 1,
+        "moe_shared_expert_intermediate_size": 16,
+    },
+    "falcon_h1": {**_SIZE, **_MAMBA, "mamba_d_ssm": 64, "lm_head_multiplier": 0.5},
+    "lfm2": {**_MIXED, "full_attn_idxs": [1], "conv_bias": True},
+    "lfm2_moe": {**_MIXED, **_SHARED, "num_dense_layers": 1, "layer_types": ["conv", "full_attention", "conv"]},
+    "mamba2": {**_SIZE, **_MAMBA_2},
+}.items():
+    _add(_name, _settings, "recurrent layers")
+
+# Encoder-decoders.
+_T5 = {
+    "vocab_size": VOCABULARY,
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 64,
+    "num_layers": 2,
+    "num_heads": 4,
+    "dropout_rate": 0.0,
+}
+_T5 |= {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "n_positions": LENGTH}
+_BART = {"vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 64}
+_BART |= {
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 64,
+    "decoder_start_token_id": 1,
+}
+_BART |= {"max_position_embeddings": LENGTH, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+_add("t5", _T5)
+_add("t5 gated", {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False})
+_add("mt5", _T5)
+for _type in ("bart", "mbart", "pegasus"):
+    _add(_type, _BART)
+_GEMMA = {**_SIZE, "query_pre_attn_scalar": 8, "sliding_window": WINDOW, "attn_logit_softcapping": 3.0}
+_GEMMA |= {"final_logit_softcapping": 2.0, "bos_token_id": 2}
+for _name, _more in {
+    "t5gemma": {},
+    "t5gemma uncapped": {"final_logit_softcapping": None},
+    "t5gemma exchanged": {"layer_types": ["full_attention", "sliding_attention"]},
+}.items():
+    _add(_name, {"encoder": _GEMMA, "decoder": {**_GEMMA, **_more}, "vocab_size": VOCABULARY}, _BOTH)
 
 
 def tiny(name: str) -> Any:
-    """Return a model of random weights that are large enough to show a wrong mask."""
-    settings, _ = TINY[name]
-    config = AutoConfig.for_model(name.split()[0], **settings)
+    """Return a model of random weights that are large enough to show a wrong mask or a lost state."""
+    config = AutoConfig.for_model(name.split()[0], **TINY[name][0])
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config)
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    model = kind.from_config(config)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1 or not parameter.any():
-                parameter.normal_(0, 0.4)
+        for path, parameter in model.named_parameters():
+            if path.endswith("A_log"):
+                parameter.sub_(3.0)  # states fade more slowly
+            elif parameter.ndim > 1 or not parameter.any():
+                parameter.normal_(0, 0.3)
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_()
     return model.eval()

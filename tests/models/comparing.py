@@ -1,0 +1,99 @@
+"""Plain models and sharing ones of the same weights, and requests that share beginnings in every way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from lm_eval.models.huggingface import HFLM
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from nnd_tasks.models import block_attention
+from nnd_tasks.models.prefix_scoring import Work
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from tests.models.families import LENGTH, VOCABULARY, tiny
+
+Requests = list[tuple[Any, list[int], list[int]]]
+
+
+def pair_of(model: Any) -> tuple[HFLM, SharedPrefixLM]:
+    """Return a plain and a sharing model; ``model`` is of transformers, or the name of a tiny one."""
+    model = tiny(model) if isinstance(model, str) else model
+    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w2"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="w0", pad_token="w0", eos_token="w1")
+    backend = "seq2seq" if model.config.is_encoder_decoder else "causal"
+    settings = {"pretrained": model, "tokenizer": tokenizer, "device": "cpu", "max_length": LENGTH, "backend": backend}
+    return HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
+
+
+def adversarial(count: int | None = None) -> Requests:
+    """Return requests that share beginnings, cross windows, hold padding, or are longer than the model reads."""
+    draw = random.Random(7)
+
+    def text(length: int) -> list[int]:
+        return [draw.randrange(2, VOCABULARY) for _ in range(length)]
+
+    stem = text(30)
+    contexts = [
+        stem,
+        text(3 * LENGTH),
+        stem[:10],
+        stem + text(5),
+        text(1),
+        [5] * 40,
+        stem[:2],
+        stem + text(45),
+        [0] * 4,
+    ]
+    found: Requests = []
+    for context in [*contexts, text(LENGTH - 3)]:
+        base = text(9)
+        candidates = (base, base[:1], base[:4], base + text(8), [5, 5, 5], [0, 0, 7], base)
+        found += [(("c", "x"), context, candidate) for candidate in candidates]
+    draw.shuffle(found)
+    splits = [(("c", "x"), stem[:20], stem[20:]), (("c", "x"), stem[:21], stem[21:])]  # one input
+    return splits + found[:count]
+
+
+def one_by_one(lm: HFLM, requests: Requests) -> list[tuple[float, bool]]:
+    """Score each request alone: sent together, 0.4.13 can mix up split points."""
+    return [lm._loglikelihood_tokens([request], disable_tqdm=True)[0] for request in requests]
+
+
+def assert_close(
+    requests: Requests, found: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], loose: float = 1
+) -> None:
+    """Compare sums: 1e-5 per token, times ``loose``."""
+    for (_, _, continuation), (total, greedy), (other, likeliest) in zip(requests, found, expected, strict=True):
+        assert abs(total - other) <= loose * (1e-6 * abs(other) + 1e-5 * len(continuation))
+        assert greedy == likeliest or loose > 1
+
+
+def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: Sequence[int] = (1024,)) -> None:
+    """Compare with plain HFLM; rows are read as they would be, and the first size in as many blocks as there can be."""
+    expected = one_by_one(plain, requests)
+    for row, call in [*((row, block_attention.CALL) for row in rows), (rows[0], 0)]:
+        sizes = {"row_tokens": row, "decoder_row_tokens": row, "source_tokens": 4 * row}
+        with (
+            patch.multiple(sharing, **sizes),
+            patch.multiple(block_attention, CALL=call, COPY=min(call, block_attention.COPY)),
+        ):
+            assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
+
+
+def run_out_of_memory(monkeypatch: pytest.MonkeyPatch, at: Collection[int]) -> None:
+    """Let memory run out after calls ``at`` of `Work.settle`, counted from 1."""
+    settle, calls = Work.settle, []
+
+    def failing(self: Work, hidden: Any, segments: Any) -> None:
+        calls.append(1)
+        settle(self, hidden, segments)
+        if len(calls) in at:
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(Work, "settle", failing)

@@ -1,0 +1,306 @@
+"""The check of a model on itself finds every way to read a tree wrongly, and says what it covered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from transformers.models.t5gemma import modeling_t5gemma
+
+from nnd_tasks.models import hybrid
+from nnd_tasks.models.architectures import Layout, Reach, layout_of
+from nnd_tasks.models.hybrid import TreeScan, _Reading
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.tree_mask import TreeMask
+from nnd_tasks.models.vocabulary_head import VocabularyHead
+from tests.models.comparing import adversarial, assert_close, one_by_one, pair_of
+from tests.models.families import LENGTH, TINY, WINDOW
+
+# ---------------------------------------------------------------- layouts, trees, positions
+
+Wrong = Callable[[Layout], Layout]
+
+
+def _reach(change: Callable[[Reach], Reach]) -> Wrong:
+    return lambda layout: replace(layout, reaches={kind: change(reach) for kind, reach in layout.reaches.items()})
+
+
+def _longer(by: int) -> Wrong:
+    return _reach(lambda reach: Reach(reach.window and reach.window + by, reach.chunk and reach.chunk + by))
+
+
+def _exchanged(layout: Layout) -> Layout:
+    return replace(layout, reaches=dict(zip(layout.reaches, reversed(layout.reaches.values()), strict=True)))
+
+
+#: What is wrong -> (configs, what becomes of the right layout).
+WRONG: dict[str, tuple[tuple[str, ...], Wrong]] = {
+    "no window": (("mistral window", "gemma3_text", "t5gemma"), _reach(lambda _: Reach())),
+    "a window that is one longer": (("mistral window", "gpt_oss", "llama4_text", "t5gemma"), _longer(1)),
+    "a window that is one shorter": (("qwen3_moe window", "gemma4_text", "t5gemma"), _longer(-1)),
+    "a window in all layers": (("olmo3",), _reach(lambda reach: Reach(window=WINDOW))),
+    "kinds of layers exchanged": (("gemma2", "t5gemma"), _exchanged),
+    "no chunks": (("llama4_text",), _reach(lambda _: Reach())),
+    "a window in the place of chunks": (("llama4_text",), _reach(lambda reach: Reach(window=reach.chunk))),
+    "queries scaled by places of the row": (("llama4_text tuned",), lambda layout: replace(layout, places=False)),
+    "no cap of the logits": (("gemma2 capped", "t5gemma"), lambda layout: replace(layout, cap=None)),
+    "another cap of the logits": (("nanochat",), lambda layout: replace(layout, cap=2.1)),
+    "a cap that the model ignores": (("gemma3",), lambda layout: replace(layout, cap=2.0)),
+    "no factor of the logits": (("cohere",), lambda layout: replace(layout, scale=1.0)),
+    "a factor in the place of a divisor": (("granite",), lambda layout: replace(layout, scale=1 / layout.scale)),
+}
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize(("wrong", "name"), [(wrong, name) for wrong, (names, _) in WRONG.items() for name in names])
+def test_a_wrong_layout_is_found(wrong: str, name: str, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where windows are shortened, because reading beyond them would take too long."""
+    if short and wrong in ("queries scaled by places of the row", "a window in all layers"):
+        pytest.skip("what is no window cannot be shortened, and a window that is made up cannot be known")
+    sharing = pair_of(name)[1]
+    if short:
+        sharing.check_work = 0, 0
+    before = sharing.model.config.to_dict()
+    for module in ("decoder_only", "encoder_decoder"):
+        monkeypatch.setattr(f"nnd_tasks.models.{module}.layout_of", lambda config: WRONG[wrong][1](layout_of(config)))
+    assert "differ from the model's own" in str(sharing.why_not())
+    assert sharing.model.config.to_dict() == before
+
+
+@pytest.mark.parametrize(("window", "matters"), [(LENGTH - 1, True), (LENGTH, False)])
+def test_a_window_matters_up_to_what_the_model_reads(
+    window: int, matters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**TINY["mistral"][0], "sliding_window": window}
+    monkeypatch.setitem(TINY, "mistral", (settings, ""))
+    sharing = pair_of("mistral")[1]
+    monkeypatch.setattr(
+        "nnd_tasks.models.decoder_only.layout_of", lambda config: replace(layout_of(config), reaches={"": Reach()})
+    )
+    assert ("differ from the model's own" in str(sharing.why_not())) == matters
+
+
+def _in_places(mask: TreeMask, seen: torch.Tensor) -> torch.Tensor:
+    """Count a window in places of the row, not in positions of the text."""
+    key = torch.arange(seen.shape[1])
+    return seen & (key[-len(seen) :, None] - key[None, :] < WINDOW)
+
+
+@pytest.mark.parametrize("change", [_in_places, lambda mask, seen: seen | (seen.shape[1] > len(seen))])
+def test_wrong_masks_are_found(
+    change: Callable[[TreeMask, torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one lets all tokens of a branch see the whole trunk."""
+    visible = TreeMask.visible
+    monkeypatch.setattr(TreeMask, "visible", lambda mask, device, reach: change(mask, visible(mask, device)))
+    assert "differ from the model's own" in str(pair_of("mistral window")[1].why_not())
+
+
+@pytest.mark.parametrize(
+    ("names", "change"),
+    [
+        (("llama", "mixtral"), lambda mask: replace(mask, ends=mask.ends * 0 + len(mask.ends))),
+        (("gpt2", "deepseek_v3"), lambda mask: replace(mask, anchors=mask.anchors + 1)),
+        (("llama4_text", "llama"), lambda mask: replace(mask, positions=mask.positions + 1)),
+    ],
+)
+def test_a_wrong_tree_is_found(
+    names: tuple[str, ...], change: Callable[[TreeMask], TreeMask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Branches that see each other, branches of another place of the trunk, and positions that are one too high."""
+    read = SharedPrefixLM._read
+    monkeypatch.setattr(
+        SharedPrefixLM, "_read", lambda self, tokens, mask, cache: read(self, tokens, mask and change(mask), cache)
+    )
+    for name in names:
+        assert "differ from the model's own" in str(pair_of(name)[1].why_not())
+
+
+@pytest.mark.parametrize("name", ["bloom", "mpt", "falcon"])
+def test_biases_by_places_of_the_row_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TreeMask, "key_positions", property(lambda mask: np.arange(mask.keys)))
+    assert "differ from the model's own" in str(pair_of(name)[1].why_not())
+
+
+@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
+def test_padding_that_an_encoder_sees_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts are encoded together, the shorter ones padded. In layers with windows, only where these are crossed."""
+    sharing = pair_of("t5gemma")[1]
+    name = {"full_attention": "mask", "sliding_attention": "sliding_window_mask"}[kind]
+    original = getattr(modeling_t5gemma, f"create_bidirectional_{name}")
+
+    def blind(config: Any, inputs_embeds: Any, attention_mask: torch.Tensor, **more: Any) -> Any:
+        crossed = kind == "full_attention" or inputs_embeds.shape[1] > config.sliding_window
+        seen = torch.ones_like(attention_mask) if crossed else attention_mask
+        return original(config=config, inputs_embeds=inputs_embeds, attention_mask=seen, **more)
+
+    encoder = type(sharing.model.get_encoder())
+    forward = encoder.forward
+
+    def encode(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with monkeypatch.context() as patch:  # the decoder makes masks of the context by the same function
+            patch.setattr(modeling_t5gemma, f"create_bidirectional_{name}", blind)
+            return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(encoder, "forward", encode)
+    assert "differ from the model's own" in str(sharing.why_not())
+
+
+# ---------------------------------------------------------------- recurrent layers
+
+Change = Callable[[pytest.MonkeyPatch], None]
+
+
+def _states(kind: str, call: int = 0) -> Change:
+    """Return a change of what is kept at branching points: ``lost`` or that of ``another`` branch, in every second call."""
+
+    def change(monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = hybrid.States.rows
+
+        def wrong(self: hybrid.States, places: Any) -> Any:
+            if kind == "another":
+                return (rows(self, places) + 1) % len(self.places)
+            self.tensors = [t * 0 if i % 2 == call else t for i, t in enumerate(self.tensors)]
+            return rows(self, places)
+
+        monkeypatch.setattr(hybrid.States, "rows", wrong)
+
+    return change
+
+
+def _leaking_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment goes on from the one before it in the row, which can be another branch."""
+    segments, batches = TreeScan._segments, TreeScan._batches
+
+    def without_levels(self: TreeScan, price: int) -> Any:
+        return [(number, own, above, number) for number, own, above, _ in segments(self, -1)]
+
+    def wrong(self: TreeScan, *args: Any) -> Any:
+        return [replace(one, after=[i - 1 for i in one.segments]) for one in batches(self, *args)]
+
+    monkeypatch.setattr(TreeScan, "_segments", without_levels)
+    monkeypatch.setattr(TreeScan, "_batches", wrong)
+
+
+def _leaking_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token sees the tokens before it in the row, whatever their branch."""
+    windows = TreeScan.windows
+
+    def wrong(self: TreeScan, width: int) -> Any:
+        self.parents = np.arange(self.length) - 1
+        return windows(self, width)
+
+    monkeypatch.setattr(TreeScan, "windows", wrong)
+
+
+def _changing_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding is read like tokens."""
+    monkeypatch.setattr(hybrid.torch, "zeros_like", torch.ones_like)
+
+
+def _scan_ends_at(size: int) -> Change:
+    """Return a change that makes scans right only until the end of the first chunk."""
+
+    def change(monkeypatch: pytest.MonkeyPatch) -> None:
+        scan_row = _Reading.scan_row
+
+        def wrong(self: _Reading, *args: Any, **kwargs: Any) -> Any:
+            output, state = scan_row(self, *args, **kwargs)
+            output[:, size:] = 0.0
+            return output, state
+
+        monkeypatch.setattr(_Reading, "scan_row", wrong)
+
+    return change
+
+
+CONVOLVING = [_states("lost"), _states("another"), _leaking_convolution]
+SCANNING = [*CONVOLVING, _states("lost", 1), _leaking_scan, _changing_padding]
+CHANGES = {
+    **dict.fromkeys(("falcon_h1", "granitemoehybrid", "kimi_linear", "nemotron_h"), SCANNING),
+    "lfm2": CONVOLVING,
+    "mamba2": [*SCANNING, _scan_ends_at(16)],
+    "qwen3_next": [*SCANNING, _scan_ends_at(64)],
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_states_and_inputs_that_are_not_of_the_own_branch_are_found(name: str) -> None:
+    sharing = pair_of(name)[1]
+    assert sharing.why_not() is None
+    for change in CHANGES[name]:
+        with pytest.MonkeyPatch.context() as patch:
+            change(patch)
+            assert "differ from the model's own" in str(sharing._self_check()), change
+    assert sharing._self_check() is None
+
+
+# ---------------------------------------------------------------- what comes of it
+
+
+def test_a_model_that_fails_takes_the_plain_path(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A head that is a little wrong, as a model with a scale of its own would need another one."""
+    plain, sharing = pair_of("llama")
+    original = VocabularyHead.__call__
+    monkeypatch.setattr(VocabularyHead, "__call__", lambda self, hidden, *rest: original(self, hidden * 1.01, *rest))
+    requests = adversarial(12)
+    with caplog.at_level(logging.INFO):
+        assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), one_by_one(plain, requests))
+    [line] = [record.message for record in caplog.records if "plain hf instead" in record.message]
+    assert "differ from the model's own" in line
+    monkeypatch.setattr(VocabularyHead, "__call__", lambda *_: 1 / 0)
+    assert "(ZeroDivisionError: division by zero)" in str(pair_of("llama")[1].why_not())
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("settings", [{"dtype": "bfloat16"}, {"dtype": "float32", "mixed_precision_dtype": "bfloat16"}])
+def test_rounding_in_sixteen_bits_is_no_reason_against_sharing(
+    settings: dict[str, str], scale: float, tiny_models: dict[str, Any], tmp_path: Any
+) -> None:
+    """Large logits are rounded to large steps."""
+    model = tf.AutoModelForCausalLM.from_pretrained(tiny_models["llama"])
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(scale)
+    model.save_pretrained(tmp_path)
+    tf.AutoTokenizer.from_pretrained(tiny_models["llama"]).save_pretrained(tmp_path)
+    assert SharedPrefixLM(pretrained=str(tmp_path), device="cpu", **settings).why_not() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "work", "said"),
+    [
+        ("llama", 2e12, "read once (full attention)"),
+        ("gemma2", 2e12, "read once (full attention, windows of 8; checked beyond 8 tokens)"),
+        ("llama4_text tuned", 2e12, "read once (full attention, chunks of 8; checked beyond 4, 8 tokens)"),
+        ("gemma2", 0.0, "windows of 8; checked with windows or chunks of 8 tokens shortened to 6)"),
+        ("lfm2", 0.0, "read once (recurrent layers; checked not beyond 3 tokens, which would take long)"),
+    ],
+)
+def test_the_log_says_what_was_covered(name: str, work: float, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    sharing = pair_of(name)[1]
+    sharing.check_work = work, work
+    with caplog.at_level(logging.INFO):
+        assert sharing.why_not() is None
+    [line] = [record.message for record in caplog.records if "read once" in record.message]
+    assert line.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"dtype": "bfloat16"}, True), ({"dtype": "bfloat16", "softmax_dtype": "float32"}, False), ({}, False)],
+)
+def test_a_model_that_cannot_share_says_that_its_sums_will_be_rounded(
+    settings: dict[str, str], told: bool, tiny_models: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"dtype": "float32", **settings}
+    sharing = SharedPrefixLM(pretrained=str(tiny_models["gpt2"]), device="cpu", shared_prefix=False, **settings)
+    assert sharing.why_not() == "shared_prefix=False"
+    assert ("add softmax_dtype=float32" in caplog.text) == told

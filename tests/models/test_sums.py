@@ -1,0 +1,454 @@
+"""``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request."""
+
+from __future__ import annotations
+
+import json
+import random
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import datasets
+import lm_eval
+import pytest
+import torch
+from accelerate import dispatch_model
+from lm_eval.api.instance import Instance
+from lm_eval.api.registry import get_model
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from nnd_tasks.datasets import read_table
+from nnd_tasks.harness.documents import cluster_documents
+from nnd_tasks.models.architectures import DECODERS, SEQ2SEQ, layout_of
+from nnd_tasks.models.encoder_decoder import PackedDecoder
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.prefix_scoring import Work
+from nnd_tasks.models.prefix_tree import make_packs
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.tree_mask import trunk_mask
+from nnd_tasks.models.vocabulary_head import VocabularyHead
+from tests import random_models
+from tests.models.comparing import (
+    Requests,
+    adversarial,
+    assert_close,
+    assert_same,
+    one_by_one,
+    pair_of,
+    run_out_of_memory,
+)
+from tests.models.families import LENGTH, RARE, TINY, VOCABULARY, tiny
+
+#: Configs that show one thing more of a type, and rare types: `make test` leaves them out.
+MORE = {name for name in TINY if " " in name and name.split()[0] in TINY} | RARE
+#: Types that take the plain path.
+PLAIN: dict[str, dict[str, Any]] = {
+    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
+    "jamba": {"num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8},
+    "llama": {  # the frequencies follow from the longest input of a call
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 1e4,
+            "short_factor": [1.0] * 4,
+            "long_factor": [3.0] * 4,
+            "original_max_position_embeddings": 64,
+            "factor": 4.0,
+        },
+    },
+}
+
+
+def test_every_type_has_a_config() -> None:
+    """`gemma3n` with its image encoder needs timm; its language model is `gemma3n_text`. Qwen 3.5 that sees is `qwen3_5`."""
+    assert {name.split()[0] for name in TINY} == {*DECODERS, *SEQ2SEQ} - {"gemma3n", "qwen3_5_moe"}
+
+
+@pytest.mark.parametrize("name", [name for name in TINY if name not in MORE])
+def test_adversarial_requests_score_as_with_plain_hf(name: str) -> None:
+    plain, sharing = pair_of(name)
+    assert sharing.why_not() is None
+    assert layout_of(plain.model.config).describe() == TINY[name][1]
+    assert_same(plain, sharing, adversarial(14), (1024, 8))
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("name", TINY)
+def test_more_adversarial_requests_score_as_with_plain_hf(name: str) -> None:
+    plain, sharing = pair_of(name)
+    assert sharing.why_not() is None
+    assert layout_of(plain.model.config).describe() == TINY[name][1]
+    assert_same(plain, sharing, adversarial(), (1024, 8, 16, 64, 3))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_cannot_share_is_scored_as_by_plain_hf_also_token_by_token(name: str) -> None:
+    """Also where lm-eval would give a request the log-probabilities of another that has its input."""
+    with patch.dict(TINY, {name: ({**TINY["llama"][0], **PLAIN[name]}, "")}):
+        plain, sharing = pair_of(name)
+    assert sharing.why_not() is not None
+    requests = adversarial(20)
+    expected = one_by_one(plain, requests)
+    sharing.batch_size_per_gpu = 1 if name == "llama" else 4  # its frequencies would follow from the batch
+    assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
+    sharing.token_scores = True
+    answers = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert_close(requests, answers, expected)
+    for answer, (_, _, continuation) in zip(answers, requests, strict=True):
+        assert len(answer.logprobs) == len(continuation)
+        assert answer[0] == pytest.approx(float(answer.logprobs.sum(dtype="float64")), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
+def test_one_context_with_500_candidates_and_500_contexts_with_one(name: str) -> None:
+    plain, sharing = pair_of(name)
+    draw = random.Random(3)
+
+    def text(most: int) -> list[int]:
+        return [draw.randrange(2, VOCABULARY) for _ in range(draw.randint(1, most))]
+
+    context = text(30) + text(30)
+    check = draw.sample(range(500), 60)
+    for contexts in ([context] * 500, [text(20) for _ in range(500)]):
+        requests: Requests = [(("c", "x"), one, text(10)) for one in contexts]
+        found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+        some = [requests[i] for i in check]
+        assert_close(some, [found[i] for i in check], one_by_one(plain, some))
+
+
+# ---------------------------------------------------------------- texts
+
+TEXTS = [
+    ("The cat", " sat"),
+    ("The cat", " sat on the mat"),
+    ("The ca", "t sat"),
+    ("The cat ", "sat"),
+    ("The cat \n", "sat"),
+    ("", "The cat sat"),
+    ("", "<|endoftext|>The cat"),
+    ("Ein Käse 🧀", " schmeckt gut, 中文"),
+    ("e", "\u0301 and more"),
+    ("a" * 2000, " end"),
+]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_texts_and_rolling_likelihoods_score_as_with_plain_hf(name: str, tiny_models: dict[str, Path]) -> None:
+    """Merges, empty contexts, unicode, texts beyond the window."""
+    settings = {"pretrained": str(tiny_models[name]), "dtype": "float32", "device": "cpu", "max_length": LENGTH}
+    plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
+    instances = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(TEXTS)]
+    expected = [plain.loglikelihood([instance], disable_tqdm=True)[0] for instance in instances]
+    found = sharing.loglikelihood(instances, disable_tqdm=True)
+    for (total, greedy), (other, likeliest) in zip(expected, found, strict=True):
+        assert (total, greedy) == (pytest.approx(other, rel=1e-6, abs=1e-4), likeliest)
+    text = "A text that is longer than the window of the model. " * 40
+    rolling = [Instance("loglikelihood_rolling", {}, (text,), 0)]
+    [one], [two] = (lm.loglikelihood_rolling(rolling, disable_tqdm=True) for lm in (plain, sharing))
+    assert one == pytest.approx(two, rel=1e-5)
+    for context, continuation in (("", ""), ("a b", "")):
+        with pytest.raises(ModelError, match="the continuation '' has no token"):
+            sharing.loglikelihood([Instance("loglikelihood", {}, (context, continuation), 0)], disable_tqdm=True)
+
+
+@pytest.mark.parametrize(("context", "continuation"), [([5, 6], []), ([], [5]), ([5], [6] * (LENGTH + 1))])
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_what_cannot_be_scored_is_an_error_never_a_score(
+    name: str, context: list[int], continuation: list[int]
+) -> None:
+    with pytest.raises(ModelError, match=r"no token|do not fit"):
+        pair_of(name)[1]._loglikelihood_tokens([(("c", "x"), context, continuation)], disable_tqdm=True)
+
+
+def test_cut_requests_are_counted_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    requests: Requests = [(("c", "x"), [5] * length, [6, 7]) for length in (LENGTH - 1, LENGTH, LENGTH + 1)]
+    pair_of("gpt2")[1]._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert f"2 requests are longer than the window of {LENGTH} tokens" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_real_requests_score_as_with_plain_hf(
+    name: str, built_home: Path, models: Path, tiny_models: dict[str, Path]
+) -> None:
+    """Documents of Quiz Design (shortened), and of SummEval, which are longer than the window."""
+    settings = {"pretrained": str(tiny_models[name]), "dtype": "float32", "device": "cpu", "max_length": 256}
+    plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
+    requests: Requests = []
+    for of, config, words in (("quiz_design", "authors", 30), ("summeval", "all_rows", None)):
+        documents = cluster_documents(datasets.Dataset(read_table(built_home / "nnd" / of, config)), of)
+        for document in list(documents)[:2]:
+            prompt = f"{' '.join(document['context'].split()[:words])}\n\nText:"
+            pairs = [(prompt, f" {text}") for text in document["candidates"] if text.strip()]
+            requests += [(pair, *plain._encode_pair(*pair)) for pair in pairs]
+    fitting = [request for request in requests if len(request[2]) <= 256]
+    assert len(fitting) > 15
+    assert min(len(context) for _, context, _ in fitting) < 256 < max(len(context) for _, context, _ in fitting)
+    assert_same(plain, sharing, fitting)
+
+
+# ---------------------------------------------------------------- what is read, memory
+
+
+@pytest.mark.parametrize(("name", "row"), [("gpt2", 16), ("gpt2", 64), ("gpt2", 1024), ("lfm2", 1024)])
+def test_every_distinct_token_is_read_once(name: str, row: int) -> None:
+    """A context, and all tokens but the last of each candidate."""
+    sharing = pair_of(name)[1]
+    assert sharing.why_not() is None
+    sharing.row_tokens = row
+    read: list[int] = []
+    body = sharing.model.base_model
+    forward = body.forward
+
+    def counting(input_ids: torch.Tensor, **more: Any) -> Any:
+        read.append(input_ids.shape[1])
+        return forward(input_ids=input_ids, **more)
+
+    requests: Requests = [(("c", "x"), [5] * 50, [i, 6, 7]) for i in range(6, 46)]
+    with patch.object(body, "forward", counting):
+        sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert sum(read) == 50 + 40 * 2
+    assert row < 1024 or len(read) == 1
+
+
+def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_its_candidates_once() -> None:
+    """Requests are answered row by row, which is what the progress bar shows."""
+    sharing = pair_of("bart")[1]
+    assert sharing.why_not() is None
+    encoded: list[int] = []
+    decoded: list[int] = []
+    encode, read = PackedDecoder.__init__, PackedDecoder.read
+
+    def counting_encode(self: Any, model: Any, contexts: Any) -> None:
+        encoded.extend(map(len, contexts))
+        encode(self, model, contexts)
+
+    def counting_read(self: Any, tokens: Any, *rest: Any) -> Any:
+        decoded.append(len(tokens))
+        return read(self, tokens, *rest)
+
+    contexts = [list(range(10 + i, 40)) for i in range(5)]
+    requests: Requests = [(("c", "x"), context, [7, 8, i, i + 1]) for context in contexts for i in range(10, 30)]
+    with patch.multiple(PackedDecoder, __init__=counting_encode, read=counting_read), torch.inference_mode():
+        rows = {scored.index: len(decoded) for scored in sharing.score_encoder_decoder(requests)}
+    assert sum(encoded) == sum(map(len, contexts))
+    assert sum(decoded) == 5 * (3 + 20), "start, 7 and 8 once for each context, then one token of each candidate"
+    assert sorted(rows) == list(range(100))
+    assert set(rows.values()) == set(range(1, len(decoded) + 1))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "lfm2", "t5"])
+def test_where_memory_runs_out_rows_get_shorter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, sharing = pair_of(name)
+    assert sharing.why_not() is None
+    requests, before = adversarial(), sharing.row_tokens
+    run_out_of_memory(monkeypatch, (1, 3, 4))
+    assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), one_by_one(plain, requests))
+    assert sharing.row_tokens == before // 8
+
+    def hopeless(*_: Any) -> None:
+        raise torch.OutOfMemoryError("no memory at all")
+
+    monkeypatch.setattr(Work, "settle", hopeless)
+    with pytest.raises(torch.OutOfMemoryError, match="no memory at all"):
+        sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+
+
+# ---------------------------------------------------------------- types of numbers, devices, adapters, kinds of attention
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sixteen_bits_sum_in_float32(dtype: str, tiny_models: dict[str, Path]) -> None:
+    settings = {"pretrained": str(tiny_models["llama"]), "dtype": dtype, "device": "cpu", "max_length": LENGTH}
+    reference, sharing = HFLM(**settings, softmax_dtype="float32", batch_size=1), SharedPrefixLM(**settings)
+    assert sharing.why_not() is None
+    requests = adversarial(40)
+    found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    for (_, _, continuation), (total, _), (other, _) in zip(
+        requests, one_by_one(reference, requests), found, strict=True
+    ):
+        assert abs(total - other) <= 0.15 * len(continuation)
+    sums = torch.tensor([total for total, _ in found])
+    assert (sums.to(getattr(torch, dtype)).float() != sums).any(), "they are not rounded to the model's type"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_on_a_gpu_the_numbers_are_those_of_plain_hf(name: str, tiny_models: dict[str, Path]) -> None:
+    settings = {"pretrained": str(tiny_models[name]), "dtype": "float32", "device": "cuda", "max_length": LENGTH}
+    plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
+    assert sharing.why_not() is None
+    requests = adversarial()
+    found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert_close(requests, found, one_by_one(plain, requests), loose=10)
+
+
+def test_adapters_are_shared_too_unless_they_look_at_the_whole_prompt() -> None:
+    requests = adversarial(25)
+    without = one_by_one(pair_of("llama")[0], requests)
+    torch.manual_seed(1)
+    settings = LoraConfig(r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    plain, sharing = pair_of(get_peft_model(tiny("llama"), settings))
+    assert sharing.why_not() is None
+    assert_same(plain, sharing, requests)
+    assert without != one_by_one(plain, requests)
+    sharing = pair_of(sharing.model)[1]
+    sharing.model.peft_config["default"].alora_invocation_tokens = [5]
+    assert "looks at the whole prompt" in str(sharing.why_not())
+
+
+@pytest.mark.parametrize(
+    ("name", "away", "reason"),
+    [
+        ("llama", "model.layers.1", None),
+        ("t5", "decoder.block.1", None),
+        ("llama", "lm_head", "the vocabulary head is kept on disk or in main memory"),
+    ],
+)
+def test_a_model_with_a_part_on_disk_is_scored_as_the_whole(
+    name: str, away: str, reason: str | None, tiny_models: dict[str, Path], tmp_path: Path
+) -> None:
+    """Accelerate has spread its layers over devices."""
+    requests = adversarial(12)
+    plain = HFLM(pretrained=str(tiny_models[name]), device="cpu", dtype="float32", max_length=LENGTH)
+    expected = one_by_one(plain, requests)
+    kind = AutoModelForSeq2SeqLM if name == "t5" else AutoModelForCausalLM
+    model = kind.from_pretrained(tiny_models[name])
+    parts = [part for part, module in model.named_modules() if [*module.parameters(recurse=False)]]
+    places = {part: "disk" if part.startswith(away) else "cpu" for part in parts}
+    model = dispatch_model(model, places, offload_dir=tmp_path, main_device="cpu", force_hooks=True)
+    assert any(parameter.is_meta for parameter in model.parameters())
+    sharing = SharedPrefixLM(model, tokenizer=AutoTokenizer.from_pretrained(tiny_models[name]), max_length=LENGTH)
+    assert sharing.why_not() == reason
+    assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
+
+
+def test_flex_attention_gets_the_masks_as_blocks() -> None:
+    sharing = pair_of("gemma3_text")[1]
+    sequences = sorted({tuple([*context, *more][:LENGTH]) for _, context, more in adversarial(20)})
+    pack = next(make_packs(sequences, 1024, 1024))
+    mask = trunk_mask(pack)
+    assert mask is not None
+    layout = layout_of(sharing.model.config)
+    biases = sharing._masks(mask, layout)
+    sharing.model.config._attn_implementation = "flex_attention"
+    for kind, blocks in sharing._masks(mask, layout).items():
+        index = torch.arange(len(pack.tokens))
+        assert torch.equal(blocks.mask_mod(0, 0, index[:, None], index[None]), biases[kind][0, 0] == 0)
+        assert blocks.shape == biases[kind].shape
+
+
+@pytest.mark.complete
+def test_flex_attention_scores_as_plain_hf() -> None:
+    """Compiled, as transformers does it; windows and full attention."""
+    plain, sharing = pair_of("gemma3_text")
+    requests = adversarial(20)
+    expected = one_by_one(plain, requests)
+    sharing.model.set_attn_implementation("flex_attention")
+    assert sharing.why_not() is None
+    for sharing.row_tokens in (1024, 16):
+        assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
+
+
+# ---------------------------------------------------------------- the vocabulary head
+
+
+@pytest.mark.parametrize("size", [7, 1024, 5000])
+def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnd_tasks.models.vocabulary_head._ELEMENTS", 1500)
+    torch.manual_seed(0)
+    linear, hidden = torch.nn.Linear(16, size), torch.randn(5, 16) * 4
+    rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))
+    targets[2] = linear(hidden)[3].argmax()
+    with torch.no_grad():
+        logprobs, greedy = VocabularyHead(linear, scale=0.35, cap=1.5)(hidden, rows, targets)
+        expected = torch.log_softmax(torch.tanh(linear(hidden) * 0.35 / 1.5) * 1.5, dim=-1)
+    torch.testing.assert_close(logprobs, expected[rows, targets], atol=1e-5, rtol=1e-5)
+    assert greedy.tolist() == (expected.argmax(-1)[rows] == targets).tolist()
+
+
+@pytest.mark.parametrize(("size", "biased"), [(1024, False), (49_152, False), (262_144, True)])
+def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size: int, biased: bool) -> None:
+    """`torch.log_softmax` adds up a large vocabulary in few running sums of float32, which lose small terms."""
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(32, size, generator=draw) * 3
+    linear = torch.nn.Linear(32, size, bias=False)
+    linear.weight.data = logits.T.contiguous()  # so that the logits of unit vectors are exact
+    rows, targets = torch.arange(32), torch.randint(0, size, (32,), generator=draw)
+    exact = torch.log_softmax(logits.double(), -1)[rows, targets]
+    with torch.no_grad():
+        ours = VocabularyHead(linear)(torch.eye(32), rows, targets)[0] - exact
+    of_torch = torch.log_softmax(logits, -1)[rows, targets] - exact
+    assert ours.abs().max() < 3e-6
+    assert ours.mean().abs() < 3e-7
+    assert (of_torch.mean() > 5e-6) == biased, "docs/running.md says so"
+
+
+# ---------------------------------------------------------------- whole runs
+
+
+def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(
+    tiny_models: dict[str, Path], home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        shared = random_models.evaluate(tiny_models["llama"], ["nnd_demo"])
+    assert sum("every distinct token is read once" in record.message for record in caplog.records) == 1
+    plain = random_models.evaluate(tiny_models["llama"], ["nnd_demo"], shared_prefix=False)
+    assert (shared["config"]["model"], plain["config"]["model"]) == ("hf-shared-prefix", "hf")
+    for one, two in zip(shared["samples"]["nnd_demo"], plain["samples"]["nnd_demo"], strict=True):
+        assert [test["passed"] for test in one["tests"]] == [test["passed"] for test in two["tests"]]
+        for a, b in zip(one["candidates"], two["candidates"], strict=True):
+            assert (a["sum"], a["tokens"]) == (pytest.approx(b["sum"], rel=1e-5), b["tokens"])
+
+
+#: A task as lm-eval's own with several choices, such as hellaswag; acc_mutual_info also asks for the choices alone.
+CHOICES = """
+task: choices
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {table}}}, cache_dir: {cache}}}
+test_split: test
+fewshot_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{text}}}}:"
+doc_to_choice: "{{{{endings}}}}"
+doc_to_target: label
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}, {{metric: acc_mutual_info}}]
+"""
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_tasks_of_lm_eval_with_several_choices_get_the_numbers_of_hf(
+    name: str, tiny_models: dict[str, Path], tmp_path: Path
+) -> None:
+    """The literal `lm_eval.simple_evaluate`, without our runner and our task class."""
+    draw = random.Random(1)
+    words = ["sky", "fire", "house", "dog", "red", "blue", "open", "one", "day", "nobody", "knew", "the", "song", "cat"]
+
+    def text(most: int) -> str:
+        return " ".join(draw.choice(words) for _ in range(draw.randint(1, most)))
+
+    rows = [{"text": text(40), "endings": [text(8) for _ in range(4)], "label": draw.randrange(4)} for _ in range(12)]
+    table = tmp_path / "table.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (tmp_path / "choices.yaml").write_text(CHOICES.format(table=table, cache=tmp_path / "cache"), encoding="utf-8")
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    arguments = {"pretrained": str(tiny_models[name]), "dtype": "float32"}
+    plain, shared = (
+        lm_eval.simple_evaluate(
+            model, arguments, ["choices"], num_fewshot=2, device="cpu", task_manager=manager, bootstrap_iters=0
+        )
+        for model in ("hf", "hf-shared-prefix")
+    )
+    assert shared["results"]["choices"] == plain["results"]["choices"]
+    for one, two in zip(shared["samples"]["choices"], plain["samples"]["choices"], strict=True):
+        assert len(one["filtered_resps"]) == 8
+        for (total, greedy), (other, likeliest) in zip(one["filtered_resps"], two["filtered_resps"], strict=True):
+            assert (total, greedy) == (pytest.approx(other, rel=1e-6, abs=1e-4), likeliest)
+
+
+def test_the_name_is_registered_and_announced_to_later_releases_of_lm_eval() -> None:
+    [entry] = entry_points(group="lm_eval.models", name="hf-shared-prefix")
+    assert entry.load() is get_model("hf-shared-prefix") is SharedPrefixLM
