@@ -173,7 +173,7 @@ def test_a_hit_beyond_the_context_is_not_believed(engine: Any, monkeypatch: pyte
     context, candidate = list(range(100, 150)), list(range(300, 400))
     requests = [(None, context, candidate), (None, context, candidate[:70])]
     assert engine.why_not() is None
-    monkeypatch.setattr(engine, "_forget", lambda: None)
+    monkeypatch.setattr(engine.model, "reset_prefix_cache", lambda: True)
     whole = tuple(context + candidate)
     engine._send([Ask(whole)])
     [stale] = engine._send([Ask(whole, rows=True)])
