@@ -22,10 +22,8 @@ from tests.sets.small_files import (
     FRANK_FILE,
     QUIZ_FILE,
     SPLIT_FILE,
-    jsonl,
-    quiz_group,
-    quiz_text,
     small_source,
+    small_text,
     write_files,
 )
 
@@ -192,8 +190,8 @@ def test_build_of_the_real_file_prints_the_published_count(
 
 def lines_of_wrong_input(folder: Path) -> dict[str, tuple[Sequence[str | Path], str]]:
     """Return case -> (arguments, what the message must say)."""
-    quiz = write_files(folder / "quiz", {QUIZ_FILE: quiz_text()}) / QUIZ_FILE
-    broken = write_files(folder / "broken", {QUIZ_FILE: quiz_text() + '{"group_id": 1,\n'}) / QUIZ_FILE
+    quiz = write_files(folder / "quiz", {QUIZ_FILE: small_text("quiz_design")}) / QUIZ_FILE
+    broken = write_files(folder / "broken", {QUIZ_FILE: small_text("quiz_design") + '{"group_id": 1,\n'}) / QUIZ_FILE
     binary = folder / "binary.jsonl"
     binary.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff")
     foreign = write_files(folder / "foreign", {"notes.txt": "mine"})
@@ -255,11 +253,11 @@ def test_folder_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp
 
 def test_category_with_brackets_is_shown_as_it_is(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
     category = "bad [/end] [red]flag"
-    text = jsonl([quiz_group(1, ("Good?", "No error"), ("Bad?", category))])
+    text = small_text("quiz_design").replace("off_target", category)
     source = write_files(tmp_path / "in", {QUIZ_FILE: text})
     done = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
     assert done.status == 0
-    assert f"\n| {category} | 1 |\n" in done.out
+    assert f"\n| {category} | 2 |\n" in done.out
 
 
 @pytest.mark.parametrize("way", ["option", "variable"])

@@ -12,7 +12,7 @@ from nnd_tasks.languages import LANGUAGES, language_pair, translation_prompt
 from nnd_tasks.sets.build import build_set, config_of
 from nnd_tasks.sets.shelf import find_recipe
 from nnd_tasks.sets.tasks import write_tasks
-from tests.sets.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
+from tests.sets.small_files import small_text, write_files
 
 #: Name of a file -> the languages in it.
 FILES = {
@@ -72,7 +72,7 @@ def test_a_prompt_names_its_languages_or_none() -> None:
 def test_a_config_without_a_task_of_the_package_gets_one(tmp_path: Path, nnd_home: Path) -> None:
     prompts = {}
     for file in ("mqm_ted_zhen.tsv", "mqm_newstest2021_ende.tsv", "mqm_mine.tsv"):
-        source = write_files(tmp_path / file, {file: tsv(MQM_COLUMNS, mqm_rows())}) / file
+        source = write_files(tmp_path / file, {file: small_text("mqm")}) / file
         for task in write_tasks(find_recipe("mqm"), build_set("mqm", source)):
             assert task.path.parent == nnd_home / "task_yamls" / "mqm"
             prompts[task.name] = render(

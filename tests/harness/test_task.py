@@ -31,7 +31,7 @@ from nnd_tasks.tables import fingerprint
 from tests.conftest import REPO
 from tests.random_models import WINDOW, evaluate
 from tests.sets.folders import write
-from tests.sets.small_files import MQM_COLUMNS, mqm_rows, tsv, write_files
+from tests.sets.small_files import small_text, write_files
 from tests.sets.tables import LABELS, make_rows
 
 AUTHORS = {"append_eos": True, "ties": "authors"}
@@ -522,7 +522,7 @@ def test_a_curated_task_insists_on_its_categories(categories: str, message: str,
 
 def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path: Path, nnd_home: Path) -> None:
     for name in ("mqm_ted_ende.tsv", "mqm_ted_zhen.tsv", "mqm_mine.tsv"):
-        build_set("mqm", write_files(tmp_path / name, {name: tsv(MQM_COLUMNS, mqm_rows())}))
+        build_set("mqm", write_files(tmp_path / name, {name: small_text("mqm")}))
     mine = f"include: {tasks_dir() / 'mqm' / 'nnd_mqm_ende.yaml'}\ntask: mine\nmetadata: {{version: 1-A}}\n"
     for config in ("ted_ende", "ted_ende_clean", "mine"):  # of a config that names no languages nothing is known
         (tmp_path / "mine.yaml").write_text(f"{mine}dataset_name: {config}\n")

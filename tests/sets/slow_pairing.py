@@ -1,4 +1,8 @@
-"""From judgements to tests by the definition (paper, sections 2.1, 3.3 and 7.2), in plain Python over rows of dicts."""
+"""From judgements to tests by the definition (paper, sections 2.1, 3.3 and 7.2), in plain Python over rows of dicts.
+
+Rows have ``c`` (context), ``t`` (candidate), ``g`` (group), ``mark`` (a label, a score, or a list of these), ``other`` (a second
+one), ``name`` (of what was judged), and ``system``, ``rater``, ``category``, ``subcategory`` and ``severity``.
+"""
 
 from __future__ import annotations
 
@@ -24,34 +28,39 @@ def mean(numbers: Sequence[float]) -> float:
     return math.fsum(numbers) / len(numbers)
 
 
-def judge(rows: Sequence[Row], recipe: Mapping[str, Any]) -> list[dict[str, Any]]:
+def by_label(recipe: Row) -> bool:
+    return bool({"better", "order"} & {*recipe})
+
+
+def take_marks(row: Row, recipe: Row) -> dict[str, Any]:
+    """Return what was judged in a row -> its mark."""
+    attribute = recipe.get("attribute", {})
+    if attribute and not {"label", "score"} & {*recipe}:
+        return {name: row[column] for name, column in attribute.items()}
+    return {row["name"] if attribute else "": row["mark"]}
+
+
+def judge(rows: Sequence[Row], recipe: Row) -> list[dict[str, Any]]:
     """Return a judgement for each mark in the cells of rows."""
-    by_label = "better" in recipe or "order" in recipe
     ranked = [label for rank in recipe.get("order", []) for label in rank]
     found = []
     for number, row in enumerate(rows):
-        wide = (
-            recipe.get("attribute", {})
-            if not {"label", "score"} & {*recipe}
-            else {"": recipe.get("label") or recipe["score"]}
-        )
-        for name, column in wide.items():
-            aspect = name or (row[next(iter(recipe["attribute"].values()))] if "attribute" in recipe else "")
-            for mark in row[column] if isinstance(row[column], list) else [row[column]]:
-                if by_label and not mark and "" in recipe.get("better", []):
+        if not row["t"].strip() and recipe.get("candidates") != "rows":
+            continue
+        for aspect, cell in take_marks(row, recipe).items():
+            for mark in cell if isinstance(cell, list) else [cell]:
+                if by_label(recipe) and not mark and "" in recipe.get("better", []):
                     mark = ""
-                elif not mark or str(mark).casefold() in recipe.get("missing", []):
+                elif not mark or mark in recipe["missing"]:
                     continue
-                if by_label and (mark in recipe.get("ignore", []) or (ranked and mark not in ranked)):
-                    continue
-                if row["t"] is None or (recipe.get("candidates") != "rows" and not row["t"].strip()):
+                if mark in recipe.get("ignore", []) or (ranked and mark not in ranked):
                     continue
                 found.append({**row, "row": number, "aspect": aspect, "mark": mark})
     return found
 
 
-def rate(judgements: list[dict[str, Any]], recipe: Mapping[str, Any], best: float) -> dict[str, Any] | None:
-    """Return a candidate with its quality, or None where people did not agree."""
+def rate(judgements: list[dict[str, Any]], recipe: Row, best: Mapping[str, float]) -> dict[str, Any] | None:
+    """Return a candidate with its quality, or None where people did not agree; ``best`` is the best score by aspect."""
     ballots: dict[Any, list[Any]] = {}
     turns: dict[int, int] = {}
     for i, one in enumerate(judgements):
@@ -59,7 +68,7 @@ def rate(judgements: list[dict[str, Any]], recipe: Mapping[str, Any], best: floa
         named = "rater" in recipe and one["rater"]
         ballots.setdefault((one["rater"], turn) if named else i, []).append(one["mark"])
     found = dict(judgements[0])
-    if "better" in recipe or "order" in recipe:
+    if by_label(recipe):
         rank = {label: place for place, labels in enumerate(recipe.get("order", [])) for label in labels}
         rank = rank or {one["mark"]: int(one["mark"] in recipe["better"]) for one in judgements}
         votes = [label for marks in ballots.values() if (label := vote(marks, rank)) is not None]
@@ -71,34 +80,29 @@ def rate(judgements: list[dict[str, Any]], recipe: Mapping[str, Any], best: floa
         votes = [mean(marks) for marks in ballots.values()]
         found["score"] = found["quality"] = mean(votes)
         if "majority" in recipe:
-            found["quality"] = int(2 * votes.count(best) > len(votes))
+            found["quality"] = int(2 * votes.count(best[found["aspect"]]) > len(votes))
     found["system"] = "|".join(dict.fromkeys(one["system"] for one in judgements if one["system"]))
     found["rater"] = judgements[0]["rater"] if len({one["rater"] for one in judgements}) == 1 else ""
     return found
 
 
-def slow_tests(rows: Sequence[Row], recipe: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[bool]]:
-    """Return the tests of rows with ``c`` (context), ``t`` (candidate) and so on, and which of them the clean config keeps."""
+def slow_tests(rows: Sequence[Row], recipe: Row) -> tuple[list[dict[str, Any]], list[bool]]:
+    """Return the tests of rows, and which of them the clean config keeps."""
     judgements = judge(rows, recipe)
     gap = recipe.get("min_gap", 1) - 1e-9
-    group = (lambda row: row["g"]) if "group" in recipe else (lambda row: row["c"])
-    names = recipe["attribute"] if {"label", "score"}.isdisjoint(recipe) else dict.fromkeys(
-        row[next(iter(recipe["attribute"].values()))] if "attribute" in recipe else "" for row in rows
-    )  # fmt: skip
+    group = "g" if "group" in recipe else "c"
+    best: dict[str, float] = {}
+    of_each: dict[Any, list[dict[str, Any]]] = {}
+    for one in judgements:
+        if "majority" in recipe:
+            best[one["aspect"]] = recipe.get("best", max(one["mark"], best.get(one["aspect"], -math.inf)))
+        key = one["row"] if recipe.get("candidates") == "rows" else (one[group], one["t"])
+        of_each.setdefault((one["aspect"], key), []).append(one)
+    candidates = [found for members in of_each.values() if (found := rate(members, recipe, best))]
     tests, keep, seen = [], [], set()
-    candidates: dict[Any, dict[str, Any]] = {}
-    for aspect in names:
-        best = recipe.get("best", max((one["mark"] for one in judgements if one["aspect"] == aspect), default=0))
-        of_each: dict[Any, list[Any]] = {}
-        for one in judgements:
-            if one["aspect"] == aspect:
-                key = one["row"] if recipe.get("candidates") == "rows" else (group(one), one["t"])
-                of_each.setdefault((aspect, key), []).append(one)
-        rated = {key: rate(members, recipe, best) for key, members in of_each.items()}
-        candidates |= {key: found for key, found in rated.items() if found}
-    for place in dict.fromkeys(group(row) for row in rows):
-        for aspect in names:
-            members = [one for (name, _), one in candidates.items() if name == aspect and group(one) == place]
+    for place in dict.fromkeys(row[group] for row in rows):
+        for aspect in dict.fromkeys(aspect for row in rows for aspect in take_marks(row, recipe)):
+            members = [one for one in candidates if (one["aspect"], one[group]) == (aspect, place)]
             for first, second in combinations(members, 2):
                 if abs(first["quality"] - second["quality"]) < gap:
                     continue
@@ -108,15 +112,14 @@ def slow_tests(rows: Sequence[Row], recipe: Mapping[str, Any]) -> tuple[list[dic
                 test["category"] = aspect or known or "preference"
                 finer = low["category"] if aspect and "category" in recipe else ""
                 test["subcategory"] = low["subcategory"] if "subcategory" in recipe else finer
-                test["severity"] = low["severity"] if "severity" in recipe else ""
-                test["high_label"], test["low_label"] = high.get("label", ""), low.get("label", "")
-                test["high_system"], test["low_system"] = high["system"], low["system"]
-                test["rater"] = low["rater"] if "rater" in recipe else ""
-                test["high_score"], test["low_score"] = high.get("score"), low.get("score")
+                test |= {name: low[name] if name in recipe else "" for name in ("severity", "rater")}
+                for side, one in (("high", high), ("low", low)):
+                    test |= {f"{side}_label": one.get("label", ""), f"{side}_system": one["system"]}
+                    test[f"{side}_score"] = one.get("score")
                 tests.append(test)
                 twins = [
-                    [one["quality"] for (name, _), one in candidates.items()
-                     if (name, one["c"], one["t"]) == (aspect, side["c"], side["t"])]
+                    [one["quality"] for one in candidates
+                     if (one["aspect"], one["c"], one["t"]) == (aspect, side["c"], side["t"])]
                     for side in (high, low)
                 ]  # fmt: skip
                 key = tuple(test[name] for name in ("context", "high", "low", "category"))

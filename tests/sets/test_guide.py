@@ -80,19 +80,6 @@ def test_every_command_of_the_guide_does_what_it_says(
     assert read_table(home / "nnd" / "sent").equals(read_table(home / "nnd" / "quotes"))
 
 
-def test_the_skeleton_names_the_fields_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NND_HOME", str(tmp_path / "home"))
-    [text] = [text for name, language, text in steps() if language == "json" and name == "quotes.json"]
-    Path("quotes.json").write_text(text, encoding="utf-8")
-    done = CliRunner().invoke(app, ["new", "quotes", "--from", "quotes.json"])
-    lines = (tmp_path / "home" / "task_yamls" / "quotes" / "prepare.py").read_text("utf-8").splitlines()
-    numbers = [int(number) for number in re.search(r"complete lines ([\d, ]+)", done.output)[1].split(", ")]  # type: ignore[index]
-    assert all("[...]" in lines[number - 1] for number in numbers)
-    assert len(numbers) == 3
-    assert any("by, text, verdict" in line for line in lines)
-
-
 def test_the_guide_is_read_in_ten_minutes() -> None:
     assert len(PAGE.partition("## The keys of a recipe")[0].split()) <= 1300
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from nnd_tasks.cli import app
 from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.shelf import find_recipe
-from tests.sets.small_files import FRANK_FILE, MQM_COLUMNS, MQM_FILE, QUIZ_FILE, SMALL, mqm_rows, small_source, tsv
+from tests.commands import Outcome, refused
+from tests.sets.small_files import FRANK_FILE, MQM_FILE, QUIZ_FILE, SMALL, small_source, small_text, write_files
 from tests.sets.tables import pick, write_rows
 
 HEAD = """from pathlib import Path
@@ -34,38 +34,32 @@ GOOD = """    return pd.DataFrame(
 DOCS = [{"q": "Q1", "answers": {"a": "good", "b": "bad"}}, {"q": "Q2", "answers": {"c": "bad", "d": "good"}}]
 
 
-def write_set(folder: Path, body: str = GOOD, more: str = "", docs: Any = DOCS) -> Path:
+def write_set(folder: Path, body: str = GOOD, more: str = "") -> Path:
     """Write a recipe, a prepare.py and the file that it reads."""
-    write_rows(folder / "docs.jsonl", docs)
+    write_rows(folder / "docs.jsonl", DOCS)
     (folder / "prepare.py").write_text(HEAD + body, encoding="utf-8")
     (folder / "_recipe").write_text("files: {docs.jsonl: {}}\nbetter: good\n" + more, encoding="utf-8")
     return folder
 
 
-def refusal(folder: Path, **more: Any) -> str:
-    with pytest.raises(NNDError) as caught:
-        make_set(find_recipe(str(folder)), trust=True, **more)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def make_sent(folder: Path, source: Path | None = None) -> Any:
+    return make_set(find_recipe(str(folder)), source, trust=True)
 
 
 def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path: Path) -> None:
-    folder = write_set(tmp_path / "sent", GOOD.replace('"where"', '"config": doc["q"].lower(), "where"'))
-    made = make_set(find_recipe(str(folder)), trust=True)
+    made = make_sent(write_set(tmp_path / "sent", GOOD.replace('"where"', '"config": doc["q"].lower(), "where"')))
     assert {name: pick(table.to_pylist(), "high", "low") for name, table in made.tables.items()} == {
         "q1": [("a", "b")],
         "q2": [("d", "c")],
     }
-    folder = write_set(tmp_path / "less", more="leave_out: {candidate: b}\nfield: []\n")
-    made = make_set(find_recipe(str(folder)), trust=True)
+    made = make_sent(write_set(tmp_path / "less", more="leave_out: {candidate: b}\nfield: []\n"))
     assert made.tables["default"].num_rows == 1
     assert made.report["default"]["dropped_rows"]["by_recipe"] == ["docs.jsonl, line 1"]
 
 
 def test_mended_rows_are_those_of_the_clean_config(tmp_path: Path) -> None:
     mended = "\n\ndef mended(rows):\n    return rows[rows['context'] != 'Q1']\n"
-    folder = write_set(tmp_path / "sent", GOOD + mended, "candidates: rows\nconfig: authors\n")
-    made = make_set(find_recipe(str(folder)), trust=True)
+    made = make_sent(write_set(tmp_path / "sent", GOOD + mended, "candidates: rows\nconfig: authors\n"))
     assert {name: table.num_rows for name, table in made.tables.items()} == {"authors": 2, "clean": 1}
     assert made.report["authors"]["cleaning"]["mended"]["left_out"] == 2
 
@@ -78,6 +72,7 @@ def test_mended_rows_are_those_of_the_clean_config(tmp_path: Path) -> None:
         ("    return pd.DataFrame({", ["prepare.py", "SyntaxError", "line 7)"]),
         ("    return 7\n", ["prepare.py: rows(folder) returns a DataFrame, not a number"]),
         ("    return pd.DataFrame()\n", ["prepare.py: rows(folder) returns no row"]),
+        (f"{GOOD}\n\ndel rows\n", ["prepare.py: it has no function rows(folder)"]),
         (GOOD.replace('"label"', '"mark"'), ["prepare.py: rows(folder) has no column 'label'; there are context"]),
         (GOOD.replace('"where"', '"place"'), ["prepare.py: rows(folder) has a column 'place'; the roles are context"]),
         (GOOD.replace("text, ", "None, ", 1), ["docs.jsonl, line 1, column 'candidate': expected text, found nothing"]),
@@ -85,88 +80,89 @@ def test_mended_rows_are_those_of_the_clean_config(tmp_path: Path) -> None:
     ],
 )
 def test_an_exception_and_wrong_rows_are_one_line_with_place(body: str, words: list[str], tmp_path: Path) -> None:
-    message = refusal(write_set(tmp_path / "sent", body))
+    with pytest.raises(NNDError) as caught:
+        make_sent(write_set(tmp_path / "sent", body))
+    message = str(caught.value)
+    assert "\n" not in message
     assert str(tmp_path / "sent") in message
     assert [word for word in words if word not in message] == [], message
 
 
-def test_a_prepare_without_rows_is_refused(tmp_path: Path) -> None:
-    folder = write_set(tmp_path / "sent")
-    (folder / "prepare.py").write_text("def row(folder): ...\n", encoding="utf-8")
-    assert refusal(folder).startswith(f"{folder / 'prepare.py'}: it has no function rows(folder)")
+# ---------------------------------------------------------------- what a user names
 
 
-# ---------------------------------------------------------------- publishers' files that are not whole
+@pytest.mark.parametrize("form", ["file", "pattern", "folder", "zip", "gztar", "tar"])
+def test_an_error_of_prepare_names_what_the_user_named(form: str, tmp_path: Path) -> None:
+    sent, given = write_set(tmp_path / "sent"), tmp_path / "given"
+    file = write_rows(given / "docs.jsonl", [*DOCS, {"q": "Q3"}])
+    named = {"file": file, "pattern": given / "d*", "folder": given}
+    source = named.get(form) or Path(shutil.make_archive(str(given), form, given))
+    place = given if form in named else source
+    with pytest.raises(NNDError) as caught:
+        make_sent(sent, source)
+    message = f"{place / 'docs.jsonl'}, line 3: no field 'answers' ({sent / 'prepare.py'}, line 9)"
+    assert str(caught.value).startswith(message)
+
+
+def test_a_file_of_another_year_makes_a_config_of_its_own(tmp_path: Path) -> None:
+    source = write_files(tmp_path / "given", {"mqm_ted_zhen.tsv": small_text("mqm"), "README": "no table"})
+    made = make_set(find_recipe("mqm"), source)
+    assert {name: table.num_rows for name, table in made.tables.items()} == {"ted_zhen": 4, "ted_zhen_clean": 4}
+
+
+# ---------------------------------------------------------------- publishers' files
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_files_of_each_publisher_give_their_tests(name: str, tmp_path: Path) -> None:
+    made = make_set(find_recipe(name), small_source(tmp_path, name))
+    assert next(iter(made.tables.values())).num_rows == SMALL[name]
 
 
 def cut(text: str) -> str:
     return text[: int(len(text) * 0.6)]
 
 
-BROKEN: dict[str, tuple[str, str, Callable[[str], str], str]] = {
-    "quiz_design, cut": ("quiz_design", QUIZ_FILE, cut, "line 2: is not valid JSON"),
-    "quiz_design, other file": (
-        "quiz_design",
-        QUIZ_FILE,
-        lambda _: '{"prompt": "x"}\n',
-        "line 1: no field 'questions'",
-    ),
-    "mqm, cut": ("mqm", MQM_FILE, lambda text: cut(text).rpartition("\t")[0], "row 5: 8 cells, the header has 9"),
-    "mqm, other file": ("mqm", MQM_FILE, lambda _: "id\tquestion\n1\tWho?\n", "no field 'doc_id'"),
-    "frank, cut": ("frank", FRANK_FILE, cut, "is not valid JSON"),
-    "frank, other file": ("frank", FRANK_FILE, lambda _: '[{"hash": 7}]', "item 1: "),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_truncated_or_wrong_file_of_ours_names_file_and_place(case: str, tmp_path: Path) -> None:
-    name, file, damage, message = BROKEN[case]
-    folder = small_source(tmp_path / "in", name)
-    assert make_set(find_recipe(name), folder).tables, "it builds as it is"
-    (folder / file).write_text(damage((folder / file).read_text("utf-8")), encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "file", "damage", "message"),
+    [
+        ("quiz_design", QUIZ_FILE, cut, ", line 2: is not valid JSON"),
+        ("quiz_design", QUIZ_FILE, lambda _: '{"prompt": "x"}\n', ", line 1: no field 'questions'"),
+        ("mqm", MQM_FILE, lambda text: cut(text).rpartition("\t")[0], ", row 5: 8 cells, the header has 9"),
+        ("mqm", MQM_FILE, lambda _: "id\tquestion\n1\tWho?\n", ": no field 'doc_id'"),
+        ("frank", FRANK_FILE, cut, ": is not valid JSON"),
+        ("frank", FRANK_FILE, lambda _: '[{"hash": 7}]', ", item 1: "),
+    ],
+)
+def test_a_truncated_or_wrong_file_names_file_and_place(
+    name: str, file: str, damage: Callable[[str], str], message: str, tmp_path: Path
+) -> None:
+    write_files(small_source(tmp_path, name), {file: damage(small_text(name))})
     with pytest.raises(NNDError) as caught:
-        make_set(find_recipe(name), folder)
-    assert str(caught.value).startswith(
-        f"{folder / file}{', ' if message[:4] in ('line', 'row ', 'item') else ': '}{message}"
-    )
+        make_set(find_recipe(name), tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / file}{message}")
 
 
+@pytest.mark.complete
+@pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("name", SMALL)
-def test_a_damaged_file_is_built_or_refused_in_one_line_that_names_it(name: str, tmp_path: Path) -> None:
-    folder = small_source(tmp_path, name)
-    file = folder / next(iter(SMALL[name]()))
-    whole, refused = file.read_bytes(), 0
-    for seed in range(40):
-        dice, data = random.Random(seed), bytearray(whole)
-        for _ in range(dice.choice([1, 2, 5])):
-            at = dice.randrange(len(data))
-            more = dice.choice([b'"', b"\t", b"\n", b"null", b"]", b"7,", b"\\ud800", b"\xff", data[at : at + 60]])
-            data[at : at + dice.choice([0, 0, 1, 60])] = more
-        file.write_bytes(data)
-        try:
-            make_set(find_recipe(name), folder)
-        except NNDError as error:
-            refused += 1
-            assert "\n" not in str(error)  # noqa: PT017
-            assert file.name in str(error) or "no test comes out" in str(error) or "reported as" in str(error)  # noqa: PT017
-    assert refused
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_small_files_of_each_publisher_give_their_tests(name: str, tmp_path: Path) -> None:
-    made = make_set(find_recipe(name), small_source(tmp_path, name))
-    first = next(iter(made.tables.values()))
-    wanted = {"quiz_design": 5, "challenge300": 8, "summeval": 2, "frank": 3, "mqm": 4, "news_gpt3": 3}
-    assert first.num_rows == wanted[name]
+def test_a_damaged_file_is_built_or_refused_in_one_line_that_names_it(name: str, seed: int, tmp_path: Path) -> None:
+    dice, file = random.Random(seed), min(small_source(tmp_path, name).iterdir())
+    data = bytearray(file.read_bytes())
+    at = dice.randrange(len(data))
+    more = dice.choice([b'"', b"\t", b"\n", b"null", b"]", b"7,", b"\\ud800", b"\xff", data[:60]])
+    data[at : at + dice.choice([0, 1, 60])] = more
+    file.write_bytes(data)
+    try:
+        make_set(find_recipe(name), tmp_path)
+    except NNDError as error:
+        assert re.fullmatch(f".*({file.name}|no test comes out|reported as).*", str(error))  # noqa: PT017
 
 
 def test_mqm_takes_marks_out_of_sources_for_the_clean_config_only(tmp_path: Path) -> None:
-    rows = mqm_rows()
-    rows[1][5] = rows[2][5] = "The <v>mill</v> stands still."
-    rows[0][-1] = rows[0][-2] = "no-ERROR"
-    (tmp_path / MQM_FILE).write_text(tsv(MQM_COLUMNS, rows), encoding="utf-8")
-    made = make_set(find_recipe("mqm"), tmp_path)
-    tests = {name: table.to_pylist() for name, table in made.tables.items()}
+    text = small_text("mqm").replace("rater2\tThe mill", "rater2\tThe <v>mill</v>").replace("No-error", "no-ERROR")
+    write_files(tmp_path, {MQM_FILE: text})
+    tests = {name: table.to_pylist() for name, table in make_set(find_recipe("mqm"), tmp_path).tables.items()}
     assert pick(tests["newstest2021_ende"], "low") == [("Still steht sie.",), ("Schon wieder.",)]
     assert len(tests["newstest2021_ende_clean"]) == 4
     assert not any("<v>" in row["context"] for row in tests["newstest2021_ende_clean"])
@@ -175,21 +171,23 @@ def test_mqm_takes_marks_out_of_sources_for_the_clean_config_only(tmp_path: Path
 # ---------------------------------------------------------------- sets of others
 
 
-def test_a_set_from_elsewhere_runs_code_only_with_trust_and_is_then_ones_own(tmp_path: Path, nnd_home: Path) -> None:
+def test_a_set_from_elsewhere_runs_code_only_with_trust_and_is_then_ones_own(
+    nnd: Callable[..., Outcome], tmp_path: Path, nnd_home: Path
+) -> None:
     folder = write_set(tmp_path / "sent", f"    Path({str(tmp_path / 'ran')!r}).touch()\n{GOOD}")
-    refused = CliRunner().invoke(app, ["build", str(folder)])
-    assert str(folder / "prepare.py") in str(refused.exception)
-    assert "--trust" in str(refused.exception)
+    message = refused(nnd("build", folder))
+    assert message.startswith(str(folder / "prepare.py"))
+    assert "--trust" in message
     assert not (tmp_path / "ran").exists()
-    assert not (nnd_home / "nnd").exists()
-    done = CliRunner().invoke(app, ["build", str(folder), "--trust"], catch_exceptions=False)
-    assert "default: 2 tests" in done.output
+    assert "default: 2 tests" in nnd("build", folder, "--trust", "--out", tmp_path / "out").out
+    assert not nnd_home.exists(), "nothing but the folder is written"
+    nnd("build", folder, "--trust")
     kept = nnd_home / "task_yamls" / "sent"
     assert (kept / "prepare.py").read_text("utf-8") == (folder / "prepare.py").read_text("utf-8")
     assert (kept / "nnd_sent.yaml").is_file()
     shutil.move(folder, tmp_path / "gone")
     again = build_set("sent", tmp_path / "gone" / "docs.jsonl")
-    assert read_table(again.folder).num_rows == 2
+    assert read_table(again.folder).equals(read_table(tmp_path / "out"))
 
 
 def test_another_recipe_of_that_name_replaces_nothing_unasked(tmp_path: Path, nnd_home: Path) -> None:
@@ -200,12 +198,6 @@ def test_another_recipe_of_that_name_replaces_nothing_unasked(tmp_path: Path, nn
     assert "Q:" not in (nnd_home / "task_yamls" / "sent" / "_recipe").read_text("utf-8")
     build_set(str(other), trust=True, replace=True)
     assert "Q:" in (nnd_home / "task_yamls" / "sent" / "_recipe").read_text("utf-8")
-
-
-def test_with_out_nothing_but_the_folder_is_written(tmp_path: Path, nnd_home: Path) -> None:
-    build_set(str(write_set(tmp_path / "sent")), out=tmp_path / "out", trust=True)
-    assert read_table(tmp_path / "out").num_rows == 2
-    assert not nnd_home.exists()
 
 
 @pytest.mark.parametrize("name", ["frank", "no-name", "nnd_x"])

@@ -1,12 +1,14 @@
-"""Writing dataset folders: as a whole or not at all, by one process at a time."""
+"""Writing dataset folders: as a whole or not at all, by one process at a time, and only where the user may write."""
 
 from __future__ import annotations
 
 import errno
-import multiprocessing
+import io
 import os
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,10 +16,12 @@ from unittest.mock import patch
 import pytest
 from filelock import FileLock
 
-from nnd_tasks.datasets import list_configs, read_table
+from nnd_tasks import cli
+from nnd_tasks.datasets import list_configs, load, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.folders import lock_file
 from nnd_tasks.sets.card import make_card
+from tests.commands import Outcome, refused
 from tests.sets.folders import beside, contents, make, to_table, write
 
 
@@ -35,36 +39,59 @@ class Interrupted(BaseException):
     """Stands for a signal, which is no `Exception`."""
 
 
-def fail_on_a_full_disk(*arguments: Any, **named: Any) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def interrupt(*arguments: Any, **named: Any) -> None:
-    raise Interrupted
-
-
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize(
     ("place", "failure", "kind"),
     [
-        ("nnd_tasks.sets.write.make_card", interrupt, Interrupted),
-        ("pyarrow.parquet.write_table", fail_on_a_full_disk, NNDError),
-        ("pathlib.Path.rename", interrupt, Interrupted),
+        ("nnd_tasks.sets.write.make_card", Interrupted, Interrupted),
+        ("pyarrow.parquet.write_table", OSError(errno.ENOSPC, "No space left"), NNDError),
+        ("pathlib.Path.rename", Interrupted, Interrupted),
     ],
 )
 def test_a_write_that_fails_leaves_everything_as_it_was(
-    folder: Path, place: str, failure: Callable[..., None], kind: type[BaseException], exists: bool
+    folder: Path, place: str, failure: BaseException, kind: type[BaseException], exists: bool
 ) -> None:
     if exists:
         write(folder)
-    before = contents(folder) if exists else None
-    with patch(place, failure), pytest.raises(kind) as caught:
+    before = contents(folder.parent)
+    with patch(place, side_effect=failure), pytest.raises(kind) as caught:
         write(folder, {"authors": to_table(make(9, "new"))})
     assert kind is Interrupted or "No space left" in str(caught.value)
-    assert (contents(folder) if folder.exists() else None) == before
-    assert beside(folder) == set()
+    assert contents(folder.parent) == before
     write(folder, {"authors": to_table(make(2))})  # and nothing keeps it from being written later
     assert read_table(folder).num_rows == 2
+
+
+def rename_and_die(path: Path, target: Path) -> None:
+    os.rename(path, target)  # noqa: PTH104 - Path.rename is what this replaces
+    os._exit(9)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("place", "die"),
+    [
+        ("nnd_tasks.sets.write._read_existing", lambda *_: os._exit(9)),
+        ("nnd_tasks.sets.write._write_parquet", lambda *_: os._exit(9)),
+        ("nnd_tasks.sets.write.make_card", lambda *_, **__: os._exit(9)),
+        ("pathlib.Path.rename", lambda *_: os._exit(9)),
+        ("pathlib.Path.rename", rename_and_die),
+    ],
+)
+def test_a_writer_that_is_killed_leaves_the_earlier_build_and_the_next_one_works(
+    folder: Path, place: str, die: Callable[..., None]
+) -> None:
+    write(folder)
+    child = os.fork()
+    if not child:
+        with patch(place, die):
+            write(folder, {"authors": to_table(make(9, "new"))})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert load(str(folder)).to_list() == to_table(make()).to_pylist()
+    write(folder, {"authors": to_table(make(2))})
+    assert read_table(folder).num_rows == 2
+    assert beside(folder) == set()
 
 
 def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path: Path) -> None:
@@ -78,15 +105,13 @@ def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path
 
 def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
     write(folder)
-    (folder / ".gitattributes").write_text("*.parquet filter=lfs")
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/main")
     (folder / "notes").symlink_to("somewhere")
-    write(folder)
-    assert (folder / ".gitattributes").read_text() == "*.parquet filter=lfs"
+    write(folder, {"authors": to_table(make(2))})
     assert (folder / ".git" / "HEAD").read_text() == "ref: refs/heads/main"
     assert (folder / "notes").is_symlink()
-    assert read_table(folder).equals(to_table(make()))
+    assert read_table(folder).num_rows == 2
 
 
 # ---------------------------------------------------------------- several writers
@@ -102,29 +127,45 @@ def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> 
     assert list_configs(folder)[0] == ["authors", "clean"]
 
 
-def _write_one(folder: Path, name: str, barrier: Any) -> None:
-    """Write one config in a process of its own, slowly enough for the other to come in between."""
-
+def test_two_that_write_different_configs_of_one_set_both_succeed(folder: Path) -> None:
     def make_slowly(*arguments: Any, **named: Any) -> str:
-        time.sleep(0.3)
+        time.sleep(0.1)  # for the other to come in between
         return make_card(*arguments, **named)
 
-    barrier.wait(60)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nnd_tasks.sets.write.make_card", make_slowly)
-        write(folder, {name: to_table(make(4, name))})
-
-
-def test_two_processes_that_write_different_configs_of_one_set_both_succeed(folder: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2)
-    processes = [context.Process(target=_write_one, args=(folder, name, barrier)) for name in ("authors", "clean")]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(90)
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert sorted(list_configs(folder)[0]) == ["authors", "clean"]
-    for name in ("authors", "clean"):
+    names = ["authors", "clean"]
+    with patch("nnd_tasks.sets.write.make_card", make_slowly), ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: write(folder, {name: to_table(make(4, name))}), names))
+    assert sorted(list_configs(folder)[0]) == names
+    for name in names:
         assert read_table(folder, name).equals(to_table(make(4, name)))
     assert beside(folder) == set()
+
+
+# ---------------------------------------------------------------- places that take no files
+
+
+@pytest.mark.parametrize("below", ["", "deeper/home"])
+def test_a_home_that_cannot_be_written_is_named_with_the_way_out(
+    nnd: Callable[..., Outcome], below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "file" / below
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setenv("NND_HOME", str(home))
+    for name, place, hint in (("demo", "nnd/demo", "--out"), ("quiz_design", "downloads/quiz_design", "NND_HOME")):
+        message = refused(nnd("build", name))
+        assert message.startswith(f"{home}/{place}: cannot be written (")
+        assert hint in message
+    assert (tmp_path / "file").read_text() == "mine"
+    assert "no folder that a dataset can be written to" in refused(nnd("build", "demo", "--out", "/"))
+
+
+def test_a_terminal_without_the_letters_of_a_folder_gets_them_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "argv", ["nnd", "build", "demo", "--out", str(tmp_path / "ä")])
+    with pytest.raises(SystemExit, match="0"):
+        cli.main()
+    out.flush()
+    assert b"\\xe4" in out.buffer.getvalue()  # type: ignore[attr-defined]
