@@ -350,21 +350,6 @@ class Recipe(_Strict):
 
 # ---------------------------------------------------------------- reading
 
-#: What to write in place of keys of earlier recipes -> these keys.
-_CHANGED = {
-    "put it under `facts`": ("title", "summary", "kind", "errors", "judges", "license", "license_note", "language", "homepage",
-                             "citation", "task_category"),
-    "write `fields` under `facts`": ("field_notes",),
-    "write `clean` under `facts`": ("clean_note",),
-    "write a function mended(rows) in prepare.py": ("clean",),
-    "write the SHA-256 under `files`": ("sources",),
-    "write it in prepare.py, in pandas": ("step", "options", "rows", "each", "constant", "votes", "strip", "list_category",
-                                          "categories", "separator", "same"),
-    "leave it out; `published` guards against partial files": ("complete",),
-    "leave it out": ("scale",),
-    "name the files, or find them in prepare.py": ("pattern",),
-}  # fmt: skip
-
 
 def make_recipe(values: Any, where: str) -> Recipe:
     """Return a recipe of plain data.
@@ -374,25 +359,21 @@ def make_recipe(values: Any, where: str) -> Recipe:
     """
     if not isinstance(values, Mapping):
         raise NNDError(f"{where}: a recipe is a mapping of keys, such as `context: article`")
-    old = {hint: [key for key in values if key in keys] for hint, keys in _CHANGED.items()}
-    changed = [f"{', '.join(keys)}: of an earlier form of recipes; {hint}" for hint, keys in old.items() if keys]
     try:
-        recipe = Recipe.model_validate(
-            {key: values[key] for key in values if not any(key in keys for keys in old.values())}
-        )
+        return Recipe.model_validate(values)
     except ValidationError as error:
         parts: dict[object, type[BaseModel]] = {"files": File, "spans": Spans, "facts": Facts}
+        mistakes = []
         for mistake in error.errors(include_url=False):
             key = ".".join(map(str, mistake["loc"]))
             text = mistake["msg"].removeprefix("Value error, ")
             if mistake["type"] == "extra_forbidden":
                 *above, last = mistake["loc"]
-                known = parts[above[0]].model_fields if above else {**Recipe.model_fields, **Facts.model_fields}
-                text = f"no such key; {did_you_mean(str(last), known) or 'see docs/contribute.md'}"
-            changed.append(f"{key}: {text}" if key else text)
-    if changed:
-        raise NNDError(f"{where}: {'; '.join(changed)}")
-    return recipe
+                known = (parts[above[0]] if above else Recipe).model_fields
+                hint = did_you_mean(str(last), known) or "see docs/contribute.md"
+                text = f"no such key; {'put it under `facts`' if not above and last in Facts.model_fields else hint}"
+            mistakes.append(f"{key}: {text}" if key else text)
+        raise NNDError(f"{where}: {'; '.join(mistakes)}") from None
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

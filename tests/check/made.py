@@ -12,7 +12,7 @@ import yaml
 
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.rules import Finding
-from nnd_tasks.datasets import tasks_dir
+from nnd_tasks.datasets import list_files, tasks_dir
 from nnd_tasks.schema import cluster_key, short_hash
 
 NAME = "made"
@@ -26,17 +26,21 @@ CITATION = "## Citation\n\n```bibtex\n@article{who2020judged,\n  title = {Judged
 def good_tests() -> pd.DataFrame:
     """Return two tests per context, one of each category, whose texts no rule tells apart."""
     rng = random.Random(4)
+
+    def draw() -> str:
+        return " ".join(rng.choices(_WORDS, k=rng.randint(4, 9))) + "."
+
     rows = []
-    for i in range(CONTEXTS * 2):
-        context, high, low = (" ".join(rng.choices(_WORDS, k=rng.randint(4, 9))) + "." for _ in range(3))
-        context = rows[-1]["context"] if i % 2 else f"Context {i}: {context}"
-        row = {
-            "test_id": short_hash(context, high, low),
-            "context_id": context[:11],
-            "cluster_id": cluster_key(context, {}),
-        }
-        row |= {"context": context, "high": high, "low": low, "category": CATEGORIES[i % 2]}
-        rows.append({**row, "high_first": rng.random() < 0.5})
+    for i in range(CONTEXTS):
+        context = f"Context {i}: {draw()}"
+        for category in CATEGORIES:
+            texts = {"context": context, "high": draw(), "low": draw()}
+            ids = {
+                "test_id": short_hash(*texts.values()),
+                "context_id": context[:11],
+                "cluster_id": cluster_key(context, {}),
+            }
+            rows.append({**ids, **texts, "category": category, "high_first": rng.random() < 0.5})
     return pd.DataFrame(rows, dtype=object)
 
 
@@ -71,6 +75,19 @@ class Made:
     @property
     def folder(self) -> Path:
         return self.home / "nnd" / NAME
+
+    def change(
+        self, *, header: Any = (), body: str = "", task: Any = (), files: Any = (), listed: str = "", held: str = ""
+    ) -> None:
+        """Make a change of ``changes.yaml``."""
+        self.header.update(header)
+        self.body = body or self.body
+        self.task = {} if task is None else {**self.task, **dict(task)}
+        self.files.update(files)
+        if listed:
+            self.header["configs"].append({"config_name": listed, "data_files": list_files(listed)})
+        if held:
+            self.extra[held] = good_tests()
 
     def put(self, text: str, row: int = 6, column: str = "low") -> None:
         """Put a text into one test; a context into all tests of its prompt."""

@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.rules import Severity
 from nnd_tasks.check.texts import RULES, SEARCHES
-from nnd_tasks.datasets import list_files
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key
 from tests.check.made import CATEGORIES, CITATION, NAME, Made, good_tests
 
 Spoil = Callable[[Made], Any]
-
-
-@pytest.fixture
-def made(nnd_home: Path) -> Made:
-    return Made(nnd_home)
+#: By code: texts that it finds and texts that only look so, and what is changed in a good set.
+TEXTS, CHANGES = (
+    yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8")) for name in ("texts", "changes")
+)
 
 
 def test_nothing_is_found_in_a_set_without_faults(made: Made) -> None:
@@ -42,90 +41,44 @@ def put(value: str, **where: Any) -> Spoil:
     return lambda made: made.put(f"amber brook {value} cedar delta", **where)
 
 
-def header(**changes: Any) -> Spoil:
-    return lambda made: made.header.update(changes)
-
-
-def task(**changes: Any) -> Spoil:
-    return lambda made: made.task.update(changes)
-
-
-def attribute(**changes: Any) -> Spoil:
-    return lambda made: [setattr(made, name, value) for name, value in changes.items()]
-
-
 def each(**columns: Callable[[Any], Any]) -> Spoil:
     """Set columns of every test."""
-    return lambda made: attribute(tests=made.tests.assign(**columns))(made)
 
-
-def few(count: int) -> Spoil:
-    return lambda made: attribute(tests=made.tests.head(2 * count))(made)
-
-
-def file(**contents: str) -> Spoil:
-    """Add YAMLs of tasks."""
-    return lambda made: made.files.update(
-        {f"task_yamls/made/{name}.yaml": content for name, content in contents.items()}
-    )
-
-
-def config(name: str, *, data: bool = True, listed: bool = True) -> Spoil:
     def spoil(made: Made) -> None:
-        if listed:
-            made.header["configs"].append({"config_name": name, "data_files": list_files(name)})
-        if data:
-            made.extra[name] = good_tests()
+        made.tests = made.tests.assign(**columns)
 
     return spoil
+
+
+def few(contexts: int) -> Spoil:
+    return lambda made: setattr(made, "tests", made.tests.head(2 * contexts))
 
 
 def turned(made: Made) -> None:
     made.add(high=made.tests["low"][0], low=made.tests["high"][0])
 
 
+def emptied(made: Made) -> None:
+    made.tests = made.tests.astype({"high_first": bool}).iloc[:0].astype(str)
+
+
 def longer(tests: Any) -> Any:
     return tests["high"] + " heron inlet"
 
 
-def unreadable(made: Made) -> None:
-    config("broken", data=False)(made)
-    made.files["nnd/made/broken/test-00000-of-00001.parquet"] = "no parquet"
-
-
-#: Code -> texts that have it.
-SAMPLES: dict[str, list[str]] = {
-    "html": ["<b>bold</b>", "line<br>line", "line<br/>", '<a href="x">y</a>', "</p>"],
-    "markdown": ["**bold**", "```python", "see [this](https://example.org/x)", "**two words**"],
-    "escaped": ["line\\nline", "Rodgers &amp; Hart", "caf\\u00e9", "\\r\\n", "&#39;", "&nbsp;"],
-    "special_token": ["<|endoftext|>", "<s>", "[UNK]", "<extra_id_0>", "<|im_start|>", "▁word"],
-    "mojibake": ["cafÃ©"],
-    "replacement_character": ["caf\ufffd"],
-    "control_character": ["caf\x07e"],
-    "invisible_character": ["caf\u200be"],
-    "email": ["jane.doe@example.org", "x+y@mail.example.co.uk"],
-    "phone": ["+49 30 1234567", "(212) 555-0123", "212-555-0123", "+1 212 555 0123", "030 1234567"],
-}
-DATA = "nnd/made/"
 CASES: dict[str, Spoil] = {
-    **{code: put(found[0]) for code, found in SAMPLES.items()},
-    # the folder and its columns
-    "schema_version": header(nnd_schema_version=2),
-    "data_missing": config("lost", data=False),
-    "data_unreadable": unreadable,
-    "config_unlisted": config("other", listed=False),
+    **{code: put(texts["found"][0]) for code, texts in TEXTS.items()},
+    **{code: lambda made, changes=changes: made.change(**changes) for code, changes in CHANGES.items()},
+    # columns
     "column_missing": lambda made: made.tests.pop("high_first"),
     "column_type": each(high_first=lambda tests: "perhaps"),
     "column_name": each(**{"the answer": lambda tests: tests["context_id"]}),
     "cell_empty": lambda made: made.put(None, column="category"),  # type: ignore[arg-type]
-    "no_tests": lambda made: attribute(tests=made.tests.astype({"high_first": bool}).iloc[:0].astype(str))(made),
+    "no_tests": emptied,
     "test_id_repeated": lambda made: made.put(made.tests["test_id"][0], 3, "test_id"),
     "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Flu-ency", "flu ency"])),
     "cluster_mixed": lambda made: made.put(made.tests["cluster_id"][2], 7, "cluster_id"),
     "cluster_split": lambda made: made.put("another", 1, "cluster_id"),
-    "report_mismatch": lambda made: made.files.update(
-        {f"{DATA}build_report.json": '{"authors": {"fingerprint": "0"}}'}
-    ),
     # what can be measured
     "no_error_bar": few(1),
     "few_contexts": few(9),
@@ -142,29 +95,6 @@ CASES: dict[str, Spoil] = {
     "context_missing": lambda made: made.put(" ", column="context"),
     "no_context": each(context=lambda tests: ""),
     "language_mismatch": lambda made: made.put("敏捷的棕色狐狸跳过了懒狗", column="high"),
-    # the card
-    "card_header": lambda made: made.files.update({f"{DATA}README.md": f"---\nlicense: [\n---\n{CITATION}"}),
-    "card_license": header(license="unknown"),
-    "card_license_other": header(license="other"),
-    "card_license_closed": header(license="proprietary"),
-    "card_language": header(language=[]),
-    "card_citation_origin": attribute(body="# Made\n\n```bibtex\n@inproceedings{laban2022nnd,\n}\n```\n"),
-    "card_todo": attribute(body=f"# Made\n\nJudged by TODO(who judged, how many).\n\n{CITATION}"),
-    # the tasks
-    "task_missing": attribute(task={}),
-    "config_without_task": config("other"),
-    "task_invalid": file(nnd_made_more="task: [nnd_made_more"),
-    "task_code": file(more="include: nnd_made.yaml\ntask: more\ndoc_to_text: !function evil.prompt\n"),
-    "task_plain": file(
-        plain="task: plain\ndataset_path: nnd/made\ndoc_to_text: '{{context}}'\nmetadata: {categories: []}\n"
-    ),
-    "categories_undeclared": task(metadata={"categories": ["fluency"]}),
-    "categories_absent": task(metadata={"categories": [*CATEGORIES, "style"]}),
-    "categories_open": task(metadata={"version": 1.0}),
-    "prompt_invalid": task(doc_to_text="{{question}}"),
-    "prompt_empty": task(doc_to_text="{{context[:1000] if 'amber' in context}}"),
-    "prompt_without_context": task(doc_to_text="Question {{cluster_id}}:"),
-    "prompt_repeated": task(doc_to_text="{{context if cluster_id < '8' else context[:7]}}"),
 }
 #: What else a case brings with it.
 ALSO = {"cluster_split": {"prompt_repeated"}, "config_unlisted": {"config_without_task"}}
@@ -187,23 +117,14 @@ def test_every_code_has_a_case() -> None:
 
 # ---------------------------------------------------------------- texts
 
-LOOKALIKES: dict[str, list[str]] = {
-    "html": ["a < b and c > d", "x <y> z", "<3", "List<String>"],
-    "markdown": ["2 ** 3 ** 4", "F*** the law, F*** them", "# of cedars", "C# and F#", "[1] and (2)"],
-    "escaped": [r"the gradient \nabla f, \nu and \neq", "AT&T & Co", "C:\\users", "Q&A;"],
-    "special_token": ["5 < s > 3", "[sic]", "<|", "a_b"],
-    "mojibake": ["SÃO PAULO", "Ângela", "naïve façade", "Ã is a letter", "Größe"],
-    "control_character": ["tab\there"],
-    "email": ["@user said", "a @ b", "foo@bar", "3@5.7"],
-    "phone": ["2020-10-12", "1914-1918", "1,234,567,890", "version 10.2.33.4", "ISBN 978-3-16-148410-0", "0.123456789"],
-}
 
-
-@pytest.mark.parametrize("code", SAMPLES)
+@pytest.mark.parametrize("code", TEXTS)
 def test_texts_are_told_from_what_looks_like_them(code: str) -> None:
-    search = SEARCHES[code]
-    assert [text for text in SAMPLES[code] if not search(f"amber {text} cedar")] == []
-    assert [text for text in LOOKALIKES.get(code, []) if search(f"amber {text} cedar")] == []
+    found = {
+        kind: [bool(SEARCHES[code](f"amber {text} cedar")) for text in texts] for kind, texts in TEXTS[code].items()
+    }
+    assert all(found["found"]), found
+    assert not any(found["clean"]), found
 
 
 @given(st.text("äöüßéèñçøåαβγДжЩя“”—£€", min_size=2), st.sampled_from(["latin-1", "cp1252"]))
@@ -219,17 +140,14 @@ def test_what_was_read_in_another_encoding_is_found(value: str, encoding: str) -
 @pytest.mark.parametrize(
     ("text", "languages", "expected"),
     [
-        ("the letter λ", ["en"], False),
+        ("the letter λ in 1234 5678", ["en"], False),
         ("Пушкин was a poet of amber", ["en"], False),
-        ("1234 5678", ["en"], False),
         ("быстрая бурая лиса", ["en"], True),
         ("быстрая бурая лиса", ["en", "sr"], False),
         ("素早い茶色の狐がのろまな犬を", ["ja"], False),
-        ("敏捷的棕色狐狸跳过了懒狗", ["ko"], False),
         ("敏捷的棕色狐狸跳过了懒狗", ["zh-TW"], False),
         ("the quick brown fox", ["zh"], True),
         ("敏捷的棕色狐狸跳过了懒狗", "multilingual", False),
-        ("敏捷的棕色狐狸跳过了懒狗", [], False),
     ],
 )
 def test_scripts_are_those_of_the_languages(text: str, languages: Any, expected: bool, made: Made) -> None:
@@ -267,11 +185,11 @@ def test_what_the_clean_config_leaves_out_is_a_note(made: Made) -> None:
     turned(made)
     made.put("")
     made.put(made.tests["high"][8], row=8)
-    codes = ("repeated", "empty", "contradictory", "equal_texts")
-    assert {made.found()[code].severity for code in codes} == {Severity.WARNING}
-    made.extra["clean"] = good_tests()
-    found = made.found()
-    assert {found[code].severity for code in codes} == {Severity.NOTE}
+    for severity in (Severity.WARNING, Severity.NOTE):
+        found = made.found()
+        codes = ("repeated", "empty", "contradictory", "equal_texts")
+        assert {found[code].severity for code in codes} == {severity}
+        made.extra["clean"] = good_tests()
     assert "clean leaves them out" in found["repeated"].fix
 
 
@@ -291,7 +209,7 @@ def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
 def test_baselines_are_one_finding_with_a_table_of_all_categories(made: Made) -> None:
     each(low=lambda tests: longer(tests).where(tests["category"] == "fluency", tests["low"]))(made)
     made.extra["clean"] = made.tests
-    config("clean", data=False)(made)
+    made.change(listed="clean")
     one = made.found()["trivial_rule"]
     assert one.config == ""
     assert [(row["config"], row["category"], row["shorter"]) for row in one.table] == [
@@ -321,29 +239,14 @@ def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
     assert made.found() == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "codes"),
-    [
-        ("The label TODO(x) or TODO: nothing.\n\n| TODO | 3 |\n\n- TODO\n", set()),
-        ("```yaml\norder:\n- TODO\n- [good]\nlabel: TODO\n```\n", set()),
-        ("TODO: who judged?\n", {"card_todo"}),
-    ],
-)
-def test_only_our_marker_is_something_to_fill_in(text: str, codes: set[str], made: Made) -> None:
-    made.body = f"# Made\n\n{text}\n\n{CITATION}"
-    assert set(made.found()) == codes
-
-
-@pytest.mark.parametrize(
-    "change", ["a: &a {b: 1}\n<<: *a\n", "[" * 3000 + "\n", "configs: [{config_name: ../x}]\nnnd_schema_version: 1\n"]
-)
-def test_headers_that_harm_are_not_taken(change: str, made: Made) -> None:
-    made.files[f"{DATA}README.md"] = f"---\n{change}---\n{CITATION}"
-    assert set(made.found()) == {"card_header"}
+def test_only_our_marker_is_something_to_fill_in(made: Made) -> None:
+    tables = "| TODO | 3 |\n\n- TODO\n\n```yaml\norder:\n- TODO\nlabel: TODO\n```\n"
+    made.body = f"# Made\n\nThe label TODO(x) or TODO: nothing.\n\n{tables}\n{CITATION}"
+    assert made.found() == {}
 
 
 def test_only_the_config_that_is_asked_for(made: Made) -> None:
-    config("other")(made)
+    made.change(listed="other", held="other")
     made.extra["other"]["low"] = "<b>bold</b>"
     assert made.found(configs=["authors"]) == {}
     with pytest.raises(NNDError, match="it has no config 'lost', only authors, other"):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,15 +14,12 @@ from nnd_tasks.harness import task_yaml
 from nnd_tasks.harness.task_yaml import dump_task_yaml, read_task_yaml
 from tests.check.made import NAME, Made
 
-
-@pytest.fixture
-def made(nnd_home: Path) -> Made:
-    return Made(nnd_home)
+FOLDER = f"task_yamls/{NAME}"
 
 
 def more(made: Made, content: str) -> None:
     """Add a YAML beside that of the task."""
-    made.files[f"task_yamls/{NAME}/nnd_made_more.yaml"] = content
+    made.files[f"{FOLDER}/nnd_made_more.yaml"] = content
 
 
 # ---------------------------------------------------------------- as lm-eval does it
@@ -57,23 +51,14 @@ def test_filters_are_those_of_lm_eval() -> None:
     assert env.filters.keys() == SANDBOX.filters.keys()
 
 
-def test_neither_lm_eval_nor_torch_is_imported(made: Made) -> None:
-    made.write()
-    code = (
-        "import sys, nnd_tasks.check.checking as c; c.check_set('made'); print({*sys.modules} & {'torch', 'lm_eval'})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ})
-    assert done.stdout.strip() == "set()"
-
-
 # ---------------------------------------------------------------- which tasks
 
 
 def test_tasks_of_other_sets_are_left_alone(made: Made) -> None:
     made.files["task_yamls/other/nnd_other.yaml"] = "task: nnd_other\ndataset_path: nnd/other\n"
     made.files["task_yamls/other/broken.yaml"] = "task: ["
-    made.files[f"task_yamls/{NAME}/group.yaml"] = "group: all\ntask: [nnd_made]\n"
-    made.files[f"task_yamls/{NAME}/.ipynb_checkpoints/nnd_made-checkpoint.yaml"] = "include: ../nnd_made.yaml\n"
+    made.files[f"{FOLDER}/group.yaml"] = "group: all\ntask: [nnd_made]\n"
+    made.files[f"{FOLDER}/.ipynb_checkpoints/nnd_made-checkpoint.yaml"] = "include: ../nnd_made.yaml\n"
     assert made.found() == {}
 
 
@@ -147,7 +132,7 @@ def test_a_prompt_that_fails_late_names_the_test(made: Made) -> None:
     ],
 )
 def test_what_lm_eval_would_take_from_elsewhere_is_named(lines: str, named: str, made: Made) -> None:
-    made.files[f"task_yamls/{NAME}/evil.py"] = "raise SystemExit('it ran')"
+    made.files[f"{FOLDER}/evil.py"] = "raise SystemExit('it ran')"
     more(made, f"include: nnd_made.yaml\ntask: more\n{lines}\n")
     found = made.found()
     assert list(found) == ["task_code"]
@@ -156,7 +141,7 @@ def test_what_lm_eval_would_take_from_elsewhere_is_named(lines: str, named: str,
 
 def test_a_file_beside_the_yaml_is_not_our_class(made: Made) -> None:
     """lm-eval would import it."""
-    made.files[f"task_yamls/{NAME}/nnd_tasks/harness/task.py"] = "raise SystemExit('it ran')"
+    made.files[f"{FOLDER}/nnd_tasks/harness/task.py"] = "raise SystemExit('it ran')"
     more(made, "include: nnd_made.yaml\ntask: more\nclass: !function nnd_tasks.harness.task.NNDTask\n")
     assert list(made.found()) == ["task_code"]
 

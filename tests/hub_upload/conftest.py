@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from nnd_tasks.baselines import table_rates
-from nnd_tasks.datasets import CARD, REPORT, user_tasks_dir
-from nnd_tasks.sets.card import About, make_card
+from nnd_tasks.datasets import user_tasks_dir
+from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
-from nnd_tasks.tables import fingerprint, summarize
+from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.tables import fingerprint
 
 FACTS = {"title": "Mine", "summary": "Mine.", "judges": "We.", "homepage": "", "citation": "@misc{mine,}"}
 
@@ -50,13 +51,14 @@ class OwnSet:
     Attributes:
         folder: its dataset folder.
         recipe: the folder of its recipe and task.
-        again: what `nnd_tasks.sets.build.make_set` returns for it; `sources` has what it was asked for.
+        again: what a new build of it gives.
+        build: stands for `nnd_tasks.sets.build.make_set`.
     """
 
     folder: Path
     recipe: Path
     again: SimpleNamespace
-    sources: list[str | None]
+    build: Mock
 
 
 @pytest.fixture
@@ -69,11 +71,10 @@ def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ow
         *,
         license: str | None = "mit",
         prepare: str = "",
-        earlier: str = "",
         **report: Any,
     ) -> OwnSet:
         tables = tables or {"all": some_tests()}
-        folder, recipe, sources = nnd_home / "nnd" / name, user_tasks_dir() / name, []
+        folder, recipe = nnd_home / "nnd" / name, user_tasks_dir() / name
         reports = {
             config: {
                 "fingerprint": fingerprint(table),
@@ -83,26 +84,16 @@ def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ow
             }
             for config, table in tables.items()
         }
+        shutil.rmtree(folder, ignore_errors=True)
         about = About(name, Facts(license=license, language=("en",), **FACTS), "Better is better.")
-        summaries = [summarize(config, table) for config, table in tables.items()]
-        for config, table in tables.items():
-            (folder / config).mkdir(parents=True, exist_ok=True)
-            pq.write_table(table, folder / config / "test-00000-of-00001.parquet")
-        columns = next(iter(tables.values())).column_names
-        (folder / CARD).write_text(make_card(about, summaries, columns, reports, default="all", earlier=earlier))
-        (folder / REPORT).write_text(json.dumps(reports))
+        write_dataset(folder, tables, about=about, report=reports, default="all")
         recipe.mkdir(parents=True, exist_ok=True)
         (recipe / RECIPE).write_text("files:\n  mine.csv:\nlabel: grade\nbetter: [right]\n")
         if prepare:
             (recipe / PREPARE).write_text(prepare)
         again = SimpleNamespace(tables=dict(tables), report=reports)
-
-        def make_set(found: Any, source: str | None) -> SimpleNamespace:
-            assert found.name == name
-            sources.append(source)
-            return again
-
-        monkeypatch.setattr("hub_upload.plan.make_set", make_set)
-        return OwnSet(folder, recipe, again, sources)
+        build = Mock(return_value=again)
+        monkeypatch.setattr("hub_upload.plan.make_set", build)
+        return OwnSet(folder, recipe, again, build)
 
     return make

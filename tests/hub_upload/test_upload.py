@@ -19,6 +19,9 @@ from tests.hub_upload.conftest import OwnSet, some_tests
 
 TOKEN = "hf_" + "s3cretT0ken" * 3
 ANSWER: Any = SimpleNamespace(headers={}, request=None)
+REFUSAL = (
+    f"403 Forbidden: Bearer {TOKEN}\n\nAt https://me:pw123@hub.example/x?sig={TOKEN}, you may not. {'x' * 440}{TOKEN}"
+)
 PARQUET = "all/test-00000-of-00001.parquet"
 
 
@@ -31,15 +34,14 @@ class FakeHub:
         self.cache = cache
         self.commits: list[dict[str, bytes]] = []  # none: there is no repository
         self.tags: dict[str, str] = {}
-        self.messages: list[str] = []
         self.private = False
-        self.fails: dict[str, Exception] = {}
+        self.fails = ""  # the call that is refused
 
     def __call__(self, *, token: str, library_name: str) -> FakeHub:
         assert token == TOKEN
         return self
 
-    def repo_exists(self, repo: str, *, repo_type: str) -> bool:
+    def repo_exists(self, repo: str, **_: Any) -> bool:
         self._may("repo_exists")
         return bool(self.commits)
 
@@ -47,18 +49,16 @@ class FakeHub:
         files = [SimpleNamespace(rfilename=path) for path in self.commits[-1]]
         return SimpleNamespace(sha=str(len(self.commits)), private=self.private, siblings=files)
 
-    def create_repo(self, repo: str, *, repo_type: str, private: bool) -> None:
+    def create_repo(self, repo: str, *, private: bool, **_: Any) -> None:
         self._may("create_repo")
         self.private = private
         self.commits.append({".gitattributes": b""})
 
-    def hf_hub_download(self, repo: str, path: str, *, repo_type: str, revision: str) -> str:
+    def hf_hub_download(self, repo: str, path: str, *, revision: str, **_: Any) -> str:
         (self.cache / path).write_bytes(self.commits[int(revision) - 1][path])
         return str(self.cache / path)
 
-    def create_commit(
-        self, repo: str, operations: list[Any], *, repo_type: str, commit_message: str, parent_commit: str
-    ) -> SimpleNamespace:
+    def create_commit(self, repo: str, operations: list[Any], *, parent_commit: str, **_: Any) -> SimpleNamespace:
         self._may("create_commit")
         assert parent_commit == str(len(self.commits))
         files = dict(self.commits[-1])
@@ -69,17 +69,15 @@ class FakeHub:
                 del files[one.path_in_repo]
         if files != self.commits[-1]:
             self.commits.append(files)
-            self.messages.append(commit_message)
         return SimpleNamespace(oid=str(len(self.commits)))
 
-    def create_tag(self, repo: str, *, repo_type: str, tag: str, revision: str, exist_ok: bool) -> None:
+    def create_tag(self, repo: str, *, tag: str, revision: str, **_: Any) -> None:
         self._may("create_tag")
-        assert exist_ok
         self.tags.setdefault(tag, revision)
 
     def _may(self, call: str) -> None:
-        if call in self.fails:
-            raise self.fails[call]
+        if call == self.fails:
+            raise HfHubHTTPError(REFUSAL, response=ANSWER)
 
 
 @pytest.fixture
@@ -102,7 +100,7 @@ def publish(nnd: Callable[..., Outcome]) -> Publish:
 def test_everything_arrives_in_one_commit_with_a_tag(
     hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet]
 ) -> None:
-    own_set(tables={"all": some_tests(), "part": some_tests(12)})
+    mine = own_set(tables={"all": some_tests(), "part": some_tests(12)})
     done = publish()
     assert done.status == 0, done.err
     plan = make_plan("mine", "me/mine")
@@ -112,14 +110,13 @@ def test_everything_arrives_in_one_commit_with_a_tag(
     assert "nothing new" in publish().out
     assert len(hub.commits) == 2
 
-    card = own_set(tables={"all": some_tests(), "part": some_tests(12)}).folder / CARD
+    card = mine.folder / CARD
     card.write_text(card.read_text().replace("Mine.", "Ours."))
     assert publish().status == 0
     assert hub.tags == {plan.version: "2"}, "the data are the same"
 
     hub.commits.append({**hub.commits[-1], "LICENSE": b"by others", "part/test-00000-of-00001.txt": b"theirs"})
     own_set(tables={"all": some_tests(word="fine")})
-    (card.parent / "part" / "test-00000-of-00001.parquet").unlink()
     done = publish()
     assert "removed in the same commit: part/test-00000-of-00001.parquet" in done.out
     assert hub.commits[-1].keys() == {
@@ -167,15 +164,14 @@ def test_the_hub_says_what_is_wrong_in_one_line_without_the_token(
     call: str, done: str, hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet]
 ) -> None:
     own_set()
-    text = f"403 Forbidden: Bearer {TOKEN}\n\nAt https://me:pw123@hub.example/x?sig={TOKEN}, you may not. {'x' * 440}{TOKEN}"
-    hub.fails[call] = HfHubHTTPError(text, response=ANSWER)
+    hub.fails = call
     outcome = publish()
     line = refused(outcome)
     assert f"me/mine of https://hub.example {done}: 403 Forbidden: Bearer *** At https://" in line
     assert "you may not." in line
     assert not any(secret in outcome.out + outcome.err for secret in (TOKEN[:6], "pw123"))
     if call == "create_tag":
-        hub.fails.clear()
+        hub.fails = ""
         assert "nothing new" in publish().out
         assert len(hub.tags) == 1
     else:
@@ -195,7 +191,7 @@ def test_a_dry_run_shows_all_files_and_asks_the_hub_nothing(
     hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet], tmp_path: Path
 ) -> None:
     own_set()
-    hub.fails["repo_exists"] = AssertionError()
+    hub.fails = "repo_exists"
     done = publish("--dry-run")
     assert done.status == 0, done.err
     for path, content in make_plan("mine", "me/mine").files.items():

@@ -27,6 +27,13 @@ def make(path: Path, **keys: Any) -> Made:
     return make_set(SetRecipe("mine", Path("_"), "own", make_recipe(keys, "options")), path)
 
 
+def make_csv(folder: Path, *lines: str, **keys: Any) -> Made:
+    """Return the tests of the lines of a CSV file."""
+    path = folder / "table.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return make(path, **keys)
+
+
 def make_rows(folder: Path, rows: Iterable[Row], **keys: Any) -> Made:
     """Return the tests of rows."""
     return make(write_rows(folder / "table.jsonl", rows), **keys)

@@ -95,9 +95,6 @@ def test_what_only_people_know_is_marked_where_it_is_missing() -> None:
         assert any(todo(key) in lines[number - 1] for number in find_todos(card)), key
     nothing = Facts(**{**FACTS.model_dump(), "citation": "", "homepage": ""})
     assert find_todos(card_of(replace(ABOUT, facts=nothing))) == [], "known to be nothing"
-    pairs = [replace(one, name=name) for one, name in zip(SUMMARIES, ("news_ende", "zh2en"), strict=True)]
-    text = make_card(replace(ABOUT, facts=unknown), pairs, COLUMNS, {"zh2en": REPORT}, default="zh2en")
-    assert yaml.safe_load(text.split("---\n")[1])["language"] == ["en", "de", "zh"]
 
 
 def test_only_what_stands_between_the_markers_and_new_fields_stay() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.card import left_out
 from tests.sets.slow_pairing import slow_tests
-from tests.sets.tables import LABELS, make_rows, pick, read_tests
+from tests.sets.tables import LABELS, make_csv, make_rows, pick, read_tests
 
 WORDS = ("good", "bad", "ugly", "odd")
 MARKS = st.sampled_from([None, "n/a", "skip", *WORDS, *WORDS])
@@ -101,44 +101,30 @@ def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(
     assert {*pick(shuffled, "context_id", "high", "low")} == {*pick(ours, "context_id", "high", "low")}
 
 
-ROWS = [{"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}]
+LINES = ["c,t,l", "q,a,good", "q,b,bad"]
 
 
 def test_what_is_left_out_is_counted_with_its_rows(tmp_path: Path) -> None:
-    rows = [
-        *ROWS,
-        {"c": "q", "t": " ", "l": "bad"},
-        {"c": "", "t": "d", "l": "bad"},
-        {"c": "q", "t": "e", "l": "n/a"},
-        {"c": "q", "t": "f", "l": "skip"},
-        {"c": "q", "t": "g", "l": "bad", "check": "yes"},
-        {"c": "other", "t": "h", "l": "bad"},
-        *({"c": "q", "t": "i", "l": label} for label in ("good", "bad")),
-    ]
-    made = make_rows(tmp_path, rows, **LABELS, missing="n/a", ignore="skip", leave_out={"check": ["Yes", "z"]})
+    lines = ["c,t,l,check", "q,a,good,", "q,b,bad,", "q, ,bad,", ",d,bad,", "q,e,n/a,", "q,f,skip,", "q,g,bad,yes"]
+    keys = {**LABELS, "missing": "n/a", "ignore": "skip", "leave_out": {"check": ["Yes", "z"]}}
+    made = make_csv(tmp_path, *lines, "other,h,bad,", "q,i,good,", "q,i,bad,", **keys)
     report = made.report["default"]
-    first = {
-        "empty": "3",
-        "no_context": "4",
-        "no_judgement": "5",
-        "ignored": "6",
-        "by_recipe": "7",
-        "no_pair": None,
-        "tie": None,
-    }
-    assert {name: report["dropped"].get(name) for name in first} == dict.fromkeys(first, 1)
-    for reason, line in first.items():
-        assert line is None or report["dropped_rows"][reason] == [f"table.jsonl, line {line}"]
+    rows = {"empty": 4, "no_context": 5, "no_judgement": 6, "ignored": 7, "by_recipe": 8}
+    reasons = [*rows, "no_pair", "tie"]
+    assert {reason: report["dropped"][reason] for reason in reasons} == dict.fromkeys(reasons, 1)
+    for reason, row in rows.items():
+        assert report["dropped_rows"][reason] == [f"table.csv, row {row}"]
     assert any("`leave_out` names check = 'z', which no row has" in note for note in made.notes)
 
 
 def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: Path) -> None:
-    rows = [{**row, "f": f} for f in ("1", "2") for row in ROWS]
-    tests = read_tests(make_rows(tmp_path, rows, **LABELS, field={"answer": "f"}))
+    lines = ["c,t,l,f", "q,a,good,1", "q,b,bad,1", "q,a,good,2", "q,b,bad,2"]
+    keys = {**LABELS, "field": {"answer": "f"}}
+    tests = read_tests(make_csv(tmp_path, *lines, **keys))
     assert pick(tests, "answer", "high", "low") == [("1", "a", "b"), ("2", "a", "b")]
     assert len({test["cluster_id"] for test in tests}) == 2
-    with pytest.raises(NNDError, match=r"line 3: the rows of its group do not all have the same context"):
-        make_rows(tmp_path, rows, **LABELS, field={"answer": "f"}, group="c")
+    with pytest.raises(NNDError, match=r"row 4: the rows of its group do not all have the same context"):
+        make_csv(tmp_path, *lines, **keys, group="c")
 
 
 @pytest.mark.parametrize(
@@ -149,29 +135,28 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: P
         ({"better": []}, "names no rule"),
         (
             {"better": [], "label": None, "score": "l", "min_gap": 1},
-            "line 1, column 'l': expected a number, found 'good'",
+            "row 2, column 'l': expected a number, found 'good'",
         ),
         ({"context": "t"}, "no test comes out: no context has two candidates"),
     ],
 )
 def test_a_rule_that_does_not_fit_is_refused_in_one_line(keys: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(NNDError) as caught:
-        make_rows(tmp_path, ROWS, **LABELS | keys)
+        make_csv(tmp_path, *LINES, **LABELS | keys)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_labels_beyond_the_order_are_left_out_and_named(tmp_path: Path) -> None:
-    rows = [*ROWS, {"c": "q", "t": "z", "l": "???"}]
-    made = make_rows(tmp_path, rows, **LABELS | {"better": []}, order=["bad", "good"])
+    made = make_csv(tmp_path, *LINES, "q,z,???", **LABELS | {"better": []}, order=["bad", "good"])
     assert made.report["default"]["unranked_labels"] == ["???"]
     assert len(read_tests(made)) == 1
 
 
 def test_one_context_with_too_many_candidates_is_refused_before_they_are_compared(tmp_path: Path) -> None:
-    rows = ({"c": "q", "t": str(i), "l": "good" if i % 2 else "bad"} for i in range(40_000))
+    lines = (f"q,{i},{'good' if i % 2 else 'bad'}" for i in range(40_000))
     with pytest.raises(NNDError, match=r"40,000 candidates in one context; is --context right"):
-        make_rows(tmp_path, rows, **LABELS)
+        make_csv(tmp_path, "c,t,l", *lines, **LABELS)
 
 
 # ---------------------------------------------------------------- spans
@@ -181,8 +166,8 @@ TEXT = "The mill stood stil and stood."
 
 def read_spans(folder: Path, *cells: Any, **keys: Any) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the spans of a worse candidate, judged once for each cell, and the notes."""
-    rows = [ROWS[0], *({"c": "q", "t": TEXT, "l": "bad", "s": cell} for cell in cells)]
-    made = make_rows(folder, rows, **LABELS, spans={"column": "s", **keys})
+    good, bad = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": TEXT, "l": "bad"}
+    made = make_rows(folder, [good, *({**bad, "s": cell} for cell in cells)], **LABELS, spans={"column": "s", **keys})
     [test] = made.tables["default"].to_pylist()
     return test.get("low_spans") or [], made.notes
 
@@ -190,40 +175,47 @@ def read_spans(folder: Path, *cells: Any, **keys: Any) -> tuple[list[dict[str, A
 @pytest.mark.parametrize(
     ("cell", "keys", "expected"),
     [
-        ([{"start": 4, "end": 8, "category": "K", "severity": "minor"}], {}, [(4, 8)]),
-        (json.dumps([{"start": 4, "end": 8}]), {}, [(4, 8)]),
-        ({"from": 4, "to": 7}, {"start": "from", "end": "to", "end_inside": True}, [(4, 8)]),
-        ([[4, 8], [9, 14]], {}, [(4, 8), (9, 14)]),
-        ([4, 8], {}, [(4, 8)]),
-        (["STIL  and"], {}, [(15, 23)]),
-        ([{"start": 22, "end": 27, "text": "stood"}], {}, [(24, 29)]),
-        ("nowhere", {}, []),
-        ([{"start": 4, "end": 99}], {}, []),
-        (None, {}, []),
+        ('[{"start": 4, "end": 8, "category": "K", "severity": "minor"}]', {}, [(4, 8)]),
+        ('{"from": 4, "to": 7}', {"start": "from", "end": "to", "end_inside": True}, [(4, 8)]),
+        ("[[4, 8], [9, 14]]", {}, [(4, 8), (9, 14)]),
+        ("[4, 8]", {}, [(4, 8)]),
+        ('["STIL  and"]', {}, [(15, 23)]),
+        ('[{"start": 22, "end": 27, "text": "stood"}]', {}, [(24, 29)]),
+        ('["nowhere"]', {}, []),
+        ('[{"start": 4, "end": 99}]', {}, []),
+        ("null", {}, []),
     ],
 )
 def test_spans_by_place_and_by_words(
-    cell: Any, keys: dict[str, Any], expected: list[tuple[int, int]], tmp_path: Path
+    cell: str, keys: dict[str, Any], expected: list[tuple[int, int]], tmp_path: Path
 ) -> None:
-    spans, notes = read_spans(tmp_path, cell, **keys)
+    spans, notes = read_spans(tmp_path, json.loads(cell), **keys)
     assert pick(spans, "start", "end") == expected
-    assert any("error span" in note for note in notes) == (not expected and cell is not None)
-    if "severity" in str(cell):
+    assert any("error span" in note for note in notes) == (not expected and cell != "null")
+    if "severity" in cell:
         assert pick(spans, "category", "severity") == [("K", "minor")]
+    if expected:
+        assert read_spans(tmp_path, cell, **keys)[0] == spans, "as a text, too"
 
 
-@pytest.mark.parametrize("cell", [[4, 9, 12], "[4, 9, 12]", 4, [[4, 9], [4]], [[4, 9, "minor"]]])
-def test_what_is_no_span_is_refused_with_its_row(cell: Any, tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=r"table.jsonl, line 2: .* is no error span; write an object"):
-        read_spans(tmp_path, cell)
-
-
-def test_spans_of_several_raters_of_two_columns_and_of_marks(tmp_path: Path) -> None:
+def test_the_spans_of_several_raters_are_put_together(tmp_path: Path) -> None:
     assert pick(read_spans(tmp_path, [9, 14], [4, 8], [9, 14])[0], "start", "end") == [(4, 8), (9, 14)]
-    bad = {"c": "q", "t": "The <v>mill</v> stood <v>stil", "l": "bad", "from": 0, "to": 3}
-    for keys, text, expected in (
-        ({"start": "from", "end": "to"}, bad["t"], [(0, 3)]),
+
+
+@pytest.mark.parametrize("cell", ["[4, 9, 12]", "4", "[[4, 9], [4]]", '[[4, 9, "minor"]]'])
+def test_what_is_no_span_is_refused_with_its_row(cell: str, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"table.jsonl, line 2: .* is no error span; write an object"):
+        read_spans(tmp_path, json.loads(cell))
+
+
+@pytest.mark.parametrize(
+    ("spans", "low", "expected"),
+    [
+        ({"start": "from", "end": "to"}, "The <v>mill</v> stood <v>stil", [(0, 3)]),
         ({"marks": ["<v>", "</v>"]}, "The mill stood stil", [(4, 8), (15, 19)]),
-    ):
-        [test] = make_rows(tmp_path, [ROWS[0], bad], **LABELS, spans=keys).tables["default"].to_pylist()
-        assert (test["low"], pick(test["low_spans"], "start", "end")) == (text, expected)
+    ],
+)
+def test_spans_of_two_columns_and_of_marks(spans: Any, low: str, expected: Any, tmp_path: Path) -> None:
+    lines = ["c,t,l,from,to", "q,a,good,,", "q,The <v>mill</v> stood <v>stil,bad,0,3"]
+    [test] = make_csv(tmp_path, *lines, **LABELS, spans=spans).tables["default"].to_pylist()
+    assert (test["low"], pick(test["low_spans"], "start", "end")) == (low, expected)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.recipe import make_recipe
 from nnd_tasks.sets.tasks import task_fields
-from tests.sets.tables import make_rows, pick, read_tests
+from tests.sets.tables import make_csv, make_rows, pick, read_tests
 
 CHOSEN = {"chosen": "chosen", "rejected": "rejected"}
 WINNER = {"context": "q", "pair": ["answer_1", "answer_2"], "winner": "who"}
@@ -49,12 +49,9 @@ def test_each_pair_stays_once_the_way_round_that_more_people_say(
 
 
 def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: Path) -> None:
-    rows = [
-        {"p": "P", "chosen": "a", "rejected": "b c", "by": "A", "other": "B", "k": "K", "m": "major", "s": [2, 3]},
-        {"p": "P", "chosen": "x", "rejected": "y", "by": "A", "other": "B", "k": "", "m": ""},
-    ]
+    lines = ["p,chosen,rejected,by,other,k,m,s", 'P,a,b c,A,B,K,major,"[2, 3]"', "P,x,y,A,B,,,"]
     keys = {"systems": ["by", "other"], "category": "k", "severity": "m", "spans": {"column": "s"}, "context": "p"}
-    made = make_rows(tmp_path, rows, **CHOSEN, **keys)
+    made = make_csv(tmp_path, *lines, **CHOSEN, **keys)
     [test] = read_tests(made)
     assert pick([test], "category", "severity", "high_system", "low_system") == [("K", "major", "A", "B")]
     assert pick(test["low_spans"], "start", "end") == [(2, 3)]
@@ -81,25 +78,20 @@ def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> N
     assert made.report["default"]["dropped"] == {"undecided": 1, "no_judgement": 2}
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "value"),
-    [("answer_b", "answer_a", "A"), ("text2", "text1", 1), ("response_0", "response_1", 1)],
-)
-def test_letters_and_numbers_mean_the_column_that_ends_with_them(
-    first: str, second: str, value: Any, tmp_path: Path
-) -> None:
-    row = {"q": "Q", first: "x", second: "y", "w": value}
-    made = make_rows(tmp_path, [row], context="q", pair=[first, second], winner="w")
+@pytest.mark.parametrize("line", ["answer_b,answer_a,A", "text2,text1,1", "response_0,response_1,1"])
+def test_letters_and_numbers_mean_the_column_that_ends_with_them(line: str, tmp_path: Path) -> None:
+    first, second, value = line.split(",")
+    made = make_csv(tmp_path, f"{first},{second},w", f"x,y,{value}", pair=[first, second], winner="w")
     assert pick(read_tests(made), "high", "low") == [("y", "x")]
 
 
 @pytest.mark.parametrize("value", ["Alice", "0", "answer_1 is better", "1.5"])
 def test_what_names_no_winner_is_refused_with_file_and_row(value: str, tmp_path: Path) -> None:
-    row = {"q": "Q", "answer_1": "a", "answer_2": "b", "who": "A"}
-    with pytest.raises(NNDError, match=f"line 2, column 'who': {value!r} names no winner .*`winners`"):
-        make_rows(tmp_path, [row, {**row, "who": value}], **WINNER)
+    lines = ["q,answer_1,answer_2,who", "Q,a,b,A", f"Q,a,b,{value}"]
+    with pytest.raises(NNDError, match=f"row 3, column 'who': {value!r} names no winner .*`winners`"):
+        make_csv(tmp_path, *lines, **WINNER)
     with pytest.raises(NNDError, match="left"):
-        make_rows(tmp_path, [row], **WINNER, winners={"left": "first"})
+        make_csv(tmp_path, *lines, **WINNER, winners={"left": "first"})
 
 
 # ---------------------------------------------------------------- chats

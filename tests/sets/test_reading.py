@@ -14,7 +14,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.recipe import read_recipe
 from tests.sets.small_files import write_files
-from tests.sets.tables import make, make_rows, pick, read_tests
+from tests.sets.tables import make, make_csv, make_rows, pick, read_tests
 
 KEYS = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
 PAIR = {"context": "c", "chosen": "x", "rejected": "y"}
@@ -83,16 +83,14 @@ def test_files_of_windows_in_western_europe_are_read_as_such(text: str, tmp_path
 
 
 def test_file_key_and_dotted_names_are_columns(tmp_path: Path) -> None:
-    entries = {
-        key: {"in": {"q": "Q"}, "texts": ["x", text], "s": str({"v": [score]})}
-        for key, text, score in (("a", "bad", 1), ("b", "good", 2))
-    }
-    write_files(tmp_path, {"part.one.json": json.dumps(entries)})
+    entry = '"%s": {"in": {"q": "Q"}, "texts": ["x", "%s"], "s": "{\'v\': [%s]}"}'
+    text = f"{{{entry % ('a', 'bad', 1)}, {entry % ('b', 'good', 2)}}}"
+    path = write_files(tmp_path, {"part.one.json": text}) / "part.one.json"
     keys = {"context": "in.q", "candidate": "texts.1", "score": "s.v.0", "system": "@key", "category": "@file"}
-    tests = read_tests(make(tmp_path / "part.one.json", **keys, min_gap=1))
+    tests = read_tests(make(path, **keys, min_gap=1))
     assert pick(tests, "context", "high", "low", "low_system", "category") == [("Q", "good", "bad", "a", "part")]
-    rows = [{"c": "q", "t": "a", "s.x": 1}, {"c": "q", "t": "b", "s.x": 2}]
-    assert pick(read_tests(make_rows(tmp_path, rows, **{**KEYS, "score": "s.x"})), "high") == [("b",)]
+    made = make_csv(tmp_path, "c,t,s.x", "q,a,1", "q,b,2", **{**KEYS, "score": "s.x"})
+    assert pick(read_tests(made), "high") == [("b",)]
 
 
 def test_several_files_are_one_table_or_a_config_each_and_their_rows_are_named_with_their_file(tmp_path: Path) -> None:
@@ -175,14 +173,14 @@ def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name: str, tmp_
 @pytest.mark.parametrize(
     ("cells", "missing"),
     [
-        (["1", "n/a", "", "None", "3"], ()),
-        ([1, None, float("nan"), "-", 3], ()),
-        (["1", "-99", "k.A.", "-99", "3"], ["-99", "K.A."]),
-        ([1, -99, -99.0, None, 3], "-99"),
+        ('["1", "n/a", "", "None", "3"]', ()),
+        ('[1, null, NaN, "-", 3]', ()),
+        ('["1", "-99", "k.A.", "-99", "3"]', ["-99", "K.A."]),
+        ("[1, -99, -99.0, null, 3]", "-99"),
     ],
 )
-def test_only_named_texts_mean_that_nobody_judged(cells: list[Any], missing: Any, tmp_path: Path) -> None:
-    rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(cells)]
+def test_only_named_texts_mean_that_nobody_judged(cells: str, missing: Any, tmp_path: Path) -> None:
+    rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(json.loads(cells))]
     made = make_rows(tmp_path, rows, **KEYS, missing=missing)
     assert pick(read_tests(made), "high", "low") == [("4", "0")]
     assert made.report["default"]["dropped"]["no_judgement"] == 3
@@ -190,12 +188,12 @@ def test_only_named_texts_mean_that_nobody_judged(cells: list[Any], missing: Any
 
 @pytest.mark.parametrize(
     ("cells", "value"),
-    [([True, False], "false"), (["True", "False"], "[false]"), (["yes", "no"], "no"), (["on", "off"], "[off]")],
+    [("true, false", "false"), ('"True", "False"', "[false]"), ('"yes", "no"', "no"), ('"on", "off"', "[off]")],
 )
-def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells: list[Any], value: str, tmp_path: Path) -> None:
+def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells: str, value: str, tmp_path: Path) -> None:
     """In a recipe ``no`` and ``off`` are the words of a table, not the truth values that YAML makes of them."""
-    rows = [{"c": "Q", "x": "a", "y": f"b{i}", "valid": cells[i % 2]} for i in range(4)]
+    rows = [{"c": "Q", "x": "a", "y": str(cell), "valid": cell} for cell in json.loads(f"[{cells}]")]
     write_files(tmp_path, {"_recipe": f"leave_out: {{valid: {value}}}\n"})
     made = make_rows(tmp_path, rows, **PAIR, **read_recipe(tmp_path / "_recipe"))
-    assert [row["low"] for row in read_tests(made)] == ["b0", "b2"]
+    assert pick(read_tests(made), "low") == [(rows[0]["y"],)]
     assert not any("no row has" in note for note in made.notes)
