@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -84,6 +85,7 @@ def test_a_writer_that_is_killed_leaves_the_earlier_build_and_the_next_one_works
     write(folder)
     child = os.fork()
     if not child:
+        signal.alarm(60)
         with patch(place, die):
             write(folder, {"authors": to_table(make(9, "new"))})
         os._exit(0)
