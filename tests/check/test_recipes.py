@@ -14,24 +14,20 @@ from nnd_tasks.check.rules import Finding, Severity
 from tests.check.made import NAME, Made
 from tests.commands import Outcome
 
-FACTS = yaml.safe_load("""
-license: cc-by-4.0
-language: [en]
-summary: Answers were judged.
-judges: Three people.
-homepage: https://example.org
-citation: "@article{who2020judged,}"
-""")
-GOOD = yaml.safe_load(
-    """
-files: {d.csv: {url: https://example.org/d.csv, sha256: "%s"}}
+GOOD = yaml.safe_load("""
+files: {d.csv: {url: https://example.org/d.csv, sha256: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef}}
 context: c
 candidate: t
 label: l
 better: [good]
-"""
-    % ("0" * 64)
-) | {"facts": FACTS}
+facts:
+  license: cc-by-4.0
+  language: [en]
+  summary: Answers were judged.
+  judges: Three people.
+  homepage: https://example.org
+  citation: "@article{who2020judged,}"
+""")
 ROWS = "import pandas as pd\n\n\ndef rows(folder):\n    return pd.read_csv(folder / 'd.csv')\n"
 
 
@@ -60,7 +56,11 @@ def test_nothing_is_wrong_with_a_good_recipe(sent: Path) -> None:
         ({"lable": "x"}, "recipe_key", "'label'"),
         ({"majority": "perhaps"}, "recipe_invalid", "majority"),
         ({"better": []}, "recipe_invalid", "one of better"),
-        ({"facts": {**FACTS, "license": None, "judges": None, "homepage": ""}}, "recipe_fact", "license, judges"),
+        (
+            {"facts": {**GOOD["facts"], "license": None, "judges": None, "homepage": ""}},
+            "recipe_fact",
+            "license, judges",
+        ),
         ({"files": {"d.csv": {"url": "https://example.org/d"}}}, "recipe_unverified", "d.csv"),
     ],
 )

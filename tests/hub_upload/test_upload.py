@@ -132,7 +132,6 @@ def test_everything_arrives_in_one_commit_with_a_tag(
         (b"# Our reviews\n", "its card cannot be read"),
         (b"---\nlicense: mit\n---\n", "its card names no nnd_set"),
         (b"---\r\nnnd_set: other\r\n---\r\n# Other\n", "it holds the set other"),
-        (b"---\na: &a [1]\nnnd_set: mine\nb: *a\n---\n", "its card cannot be read"),
         (None, "it has files and no card"),
     ],
 )
