@@ -83,8 +83,8 @@ def test_files_of_windows_in_western_europe_are_read_as_such(text: str, tmp_path
 
 
 def test_file_key_and_dotted_names_are_columns(tmp_path: Path) -> None:
-    entry = '"%s": {"in": {"q": "Q"}, "texts": ["x", "%s"], "s": "{\'v\': [%s]}"}'
-    text = f"{{{entry % ('a', 'bad', 1)}, {entry % ('b', 'good', 2)}}}"
+    text = """{"a": {"in": {"q": "Q"}, "texts": ["x", "bad"], "s": "{'v': [1]}"},
+               "b": {"in": {"q": "Q"}, "texts": ["x", "good"], "s": "{'v': [2]}"}}"""
     path = write_files(tmp_path, {"part.one.json": text}) / "part.one.json"
     keys = {"context": "in.q", "candidate": "texts.1", "score": "s.v.0", "system": "@key", "category": "@file"}
     tests = read_tests(make(path, **keys, min_gap=1))
