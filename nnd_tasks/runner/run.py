@@ -32,6 +32,7 @@ from nnd_tasks.runner.adapter import (
 )
 from nnd_tasks.runner.hiding import cleaned, without_secrets_in_logs
 from nnd_tasks.runner.keeping_tokens import keeping_tokens
+from nnd_tasks.runner.known_models import resolve_argument, resolve_model
 from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import Veiled, hide
 from nnd_tasks.wording import did_you_mean
@@ -262,6 +263,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         SystemExit: as lm-eval's command line does.
         NNDError: lm-eval ended with an exception, or one of our checks before the run failed.
     """
+    arguments = [resolve_argument(word) for word in arguments]
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
     instead = partial(guarded(simple_evaluate()), shared_prefix=shared_prefix, sample=sample)
     with (
@@ -327,6 +329,8 @@ def evaluate(
     """
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     arguments = parsed(model_args)
+    if isinstance(arguments.get("pretrained"), str):
+        arguments = {**arguments, "pretrained": resolve_model(arguments["pretrained"])}
     about_model = dict(arguments)
     if model in _ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
         kwargs["device"] = "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU

@@ -1,0 +1,59 @@
+"""A real model: its sums are those of plain transformers, and the demo has the rates that the README states."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.harness.scored_tokens import tokens_and_characters
+from tests.harness.test_oracle import Oracle, check_against
+from tests.random_models import evaluate
+
+#: Tasks of short texts, and those that `make test-all` adds.
+SHORT = ("nnd_demo", "nnd_quiz_design", "nnd_challenge300", "nnd_mqm")
+LONG = (
+    *("nnd_summeval", "nnd_frank", "nnd_news_gpt3_cnn", "nnd_lfqa", "nnd_bump", "nnd_summedits", "nnd_humanevalfix"),
+    *("nnd_prmbench", "nnd_llmbar", "nnd_webnlg", "nnd_bio_mqm_en2de", "nnd_hanna"),
+)
+
+
+@pytest.fixture(scope="module")
+def oracle(smollm2: Path) -> Oracle:
+    return Oracle(smollm2)
+
+
+def test_rates_of_the_demo(smollm2: Path, home: Path) -> None:
+    rates = evaluate(smollm2, ["nnd_demo"])["results"]["nnd_demo"]
+    shown = {name: f"{rates[f'pass_rate_{name},none']:.3f}" for name in ("disfluent", "off_target", "unfaithful")}
+    assert shown == {"disfluent": "0.976", "off_target": "0.614", "unfaithful": "0.685"}
+    assert f"{rates['pass_rate,none']:.3f}" == "0.759"
+
+
+@pytest.mark.parametrize("task", [*SHORT, *(pytest.param(name, marks=pytest.mark.complete) for name in LONG)])
+def test_sums_on_ten_prompts_are_those_of_plain_transformers(
+    task: str, smollm2: Path, oracle: Oracle, real_home: Path
+) -> None:
+    samples = evaluate(smollm2, [task], sample=10)["samples"][task]
+    candidates, tests = check_against(oracle, samples)
+    assert len(samples) == 10
+    assert candidates >= 20
+    assert tests >= 10
+
+
+def test_every_token_stands_for_its_own_characters(smollm2: Path, real_home: Path) -> None:
+    counter = TokenCounter({"pretrained": str(smollm2)})
+    several = 0
+    for text in ("Die Straße führt über Köln; “naïve” 2024: 35 %.", "Ein 😀 kommt selten allein, 1,234.5 mal."):
+        ids, spans = tokens_and_characters(counter, "Translate: The road.\nGerman:", f" {text}")
+        assert spans[0, 0] == 0
+        assert spans[-1, 1] == len(text) + 1
+        for (_, end), (start, _) in itertools.pairwise(spans):
+            assert start <= end, "no character is left out"
+            several += start < end
+        for one, (start, end) in zip(ids, spans, strict=True):
+            decoded = counter.tokenizer.decode([one])
+            assert "�" in decoded or decoded == f" {text}"[start:end]
+    assert several, "a character of several tokens"
