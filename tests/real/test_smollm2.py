@@ -13,7 +13,7 @@ from tests.harness.test_oracle import Oracle, check_against
 from tests.random_models import evaluate
 
 #: Tasks of short texts, and those that `make test-all` adds.
-SHORT = ("nnd_quiz_design", "nnd_challenge300", "nnd_mqm_newstest2020_ende")
+SHORT = ("nnd_quiz_design", "nnd_challenge300", "nnd_mqm_ende")
 LONG = (
     *("nnd_summeval", "nnd_frank", "nnd_news_gpt3_cnn", "nnd_lfqa", "nnd_bump", "nnd_summedits", "nnd_humanevalfix"),
     *("nnd_prmbench", "nnd_llmbar", "nnd_webnlg", "nnd_bio_mqm_en2de", "nnd_hanna"),
