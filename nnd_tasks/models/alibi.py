@@ -1,8 +1,8 @@
-"""Attention with linear biases (ALiBi) for trees: models number the keys of a row themselves, here by position.
+"""Attention with linear biases (ALiBi) in the rows of a prefix tree.
 
-ALiBi adds to an attention score the position of the key, times a slope of the head. In a row that holds a tree, the place of a
-key is not its position in its sequence. So what the model computes for a row of consecutive positions is computed here too, and
-then taken at the positions of the keys.
+ALiBi adds to an attention score the position of the key, times a slope of the head. Models take the place of a key in the row
+for its position. In a row that holds a tree these differ. So the biases of a row of consecutive positions are computed, and
+then those at the positions of the keys are taken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 
 @contextmanager
 def keys_at(body: Any, positions: torch.Tensor) -> Iterator[None]:
-    """Within this context, a model's attention takes its keys for tokens at ``positions``.
+    """Within this context, the biases of a model's attention are those of keys at ``positions``.
 
     Args:
         body: the model without its output layer: of BLOOM, Falcon or MPT (``modeling_bloom.py:438``, ``modeling_falcon.py:149``,

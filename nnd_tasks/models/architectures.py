@@ -1,9 +1,9 @@
-"""Which model types may share prefixes, and what each of them needs. All of it is read from the model's config, here.
+"""Which model types may share prefixes, and what each of them needs. Nothing but the model's config is read for that.
 
-Sharing reads requests as a tree in rows, so it must know which tokens a layer lets a token see, and what becomes of the logits
-after the last linear layer. `_TYPES` says it. The rules stand in ``models/<type>/modeling_<type>.py`` of
-transformers 5.23: the masks where the model's ``forward`` calls ``create_causal_mask`` and its relatives (``masking_utils.py``),
-the logits where ``...ForCausalLM.forward`` calls ``self.lm_head``.
+Sharing reads requests as a tree, in rows. So it must know which tokens a token sees in each layer, and what happens to the
+logits after the last linear layer. `_TYPES` says both. Its source is ``models/<type>/modeling_<type>.py`` of transformers 5.23:
+masks where the model's ``forward`` calls ``create_causal_mask`` and its relatives (``masking_utils.py``), logits where
+``...ForCausalLM.forward`` calls ``self.lm_head``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 #: The names that configs give to kinds of layers.
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
-#: The attention of transformers that takes a mask in blocks, and leaves out those that nothing is seen in; not for T5.
+#: The attention of transformers that takes a mask in blocks and skips those in which nothing is seen. T5 cannot use it.
 FLEX = "flex_attention"
 
 #: Kinds of rotary embedding whose frequencies do not depend on the length of the input (``modeling_rope_utils.py``).
@@ -25,21 +25,21 @@ ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 
 @dataclass(frozen=True)
 class DecoderType:
-    """What a decoder-only type needs.
+    """What a type of models needs.
 
     Attributes:
-        layers: the kinds of layers that ``layer_types`` may name: its ``forward`` takes a mask for each of them. Empty: it takes
-            one mask for all layers.
-        window: without ``layers``: whether all layers have a window where ``sliding_window`` is set.
-        cap: the number of the config that caps the logits.
-        scale: the number of the config with which the logits are multiplied.
-        divisor: the number of the config by which the logits are divided.
+        layers: kinds of layers that ``layer_types`` may name; ``forward`` takes a mask for each of them. Empty if it takes one
+            mask for all layers.
+        window: without ``layers``, whether ``sliding_window`` is the window of all layers.
+        cap: name of the config's number that caps the logits.
+        scale: name of the config's number with which the logits are multiplied.
+        divisor: name of the config's number by which the logits are divided.
         ropes: kinds of rotary embedding that do not depend on the length of the input.
-        places: whether some layers count the places of a row, and ignore the positions they are given.
-        alibi: whether its attention has linear biases, unless ``alibi`` of the config turns them off: see
+        places: whether some layers count the places in a row instead of reading ``position_ids``.
+        alibi: whether the attention has linear biases, unless ``alibi`` of the config turns them off; see
             `nnd_tasks.models.alibi`.
-        recurrent: whether it has recurrent layers, for which there is no mask: see `nnd_tasks.models.hybrid`.
-        scan: tokens that its recurrent layers read at once where no config names them, because its code does.
+        recurrent: whether there are recurrent layers, which take no mask; see `nnd_tasks.models.hybrid`.
+        scan: number of tokens that the recurrent layers read at once, where it stands in the code and not in the config.
     """
 
     layers: frozenset[str] = frozenset()
@@ -61,8 +61,8 @@ _CHUNKS = DecoderType(layers=frozenset({FULL, CHUNKED}), places=True)  # attn_te
 _CAPPED = replace(_LAYERS, cap="final_logit_softcapping")
 _RECURRENT = DecoderType(recurrent=True)
 
-#: What types need -> the types, by their ``model_type``. They take a mask of four dimensions, which is not for their recurrent
-#: layers, and explicit positions where they have any.
+#: What types need -> the types, by ``model_type``. All of them take masks of four dimensions (recurrent layers take none), and
+#: ``position_ids`` where they have positions.
 _TYPES: dict[DecoderType, str] = {
     _FULL: """apertus arcee codegen deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe flex_olmo gemma glm glm4 glm4_moe
         glm4_moe_lite gpt2 gpt_bigcode gpt_neox gptj helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 internlm3 iquestcoder jais2
@@ -92,7 +92,7 @@ _TYPES: dict[DecoderType, str] = {
 #: ``model_type`` -> what it needs.
 DECODERS = {name: needs for needs, names in _TYPES.items() for name in names.split()}
 
-#: Encoder-decoders whose decoder reuses the keys and values of the encoder's output from a cache.
+#: Encoder-decoders. Their decoders take the keys and values of the encoder's output from a cache.
 SEQ2SEQ: dict[str, DecoderType] = {
     **dict.fromkeys(("bart", "mbart", "mt5", "pegasus", "t5"), _FULL),
     "t5gemma": _CAPPED,  # its decoder takes positions and masks as those of Gemma 2
@@ -129,7 +129,7 @@ class Reach:
     chunk: int | None = None
 
     def within(self, length: int) -> Reach:
-        """Return the reach among inputs of at most ``length`` tokens: all of them, where no bound is shorter."""
+        """Return the reach in inputs of at most ``length`` tokens, where a bound of ``length`` or more is none."""
         return Reach() if min(self.window or length, self.chunk or length) >= length else self
 
 
@@ -139,8 +139,8 @@ class Layout:
 
     Attributes:
         reaches: kind of layer -> how far its tokens see; ``""`` is the kind of all layers where the model takes one mask.
-        scale: the logits are multiplied with it.
-        cap: then they are ``cap * tanh(logits / cap)``; None leaves them as they are.
+        scale: the logits are multiplied with this number.
+        cap: then they become ``cap * tanh(logits / cap)``; None leaves them as they are.
         places: see `DecoderType`.
         alibi: whether its attention has linear biases.
         recurrent: see `DecoderType`.
@@ -167,12 +167,12 @@ class Layout:
 
 
 def text_config(config: Any) -> Any:
-    """Return the part of a config that describes the language model: of models with images or sound, not all of it."""
+    """Return the part of a config that describes the language model, without its parts for images and sound."""
     return config.get_text_config(decoder=True)
 
 
 def config_parts(config: Any) -> list[Any]:
-    """Return the configs of what reads text: of the language model or decoder, and of an encoder that has its own."""
+    """Return the config of the language model or decoder, and that of the encoder if it has one of its own."""
     return [text_config(config), *filter(None, [getattr(config, "encoder", None)])]
 
 
@@ -180,7 +180,7 @@ def layout_of(config: Any) -> Layout:
     """Return what the config of a decoder asks for.
 
     Raises:
-        ValueError: it asks for something that sharing cannot give; the message says what.
+        ValueError: sharing is not possible; the message says why.
     """
     kind = SEQ2SEQ.get(config.model_type) or DECODERS[config.model_type]
     text = text_config(config)
@@ -256,9 +256,9 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
 
 
 def windows(config: Any) -> set[int]:
-    """Return the numbers of tokens beyond which a model of this type and config may read differently.
+    """Return the lengths beyond which a model may read differently: its windows, chunks and convolutions, in tokens.
 
-    These are all positive whole numbers whose name says that they may be a window, a chunk or the reach of a convolution.
+    They are recognized by their names in the config.
     """
     scan = DECODERS.get(config.model_type, _FULL).scan
     sizes: set[int] = {scan} if scan else set()

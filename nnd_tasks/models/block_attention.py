@@ -1,9 +1,9 @@
-"""Attention over the rows of a prefix tree, without most of what the mask leaves out.
+"""Attention over the rows of a prefix tree, which skips most of the scores that the mask removes.
 
 A row holds several contexts, or many branches of one trunk, and most of its tokens do not see each other. One call of
-attention over the whole row computes all scores and masks most of them away. Here a row is cut into *blocks*: some
-neighbouring tokens of the row, and the keys that at least one of them sees. Within a block the mask of the row still holds,
-so the result is the same.
+attention over the whole row computes all scores, and the mask removes most of them. Here a row is cut into *blocks*: some
+neighbouring tokens, and the keys that at least one of them sees. Within a block the mask of the row still holds, so the
+result is the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from nnd_tasks.models.tree_mask import Ranges, TreeMask, chains
 
 #: Name of this attention in transformers' registry.
 NAME = "nnd_blocks"
-#: What a call costs beyond its scores, and beyond each key that has to be copied, in scores (query times key): measured on
-#: a CPU with 512 wide models, and of little weight elsewhere.
+#: Cost of a call, and of each key that must be copied, in scores (one score is a query times a key). Measured on a CPU with
+#: models of width 512; on accelerators both matter little.
 CALL, COPY = 4096, 10
 
-#: How many masks of a row are kept in parts: more than there are kinds of layers.
+#: Most masks of a row whose parts are kept. A model has fewer kinds of layers.
 _MASKS = 4
 
 
@@ -46,7 +46,7 @@ class Block:
     keys: Ranges
 
     def cost(self) -> int:
-        """Return what it takes to compute, in scores."""
+        """Return the cost of computing the block, in scores."""
         keys = sum(stop - start for start, stop in self.keys)
         return CALL + (self.stop - self.start + (COPY if len(self.keys) > 1 else 0)) * keys
 
@@ -62,7 +62,7 @@ def _union(one: Ranges, two: Ranges) -> Ranges:
 
 
 def merge(runs: Sequence[Block]) -> list[Block]:
-    """Join neighbouring blocks where one call for both takes less than a call for each."""
+    """Join neighbouring blocks where one call for both costs no more than two calls."""
     blocks: list[Block] = []
     for run in runs:
         if blocks:
@@ -80,7 +80,7 @@ def _shifted(pieces: Ranges, offset: int) -> Ranges:
 
 
 def blocks_of(mask: TreeMask) -> list[Block]:
-    """Return the blocks of a row; their columns are the keys of the mask: stem, trunk, row."""
+    """Return the blocks of a row. The keys are numbered as in `TreeMask`: stem, trunk, row."""
     stem: Ranges = ((0, mask.stem),) if mask.stem else ()
     trunk = list(chains(mask.trunk_ends))
     starts = [start for start, _, _ in trunk]
@@ -136,7 +136,7 @@ def block_attention(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend block by block within `in_blocks`; elsewhere, and with other masks than the row's, as ``sdpa`` does.
+    """Attend block by block within `in_blocks`. Elsewhere, and with masks of other shapes, attend as ``sdpa`` does.
 
     Args and returns as transformers' attention functions: query of shape (1, heads, row, width of a head), output of shape
     (1, row, heads, width of a head).
@@ -166,7 +166,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 @contextmanager
 def in_blocks(config: Any, mask: TreeMask) -> Iterator[None]:
-    """Within this context, a model with ``sdpa`` attention reads a row block by block, where that is more than one.
+    """Within this context, a model with ``sdpa`` attention reads a row in blocks, if there is more than one.
 
     Args:
         config: of a model that takes attention from transformers' registry (``_supports_attention_backend``).

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 def train_tokenizer(
     texts: Iterable[str], vocabulary: int, special: Sequence[str], **settings: Any
 ) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer trained on ``texts``; it can write any other text too, byte by byte if need be.
+    """Return a byte-level BPE tokenizer trained on ``texts``; it encodes any other text too.
 
     Args:
-        texts: that pieces are learned from.
-        vocabulary: number of pieces, at most.
+        texts: to train on.
+        vocabulary: most tokens.
         special: tokens with the first ids, such as the one that ends a text.
         settings: of `transformers.PreTrainedTokenizerFast`, such as ``eos_token``.
     """

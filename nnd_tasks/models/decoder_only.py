@@ -1,4 +1,4 @@
-"""Scoring with decoder-only models: what requests begin with in common is read once."""
+"""Scoring with decoder-only models: common beginnings of requests are read once."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from nnd_tasks.models.alibi import keys_at
 from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
 from nnd_tasks.models.block_attention import in_blocks
 from nnd_tasks.models.hybrid import States, TreeScan, along_tree
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, Work
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, SortedRequests
 from nnd_tasks.models.prefix_tree import Ints, Pack, make_packs, rows_of
 from nnd_tasks.models.responses import TokenRequest
 from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
 
 
 class _Trunk(DynamicCache):  # type: ignore[misc]
-    """The keys and values of a trunk. Branches that are read after it see them, and their own are not stored.
+    """The keys and values of a trunk, which its branches see. Those of branches are not stored.
 
-    Layers with a window keep all of them too: which ones a token sees is the mask's business, as in the other layers.
+    Layers with a window keep all of them too, because the mask says what a token sees.
 
     Args:
         stem: the stem that comes before the trunk, if any.
 
     Attributes:
-        complete: the trunk was read as a whole; set by the caller.
-        shift: position of each token of the row that is read minus its place in the row, shape (row,); None where a model
-            reads positions from ``position_ids`` alone.
-        keep: places in the trunk after which rows go on that are read later, ascending; -1 is the place before it.
-        states: of recurrent layers after the stem, then at these places; None where nothing was read, and without such layers.
+        complete: whether the whole trunk was read; set by the caller.
+        shift: position of each token of the row, minus its place in the row, shape (row,); None for models that read
+            positions from ``position_ids`` alone.
+        keep: places in the trunk after which branches begin, ascending; -1 is the place before the trunk.
+        states: states of recurrent layers after the stem and, once the trunk was read, at the places of ``keep``; None without
+            such layers or tokens.
     """
 
     def __init__(self, stem: _Trunk | None = None) -> None:
@@ -48,15 +49,15 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         self.states: States | None = None if stem is None else stem.states
 
     def get_seq_length(self, layer_idx: int = 0) -> Any:
-        """Return how many tokens were read before; with `shift`, what makes positions of places in the row.
+        """Return the number of tokens read before; with `shift`, what must be added to places in the row to get positions.
 
-        Llama 4's layers without rotary embeddings scale queries by position, and take for it the place in the row plus this
+        Llama 4's layers without rotary embeddings scale queries by the place in the row plus this number
         (``attn_temperature_tuning`` in ``modeling_llama4.py``).
         """
         return super().get_seq_length(layer_idx) if self.shift is None else self.shift
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
-        """Store keys and values until the trunk is complete; return those of stem, trunk and of what is being read."""
+        """Store keys and values until the trunk is complete; return those of the stem, the trunk and the row."""
         seen = [(key_states, value_states)]
         if not self.complete:
             seen = [super().update(key_states, value_states, layer_idx, *args, **kwargs)]
@@ -70,12 +71,12 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
 
     def get_conv_state(self, *_: Any, **__: Any) -> None:
-        """Return no state: what recurrent layers go on from is not stored here, see `nnd_tasks.models.hybrid`."""
+        """Return None: `nnd_tasks.models.hybrid` keeps the states of recurrent layers."""
 
     get_recurrent_state = get_conv_state
 
     def update_conv_state(self, state: Any, *_: Any, **__: Any) -> Any:
-        """Return what was to be stored."""
+        """Return the state without storing it."""
         return state
 
     update_recurrent_state = update_conv_state
@@ -99,7 +100,7 @@ class _Stem:
 class DecoderOnlyScoring(PrefixScoring):
     """The part of `SharedPrefixLM` for decoder-only models."""
 
-    #: What one more call of a scan costs, in tokens of it; and the most states of recurrent layers that a pack keeps, each as
+    #: Cost of one more call of a scan, in tokens; and the most states of recurrent layers that a pack keeps. A state is as
     #: large as the keys and values of some hundreds of tokens.
     scan_price, most_states = 64, 32
 
@@ -118,7 +119,7 @@ class DecoderOnlyScoring(PrefixScoring):
         head = self._head_of(self._layout)
         most_states = self.most_states if self._layout.recurrent else None
         while by_input:
-            work = Work(head, by_input)
+            work = SortedRequests(head, by_input)
             stem: _Stem | None = None
             for pack in make_packs(work.sequences, self.row_tokens, self.pack_tokens, anchors=most_states):
                 held = [work.sequences[i] for i in pack.paths]
@@ -131,7 +132,7 @@ class DecoderOnlyScoring(PrefixScoring):
                 for inputs in held:
                     yield from by_input.pop(inputs)
 
-    def _stem_of(self, pack: Pack, work: Work, stem: _Stem | None) -> _Stem | None:
+    def _stem_of(self, pack: Pack, work: SortedRequests, stem: _Stem | None) -> _Stem | None:
         """Return the stem of a pack, or None if it has none; reuse ``stem``, that of the last pack, if it is the same."""
         if not pack.stem or (stem is not None and stem.owner == pack.owner):
             return stem if pack.stem else None
@@ -141,15 +142,15 @@ class DecoderOnlyScoring(PrefixScoring):
         cache.complete = True
         return _Stem(pack.owner, cache, hidden)
 
-    def _score_pack(self, pack: Pack, work: Work, stem: _Stem | None) -> None:
+    def _score_pack(self, pack: Pack, work: SortedRequests, stem: _Stem | None) -> None:
         if stem is not None:
-            work.settle(stem.hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
+            work.score_targets(stem.hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
         cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
         if cache is not None:
             cache.keep = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
         if len(pack.tokens):
             hidden = self._read(pack.tokens, trunk_mask(pack), cache)
-            work.settle(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
+            work.score_targets(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
         if cache is not None:
             cache.complete = True
         for row in rows_of(pack.branches, work.sequences, self.row_tokens):
@@ -158,7 +159,7 @@ class DecoderOnlyScoring(PrefixScoring):
             hidden = self._read(np.concatenate(parts), branch_mask(pack, row, lengths), cache)
             starts = np.cumsum(lengths) - lengths
             places = [range(start, start + length) for start, length in zip(starts, lengths, strict=True)]
-            work.settle(hidden, [(b.sequence, b.start, own) for b, own in zip(row, places, strict=True)])
+            work.score_targets(hidden, [(b.sequence, b.start, own) for b, own in zip(row, places, strict=True)])
 
     def _read(self, tokens: Any, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
         """Return the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, EncoderDecoderCache
 
 from nnd_tasks.models.architectures import Layout, layout_of
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, Work
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, SortedRequests
 from nnd_tasks.models.prefix_tree import make_packs
 from nnd_tasks.models.responses import TokenRequest
 from nnd_tasks.models.tree_mask import TreeMask
@@ -67,7 +67,7 @@ class PackedDecoder:
             return self._decoder(**arguments).last_hidden_state[0]
 
     def _placed(self, positions: torch.Tensor) -> AbstractContextManager[Any]:
-        """Return a context that gives the decoder ``positions``; it takes none as an argument, and numbers its inputs itself."""
+        """Return a context in which the decoder, which would number its inputs itself, gives them ``positions``."""
         if hasattr(self._decoder, "embed_positions"):  # BART and similar: absolute positions
             embedding = self._decoder.embed_positions
             forward = embedding.forward
@@ -91,7 +91,7 @@ class EncoderDecoderScoring(PrefixScoring):
     """The part of `SharedPrefixLM` for encoder-decoders."""
 
     def score_encoder_decoder(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
-        """Encode each context once, and read its candidates as one tree, in rows; yield the requests when they are scored."""
+        """Encode each context once and read its candidates as one tree; yield requests as they are scored, row by row."""
         layout = layout_of(self._inner.config)
         head = self._head_of(layout)
         contexts: dict[tuple[int, ...], ByInput] = {}
@@ -103,7 +103,7 @@ class EncoderDecoderScoring(PrefixScoring):
         while waiting:
             group = _group(waiting, self.source_tokens)
             # The number of the context comes first, so that candidates of different contexts share nothing.
-            work = Work(
+            work = SortedRequests(
                 head, {(k, *inputs): kept for k, one in enumerate(group) for inputs, kept in contexts[one].items()}
             )
             try:
@@ -116,7 +116,7 @@ class EncoderDecoderScoring(PrefixScoring):
             waiting = [context for context in waiting if contexts[context]]
 
     def _score_group(
-        self, group: Sequence[tuple[int, ...]], work: Work, layout: Layout
+        self, group: Sequence[tuple[int, ...]], work: SortedRequests, layout: Layout
     ) -> Iterator[list[tuple[int, ...]]]:
         """Score the candidates of contexts that are encoded together; after each row, yield the inputs that are finished."""
         decoder = PackedDecoder(self._inner, group)
@@ -127,17 +127,12 @@ class EncoderDecoderScoring(PrefixScoring):
             across = self._bias(self._tensor(about)[:, None] == source) if len(group) > 1 else None
             masks = self._masks(mask, layout)
             hidden = decoder.read(self._tensor(rows.tokens), self._tensor(rows.positions), masks, across)
-            work.settle(hidden, [(i, 0, path) for i, path in rows.paths.items()])
+            work.score_targets(hidden, [(i, 0, path) for i, path in rows.paths.items()])
             yield [work.sequences[i] for i in pack.paths]
 
 
 def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
-    """Return as many of the first contexts as have at most ``most`` tokens when padded to one length; at least one.
-
-    Args:
-        contexts: in the order of their lengths.
-        most: number of tokens.
-    """
+    """Return the first contexts, sorted by length, that have at most ``most`` tokens when padded; at least one."""
     count = 1
     while count < len(contexts) and (count + 1) * len(contexts[count]) <= most:
         count += 1

@@ -1,4 +1,4 @@
-"""Tokenizing each distinct string once, for the task, which counts its tokens, and for the model, which scores them."""
+"""Each distinct text is tokenized once, for the task, which counts its tokens, and for the model, which scores them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.upstream import HFLM
 
-#: (text, add_special_tokens, add_bos_token, prefix token), everything that the result of HFLM's ``tok_encode`` depends on -> its
-#: tokens. A run keeps all of them, in less memory than lm-eval's lists of its requests take.
+#: (text, add_special_tokens, add_bos_token, prefix token) -> tokens. HFLM's ``tok_encode`` depends on nothing else. All are kept:
+#: they take less memory than lm-eval's lists of its requests.
 Encodings = dict[tuple[str, bool | None, bool | None, int | None], NDArray[np.int32]]
 
 #: Arguments that load a tokenizer -> the tokenizer and its encodings; None outside of `shared_encodings`.
@@ -22,7 +22,7 @@ _shared: dict[Any, tuple[Any, Encodings]] | None = None
 
 @contextmanager
 def shared_encodings() -> Iterator[None]:
-    """Within this context, let all models and counters with the same tokenizer share it and its encodings."""
+    """Within this context, models and counters with the same tokenizer share it and its encodings."""
     global _shared
     before, _shared = _shared, {} if _shared is None else _shared
     try:

@@ -1,11 +1,11 @@
 """Recurrent layers (linear attention, state space, short convolution) in the rows of a prefix tree.
 
-Such a layer reads a row from its first token to its last, and no mask keeps the branches of a tree apart. Nearly all of what it
-computes is per token. Two functions of a modeling file look at other tokens, and only these read the tree here:
+Such a layer reads a row from left to right, and no mask keeps the branches of a tree apart. Nearly all of its computation is per
+token. Only two functions of a modeling file look at other tokens, and these are replaced:
 
-- the short convolution: each run of tokens gets the few inputs before it in front;
-- the scan: the row is cut into segments without a branching point. Segments are read as batches, each on from the state at
-  the end of the segment before it, where a state is what a scan knows of all tokens before.
+- the short convolution: each run of tokens gets its own last inputs in front;
+- the scan: the row is cut into segments at its branching points. Segments are read in batches, each from the state at the end
+  of its parent segment. A state is what a scan keeps of all tokens before.
 
 The rest of the model reads the row as it is.
 """
@@ -32,8 +32,7 @@ from nnd_tasks.models.tree_mask import chains
 CHUNK = 64
 #: Most segments that are read together: each has a state of its own.
 BATCH = 128
-#: A segment is read again by those that follow it if that takes no more than this part of what a call costs: other segments
-#: share the call.
+#: A segment is read again with each segment that follows it if that costs at most 1/AGAIN of a call.
 AGAIN = 8
 
 #: The convolution of all types, and their scans -> the argument that is the state to go on from (transformers 5.23, for example
@@ -49,11 +48,11 @@ SCANS = {
 
 @dataclass
 class States:
-    """What the recurrent layers of a model know after some tokens of a row.
+    """The states of a model's recurrent layers after some tokens of a row.
 
     Attributes:
-        places: of these tokens in the row, ascending; -1 is the place before the row.
-        tensors: for each call of a convolution or a scan within a pass, in order, what it keeps, shape (places, ...).
+        places: places of these tokens in the row, ascending; -1 is the place before the row.
+        tensors: the states of each call of a convolution or a scan in a pass, in order, shape (places, ...).
     """
 
     places: Ints
@@ -82,14 +81,13 @@ class _Batch:
 class TreeScan:
     """A row of a prefix tree, cut into segments for recurrent layers.
 
-    Segments are read in levels, each after those whose states its segments go on from. A short segment gets no level of its
-    own: it is read again by each of those that follow it.
+    Segments are read level by level, each after its parent. A short segment is read again with each of its children instead.
 
     Args:
         ends: end of the subtree below each token of the row, see `TreeMask`.
-        origins: which state before the row each token's sequences have, shape (row,).
-        keep: places in the row, ascending, after which the state is needed later; -1 is the place before the row.
-        price: what one more call costs, in tokens.
+        origins: index of the state before the row from which each token's sequence goes on, shape (row,).
+        keep: places in the row, ascending, whose states are needed later; -1 is the place before the row.
+        price: cost of one more call, in tokens.
     """
 
     def __init__(self, ends: Ints, origins: Ints, keep: Ints, price: int) -> None:
@@ -166,13 +164,13 @@ class TreeScan:
         return -1 if place < 0 else self._segment_of[place]
 
     def windows(self, width: int) -> tuple[Ints, Ints, Ints]:
-        """Return how a convolution that looks at ``width`` tokens before each one reads the row.
+        """Return how a convolution over each token and the ``width`` tokens before it reads the row.
 
         Inputs are numbered: those of the row, then ``width`` of each state before the row.
 
         Returns:
-            The inputs to read, one run of the row after the other; for each token of the row, which of the results is its own;
-            and for each place to keep, the last ``width`` inputs there, shape (places, width).
+            The numbers of the inputs to read, run by run; for each token of the row, the index of its result; and for each
+            place to keep, the numbers of the last ``width`` inputs, shape (places, width).
         """
         if width not in self._windows:
             reads, results = [], np.zeros(self.length, dtype=np.int64)
@@ -196,7 +194,7 @@ class TreeScan:
 
 
 class _Reading:
-    """One pass of a model over a row: the states that it goes on from, and those that it keeps.
+    """One pass of a model over a row: the states before it, and those that are kept.
 
     Args:
         scan: how the row is read.
@@ -221,7 +219,7 @@ class _Reading:
         return found[..., results]
 
     def scan_row(self, original: Callable[..., Any], state: str, *args: Any, **kwargs: Any) -> Any:
-        """Return what a scan returns for the row; arguments of shape (1, row, ...) are those of its tokens.
+        """Return what a scan returns for the row. Arguments of shape (1, row, ...) have one entry per token.
 
         Args:
             original: the scan.
@@ -270,7 +268,7 @@ class _Reading:
 
 @contextmanager
 def along_tree(body: Any, scan: TreeScan, before: States | None) -> Iterator[States]:
-    """Within this context, the recurrent layers of a model, which has a cache, read a row as a tree; yields what they keep.
+    """Within this context, the recurrent layers of a model that is given a cache read a row as a tree; yield their states.
 
     Args:
         body: the model without its output layer.

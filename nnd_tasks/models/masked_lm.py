@@ -26,7 +26,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         tokenizer: folder or name of the tokenizer; None takes the model's.
         device: where to run; None takes a GPU if there is one.
         dtype: name of the type of the weights.
-        batch_size: number of inputs that are read at once.
+        batch_size: number of masked inputs that are read at once.
         max_length: most tokens of an input, special tokens included; None takes the model's limit.
         revision: revision of the model on the hub.
 
@@ -118,7 +118,7 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
         return total, greedy
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
-        """Return pseudo-log-likelihoods of whole texts, each within one window; 0.5 names an empty context too."""
+        """Return pseudo-log-likelihoods of whole texts, each in one window. lm-eval 0.5 gives an empty context, too."""
         texts = [request.args[-1] for request in requests]
         answers = self._loglikelihood_tokens([(("", text), [], self.tok_encode(text)) for text in texts], disable_tqdm)
         return [

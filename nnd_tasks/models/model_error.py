@@ -1,10 +1,10 @@
-"""The error of a model that cannot be used, or of a request that it cannot score."""
+"""The error for a model that cannot be used, or a request that cannot be scored."""
 
 from __future__ import annotations
 
 
 class ModelError(ValueError):
-    """Something that the caller can act on: one line that says what is wrong, and what to do where that is known."""
+    """One line that says what is wrong and, where that is known, what the caller can do."""
 
 
 def reason_with_type(error: BaseException) -> str:

@@ -1,10 +1,9 @@
-"""Scoring with an engine that keeps prefixes in a cache, block by block, and gives nothing of use for what it read from there.
+"""Scoring with an engine that caches prefixes in blocks, and returns garbage as the log-probabilities of cached tokens.
 
-vLLM is such an engine: the log-probability of a token that follows a cached one comes back as whatever was in memory. So a
-context is sent once, without log-probabilities, and then its candidates, of which the engine reads the end. What a request
-found in the cache is never taken from it: another request computed it, and its answer is kept by prefix. The one token that
-follows a cached block may be another than before; the prompt that ends with the block is asked for it (`Ask.following`).
-Whatever is still missing is sent once more, past the cache.
+vLLM is such an engine. A context is sent once, without log-probabilities, and then its candidates, of which the engine computes
+the end. Log-probabilities are kept by prefix, and only from prompts for which the engine computed them, so those of cached
+tokens come from an earlier prompt. The token after a cached block can differ from the one that was read there before: the
+prompt that ends with the block is asked for it (`Ask.following`). What is still missing is sent again, past the cache.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ class Ask:
 
     Attributes:
         tokens: the prompt.
-        rows: whether the log-probabilities of its tokens are wanted.
-        following: tokens whose log-probabilities after the prompt are wanted.
-        fresh: whether to read everything, whatever the cache holds.
+        rows: whether to return the log-probabilities of its tokens.
+        following: tokens whose log-probabilities after the prompt are to be returned.
+        fresh: whether to compute everything, whatever the cache holds.
     """
 
     tokens: tuple[int, ...]
@@ -58,7 +57,7 @@ class Reply(Protocol):
 
 @dataclass(frozen=True)
 class CacheLayout:
-    """What must be known of an engine's cache. It decides what is sent, not what is trusted.
+    """An engine's cache. It decides what is sent, not which answers are trusted.
 
     Attributes:
         block: tokens of a block; whole blocks are cached.
@@ -79,9 +78,9 @@ class Sent:
 
     Attributes:
         prompts: number of prompts.
-        tokens: tokens that the engine had to read, those from the cache not counted.
-        cached: tokens that came from the cache.
-        again: prompts that were sent past the cache, because of something missing.
+        tokens: number of tokens that the engine computed.
+        cached: number of tokens that came from the cache.
+        again: number of prompts that were sent again, past the cache.
     """
 
     prompts: int = 0
@@ -91,13 +90,13 @@ class Sent:
 
 
 class PrefixCacheScoring:
-    """Scores sequences, each from a position of its own to its end.
+    """Scores sequences, each from its own position to its end.
 
     Args:
         sequences: the tokens of each request; not empty.
         starts: for each, the position of its first scored token, from 1.
         layout: of the engine's cache.
-        send: sends prompts in this order and returns their answers.
+        send: sends prompts to the engine in this order, and returns its answers.
 
     Attributes:
         sent: what was sent so far.
@@ -136,19 +135,19 @@ class PrefixCacheScoring:
     # ------------------------------------------------------------ what is sent
 
     def _whole(self, i: int) -> bool:
-        """Tell whether no other sequence begins with sequence ``i``; the others need no prompt of their own."""
+        """Tell whether no other sequence begins with sequence ``i``. Only such sequences need a prompt."""
         return self._shared[i + 1] < len(self._sequences[i])
 
     def _seed(self, i: int) -> int:
-        """Return how many tokens of sequence ``i`` are read without log-probabilities: whole blocks that nobody asks about."""
+        """Return how many tokens of sequence ``i`` are in whole blocks of which no request needs a log-probability."""
         first = int(np.argmax(self._needed[self._nodes[i]]))
         return (first if self._layout.following else first - 1) // self._layout.block * self._layout.block
 
     def plan(self) -> list[tuple[Ask, int]]:
-        """Return all prompts in the order in which they are sent, each with the place of a sequence that begins with it.
+        """Return all prompts in the order of sending, each with the index of a sequence that begins with it.
 
-        A prompt comes before those that begin with it. If nothing was in the cache before and all of it stays there, the
-        answers tell everything, and a token is read twice only where a prompt ends with its block.
+        A prompt comes before those that begin with it. If the cache was empty and nothing is evicted, the answers are complete,
+        and a token is computed twice only where a prompt ends with its block.
         """
         block, most = self._layout.block, self._layout.following
         asks: dict[tuple[int, bool], tuple[int, int]] = {}  # (last node, rows) -> (place, length)
@@ -178,13 +177,13 @@ class PrefixCacheScoring:
         ]
 
     def _wanted(self, node: int) -> list[int]:
-        """Return the tokens after a node at the end of a block that some request wants to know."""
+        """Return the tokens after a node, at the end of a block, whose log-probabilities some request needs."""
         return sorted(token for token, after in self._after.get(node, {}).items() if self._needed[after])
 
     def _batches(self, planned: Sequence[tuple[Ask, int]]) -> Iterator[Sequence[tuple[Ask, int]]]:
-        """Cut a plan where the blocks of a part would no longer fit the cache.
+        """Cut a plan into parts whose blocks fit the cache.
 
-        An engine whose cache is full would evict what the next prompts need, and interrupt prompts that it has begun.
+        An engine whose cache is full evicts what the next prompts need, and interrupts prompts.
         """
         room = self._layout.capacity // self._layout.block * 4 // 5
         batch: list[tuple[Ask, int]] = []
@@ -204,10 +203,10 @@ class PrefixCacheScoring:
     # ------------------------------------------------------------ what comes back
 
     def run(self) -> Iterator[tuple[int, TokenAnswer]]:
-        """Send everything; yield each request with its answer, as it is known.
+        """Send everything; yield the index of each request and its answer as soon as it is known.
 
         Raises:
-            RuntimeError: the engine gave no log-probability for a prompt that it was told to read as a whole.
+            RuntimeError: the engine gave no log-probability for a prompt that it was told to compute as a whole.
         """
         done = 0
         for batch in self._batches(self.plan()):
@@ -228,7 +227,7 @@ class PrefixCacheScoring:
             done = finished.stop
 
     def _send_again(self, places: Iterable[int]) -> None:
-        """Send sequences of which something is missing, past the cache, in as few prompts as that takes."""
+        """Send sequences with missing log-probabilities past the cache, in as few prompts as possible."""
         covered = self._known.copy()
         again: list[tuple[Ask, int]] = []
         for i in reversed(list(places)):  # a longer sequence comes after those that it begins with

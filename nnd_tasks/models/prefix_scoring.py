@@ -1,4 +1,4 @@
-"""What decoder-only models and encoder-decoders share in `nnd_tasks.models.shared_prefix`: requests, masks, sizes of rows."""
+"""What scoring with decoder-only models and with encoder-decoders has in common: requests, masks, sizes of rows."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SMALLEST_ROW = 64
 
 @dataclass
 class ScoredRequest:
-    """One request while it is scored.
+    """A request while it is scored.
 
     Attributes:
-        index: its place among the requests.
-        targets: the tokens to score.
+        index: of the request in the call.
+        targets: tokens to score.
         logprobs: log-probabilities of the targets that are scored so far, in nats, in the order of the targets.
         greedy: whether all of these targets were the likeliest tokens.
     """
@@ -45,18 +45,18 @@ class ScoredRequest:
         return self.index, TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
 
 
-#: Tokens that the model reads -> the requests that ask for them.
+#: Tokens that the model reads -> the requests that need them.
 ByInput = dict[tuple[int, ...], list[ScoredRequest]]
 
 
 @dataclass
-class Work:
-    """Requests in the order of what the model reads, and the head that scores them.
+class SortedRequests:
+    """Requests, sorted by what the model reads, and the head that scores them.
 
     Attributes:
-        head: gives log-probabilities.
-        by_input: what the model reads, and the requests that ask for it.
-        sequences: what the model reads, sorted.
+        head: the model's vocabulary head.
+        by_input: tokens that the model reads -> the requests that need them.
+        sequences: the keys of ``by_input``, sorted.
     """
 
     head: VocabularyHead
@@ -65,12 +65,12 @@ class Work:
     def __post_init__(self) -> None:
         self.sequences = sorted(self.by_input)
 
-    def settle(self, hidden: torch.Tensor, segments: Iterable[tuple[int, int, Sequence[int] | Ints]]) -> None:
+    def score_targets(self, hidden: torch.Tensor, segments: Iterable[tuple[int, int, Sequence[int] | Ints]]) -> None:
         """Add the log-probabilities of the targets in a row to their requests.
 
         Args:
             hidden: final hidden states of the row, shape (row, width).
-            segments: parts of sequences that the row holds, each (index of the sequence, position in it where the part begins,
+            segments: parts of sequences that are in the row: (index of the sequence, position in it where the part begins,
                 places of its tokens in the row).
         """
         rows: list[int] = []
@@ -94,7 +94,7 @@ class Work:
 
 
 class PrefixScoring(TokenizingOnce):
-    """An `HFLM` with the parts that scoring of both kinds of models needs."""
+    """An `HFLM` with what scoring needs for both kinds of models."""
 
     #: Most tokens of a row, which is read at once, and of a pack.
     row_tokens, pack_tokens = 1024, 16384
@@ -123,9 +123,9 @@ class PrefixScoring(TokenizingOnce):
         return VocabularyHead(inner.get_output_embeddings(), scale, layout.cap, bias, self.softmax_dtype)
 
     def _bias(self, visible: torch.Tensor) -> torch.Tensor:
-        """Return what is added to attention scores, of the shape of ``visible``, which is True where a token sees a key.
+        """Return what is added to attention scores: 0 where ``visible`` is True, else the lowest number of the model's type.
 
-        It is 0 there, and the lowest number of the model's type elsewhere.
+        ``visible`` says which token sees which key; the result has its shape.
         """
         bias = torch.zeros(visible.shape, dtype=self._dtype, device=visible.device)
         return bias.masked_fill_(~visible, torch.finfo(bias.dtype).min)

@@ -1,6 +1,6 @@
-"""What a model is asked before it may share prefixes: small random requests, some of them longer than what a layer sees.
+"""Small random requests that a model scores before it may share prefixes, some of them longer than its windows and chunks.
 
-Requests shorter than a window, or a chunk, would not show whether sharing ignores it, or counts its tokens wrongly.
+Shorter requests would not show that a window is ignored or counted wrongly.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nnd_tasks.models.architectures import config_parts
 #: (context, continuation), both in tokens.
 Pairs = list[tuple[list[int], list[int]]]
 
-#: Where reading beyond a window would take too long, it has so many tokens while the model is checked.
+#: Length of windows during the check, where reading beyond their true length would take too long.
 SHORT = 6
-#: Numbers of a config that its model reads again for every mask (``masking_utils.py``), so that they can be shortened.
+#: Lengths that a model reads from its config for every mask (``masking_utils.py``), so that they can be changed.
 _SHORTENED = ("sliding_window", "attention_chunk_size")
 
 
@@ -28,7 +28,7 @@ def _draw(random: np.random.Generator, size: int, count: int) -> list[int]:
 
 
 def short_pairs(size: int) -> Pairs:
-    """Return requests of up to 17 tokens that share beginnings in several ways; ``size`` is that of the vocabulary."""
+    """Return requests of up to 17 tokens that share beginnings in several ways, from a vocabulary of ``size`` tokens."""
     random = np.random.default_rng(0)
     trunk, twig = _draw(random, size, 9), _draw(random, size, 4)
     pairs = [(trunk, _draw(random, size, 3)), (trunk, _draw(random, size, 5))]
@@ -41,12 +41,12 @@ def short_pairs(size: int) -> Pairs:
 
 
 def long_pairs(size: int, length: int, most: int) -> Pairs:
-    """Return requests that cross a window or a chunk of ``length`` tokens, in several ways; two of them are one input.
+    """Return requests that cross a window or a chunk of ``length`` tokens in several ways; two of them are one input.
 
     Args:
-        size: of the vocabulary.
-        length: less than ``most``.
-        most: tokens that the model reads.
+        size: tokens of the vocabulary.
+        length: in tokens; less than ``most``.
+        most: most tokens that the model reads.
     """
     random = np.random.default_rng(length)
     whole = _draw(random, size, length + 6)[: most + 1]
@@ -77,7 +77,7 @@ def shortened(config: Any) -> Iterator[None]:
 
 
 def covered(read: Sequence[int], short: Sequence[int], left: Sequence[int]) -> str:
-    """Return what a check covered, in words that begin with ``"; checked "``; ``""`` if there was nothing to read beyond.
+    """Return what a check covered, as ``"; checked ..."``; ``""`` without windows and chunks.
 
     Args:
         read: lengths that it read beyond.

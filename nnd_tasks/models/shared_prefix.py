@@ -1,9 +1,8 @@
-"""``hf-shared-prefix``: lm-eval's `HFLM`, but what several requests begin with in common is read once.
+"""``hf-shared-prefix``: lm-eval's `HFLM`, which reads common beginnings of requests once.
 
-Requests are sorted by their tokens, whatever task they come from, so that neighbours share as much as possible. The
-vocabulary head runs at the scored positions only. Models that are not known to give the same numbers this way, or fail a
-check on a small example, are scored as `HFLM` does. `nnd_tasks.models.decoder_only` and
-`nnd_tasks.models.encoder_decoder` do the scoring.
+Requests of all tasks are sorted by their tokens, so that neighbours share as much as possible. The vocabulary head runs at
+the scored positions only. Models that are not known to give the same numbers this way, or that fail a check on small
+requests, are scored as `HFLM` does. `nnd_tasks.models.decoder_only` and `nnd_tasks.models.encoder_decoder` do the scoring.
 """
 
 from __future__ import annotations
@@ -41,17 +40,16 @@ logger = logging.getLogger("lm_eval.nnd")
 
 @register_model("hf-shared-prefix")
 class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
-    """`HFLM` with all its arguments, which reads common beginnings of requests once if the model allows it.
+    """`HFLM`, with all its arguments, which reads common beginnings of requests once if the model allows it.
 
-    With models in 16-bit types, log-probabilities are computed and summed in float32, unless ``softmax_dtype`` names
-    another type.
+    Log-probabilities are computed in float32, also of models in 16 bits, unless ``softmax_dtype`` names another type.
 
     Args:
         shared_prefix: False scores every request as `HFLM` does.
-        token_scores: whether answers keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
+        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
     """
 
-    #: Most multiplications for reading beyond windows before a run, on a CPU and elsewhere: up to about half a minute.
+    #: Most multiplications for reading beyond windows in the check, on a CPU and elsewhere: about half a minute.
     check_work = 2e12, 2e15
 
     def __init__(self, *args: Any, shared_prefix: bool = True, token_scores: bool = False, **kwargs: Any) -> None:

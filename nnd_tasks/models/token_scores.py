@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 
 class TokenAnswer(tuple[float, bool]):
-    """What a model says to a request: (sum of log-probabilities, whether every token was the likeliest).
+    """A model's response to a request: (sum of log-probabilities in nats, whether every token was the likeliest).
 
-    lm-eval passes an answer on as it is, from the model to the filters of a task, so what it carries is never joined by key.
+    lm-eval passes this object on as it is, from the model to the filters of a task.
 
     Attributes:
         logprobs: log-probability of each scored token, in nats, float32, shape (tokens,).
@@ -23,7 +23,7 @@ class TokenAnswer(tuple[float, bool]):
 
     @classmethod
     def of(cls, total: float, greedy: bool, logprobs: Sequence[float] | NDArray[Any]) -> TokenAnswer:
-        """Return an answer; the sum is given too, because the model may have summed with more digits."""
+        """Return an answer. The sum is given too, because the model may have added numbers with more digits."""
         answer = cls((float(total), bool(greedy)))
         answer.logprobs = np.asarray(logprobs, dtype=np.float32)
         return answer

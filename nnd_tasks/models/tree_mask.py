@@ -1,4 +1,4 @@
-"""Which token of a row sees which key. The numbers are few, the mask is made of them on the device."""
+"""Which token of a row sees which key. A few numbers per token describe it; the mask is made from them on the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 def _path(ends: Ints, token: int, pieces: Ranges) -> Ranges:
-    """Return the part of ``pieces``, which lie on one path of the tree, whose subtrees hold ``token``."""
+    """Return the part of ``pieces``, which lie on one path of the tree, that are ancestors of ``token``."""
     kept = []
     for start, stop in pieces:
         # Subtrees on a path lie in each other, so these ends fall.

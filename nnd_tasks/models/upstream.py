@@ -1,4 +1,4 @@
-"""Everything that the engine takes from lm-eval, of which it works with the releases 0.4.13 and 0.5."""
+"""Everything that the engine imports from lm-eval, the same in releases 0.4.13 and 0.5."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["HFLM", "TemplateLM", "register_model", "vllm_class"]
 
 
 def vllm_class() -> Any:
-    """Return lm-eval's `VLLM`; the import raises what an installed vLLM that does not fit raises."""
+    """Return lm-eval's `VLLM`. A vLLM that does not fit can raise any error in this import."""
     from lm_eval.models.vllm_causallms import VLLM
 
     return VLLM

@@ -1,7 +1,7 @@
-"""``vllm-shared-prefix``: lm-eval's `VLLM`, but its cache of prefixes is read, so that a context is read once.
+"""``vllm-shared-prefix``: lm-eval's `VLLM`, which computes each context once and then takes it from vLLM's cache.
 
-lm-eval asks vLLM for the log-probabilities of whole prompts, for which vLLM writes its cache and does not read it (vLLM's
-`SamplingParams.__post_init__`). Here it does; `nnd_tasks.models.prefix_cache` sees to it that nothing is taken from rows that
+lm-eval asks vLLM for the log-probabilities of whole prompts. For these, vLLM fills its cache of prefixes but does not use it
+(`SamplingParams.__post_init__`). Here it does, and `nnd_tasks.models.prefix_cache` takes no log-probabilities from rows that
 vLLM did not compute. Importing this module imports vLLM.
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("lm_eval.nnd")
 _CPU_BLOCK = 32
 #: vLLM's `MAX_LOGPROB_TOKEN_IDS` (0.32).
 _FOLLOWING = 128
-#: Largest difference of a log-probability in the check at the start, for float32 and for 16 bits. Garbage is nats away.
+#: Largest allowed difference of a log-probability in the check, in nats, for float32 and for 16 bits. Garbage is nats away.
 _ALLOWED, _ALLOWED_16 = 1e-3, 0.5
 
 
@@ -79,13 +79,13 @@ class _Reply:
 
 @register_model("vllm-shared-prefix")
 class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
-    """`VLLM` with all its arguments, which reads each context once if the engine allows it.
+    """`VLLM`, with all its arguments, which computes each context once if the engine allows it.
 
     On a CPU, ``block_size`` is 32 unless it is given.
 
     Args:
         shared_prefix: False scores every request as `VLLM` does.
-        token_scores: whether answers keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
+        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
 
     Attributes:
         sent: what the last call sent to the engine; None if it was scored as `VLLM` does.

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.models import block_attention
-from nnd_tasks.models.prefix_scoring import Work
+from nnd_tasks.models.prefix_scoring import SortedRequests
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.families import LENGTH, VOCABULARY, tiny
 
@@ -87,13 +87,13 @@ def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: 
 
 
 def run_out_of_memory(monkeypatch: pytest.MonkeyPatch, at: Collection[int]) -> None:
-    """Let memory run out after calls ``at`` of `Work.settle`, counted from 1."""
-    settle, calls = Work.settle, []
+    """Let memory run out after calls ``at`` of `SortedRequests.score_targets`, counted from 1."""
+    settle, calls = SortedRequests.score_targets, []
 
-    def failing(self: Work, hidden: Any, segments: Any) -> None:
+    def failing(self: SortedRequests, hidden: Any, segments: Any) -> None:
         calls.append(1)
         settle(self, hidden, segments)
         if len(calls) in at:
             raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(Work, "settle", failing)
+    monkeypatch.setattr(SortedRequests, "score_targets", failing)

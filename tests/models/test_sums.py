@@ -26,7 +26,7 @@ from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.models.architectures import DECODERS, SEQ2SEQ, layout_of
 from nnd_tasks.models.encoder_decoder import PackedDecoder
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.prefix_scoring import Work
+from nnd_tasks.models.prefix_scoring import SortedRequests
 from nnd_tasks.models.prefix_tree import make_packs
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.tree_mask import trunk_mask
@@ -252,7 +252,7 @@ def test_where_memory_runs_out_rows_get_shorter(name: str, monkeypatch: pytest.M
     def hopeless(*_: Any) -> None:
         raise torch.OutOfMemoryError("no memory at all")
 
-    monkeypatch.setattr(Work, "settle", hopeless)
+    monkeypatch.setattr(SortedRequests, "score_targets", hopeless)
     with pytest.raises(torch.OutOfMemoryError, match="no memory at all"):
         sharing._loglikelihood_tokens(requests, disable_tqdm=True)
 
