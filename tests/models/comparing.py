@@ -88,11 +88,11 @@ def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: 
 
 def run_out_of_memory(monkeypatch: pytest.MonkeyPatch, at: Collection[int]) -> None:
     """Let memory run out after calls ``at`` of `SortedRequests.score_targets`, counted from 1."""
-    settle, calls = SortedRequests.score_targets, []
+    score, calls = SortedRequests.score_targets, []
 
     def failing(self: SortedRequests, hidden: Any, segments: Any) -> None:
         calls.append(1)
-        settle(self, hidden, segments)
+        score(self, hidden, segments)
         if len(calls) in at:
             raise torch.OutOfMemoryError
 

@@ -111,6 +111,3 @@ def test_the_model_gets_its_own_attention_back() -> None:
         read()
     assert config._attn_implementation == "sdpa"
     assert block_attention._plan is None
-    config._attn_implementation = "eager"
-    with in_blocks(config, mask):
-        assert config._attn_implementation == "eager"
