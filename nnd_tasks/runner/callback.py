@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.adapter import task_manager, without_look_ups
-from nnd_tasks.runner.run import evaluate
+from nnd_tasks.runner.run import check_prompts, evaluate
 from nnd_tasks.runner.training_log import (
     LOG_NAME,
     Line,
@@ -85,19 +85,9 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         self.tasks = [tasks] if isinstance(tasks, str) else list(tasks)
-        if not self.tasks or not all(isinstance(name, str) and name for name in self.tasks):
-            raise NNDError(f"NNDCallback: tasks={tasks!r}: name at least one task, such as 'nnd_demo'")
-        if not _is_number(every, whole=True) or every < 1:
+        if every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
-        if limit is not None and (not _is_number(limit) or not limit > 0):
-            raise NNDError(f"NNDCallback: limit={limit!r}: expected a number of prompts above 0, or None for all")
-        if sample is not None and (not _is_number(sample, whole=True) or sample < 1):
-            raise NNDError(f"NNDCallback: sample={sample!r}: expected a number of prompts, 1 or more, or None for all")
-        if sample is not None and limit is not None:
-            raise NNDError("NNDCallback: sample and limit both say which prompts are taken; leave one out")
-        automatic = isinstance(batch_size, str) and batch_size.startswith("auto")
-        if not automatic and (not _is_number(batch_size, whole=True) or int(batch_size) < 1):
-            raise NNDError(f"NNDCallback: batch_size={batch_size!r}: expected 1 or more, or 'auto'")
+        check_prompts(sample, {"limit": limit})
         _check_names(self.tasks, include_path)
         self.every, self.batch_size = every, batch_size
         self._prompts = {"limit": limit, "sample": sample}
@@ -258,10 +248,6 @@ def _check_names(tasks: Sequence[str], include_path: Any) -> None:
     for name in set(tasks) - set(names):
         hint = did_you_mean(name, names, at_most=3, cutoff=0.7) or "docs/running.md lists them"
         raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")
-
-
-def _is_number(value: Any, whole: bool = False) -> bool:
-    return isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
 
 
 def _calling_trainer() -> Any:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
@@ -19,10 +17,9 @@ import yaml
 from nnd_tasks.datasets import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
-from nnd_tasks.folders import leftovers, lock_file, only_writer, remove, replacing
-from nnd_tasks.yaml_json import read_yaml
 
 FOLDER = "nnd_tasks"
+#: Made first and removed last; holds the paths of the YAMLs once all stubs are written.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
 
@@ -35,15 +32,12 @@ def lm_eval_tasks_dir() -> Path:
     """Return the folder that lm-eval searches for tasks, without importing lm-eval.
 
     Raises:
-        NNDError: lm-eval is not installed, or has no such folder.
+        NNDError: lm-eval is not installed.
     """
     spec = importlib.util.find_spec("lm_eval")
     if spec is None or not spec.submodule_search_locations:
         raise NNDError("lm_eval is not installed in this environment; run: pip install 'lm-eval[hf]'")
-    folder = Path(next(iter(spec.submodule_search_locations))) / "tasks"
-    if not folder.is_dir():
-        raise NNDError(f"{folder}: lm-eval has no such folder; nnd-tasks knows lm-eval 0.4.13 and 0.5")
-    return folder
+    return Path(next(iter(spec.submodule_search_locations))) / "tasks"
 
 
 def task_files() -> dict[str, Path]:
@@ -55,67 +49,17 @@ def task_files() -> dict[str, Path]:
     return files
 
 
-def registered() -> Path | None:
-    """Return the folder of stubs that `register` has made, or None."""
-    folder = lm_eval_tasks_dir() / FOLDER
-    return folder if (folder / MARKER).is_file() else None
-
-
-def _stub(path: Path) -> str:
-    return str(yaml.safe_dump({"include": str(path)}))
+def _listing(paths: Iterable[Path]) -> str:
+    return "".join(f"{path}\n" for path in paths)
 
 
 def is_current() -> bool:
     """Tell whether stock ``lm_eval`` knows exactly the tasks of `include_paths`, from an earlier `register`."""
-    folder = registered()
-    if folder is None:
-        return False
     try:
-        stubs = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+        found = (lm_eval_tasks_dir() / FOLDER / MARKER).read_text(encoding="utf-8")
     except OSError:
         return False
-    return stubs == {name: _stub(path) for name, path in task_files().items()}
-
-
-def _is_ours(folder: Path) -> bool:
-    """Tell whether `register` made a folder: it has the marker or, after an interrupted removal, nothing but stubs."""
-    if (folder / MARKER).is_file():
-        return True
-    try:
-        return all(path.suffix == ".yaml" and _is_stub(path) for path in folder.iterdir())
-    except OSError:
-        return False
-
-
-def _is_stub(path: Path) -> bool:
-    try:
-        content = read_yaml(path)
-    except NNDError:
-        return False
-    if content is None:  # an empty file, left by an interruption
-        return True
-    included = content.get("include") if isinstance(content, dict) and len(content) == 1 else None
-    return isinstance(included, str) and Path(included).name == path.name.rpartition("__")[2]
-
-
-@contextmanager
-def _only_writer(beside: Path) -> Iterator[None]:
-    """Let one process at a time change the stubs, and remove what a killed process left."""
-    with only_writer(beside, 60.0, f"{beside.with_name(FOLDER)}: another command is changing the stubs; try again"):
-        for path in _leftovers(beside):
-            shutil.rmtree(path, ignore_errors=True)
-        yield
-
-
-def _outside(folder: Path) -> Path:
-    """Return the path beside which stubs are made and removed: lm-eval searches ``folder.parent``, and must see all or none."""
-    return folder.parent.parent / FOLDER
-
-
-def _leftovers(beside: Path) -> list[Path]:
-    earlier = beside.parent.glob(".nnd-*")  # of earlier releases
-    paths = [*leftovers(beside, "new"), *leftovers(beside, "old"), *earlier]
-    return [path for path in paths if path.is_dir() and (_is_ours(path) or _is_ours(path / FOLDER))]
+    return found == _listing(task_files().values())
 
 
 def register() -> tuple[Path, int]:
@@ -129,14 +73,16 @@ def register() -> tuple[Path, int]:
     """
     folder = lm_eval_tasks_dir() / FOLDER
     files = task_files()
-    hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd tasks-dir)" ...`, which need no registration'
-    beside = _outside(folder)
-    with changing(folder, hint=hint), _only_writer(beside), replacing(folder, beside=beside) as new:
-        if folder.exists() and not _is_ours(folder):
+    hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd register --print)" ...`, which need no registration'
+    unregister()
+    with changing(folder, hint=hint):
+        folder.mkdir(exist_ok=True)
+        if any(folder.iterdir()):
             raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
+        (folder / MARKER).touch()
         for name, path in files.items():
-            (new / name).write_text(_stub(path), encoding="utf-8")
-        (new / MARKER).write_text(f"Stubs of {tasks_dir()}. Remove them with: nnd unregister\n", encoding="utf-8")
+            (folder / name).write_text(yaml.safe_dump({"include": str(path)}), encoding="utf-8")
+        (folder / MARKER).write_text(_listing(files.values()), encoding="utf-8")
     return folder, len(files)
 
 
@@ -147,11 +93,11 @@ def unregister() -> Path | None:
         NNDError: the folder cannot be removed.
     """
     folder = lm_eval_tasks_dir() / FOLDER
-    beside = _outside(folder)
-    if not (folder.exists() or lock_file(beside).exists() or _leftovers(beside)):
+    if not (folder / MARKER).is_file():
         return None
-    with changing(folder, done="removed"), _only_writer(beside):
-        if not folder.exists() or not _is_ours(folder):
-            return None
-        remove(folder, beside=beside)
+    with changing(folder, done="removed"):
+        for stub in folder.glob("*.yaml"):
+            stub.unlink()
+        (folder / MARKER).unlink()
+        folder.rmdir()
     return folder

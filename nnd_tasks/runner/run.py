@@ -6,12 +6,10 @@ Both go through `guarded`, which finds a user's mistakes before the model is loa
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +17,25 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing
 from nnd_tasks.runner.adapter import (
     LM,
-    json_cache,
     loaded_once,
-    model_types,
     our_tasks,
     parsed,
     run_command_line,
+    sanitize_model_name,
     simple_evaluate,
     task_manager,
-    veiled_config,
     whole_results,
 )
-from nnd_tasks.runner.hiding import cleaned, without_secrets_in_logs
 from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.known_models import resolve_argument, resolve_model
 from nnd_tasks.runner.vllm_choice import choose
-from nnd_tasks.secrets import Veiled, hide
+from nnd_tasks.secrets import bare_urls, hidden_in_logs, hide, without_secrets
 from nnd_tasks.wording import did_you_mean
 
 _VERBS = ("run", "ls", "validate")
 #: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
 _HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
 _ON_TORCH = (*_HF, "nnd_mlm")
-#: Types of models, besides those that begin with ``hf``, that need the argument ``pretrained``.
-_PRETRAINED = ("huggingface", "nnd_mlm", "vllm", "vllm-shared-prefix", "sglang")
 
 
 def _check_name(name: str, manager: Any) -> None:
@@ -85,8 +78,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
 
         arguments = parsed(model_args)
         _check_model(model, arguments)
-        _check_options(model, arguments, kwargs)
-        _check_sample(sample, kwargs)
+        check_prompts(sample, kwargs)
         if cache_requests:
             raise NNDError(
                 "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
@@ -98,7 +90,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         if shared_prefix and model == "hf":
             model = "hf-shared-prefix"
         model = choose(model, shared_prefix=shared_prefix)
-        _check_type(model)
         for name in tasks or []:
             if isinstance(name, str):
                 _check_name(name, task_manager)
@@ -123,18 +114,17 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             model_args = arguments
         with ExitStack() as stack:
             _check_output(tracker)
-            stack.enter_context(without_secrets_in_logs())
+            stack.enter_context(hidden_in_logs())
             stack.enter_context(shared_encodings())
             for task in ours:
                 task.prepare(model, arguments, chat=bool(apply_chat_template))
             stack.enter_context(loaded_once(task_manager, loaded))
             if use_cache is not None:
                 use_cache = f"{use_cache}_{cache_key(model, arguments)}"
-                stack.enter_context(json_cache())
             try:
                 results = simple_evaluate(
                     model=model,
-                    model_args=Veiled(arguments) if model_args else model_args,
+                    model_args=arguments if model_args else model_args,
                     tasks=tasks,
                     task_manager=task_manager,
                     use_cache=use_cache,
@@ -149,9 +139,23 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                     results["tokens"] = tables
                 else:
                     tracker.nnd_tokens = tables
-            return cleaned(results, tracker)
+            return _without_secrets(results, tracker)
 
     return run
+
+
+def _without_secrets(results: Any, tracker: Any) -> Any:
+    """Take the secrets out of lm-eval's results, and out of the model's name, after which their folder is named."""
+    for config in (results or {}).get("configs", {}).values():
+        if isinstance(metadata := config.get("metadata"), dict):
+            ours = {"nnd": metadata.pop("nnd")} if "nnd" in metadata else {}  # a category may be named like a secret
+            config["metadata"] = {**without_secrets(metadata, None), **ours}
+    if results and "config" in results:
+        results["config"] = without_secrets(results["config"])
+    names = getattr(tracker, "general_config_tracker", None)
+    if names is not None and names.model_name and (shown := bare_urls(names.model_name)) != names.model_name:
+        names.model_name, names.model_name_sanitized = shown, sanitize_model_name(shown)
+    return results
 
 
 def _check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
@@ -187,55 +191,17 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
             f"{type(model).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
             "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
         )
-    if not isinstance(model, str) or not (model.startswith("hf") or model in _PRETRAINED):
-        return
-    given = arguments.get("pretrained")
-    if given is not None and not (isinstance(given, str) and not given):
-        return
-    others = [str(key) for key in arguments if key != "pretrained"]
-    hints = (f"for {key!r} {meant}" for key in others if (meant := did_you_mean(key, ["pretrained"], cutoff=0.7)))
-    raise NNDError(
-        f"--model {model.removesuffix('-shared-prefix')} needs to know which model: --model_args has no "
-        f"pretrained=NAME_OR_FOLDER; {next(hints, 'add it')}"
-    )
+    if model in _ON_TORCH and arguments.get("pretrained", "") == "":
+        raise NNDError(f"--model {model}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
 
 
-def _check_type(model: Any) -> None:
-    """Raise NNDError for a model type that neither lm-eval nor we have."""
-    known = model_types()
-    if isinstance(model, str) and model not in known:
-        hint = did_you_mean(model, known) or f"there are: {', '.join(sorted(known))}"
-        raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
-
-
-def _check_options(model: Any, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise NNDError for options that lm-eval or torch would refuse, some of them only after loading the model."""
-    limit, batch_size = options.get("limit"), options.get("batch_size")
-    if limit is not None and limit <= 0:
-        raise NNDError(f"--limit {limit:g}: no prompt is left; take 1 or more, a share such as 0.1, or leave it out")
-    if batch_size is not None and not re.fullmatch(r"[1-9]\d*|auto(:[1-9]\d*)?", str(batch_size)):
-        raise NNDError(f"--batch_size {batch_size}: expected a number from 1, auto or auto:N")
-    if model not in _ON_TORCH:
-        return
-    import torch
-
-    device = options.get("device") or arguments.get("device")
-    if device == "cuda" and not torch.cuda.is_available():  # with cuda:0, lm-eval takes the CPU instead
-        raise NNDError("--device cuda: PyTorch finds no CUDA device on this machine; take --device cpu")
-    for name in ("dtype", "softmax_dtype"):
-        value = arguments.get(name)
-        if isinstance(value, str) and value != "auto" and not isinstance(getattr(torch, value, None), torch.dtype):
-            raise NNDError(f"--model_args {name}={value}: PyTorch has no such type; take float32, bfloat16 or float16")
-
-
-def _check_sample(sample: int | None, options: Mapping[str, Any]) -> None:
-    """Raise NNDError for a sample without prompts, or beside another option that chooses prompts."""
-    if sample is None:
-        return
-    if sample < 1:
-        raise NNDError(f"--sample {sample}: no prompt is left; take 1 or more, or leave it out")
+def check_prompts(sample: int | None, options: Mapping[str, Any]) -> None:
+    """Raise NNDError if no prompt is left, or if two options choose prompts."""
+    for name, number in (("limit", options.get("limit")), ("sample", sample)):
+        if number is not None and not number > 0:
+            raise NNDError(f"--{name} {number:g}: no prompt is left; take 1 or more, or leave it out")
     for name in ("limit", "samples"):
-        if options.get(name) is not None:
+        if sample is not None and options.get(name) is not None:
             raise NNDError(f"--sample and --{name} both say which prompts are taken; leave one out")
 
 
@@ -266,12 +232,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
     arguments = [resolve_argument(word) for word in arguments]
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
     instead = partial(guarded(simple_evaluate()), shared_prefix=shared_prefix, sample=sample)
-    with (
-        without_secrets_in_logs(),
-        veiled_config(),
-        whole_results(),
-        our_tasks(_requested(arguments), _check_name),
-    ):
+    with hidden_in_logs(), whole_results(), our_tasks(_check_name):
         try:
             run_command_line(["lm_eval", *verb, *(arguments or ["--help"])], instead)
         except NNDError:
@@ -279,17 +240,6 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
             reason = _short(hide(typed_reason_of(error)))  # half a secret would not be recognized
             raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
-
-
-def _requested(arguments: Sequence[str]) -> set[str] | None:
-    """Return the names after ``--tasks``; None without any, as for the verb ``ls``."""
-    names: list[str] = []
-    for i, argument in enumerate(arguments):
-        option, equals, value = argument.partition("=")
-        if option in ("--tasks", "-t"):
-            values = [value] if equals else list(takewhile(lambda text: not text.startswith("-"), arguments[i + 1 :]))
-            names += [name.strip() for text in values for name in text.split(",")]
-    return set(filter(None, names)) or None
 
 
 def _short(text: str) -> str:

@@ -1,9 +1,8 @@
-"""Checking whether the files of a run are complete, and removing them; used by `nnd_tasks.runner.adapter.whole_results`."""
+"""The files of a run: token scores beside lm-eval's results, and all of them removed where one could not be written."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,32 +20,11 @@ def _folder(tracker: Any) -> Path:
     return path.parent if path.suffix == ".json" else path / str(tracker.general_config_tracker.model_name_sanitized)
 
 
-def results_are_whole(tracker: Any, **_: Any) -> bool:
-    """Tell whether the results file exists and can be read."""
-    path = Path(tracker.output_path)
-    name = path.stem if path.suffix == ".json" else "results"
-    with suppress(OSError, ValueError, AttributeError):  # AttributeError: it failed before date_id was set
-        json.loads((_folder(tracker) / f"{name}_{tracker.date_id}.json").read_text(encoding="utf-8"))
-        return True
-    return False
-
-
-def samples_are_whole(tracker: Any, *, task_name: str, samples: Sequence[Any]) -> bool:
-    """Tell whether the samples file of a task has a line for each sample."""
-    with (
-        suppress(OSError, AttributeError),
-        (_folder(tracker) / f"samples_{task_name}_{tracker.date_id}.jsonl").open("rb") as file,
-    ):
-        return sum(line.endswith(b"\n") for line in file) == len(samples)
-    return False
-
-
 def remove_results(tracker: Any) -> None:
-    """Remove the files of a run."""
-    if date := getattr(tracker, "date_id", None):
-        for path in (*_folder(tracker).glob(f"*_{date}.json*"), *_folder(tracker).glob(f"tokens_*_{date}.parquet")):
-            with suppress(OSError):
-                path.unlink()
+    """Remove the files that lm-eval's `EvaluationTracker` has written."""
+    for path in _folder(tracker).glob(f"*_{tracker.date_id}.json*"):
+        with suppress(OSError):
+            path.unlink()
 
 
 def write_tokens(tracker: Any) -> None:

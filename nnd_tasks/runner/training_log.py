@@ -57,7 +57,7 @@ def read_log(path: Path) -> list[Line]:
         try:
             line = json.loads(row)
             good = type(line["step"]) is int and isinstance(line["task"], str)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             good = False
         if not good:
             raise NNDError(f"log_path {path}, line {number}: not written by NNDCallback; name another file")
@@ -65,18 +65,12 @@ def read_log(path: Path) -> list[Line]:
     return lines
 
 
-def write_log(path: Path, lines: Sequence[Line]) -> None:
-    """Write the whole file, one JSON object per line; if this is interrupted, the old file stays.
-
-    Raises:
-        NNDError: the file cannot be written.
-    """
+def _write_log(path: Path, lines: Sequence[Line]) -> None:
+    """Write the whole file; if this is interrupted, the old file stays."""
     try:
         write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
     except NNDError as error:
         raise NNDError(f"log_path {error}") from error
-    except RecursionError as error:
-        raise NNDError(f"log_path {path}: holds a line nested too deeply; name another file") from error
 
 
 def add_lines(path: Path, lines: Sequence[Line]) -> None:
@@ -86,7 +80,7 @@ def add_lines(path: Path, lines: Sequence[Line]) -> None:
         NNDError: the file cannot be read or written.
     """
     keys = {(line["step"], line["task"]) for line in lines}
-    write_log(path, [*(old for old in read_log(path) if (old["step"], old["task"]) not in keys), *lines])
+    _write_log(path, [*(old for old in read_log(path) if (old["step"], old["task"]) not in keys), *lines])
 
 
 def remove_later(path: Path, step: int) -> list[Line]:
@@ -98,7 +92,7 @@ def remove_later(path: Path, step: int) -> list[Line]:
     lines = read_log(path)
     kept = [line for line in lines if line["step"] <= step]
     if len(kept) < len(lines):
-        write_log(path, kept)
+        _write_log(path, kept)
         logger.warning(
             "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(kept), step
         )
