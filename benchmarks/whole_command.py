@@ -1,24 +1,32 @@
 """Time of the whole command: `nnd run` on all of Quiz Design against stock `lm_eval` on one document per test.
 
-    python benchmarks/whole_command.py                        # three rounds, a tiny model
-    python benchmarks/whole_command.py --profile nnd.html     # where the time of `nnd run` goes (needs pyinstrument)
+    python benchmarks/whole_command.py            # three rounds, a tiny model
+    python benchmarks/whole_command.py --parts    # five prompts: the seconds of each part of `nnd run`
 
 Each command runs in a process of its own. What is not the model is the time of the process less that spent in the model's
-``_loglikelihood_tokens``; loading the model counts as the rest does.
+``_loglikelihood_tokens``; loading the model counts as the rest does. CPU seconds are those of all threads and of processes
+that the command starts; on a busy machine they say more than the clock.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from functools import reduce, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -39,32 +47,80 @@ metric_list: [{{metric: acc_norm}}]
 """
 
 
+#: What `nnd run` imports first, by whose it is; a part includes what nobody before it has imported.
+IMPORTS = {
+    "nnd-tasks: the command line": ("nnd_tasks.cli.typer_app",),
+    "PyTorch": ("torch",),
+    "transformers": ("transformers.modeling_utils",),
+    "datasets, with pandas": ("datasets",),
+    "lm-eval": ("lm_eval.models.huggingface", "lm_eval.evaluator", "lm_eval.loggers"),
+    "nnd-tasks: runs": ("nnd_tasks.runner.run", "nnd_tasks.harness.task", "nnd_tasks.models.shared_prefix"),
+}
+
+
+def seconds() -> NDArray[np.float64]:
+    """Return the time of the clock and of the CPUs, in seconds, shape (2,)."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return np.array([time.perf_counter(), sum(one.ru_utime + one.ru_stime for one in used)])
+
+
+def timed(method: Any, spent: NDArray[np.float64]) -> Any:
+    """Return ``method``, which adds its `seconds` to ``spent``."""
+
+    @wraps(method)  # lm-eval reads the names of a task's parameters
+    def call(*args: Any, **kwargs: Any) -> Any:
+        start = seconds()
+        try:
+            return method(*args, **kwargs)
+        finally:
+            spent[:] += seconds() - start
+
+    return call
+
+
+def run_parts(arguments: list[str]) -> None:
+    """Run `nnd run` in this process, and print the seconds of its parts; importing NumPy comes before."""
+    gc.set_threshold(100_000, 50, 100)  # as `nnd` does
+    start, parts = seconds(), {}
+    for name, modules in IMPORTS.items():
+        parts[f"import: {name}"] = -seconds()
+        for module in modules:
+            import_module(module)
+        parts[f"import: {name}"] += seconds()
+    for name, module, attributes in (
+        ("documents and checks", "nnd_tasks.harness.task", ("NNDTask.__init__", "NNDTask.prepare")),
+        ("loading the model", "nnd_tasks.models.shared_prefix", ("SharedPrefixLM._create_model",)),
+        ("the model", "nnd_tasks.models.shared_prefix", ("SharedPrefixLM._loglikelihood_tokens",)),
+        ("lm-eval's look-up of the machine", "lm_eval.evaluator", ("add_env_info",)),
+    ):
+        parts[name] = np.zeros(2)
+        for attribute in attributes:
+            *owner, method = attribute.split(".")
+            place = reduce(getattr, owner, import_module(module))
+            setattr(place, method, timed(getattr(place, method), parts[name]))
+    run_one("nnd", arguments)
+    whole = seconds() - start
+    parts["the rest"] = whole - sum(parts.values())
+    print("| part | s | CPU s |\n|---|---|---|")
+    for name, (clock, cpu) in {**parts, "all": whole}.items():
+        print(f"| {name} | {clock:.2f} | {cpu:.2f} |")
+
+
 def run_one(kind: str, arguments: list[str]) -> None:
     """Run a command line in this process, and say last how long the model took."""
     from lm_eval.models.huggingface import HFLM
 
-    spent = [0.0]
-
-    def timed(method: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return method(*args, **kwargs)
-            finally:
-                spent[0] += time.perf_counter() - start
-
-        return call
-
+    spent = np.zeros(2)
     if kind == "stock":
         from lm_eval.__main__ import cli_evaluate as main
 
-        HFLM._loglikelihood_tokens = timed(HFLM._loglikelihood_tokens)
+        HFLM._loglikelihood_tokens = timed(HFLM._loglikelihood_tokens, spent)
         sys.argv = ["lm_eval", "run", *arguments]
     else:
         from nnd_tasks.cli import main
         from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
-        SharedPrefixLM._loglikelihood_tokens = timed(SharedPrefixLM._loglikelihood_tokens)
+        SharedPrefixLM._loglikelihood_tokens = timed(SharedPrefixLM._loglikelihood_tokens, spent)
         sys.argv = ["nnd", "run", *arguments]
     try:
         main()
@@ -90,17 +146,19 @@ def measure(kind: str, arguments: list[str]) -> tuple[float, float]:
 
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
-        run_one(sys.argv[2], sys.argv[3:])
+        (run_parts(sys.argv[3:]) if sys.argv[2] == "parts" else run_one(sys.argv[2], sys.argv[3:]))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--profile", type=Path, help="write an HTML profile of nnd run there, and measure nothing")
+    parser.add_argument("--parts", action="store_true", help="the parts of nnd run on five prompts")
     given = parser.parse_args()
+    import nnd_tasks
     from benchmarks import workloads
 
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        workloads.build_sets(home)
+        os.environ["NND_HOME"] = str(home)
+        nnd_tasks.build_set("quiz_design", workloads.DATA / "quiz_design", progress=False)
         work = workloads.quiz_design(None)
         model = home / "model"
         workloads.make("tiny Llama", model)
@@ -123,9 +181,10 @@ def main() -> None:
         ours = [*common, "--tasks", "nnd_quiz_design", "--output_path", str(home / "ours")]
         stock = [*common, "--tasks", "naive_quiz_design", "--output_path", str(home / "stock")]
         stock += ["--include_path", str(home / "tasks"), "--batch_size", "8"]
-        if given.profile:
-            command = [sys.executable, "-m", "pyinstrument", "-r", "html", "-o", str(given.profile)]
-            subprocess.run([*command, "-m", "nnd_tasks.cli", "run", *ours], check=True, cwd=ROOT)
+        if given.parts:
+            command = [sys.executable, __file__, "--one", "parts", *ours, "--limit", "5"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tempfile.gettempdir())
+            print(f"Machine: {workloads.machine()}\n\n{done.stdout[done.stdout.index('| part') :]}", end="")
             return
         print(f"Machine: {workloads.machine()}\n")
         measure("nnd", ours)  # fills the disk's cache

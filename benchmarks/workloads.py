@@ -75,7 +75,7 @@ def build_sets(home: Path) -> None:
     """Build both sets below ``home`` and make it the home of this process."""
     os.environ["NND_HOME"] = str(home)
     nnd_tasks.build_set("quiz_design", DATA / "quiz_design", progress=False)
-    nnd_tasks.build_set("summeval", DATA / "summeval", options={"rows": "all"}, progress=False)
+    nnd_tasks.build_set("summeval", DATA / "summeval", progress=False)
 
 
 # ---------------------------------------------------------------- models

@@ -66,16 +66,10 @@ def new_folder(beside: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing(folder: Path, *, beside: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder that takes the place of ``folder`` when the block ends; when it fails, nothing changes.
-
-    Args:
-        folder: what is replaced; it need not exist.
-        beside: the new and the old folder lie next to this path meanwhile, and are named after it; None takes ``folder``.
-    """
-    beside = beside or folder
-    with new_folder(beside) as new:
-        old = _old_name(beside)
+def replacing(folder: Path) -> Iterator[Path]:
+    """Yield a new folder that takes the place of ``folder`` when the block ends; when it fails, nothing changes."""
+    with new_folder(folder) as new:
+        old = folder.with_name(f".{folder.name}.old-{secrets.token_hex(4)}")
         try:
             yield new
             if folder.exists():
@@ -100,22 +94,6 @@ def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
         clear(folder)
         with replacing(folder) as new:
             yield new
-
-
-def remove(folder: Path, *, beside: Path) -> None:
-    """Remove a folder; for all who read it, it is gone at once, whenever this is stopped.
-
-    Args:
-        folder: what is removed.
-        beside: the folder is moved next to this path first, under a name made from it.
-    """
-    old = _old_name(beside)
-    folder.rename(old)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _old_name(beside: Path) -> Path:
-    return beside.with_name(f".{beside.name}.old-{secrets.token_hex(4)}")
 
 
 def leftovers(folder: Path, kind: str) -> list[Path]:

@@ -9,7 +9,6 @@ import time
 import pytest
 
 from nnd_tasks.secrets import (
-    Veiled,
     hidden_in_logs,
     hide,
     is_secret,
@@ -121,12 +120,6 @@ def test_secrets_go_from_running_text(text: str) -> None:
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert hide(text) == text
-
-
-def test_a_veiled_dictionary_holds_what_it_does_not_show() -> None:
-    veiled = Veiled(pretrained="gpt2", token="hush")
-    assert f"{veiled} {veiled!r}" == "{'pretrained': 'gpt2', 'token': '***'} {'pretrained': 'gpt2', 'token': '***'}"
-    assert {**veiled} == {"pretrained": "gpt2", "token": "hush"}
 
 
 def test_log_lines_and_their_tracebacks_show_none(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ Importing this imports next to nothing: what takes time is imported by `main`, w
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -36,6 +37,9 @@ def main(command: Callable[[], object] | None = None) -> None:
     Args:
         command: what to run, which imports what it needs; None runs `app`.
     """
+    gc.set_threshold(
+        100_000, 50, 100
+    )  # torch and transformers make a million objects that stay: a fifth of their import
     debug = "--debug" in sys.argv or bool(os.environ.get("NND_DEBUG"))
     try:
         for stream in (sys.stdout, sys.stderr):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,23 +26,3 @@ class TokenAnswer(tuple[float, bool]):
         answer = cls((float(total), bool(greedy)))
         answer.logprobs = np.asarray(logprobs, dtype=np.float32)
         return answer
-
-
-def to_json(answer: Any) -> str:
-    """Return an answer of any kind as JSON; that of a `TokenAnswer` has a third part."""
-    if isinstance(answer, TokenAnswer):
-        answer = [*answer, answer.logprobs.tolist()]
-    return json.dumps(answer)
-
-
-def from_json(text: Any) -> Any:
-    """Return the answer that `to_json` wrote.
-
-    Raises:
-        ValueError: this is not JSON.
-        TypeError: this is no text.
-    """
-    answer = json.loads(text)
-    if not isinstance(answer, list):
-        return answer
-    return TokenAnswer.of(*answer) if len(answer) == 3 else tuple(answer)

@@ -19,7 +19,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
 
 FOLDER = "nnd_tasks"
-#: Made first and removed last; holds the paths of the YAMLs once all stubs are written.
+#: Made first and removed last; holds the paths of the YAMLs while all stubs are there.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
 
@@ -96,6 +96,7 @@ def unregister() -> Path | None:
     if not (folder / MARKER).is_file():
         return None
     with changing(folder, done="removed"):
+        (folder / MARKER).write_text("", encoding="utf-8")
         for stub in folder.glob("*.yaml"):
             stub.unlink()
         (folder / MARKER).unlink()

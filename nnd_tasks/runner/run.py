@@ -111,7 +111,6 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         _check_processes(model, arguments, tokens=bool(keeping))
         if keeping:
             model, arguments = keeping_tokens(model, arguments, tracker)
-            model_args = arguments
         with ExitStack() as stack:
             _check_output(tracker)
             stack.enter_context(hidden_in_logs())
@@ -124,7 +123,7 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 results = simple_evaluate(
                     model=model,
-                    model_args=arguments if model_args else model_args,
+                    model_args=arguments or None,
                     tasks=tasks,
                     task_manager=task_manager,
                     use_cache=use_cache,
@@ -139,6 +138,8 @@ def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
                     results["tokens"] = tables
                 else:
                     tracker.nnd_tokens = tables
+            if isinstance(model_args, dict):
+                model_args.update(without_secrets(model_args))  # lm-eval prints them last
             return _without_secrets(results, tracker)
 
     return run

@@ -38,12 +38,10 @@ def call(home: Path, *command: str, cwd: Path | None = None) -> subprocess.Compl
 @pytest.fixture
 def registered(built: Path) -> Iterator[Path]:
     """Register through the command; leave the environment as it was found."""
-    before = registration.registered()
     done = call(built, "nnd", "register")
     assert done.returncode == 0, done.stderr
     yield registration.lm_eval_tasks_dir() / registration.FOLDER
-    if before is None:
-        registration.unregister()
+    registration.unregister()
 
 
 @needs_data
@@ -90,40 +88,6 @@ def test_unregister_undoes_register(registered: Path, built: Path) -> None:
     assert undone.returncode == 0
     assert not registered.exists()
     assert "nothing was registered" in call(built, "nnd", "register", "--undo").stdout
-
-
-def test_a_users_own_yaml_below_nnd_home_is_registered_too(
-    nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "lm_eval" / "tasks").mkdir(parents=True)
-    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: tmp_path / "lm_eval" / "tasks")
-    registration.register()
-    assert registration.is_current()
-    mine = nnd_home / "task_yamls" / "mine" / "mine.yaml"
-    mine.parent.mkdir(parents=True)
-    mine.write_text("task: mine\n")
-    assert not registration.is_current()
-    folder, count = registration.register()
-    assert count == len(list(folder.glob("*.yaml")))
-    assert str(mine) in (folder / "mine__mine.yaml").read_text()
-    assert registration.is_current()
-
-
-def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nnd_tasks.errors import NNDError
-
-    foreign = tmp_path / "tasks" / registration.FOLDER
-    foreign.mkdir(parents=True)
-    (foreign / "theirs.yaml").write_text("task: theirs\n")
-    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: tmp_path / "tasks")
-    with pytest.raises(NNDError, match="was not made by nnd register"):
-        registration.register()
-    assert registration.unregister() is None
-    assert (foreign / "theirs.yaml").read_text() == "task: theirs\n"
-    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: tmp_path / "file" / "tasks")
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(NNDError, match="--include_path"):
-        registration.register()
 
 
 @needs_models
