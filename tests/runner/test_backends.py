@@ -62,19 +62,6 @@ def assert_same(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> Non
             assert a["mean"] == pytest.approx(b["mean"], rel=2e-6, abs=1e-5)
 
 
-class BosOracle(Oracle):
-    """The oracle for a client that says itself whether a text begins with BOS."""
-
-    def __init__(self, folder: Path, bos: bool) -> None:
-        super().__init__(folder)
-        self.bos = bos
-
-    def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        cut = len(self.tokenizer.encode(context, add_special_tokens=self.bos))
-        whole = self.tokenizer.encode(context + continuation, add_special_tokens=self.bos)
-        return whole[:cut], whole[cut:]
-
-
 Reference = Callable[[str], dict[str, Any]]
 
 
@@ -121,25 +108,6 @@ def test_every_test_comes_out_over_http_as_with_hf(
         for name in expected:
             if name.startswith("pass_rate") or name == "ties,none":
                 assert found[name] == pytest.approx(expected[name], abs=1e-12), name
-
-
-@needs_client
-@pytest.mark.parametrize("alike", ALIKE)
-def test_sums_and_token_counts_over_http_are_those_of_the_models_own_logits(
-    alike: str, tiny_models: dict[str, Path], home: Path
-) -> None:
-    model, arguments, _ = ALIKE[alike]
-    folder = tiny_models[model]
-    with CompletionsServer.load(folder) as server:
-        samples = samples_of(through(server, folder, arguments, limit=FEW))
-    oracle = BosOracle(folder, bos=bool(arguments))
-    assert check_against(oracle, samples)[0] == len(server.answered) > 4 * FEW
-    sent = {tuple(prompt) for prompt in server.answered}
-    for sample in samples:
-        for context, continuation in sample["arguments"]:
-            first, second = oracle.split(context, continuation)
-            assert (*first, *second) in sent
-            assert (first[0] == oracle.tokenizer.bos_token_id) is bool(arguments)
 
 
 @needs_client
@@ -223,13 +191,6 @@ def test_a_server_without_a_named_tokenizer_is_one_clear_error(tmp_path: Path) -
         TokenCounter({"base_url": url, "model": str(tmp_path / "served")})
     with pytest.raises(NNDError, match=r"the tokenizer nobody/served cannot be loaded .*name one with tokenizer="):
         TokenCounter({"base_url": url, "model": "nobody/served"})
-
-
-@needs_client
-@pytest.mark.parametrize("kind", ["local-completions", "gguf"])
-def test_a_client_without_a_tokenizer_stops_before_anything_is_sent(kind: str, home: Path) -> None:
-    with pytest.raises(NNDError, match="names no tokenizer"):
-        nnd_tasks.evaluate(["nnd_demo"], kind, {"base_url": "http://127.0.0.1:1"}, limit=1)
 
 
 # ---------------------------------------------------------------- PEFT adapters

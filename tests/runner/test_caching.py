@@ -79,23 +79,6 @@ def test_a_model_that_was_trained_on_in_its_folder_is_another(
     assert asked
 
 
-def test_a_model_in_a_subfolder_is_known_by_its_files_too(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
-) -> None:
-    shutil.copytree(tiny_models["gpt2"], tmp_path / "all" / "step1")
-    shutil.copy(tiny_models["gpt2"] / "config.json", tmp_path / "all")
-    for file in tiny_models["gpt2"].glob("tokenizer*"):
-        shutil.copy(file, tmp_path / "all")
-    arguments = {"model_args": {"subfolder": "step1"}}
-    first = run(tmp_path / "all", tmp_path, **arguments)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "all" / "step1")
-    model.transformer.wte.weight.data.mul_(-1)
-    model.save_pretrained(tmp_path / "all" / "step1")
-    asked.clear()
-    assert run(tmp_path / "all", tmp_path, **arguments) != first
-    assert asked
-
-
 def test_other_requests_are_asked_for_and_known_ones_are_not(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
 ) -> None:

@@ -13,17 +13,15 @@ from typing import Any
 import pytest
 from lm_eval.loggers import evaluation_tracker
 from lm_eval.models.huggingface import HFLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import nnd_tasks
 from nnd_tasks import cli
 from nnd_tasks.analysis.page import render_report
 from nnd_tasks.analysis.results import read_results
-from nnd_tasks.datasets import dataset_folder, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.random_models import evaluate
 from tests.runner.completions_server import CompletionsServer
-from tests.sets.folders import write
 
 
 @pytest.fixture
@@ -156,42 +154,6 @@ def test_data_of_another_schema_version_says_to_build_again(
     )
     card.write_text(text.replace("nnd_schema_version: 1", "nnd_schema_version: 7"), encoding="utf-8")
     assert "upgrade nnd-tasks" in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
-
-
-@pytest.mark.parametrize(("rows", "message"), [(slice(0, 200), "lacks the declared"), (slice(0, None), "undeclared")])
-def test_data_with_other_categories_than_the_yaml_declares_is_refused(
-    rows: slice,
-    message: str,
-    refused: Callable[..., str],
-    tiny_models: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("NND_HOME", str(tmp_path))
-    nnd_tasks.build_set("demo")
-    table = read_table(dataset_folder("demo"))
-    categories = table.column("category").to_pylist()
-    keep = [category != "disfluent" for category in categories]
-    if message == "undeclared":
-        names = ["other" if category == "disfluent" else category for category in categories]
-        table = table.set_column(table.column_names.index("category"), "category", [names])
-    else:
-        table = table.filter(keep)
-    write(dataset_folder("demo"), {"authors": table})
-    assert message in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
-
-
-def test_nothing_is_asked_of_the_hub_for_a_set_of_ours(
-    tiny_models: dict[str, Path], nnd_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datasets
-
-    def no_hub(*args: Any, **kwargs: Any) -> None:
-        raise AssertionError("the hub was asked")
-
-    monkeypatch.setattr(datasets, "load_dataset", no_hub)
-    with pytest.raises(NNDError, match="the set 'summeval' is not built here; run: nnd build summeval"):
-        evaluate(tiny_models["gpt2"], ["nnd_summeval"])
 
 
 def test_an_error_of_the_harness_itself_is_one_line_too(
@@ -333,25 +295,6 @@ def test_an_error_shows_no_secret(
         assert "hush" not in text
 
 
-def test_a_token_reaches_a_model_and_no_results(
-    tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    got: list[dict[str, Any]] = []
-    create = SharedPrefixLM._create_model
-
-    def seen(self: SharedPrefixLM, *args: Any, **kwargs: Any) -> None:
-        got.append(dict(kwargs))
-        create(self, *args, **kwargs)
-
-    monkeypatch.setattr(SharedPrefixLM, "_create_model", seen)
-    results = evaluate(
-        tiny_models["gpt2"], ["nnd_demo"], limit=1, model_args={"token": "hush", "softmax_dtype": "float32"}
-    )
-    assert got[0]["token"] == "hush"
-    assert "hush" not in json.dumps(results, default=str)
-    assert results["config"]["model_args"]["softmax_dtype"] == "float32"
-
-
 @pytest.mark.parametrize("arguments", [["--model_args", "Pretrained=gpt2"], ["--model_args", "pretrained="], []])
 def test_a_model_that_is_not_named_is_what_the_error_is_about(
     arguments: list[str], home: Path, refused: Callable[..., str]
@@ -361,17 +304,10 @@ def test_a_model_that_is_not_named_is_what_the_error_is_about(
 
 
 def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(tiny_models: dict[str, Path], home: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
-    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
-    with pytest.raises(
-        NNDError, match=r"GPT2LMHeadModel is not a model of lm-eval.*model_args=\{'pretrained': MODEL, 'token"
-    ):
+    with pytest.raises(NNDError, match=r"GPT2LMHeadModel is not a model of lm-eval.*model_args=\{'pretrained': MODEL"):
         nnd_tasks.evaluate("nnd_demo", model=model)
-    with pytest.raises(NNDError, match="NoneType is not a model of lm-eval"):
-        nnd_tasks.evaluate("nnd_demo", model=None)
-    arguments = {"pretrained": model, "tokenizer": tokenizer}
+    arguments = {"pretrained": model, "tokenizer": AutoTokenizer.from_pretrained(tiny_models["gpt2"])}
     found = nnd_tasks.evaluate("nnd_demo", model_args=arguments, limit=3, bootstrap_iters=0, device="cpu")
     named = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3)
     for one, two in zip(found["samples"]["nnd_demo"], named["samples"]["nnd_demo"], strict=True):

@@ -12,9 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers as tf
+from lm_eval import simple_evaluate
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
+from nnd_tasks.runner.register import include_paths
 from tests import random_models
 from tests.commands import Outcome
 from tests.models import fake_vllm
@@ -101,13 +105,13 @@ def test_vllm_keeps_them_too(shared: bool, tmp_path: Path, tiny_models: dict[str
 
 
 def test_the_numbers_are_those_of_a_run_without_them(tiny_models: dict[str, Path], home: Path) -> None:
-    with_tokens = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=TOKENS)
-    without = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT)
-    assert "tokens" not in without
-    assert with_tokens["results"] == without["results"]
-    assert scored(with_tokens) == scored(without)
-    one, other = (run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (with_tokens, without))
-    assert one == other, "what is kept does not change what a number rests on"
+    metadatas = (TOKENS, {})
+    one, other = (random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=m) for m in metadatas)
+    assert "tokens" not in other
+    assert one["results"] == other["results"]
+    assert scored(one) == scored(other)
+    signatures = [run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (one, other)]
+    assert signatures[0] == signatures[1], "what is kept does not change what a number rests on"
 
 
 def test_a_cache_gives_them_back(tmp_path: Path, tiny_models: dict[str, Path], home: Path) -> None:
@@ -161,12 +165,9 @@ def test_the_command_writes_a_file_beside_the_results(
 def test_who_cannot_keep_them_says_so(tiny_models: dict[str, Path], masked_model: Path, home: Path) -> None:
     with pytest.raises(NNDError, match="--model nnd_mlm gives sums only; hf and vllm keep"):
         nnd_tasks.evaluate(["nnd_demo"], "nnd_mlm", {"pretrained": str(masked_model)}, metadata=TOKENS, limit=1)
-    from lm_eval import simple_evaluate
-    from lm_eval.tasks import TaskManager
-
-    from nnd_tasks.runner.register import include_paths
-
+    with pytest.raises(NNDError, match="a ready-made HFLM gives sums only"):
+        nnd_tasks.evaluate(["nnd_demo"], HFLM(str(tiny_models["gpt2"]), device="cpu"), metadata=TOKENS, limit=1)
     arguments = {"pretrained": str(tiny_models["gpt2"])}
-    manager = TaskManager(include_path=list(include_paths()), include_defaults=False, metadata={**arguments, **TOKENS})
+    manager = TaskManager(include_path=include_paths(), include_defaults=False, metadata={**arguments, **TOKENS})
     with pytest.raises(NNDError, match="token scores are kept by `nnd run`"):
         simple_evaluate("hf", arguments, ["nnd_demo"], task_manager=manager, limit=1, device="cpu")

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 import nnd_tasks
-from nnd_tasks.analysis.page import command_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.signature import environment
 from nnd_tasks.models.model_error import ModelError
@@ -129,22 +128,6 @@ def test_rolling_requests_and_empty_contexts(
         assert one == (pytest.approx(other[0], abs=1e-5), other[1])
 
 
-def test_all_arguments_reach_the_engine(engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], home: Path) -> None:
-    given = {
-        "tensor_parallel_size": 2,
-        "quantization": "awq",
-        "gpu_memory_utilization": 0.3,
-        "lora_local_path": "x",
-        "seed": 7,
-    }
-    through_vllm(tiny_models["gpt2"], model_args=given, limit=1)
-    [made] = engine.made
-    expected = {"tensor_parallel_size": 2, "quantization": "awq", "gpu_memory_utilization": 0.3, "enable_lora": True}
-    assert {key: made.settings[key] for key in expected} == expected
-    assert made.settings["seed"] == 7
-    assert made.settings["block_size"] == 32  # the smallest on a CPU
-
-
 # ---------------------------------------------------------------- falling back
 
 
@@ -229,16 +212,10 @@ def test_a_vllm_that_lm_eval_cannot_load_is_one_line(tmp_path: Path) -> None:
             vllm_choice.choose("vllm", shared_prefix=True)
 
 
-@pytest.mark.parametrize("model", ["vllm", "vllm-shared-prefix"])
-def test_without_vllm_there_is_one_line(model: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vllm_there_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_choice, "find_spec", lambda name: None)
-    with pytest.raises(NNDError, match=f"--model {model}: vLLM is not installed; pip install vllm"):
-        nnd_tasks.evaluate(["nnd_demo"], model, {"pretrained": "x"})
-
-
-def test_other_models_are_left_alone() -> None:
-    for model in ("hf", "vllm-vlm", object()):
-        assert vllm_choice.choose(model, shared_prefix=True) is model
+    with pytest.raises(NNDError, match="--model vllm: vLLM is not installed; pip install vllm"):
+        nnd_tasks.evaluate(["nnd_demo"], "vllm", {"pretrained": "x"})
 
 
 # ---------------------------------------------------------------- what results keep
@@ -252,14 +229,3 @@ def test_answers_of_another_vllm_are_not_reused(tmp_path: Path) -> None:
             keys |= {cache_key(model, {"pretrained": "x"}) for model in ("vllm", "vllm-shared-prefix", "hf")}
     environment.cache_clear()
     assert len(keys) == 5
-
-
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [("vllm-shared-prefix", "nnd run --model vllm"), ("vllm", "nnd run --model vllm")],
-)
-def test_the_command_of_a_report(model: str, words: str) -> None:
-    run: Any = SimpleNamespace(
-        command={"model": model}, protocol={}, documents=[], task="nnd_demo", tokens=Path("none")
-    )
-    assert command_of(run).startswith(f"{words} --tasks nnd_demo ")
