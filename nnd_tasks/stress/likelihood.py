@@ -8,13 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lm_eval.api.instance import Instance
-from lm_eval.utils import simple_parse_args_string
-
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
+from nnd_tasks.harness.base_task import Instance
 from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.runner.adapter import parsed
 
 
 class Scorer:
@@ -41,7 +40,7 @@ class Scorer:
         self.name = name
         self.lm: Any = None
         self._batch_size = batch_size
-        self._arguments = {"softmax_dtype": "float32", **simple_parse_args_string(model_args), "pretrained": pretrained}
+        self._arguments = {"softmax_dtype": "float32", **parsed(model_args), "pretrained": pretrained}
         self.counter = TokenCounter(self._arguments, "hf")
 
     @contextmanager

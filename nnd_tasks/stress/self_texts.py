@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from lm_eval.api.instance import Instance
 from scipy.stats import ttest_1samp
 from tqdm import tqdm
 
@@ -22,6 +21,7 @@ from nnd_tasks.analysis.effects import Floats
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.harness.base_task import Instance
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.corpora import KNOWN, read_corpus
