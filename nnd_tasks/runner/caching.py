@@ -50,7 +50,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
     return digest(
         {
             "model": model,
-            "arguments": given,
+            "given": given,  # "arguments" in files of an earlier format
             "files": {key: _state(value, given) for key, value in given.items() if isinstance(value, str)},
             "commits": {name: _commit(given[name], given) for name in _NAMES if isinstance(given.get(name), str)},
             "packages": [
