@@ -37,9 +37,8 @@ def main(command: Callable[[], object] | None = None) -> None:
     Args:
         command: what to run, which imports what it needs; None runs `app`.
     """
-    gc.set_threshold(
-        100_000, 50, 100
-    )  # torch and transformers make a million objects that stay: a fifth of their import
+    # torch and transformers make a million objects that stay: looking through them would be a fifth of their import.
+    gc.set_threshold(100_000, 50, 100)
     debug = "--debug" in sys.argv or bool(os.environ.get("NND_DEBUG"))
     try:
         for stream in (sys.stdout, sys.stderr):
