@@ -1,0 +1,94 @@
+"""The table of reference in docs/sets.md: pass rates of a model on every set, by category, with 95% intervals.
+
+    nnd build SET                                            # each of them, once
+    python benchmarks/reference_table.py                     # SmolLM2-135M-Instruct; hours on two cores
+    python benchmarks/reference_table.py --model MODEL --out reference --chat
+
+Each task is a run of its own below ``--out``; one that is there already is not run again, so an interrupted table goes on
+where it stopped. ``--chat`` applies the model's chat template. The table has every model whose results are below ``--out``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tqdm import tqdm
+
+from nnd_tasks.analysis.compare import category_rates
+from nnd_tasks.analysis.results import read_results
+from nnd_tasks.analysis.side_by_side import pair
+from nnd_tasks.baselines import ALL
+from nnd_tasks.runner.known_models import SMOLLM2
+from nnd_tasks.runner.run import run_lm_eval
+
+#: Task -> number of prompts that are drawn; None takes all. A sample where all would take over an hour on two cores.
+TASKS: dict[str, int | None] = {
+    **dict.fromkeys(["nnd_challenge300", "nnd_quiz_design", "nnd_news_gpt3_cnn", "nnd_news_gpt3_bbc", "nnd_llmbar"]),
+    **dict.fromkeys(
+        ["nnd_webnlg", "nnd_summeval", "nnd_frank", "nnd_bump", "nnd_bio_mqm_en2de", "nnd_mqm_sxs2023_ende"]
+    ),
+    **dict.fromkeys(["nnd_lfqa", "nnd_mqm_ende", "nnd_summedits", "nnd_humanevalfix", "nnd_hanna"]),
+    "nnd_prmbench": 500,
+}
+
+
+def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str]) -> None:
+    """Run each task that has no results yet.
+
+    Args:
+        model: as after ``pretrained=``.
+        out: a folder for each task is made in it.
+        chat: apply the chat template.
+        tasks: their names.
+    """
+    for task in tqdm(tasks, unit="task"):
+        place = out / Path(model).name / ("chat" if chat else "plain") / task
+        if any(place.rglob("results_*.json")):
+            continue
+        words = ["--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--tasks", task]
+        words += ["--batch_size", "8", "--log_samples", "--output_path", str(place)]
+        run_lm_eval([*words, *(["--apply_chat_template"] if chat else [])], sample=TASKS.get(task))
+
+
+def print_table(out: Path) -> None:
+    """Print a row for each task and category, then the signature of each run."""
+    lines = []
+    print("| task | category | tests | prompts | model | chat template | pass rate | 95% interval |")
+    print("|---|---|---:|---:|---|---|---:|---|")
+    for paired in pair(read_results(out)):
+        [chat] = {"yes" if run.protocol.get("chat_template") else "no" for run in paired.runs}
+        for row in category_rates(paired).itertuples():
+            interval = f"{row.low:.3f} to {row.high:.3f}" + (" (few prompts)" if row.few else "")
+            category = "all" if row.category == ALL else row.category
+            shown = (
+                paired.runs[0].task,
+                category,
+                f"{row.tests:,}",
+                row.prompts,
+                row.model,
+                chat,
+                f"{row.rate:.3f}",
+                interval,
+            )
+            print("|", " | ".join(map(str, shown)), "|")
+        lines += [run.line for run in paired.runs]
+    print("", *lines, sep="\n")
+
+
+def main() -> None:
+    """Read the command line, run what is missing, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default=SMOLLM2, help="as after pretrained= (smollm2)")
+    parser.add_argument("--out", type=Path, default=Path("reference"), help="folder of the results")
+    parser.add_argument("--chat", action="store_true", help="apply the model's chat template")
+    parser.add_argument(
+        "--tasks", type=lambda names: names.split(","), default=[*TASKS], help="with commas between them"
+    )
+    options = parser.parse_args()
+    run_tasks(options.model, options.out, chat=options.chat, tasks=options.tasks)
+    print_table(options.out)
+
+
+if __name__ == "__main__":
+    main()
