@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -17,6 +17,10 @@ class Outcome(NamedTuple):
     status: int
     out: str
     err: str
+
+
+#: Runs ``nnd`` with some arguments, as the fixture of this name does.
+Command = Callable[..., Outcome]
 
 
 def start(

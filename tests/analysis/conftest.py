@@ -32,6 +32,12 @@ def scored(demo_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pyte
     return out
 
 
+@pytest.fixture
+def results(scored: Path, tmp_path: Path) -> Path:
+    """Return a copy that a test may damage."""
+    return Path(shutil.copytree(scored, tmp_path / "results"))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Return a Chromium; tests that need one are skipped where there is none."""

@@ -1,4 +1,4 @@
-"""Results and samples files as lm-eval writes them for NND tasks, with made-up texts and scores."""
+"""Results, samples and token scores in files as `nnd run` writes them, with made-up texts and scores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nnd_tasks.harness.token_table import SCHEMA
+
+DATE = "2026-01-01T00-00-00"
 PROTOCOL = {
     "set": "nnd/made_up",
     "config": "authors",
@@ -19,33 +26,46 @@ PROTOCOL = {
     "selection": "all",
 }
 CATEGORIES = ("disfluent", "off_target")
+#: A token of a candidate: id, first character, the character after the last, log-probability.
+Token = tuple[int, int, int, float]
 
 
-def sample(doc_id: int, chances: Mapping[str, float], rng: random.Random, **changes: Any) -> dict[str, Any]:
-    """Return one line of a samples file: a cluster with a test per category, passed with the given chances."""
-    cluster = f"{doc_id:016x}"
-    candidates = [{"sum": -20.0, "mean": -2.0, "tokens": 10, "bytes": 40}]
-    texts = [f"good text {doc_id}"]
+def score(mean: float, tokens: int = 10, size: int = 40) -> dict[str, Any]:
+    """Return the score of a candidate of so many tokens and bytes."""
+    return {"sum": mean * tokens, "mean": mean, "tokens": tokens, "bytes": size}
+
+
+def make_sample(doc: Mapping[str, Any], scores: Sequence[Mapping[str, Any] | None], **more: Any) -> dict[str, Any]:
+    """Return a line of a samples file; its tests are those of the document, decided by the means of the scores."""
     tests = []
+    for test in doc["tests"]:
+        high, low = scores[test["high"]], scores[test["low"]]
+        passed = high["mean"] > low["mean"] if high and low else None
+        tests.append({**test, "passed": passed, "tie": bool(high and low and high["mean"] == low["mean"])})
+    return {"doc": doc, "tests": tests, "candidates": scores, "truncated_contexts": 0, **more}
+
+
+def sample_of_tokens(doc: Mapping[str, Any], tokens: Sequence[Sequence[Token]], **more: Any) -> dict[str, Any]:
+    """Return a line of a samples file with the tokens of each candidate, which `write_run` puts into a file of their own."""
+    scores = []
+    for text, own in zip(doc["candidates"], tokens, strict=True):
+        total = float(np.sum([token[-1] for token in own], dtype=np.float64))
+        scores.append({"sum": total, "mean": total / len(own), "tokens": len(own), "bytes": len(text.encode())})
+    return make_sample(doc, scores, scored_tokens=tokens, **more)
+
+
+def sample(doc_id: int, chances: Mapping[str, float], rng: random.Random) -> dict[str, Any]:
+    """Return one line of a samples file: a cluster with a test per category, passed with the given chances."""
+    cluster, scores = f"{doc_id:016x}", [score(-2.0)]
+    texts, tests = [f"good text {doc_id}"], []
     for i, (category, chance) in enumerate(chances.items(), start=1):
-        passed = rng.random() < chance
-        mean = -3.0 if passed else -1.0
-        candidates.append({"sum": 10 * mean, "mean": mean, "tokens": 10, "bytes": 40})
+        scores.append(score(-3.0 if rng.random() < chance else -1.0))
         texts.append(f"text {doc_id} with an error, {category}")
         about = {"test_id": f"{cluster}-{i}", "category": category, "subcategory": "", "severity": ""}
-        tests.append({**about, "high": 0, "low": i, "passed": passed, "tie": False})
-    doc = {"cluster_id": cluster, "context": f"context {doc_id}", "candidates": texts, "tests": tests}
-    return {
-        "doc_id": doc_id,
-        "doc": doc,
-        "target": texts[0],
-        "filter": "none",
-        "tests": tests,
-        "candidates": candidates,
-        "clusters": 1,
-        "truncated_contexts": 0,
-        **changes,
-    }
+        tests.append({**about, "high": 0, "low": i})
+    return make_sample(
+        {"cluster_id": cluster, "context": f"context {doc_id}", "candidates": texts, "tests": tests}, scores
+    )
 
 
 def write_run(
@@ -60,6 +80,11 @@ def write_run(
     protocol: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     samples: Sequence[Mapping[str, Any]] = (),
+    tokens: bool = True,
+    spans: str | None = None,
+    date: str = DATE,
+    version: str = "1-A",
+    **config: Any,
 ) -> Path:
     """Write the files of one run below ``folder`` and return the folder that ``--output_path`` named.
 
@@ -74,10 +99,16 @@ def write_run(
         protocol: what differs from `PROTOCOL`.
         about: what to add to the model's part of the signature.
         samples: the lines of the samples file, in the place of made-up ones.
+        tokens: write the tokens that the samples have.
+        spans: digest of the set's error spans.
+        date: of the run.
+        version: of the task.
+        config: what to add to the arguments that lm-eval was given.
     """
     rng = random.Random(seed)
     chosen = chances or dict.fromkeys(CATEGORIES, 0.7)
     samples = samples or [sample(i, chosen, rng) for i in range(contexts)]
+    kept = tokens and "scored_tokens" in samples[0]
     asked = {**PROTOCOL, "set": task.replace("nnd_", "nnd/", 1), **(protocol or {})}
     model = {
         "type": "hf",
@@ -86,22 +117,28 @@ def write_run(
         "window": 1024,
         **(about or {}),
     }
-    line = " || ".join(
-        "|".join(f"{key}:{value}" for key, value in part.items()) for part in (asked, model, {"torch": "2"})
-    )
-    signature = {"line": line, "protocol": asked, "model": model, "environment": {"torch": "2"}}
+    parts = {"protocol": asked, "model": model, "environment": {"torch": "2"}}
+    line = " || ".join("|".join(f"{key}:{value}" for key, value in part.items()) for part in parts.values())
+    nnd = {"signature": {"line": line, **parts, "spans": spans}, "settings": {"tokens": True} if kept else {}}
+    given = {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters, **config}
     results = {
-        "results": {task: {"alias": task}},
-        "configs": {task: {"task": task, "metadata": {"version": "1-A", "nnd": {"signature": signature}}}},
-        "versions": {task: "1-A"},
-        "n-samples": {task: {"original": len(samples), "effective": len(samples)}},
-        "config": {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters},
-        "model_name": name,
+        "configs": {task: {"task": task, "metadata": {"nnd": nnd}}},
+        "versions": {task: version},
+        "n-samples": {task: {"effective": len(samples)}},
+        "config": given,
     }
     output = folder / name.strip("./").replace("/", "_") / task
     inner = output / name.replace("/", "__")
     inner.mkdir(parents=True, exist_ok=True)
-    (inner / "results_2026-01-01T00-00-00.json").write_text(json.dumps(results, indent=2))
-    lines = "".join(json.dumps(item) + "\n" for item in samples)
-    (inner / f"samples_{task}_2026-01-01T00-00-00.jsonl").write_text(lines)
+    (inner / f"results_{date}.json").write_text(json.dumps(results, indent=2))
+    lines = ({key: value for key, value in item.items() if key != "scored_tokens"} for item in samples)
+    (inner / f"samples_{task}_{date}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in lines))
+    if kept:
+        rows = [
+            (item["doc"]["cluster_id"], i, text, "whole", *zip(*own, strict=True))
+            for item in samples
+            for i, (text, own) in enumerate(zip(item["doc"]["candidates"], item["scored_tokens"], strict=True))
+        ]
+        columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
+        pq.write_table(pa.table(columns, schema=SCHEMA), inner / f"tokens_{task}_{date}.parquet")
     return output

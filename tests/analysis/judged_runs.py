@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnd_tasks.harness.documents import cluster_documents, load_tests
-from tests.analysis.fake_runs import write_run
+from tests.analysis.fake_runs import make_sample, score, write_run
 from tests.sets.folders import to_table, write
 
 SYSTEMS = ("A", "B", "C")
@@ -63,14 +63,8 @@ def write_scores(folder: Path, name: str, liked: dict[str, float], seed: int = 0
     rng = np.random.default_rng(seed)
     samples = []
     for document in cluster_documents(tests, "here").to_list():
-        means = []
-        for text in document["candidates"]:
-            names = writers.get(text, "").split("|")
-            means.append(float(rng.normal() * 0.2 - 3 + np.mean([liked.get(one, 0.0) for one in names])))
-        logged = [
-            {**test, "passed": means[test["high"]] > means[test["low"]], "tie": False} for test in document["tests"]
-        ]
-        scores = [{"sum": 10 * mean, "mean": mean, "tokens": 10, "bytes": 40} for mean in means]
-        samples.append({"doc": document, "tests": logged, "candidates": scores, "truncated_contexts": 0})
+        likings = ([liked.get(one, 0.0) for one in writers.get(text, "").split("|")] for text in document["candidates"])
+        scores = [score(float(rng.normal() * 0.2 - 3 + np.mean(of_text))) for of_text in likings]
+        samples.append(make_sample(document, scores))
     protocol = {"config": origin["config"], "data": origin["fingerprint"], **changes}
     return write_run(folder, name, samples=samples, protocol=protocol)

@@ -35,28 +35,11 @@ def make_run(
         place = names.index(cluster)
         texts = documents[place]["candidates"]
         texts += [f"better cat {i}", f"worse text {i} here"]
+        about = {"test_id": f"t{i}", "cluster_id": cluster, "category": category, "subcategory": "", "severity": ""}
+        about |= {"document": place, "high": len(texts) - 2, "low": len(texts) - 1, "passed": outcome, "tie": False}
         margin = margins[i] if margins is not None else (1.0 if outcome else -1.0)
-        rows.append(
-            (
-                f"t{i}",
-                cluster,
-                category,
-                "",
-                "",
-                None,
-                None,
-                place,
-                len(texts) - 2,
-                len(texts) - 1,
-                margin,
-                margin,
-                margin,
-                outcome,
-                False,
-            )
-        )
-    tests = pd.DataFrame(rows, columns=list(COLUMNS[:15])).reindex(columns=list(COLUMNS))
-    tests = tests.astype({"passed": "boolean", "seed": "Int64"})
+        rows.append({**about, **dict.fromkeys(("margin", "margin_sum", "margin_bytes"), margin)})
+    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean", "seed": "Int64"})
     settings: dict[str, Any] = {
         "model": model,
         "task": "nnd_demo",

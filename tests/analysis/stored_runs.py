@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.analysis import fake_runs, token_runs
+from tests.analysis.fake_runs import make_sample, score
 
 #: Model -> number of its parameters; of one family.
 MODELS = {"org/pin-70m": 70_000_000, "org/pin-160m": 160_000_000, "org/pin-410m": 410_000_000}
@@ -51,23 +52,17 @@ def samples(skill: float, seed: int, *, prompts: int = 70, gaps: bool = True) ->
         blind = [float(mean + noise.normal() / 2) for mean in means]
         if gaps and i == 3:
             means[1] = means[0]
-        scored: list[Any] = [_score(text, mean) for text, mean in zip(texts, means, strict=True)]
+        scores, alone = (
+            [score(mean, len(text.split()) + 1, len(text.encode())) for text, mean in zip(texts, several, strict=True)]
+            for several in (means, blind)
+        )
         if gaps and i == 10 + seed:
-            scored[-1] = None
-        for test in tests:
-            high, low = scored[test["high"]], scored[test["low"]]
-            passed = None if low is None else high["mean"] > low["mean"]
-            test |= {"passed": passed, "tie": low is not None and high["mean"] == low["mean"]}
+            scores[-1] = None
         context = " ".join(rng.choice(words, 30).tolist())
-        document = {"cluster_id": f"c{i:05x}", "context": f"Source {i}: {context}", "candidates": texts}
-        line = {"doc": document, "tests": tests, "candidates": scored, "truncated_contexts": int(gaps and i == 5)}
-        lines.append({**line, "no_context": [_score(text, mean) for text, mean in zip(texts, blind, strict=True)]})
+        document = {"cluster_id": f"c{i:05x}", "context": f"Source {i}: {context}", "candidates": texts, "tests": tests}
+        shortened = int(gaps and i == 5)
+        lines.append(make_sample(document, scores, no_context=alone, truncated_contexts=shortened))
     return lines
-
-
-def _score(text: str, mean: float) -> dict[str, Any]:
-    tokens = len(text.split()) + 1
-    return {"sum": mean * tokens, "mean": mean, "tokens": tokens, "bytes": len(text.encode())}
 
 
 def write_models(folder: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
@@ -18,7 +17,7 @@ from nnd_tasks.analysis.error_spans import PLACES, around_errors, report_spans
 from nnd_tasks.analysis.page import render_report
 from nnd_tasks.analysis.results import read_results
 from tests.analysis.token_runs import documents, write_run
-from tests.commands import Outcome
+from tests.commands import Command
 
 
 @pytest.fixture(scope="module")
@@ -38,31 +37,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
     [run] = read_results([folder])
-    rows = pq.read_table(next(folder.rglob("tokens_*"))).to_pylist()
-    own = [[i for i in range(len(row["starts"])) if row["starts"][i] < row["ends"][i]] for row in rows]
-    counts = Counter(row["token_ids"][i] for row, kept in zip(rows, own, strict=True) for i in kept)
-    size = max(counts) + 1
+    documents = {document["cluster_id"]: document for document in run.documents}
+    table, counts = [], Counter()
+    for row in pq.read_table(run.tokens).to_pylist():
+        tokens = zip(*(row[name] for name in ("starts", "ends", "token_ids", "logprobs")), strict=True)
+        own = [token for token in tokens if token[0] < token[1]]
+        counts.update(kind for _, _, kind, _ in own)
+        table.append((row["cluster_id"], documents[row["cluster_id"]]["error_spans"][row["candidate"]], own))
+    total = counts.total() + max(counts) + 2
     values = defaultdict(lambda: defaultdict(list))  # (value, place) -> prompt -> numbers
-    for row, kept in zip(rows, own, strict=True):
-        document = next(one for one in run.documents if one["cluster_id"] == row["cluster_id"])
-        errors = document["error_spans"][row["candidate"]]
-        surprise = [-row["logprobs"][i] for i in kept]
-        common = [np.log((sum(counts.values()) + size + 1) / (counts[row["token_ids"][i]] + 1)) for i in kept]
-        inside = [
-            [j for j, i in enumerate(kept) if row["starts"][i] < e["end"] and row["ends"][i] > e["start"]]
-            for e in errors
-        ]
+    for prompt, errors, own in table:
+        surprise = [-logprob for *_, logprob in own]
+        excess = [nats - np.log(total / (counts[token[2]] + 1)) for nats, token in zip(surprise, own, strict=True)]
+        inside = [[j for j, one in enumerate(own) if one[0] < e["end"] and one[1] > e["start"]] for e in errors]
         every = {j for one in inside for j in one}
         for one in inside:
-            places = {"first": one[:1], "middle": one[1:-1], "last": one[-1:] if len(one) > 1 else []}
+            places = {"first": one[:1], "middle": one[1:-1], "last": one[1:][-1:]}
             for n in range(1, 6):
-                places |= {f"-{n}": [one[0] - n], f"+{n}": [one[-1] + n]}
+                around = {f"-{n}": one[0] - n, f"+{n}": one[-1] + n}
+                places |= {place: [j] if 0 <= j < len(own) and j not in every else [] for place, j in around.items()}
             for place, tokens in places.items():
-                tokens = [j for j in tokens if 0 <= j < len(kept) and (j not in every or not place[-1].isdigit())]
-                if tokens:
-                    values["surprise", place][row["cluster_id"]].append(mean(surprise[j] for j in tokens))
-                    excess = mean(surprise[j] - common[j] for j in tokens)
-                    values["excess", place][row["cluster_id"]].append(excess)
+                for value, nats in (("surprise", surprise), ("excess", excess)):
+                    if tokens:
+                        values[value, place][prompt].append(mean(nats[j] for j in tokens))
     around = around_errors([run])
     assert tuple(around["place"].unique()) == PLACES
     found = {(one.value, one.place): one for one in around.itertuples()}
@@ -83,47 +80,40 @@ def test_the_report_has_a_table_for_each_task(folder: Path, tmp_path: Path) -> N
     around = around_errors(read_results([folder, tmp_path / "other"]))
     report = report_spans(around)
     assert [table.name for table in report.tables] == ["nnd_marked", "nnd_other"]
-    first = around[(around["task"] == "nnd_marked") & (around["place"] == "first")].set_index("value")
-    cells = report.tables[0].cells().set_index("token").loc["first"]
-    expected = ["{mean:.2f} [{low:.2f}, {high:.2f}]".format(**first.loc[value]) for value in ("surprise", "excess")]
-    assert cells[["m-a: surprise", "m-a: excess"]].tolist() == expected
+    one = around[around["place"].eq("first") & around["model"].eq("m-a") & around["value"].eq("excess")].iloc[0]
+    cells = report.tables[0].cells().set_index("token")
+    assert cells.loc["first", "m-a: excess"] == f"{one['mean']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
 
 
-def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Callable[..., Outcome]) -> None:
+def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Command) -> None:
     made = documents(3)
     for model, spans in (("m-a", "s1"), ("m-b", "s2")):
-        write_run(tmp_path / "both" / model, model, made, spans_digest=spans)
+        write_run(tmp_path / "both" / model, model, made, spans=spans)
     assert around_errors(read_results([tmp_path / "both"])).empty
     assert nnd("compare", tmp_path / "both").status == 0
-    page = render_report(read_results([tmp_path / "both"]))
-    assert "Surprise around marked errors" not in page
-    write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False)
+    assert "Surprise around marked errors" not in render_report(read_results([tmp_path / "both"]))
+    write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False, spans=None)
     alone = around_errors(read_results([tmp_path / "both" / "m-a", tmp_path / "both" / "plain"]))
     assert set(alone["model"]) == {"m-a"}, "a run without span metrics rests on no spans"
 
 
 def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path: Path) -> None:
     made = documents(3)
-    write_run(tmp_path / "a", "m-a", made, tokens=False)
+    write_run(tmp_path, "m-a", made, tokens=False)
     for document in made:
         del document["error_spans"]
-    write_run(tmp_path / "b", "m-a", made, task="nnd_plain")
+    write_run(tmp_path, "m-a", made, task="nnd_plain")
     assert around_errors(read_results([tmp_path])).empty
-    page = html.fromstring(render_report(read_results([tmp_path / "b"])))
-    assert not page.xpath("//figure[@class='around']")
 
 
-def test_the_page_draws_the_same_numbers(folder: Path, tmp_path: Path) -> None:
-    page = html.fromstring(render_report(read_results([folder])))
-    found = list(around_errors(read_results([folder])).itertuples())
+def test_the_page_draws_the_same_numbers(folder: Path) -> None:
+    runs = read_results([folder])
+    page, found = html.fromstring(render_report(runs)), around_errors(runs)
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")
     for drawing, value in zip(drawings, ("surprise", "excess"), strict=True):
-        own = [one for one in found if one.value == value]
+        own = found[found["value"] == value]
         heights = np.array([float(circle.get("cy")) for circle in drawing.xpath(".//circle")])
-        means = np.array([one.mean for one in own])
-        assert np.corrcoef(heights, means)[0, 1] == pytest.approx(-1)
-        bars = [(float(line.get("y1")), float(line.get("y2"))) for line in drawing.xpath(".//g/line")]
-        scale = (heights.max() - heights.min()) / (means.max() - means.min())
-        assert [low - high for low, high in bars] == pytest.approx([scale * (one.high - one.low) for one in own])
-    cells = page.xpath("//div[starts-with(@aria-label, 'Surprise around')]//tbody/tr[1]/td[position() > 1]/text()")
-    assert cells == [f"{one.mean:.2f}" for one in found if one.value == "surprise"]
+        assert np.corrcoef(heights, own["mean"])[0, 1] == pytest.approx(-1)
+        bars = [float(line.get("y1")) - float(line.get("y2")) for line in drawing.xpath(".//g/line")]
+        scale = np.ptp(heights) / np.ptp(own["mean"])
+        assert np.abs(bars) == pytest.approx((scale * (own["high"] - own["low"])).to_numpy())

@@ -24,16 +24,11 @@ def run_of(name: str, revision: str | None = None, short: str = "") -> Run:
     [
         ("../models/tiny-lm-xs", "tiny-lm"),
         ("models/tiny-lm-s/step-01244", "tiny-lm"),
-        ("EleutherAI/pythia-70m", "pythia"),
         ("EleutherAI/pythia-1.4b-deduped", "pythia-deduped"),
         ("google/flan-t5-xxl", "flan-t5"),
-        ("t5-3b", "t5"),
         ("google/t5-v1_1-small", "t5-v1_1"),
-        ("allenai/unifiedqa-t5-11b", "unifiedqa-t5"),
         ("openai-community/gpt2-medium", "gpt2"),
-        ("gpt2", "gpt2"),
         ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen2.5-Instruct"),
-        ("meta-llama/Llama-3.2-1B", "Llama-3.2"),
         ("bigscience/bloom-7b1", "bloom"),
         ("mistralai/Mixtral-8x7B-v0.1", "Mixtral-v0.1"),
         ("microsoft/phi-2", "phi-2"),
@@ -48,15 +43,12 @@ def test_the_family_is_the_name_without_its_size(name: str, family: str) -> None
     ("name", "revision", "step", "training"),
     [
         ("out/tiny-lm-s/step-00620", None, 620, "out/tiny-lm-s"),
-        ("out/run/checkpoint-500", None, 500, "out/run"),
         ("out/run/checkpoint-500/", None, 500, "out/run"),
         ("out/run/global_step1000", None, 1000, "out/run"),
-        ("out/run/step-00000", None, 0, "out/run"),
         ("out/my-run-step-10k", None, 10_000, "out/my-run"),
         ("EleutherAI/pythia-70m", "step143000", 143_000, "EleutherAI/pythia-70m"),
         ("allenai/OLMo-1B", "step1000-tokens4B", 1000, "allenai/OLMo-1B"),
         ("allenai/OLMo-2", "stage1-step5000", 5000, "allenai/OLMo-2"),
-        ("gpt2", None, None, "gpt2"),
         ("stepwise-2", None, None, "stepwise-2"),
         ("out/epoch-3", None, None, "out/epoch-3"),
     ],
@@ -69,7 +61,6 @@ def test_the_step_is_in_the_name_or_the_revision(name: str, revision: str | None
 
 TAGS = {
     ".csv": "model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\n",
-    ".tsv": "model\tfamily\ttokens\na/m-1\tA\t7000000\nm-2\tB\t5\n",
     ".json": '[{"model": "a/m-1", "family": "A", "tokens": 7000000}, {"model": "m-2", "family": "B", "tokens": 5}]',
     ".jsonl": '{"model": "a/m-1", "family": "A", "tokens": "7e6"}\n{"model": "m-2", "family": "B", "tokens": 5}\n',
 }
@@ -87,22 +78,18 @@ def test_tags_say_the_same_in_every_format(suffix: str, tmp_path: Path) -> None:
 
 
 def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
-    path = tmp_path / "tags.csv"
-    path.write_text("model,x\nm-1,1\na/m-1,2\n")
-    tags = read_tags(path)
-    found = [find_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")]
-    assert found == [2, 1, 1]
+    (tmp_path / "tags.csv").write_text("model,x\nm-1,1\na/m-1,2\n")
+    tags = read_tags(tmp_path / "tags.csv")
+    assert [find_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("t.csv", "name,x\na,1\n", "each row must name a model"),
-        ("t.csv", "model,x\na,1\n,2\n", "each row must name a model"),
         ("t.csv", "model,x\na,1\na ,2\n", "a is there twice"),
         ("t.csv", "model,x\na,1,5\n", "row 2: 3 cells, the header has 2"),
         ("t.csv", "model,x\n", "no row is in it"),
-        ("t.json", '[{"x": 1}]', "each row must name a model"),
         ("t.txt", "a", "a table ends in"),
     ],
 )
@@ -119,8 +106,3 @@ def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
     path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
     with pytest.raises(NNDError, match=r"tags\.json: x of m1 is '1000+', which is not a number"):
         find_number(run_of("m1"), "x", read_tags(path))
-
-
-def test_tags_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match="cannot be read"):
-        read_tags(tmp_path / "missing.csv")
