@@ -137,22 +137,13 @@ def bert(folder: Path) -> Path:
     ]
     inner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=[*special.values()], show_progress=False)
     inner.train_from_iterator(texts, trainer)
     inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        special_tokens=[("[CLS]", inner.token_to_id("[CLS]")), ("[SEP]", inner.token_to_id("[SEP]"))],
+        single="[CLS] $A [SEP]", special_tokens=[(name, inner.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        model_max_length=512,
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=512, **special)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(

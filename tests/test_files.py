@@ -12,45 +12,28 @@ from lm_eval.tasks._index import TaskIndex
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
 from nnd_tasks.files import changing, read_bytes, read_text, reading, write_text, write_texts, writing, writing_all
-from nnd_tasks.folders import clear, new_folder, only_writer, recover, replacing, rewriting
-from nnd_tasks.yaml_json import parse_json, parse_yaml, read_json, read_yaml
+from nnd_tasks.folders import new_folder, only_writer, replacing, rewriting
+from nnd_tasks.yaml_json import parse_yaml, read_json, read_yaml
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
-
-
-def test_a_file_is_written_with_its_folder(tmp_path: Path) -> None:
-    write_text(tmp_path / "a" / "b.txt", "ä\n")
-    assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "ä\n"
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.txt"]
-
-
-def test_a_block_that_fails_leaves_the_earlier_file_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("before", encoding="utf-8")
-    with pytest.raises(RuntimeError), writing(path) as new:  # noqa: PT012
-        new.write_text("half", encoding="utf-8")
-        raise RuntimeError
-    assert path.read_text(encoding="utf-8") == "before"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
     paths = [tmp_path / "a.md", tmp_path / "b.json"]
     paths[0].write_text("before", encoding="utf-8")
     with pytest.raises(RuntimeError), writing_all(paths) as new:  # noqa: PT012
-        new[0].write_text("after", encoding="utf-8")
+        new[0].touch()
         raise RuntimeError
     assert paths[0].read_text(encoding="utf-8") == "before"
-    assert not paths[1].exists()
-    write_texts(dict.fromkeys(paths, "after"))
-    assert [path.read_text(encoding="utf-8") for path in paths] == ["after", "after"]
+    assert list(tmp_path.iterdir()) == paths[:1]
+    write_texts(dict.fromkeys(paths, "ä"))
+    assert [path.read_text(encoding="utf-8") for path in paths] == ["ä", "ä"]
     assert sorted(tmp_path.iterdir()) == paths
 
 
 def test_a_folder_of_that_name_is_refused_before_the_work(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").mkdir()
-    with pytest.raises(NNDError, match=r"a\.txt: cannot be written \(is a folder\); name a file"):
-        write_text(tmp_path / "a.txt", "text", hint="name a file")
+    with pytest.raises(NNDError, match=r"cannot be written \(is a folder\); name a file"):
+        write_text(tmp_path, "text", hint="name a file")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -97,23 +80,19 @@ def test_aliases_and_depth_in_yaml_are_refused(tmp_path: Path) -> None:
     bomb = "a: &a [x,x,x]\n" + "".join(
         f"{b}: &{b} [*{a},*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    with pytest.raises(NNDError, match=r"card: .*alias \*a is not allowed here.*line 2"):
-        parse_yaml(bomb, "card")
-    with pytest.raises(NNDError, match="nested deeper"):
-        parse_yaml("[" * 3000, "card")
-    with pytest.raises(NNDError, match="card"):
-        parse_yaml("date: 2022-13-41", "card")
+    for text, message in ((bomb, r"alias \*a is not allowed"), ("[" * 3000, "nested deeper"), ("d: 2022-13-41", "")):
+        with pytest.raises(NNDError, match=f"^card: .*{message}"):
+            parse_yaml(text, "card")
     path = tmp_path / "a.yaml"
     path.write_text("a: [1, {b: ä}]", encoding="utf-8")
     assert read_yaml(path) == {"a": [1, {"b": "ä"}]}
 
 
-def test_deep_and_broken_json_are_one_error(tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=r"row 3: .*nested too deeply"):
-        parse_json("[" * 100_000, "row 3")
+@pytest.mark.parametrize(("text", "message"), [("[" * 100_000, "nested too deeply"), ("{", "is not valid JSON")])
+def test_deep_and_broken_json_are_one_error(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_text("{", encoding="utf-8")
-    with pytest.raises(NNDError, match=r"a\.json: is not valid JSON"):
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(NNDError, match=rf"a\.json: .*{message}"):
         read_json(path)
 
 
@@ -122,8 +101,6 @@ def test_what_a_terminal_would_obey_is_shown() -> None:
 
 
 def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=r"^file: cannot be read \(No such file or directory\)$"), reading("file"):
-        (tmp_path / "absent").read_bytes()
     with pytest.raises(NNDError, match=r"^file: cannot be read \('utf-8' codec can't decode"), reading("file"):
         b"\xfc".decode("utf-8")
     with (
@@ -131,8 +108,6 @@ def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path: Path) -
         changing("place", hint="try again", done="removed"),
     ):
         (tmp_path / "absent").unlink()
-    with pytest.raises(ValueError, match="a bug"), changing("place"):
-        raise ValueError("a bug")
 
 
 @pytest.mark.parametrize(
@@ -153,26 +128,14 @@ def test_the_reason_of_an_error_is_one_line(error: Exception, reason: str, typed
 def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, earlier: bool) -> None:
     folder = tmp_path / "set"
     if earlier:
-        folder.mkdir()
-        (folder / "a").write_text("before", encoding="utf-8")
+        write_text(folder / "a", "before")
     with pytest.raises(RuntimeError), replacing(folder) as new:  # noqa: PT012
-        (new / "a").write_text("half", encoding="utf-8")
+        (new / "a").touch()
         raise RuntimeError
     assert [path.read_text(encoding="utf-8") for path in tmp_path.rglob("a")] == ["before"] * earlier
     with replacing(folder) as new:
-        (new / "b").write_text("after", encoding="utf-8")
+        (new / "b").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["set", "b"]
-
-
-def test_a_folder_that_was_moved_away_when_its_writer_was_killed_is_put_back(tmp_path: Path) -> None:
-    folder = tmp_path / "set"
-    (tmp_path / ".set.old-1").mkdir()
-    (tmp_path / ".set.new-1").mkdir()
-    (tmp_path / ".set.old-1" / "a").touch()
-    recover(folder)
-    assert (folder / "a").is_file()
-    clear(folder)
-    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path: Path) -> None:

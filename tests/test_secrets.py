@@ -15,53 +15,18 @@ from nnd_tasks.secrets import (
     without_secrets,
 )
 
-SECRET = [
-    *(
-        "userToken",
-        "clientKey",
-        "token",
-        "auth_token",
-        "hf_token",
-        "use_auth_token",
-        "access_token",
-        "api_token",
-        "hub_token",
-        "api_key",
-    ),
-    *("openai_api_key", "OPENAI_API_KEY", "apiKey", "X-API-Key", "authorization", "Proxy-Authorization", "accessToken"),
-    *(
-        "password",
-        "client_secret",
-        "header",
-        "headers",
-        "default_headers",
-        "credentials",
-        "cookie",
-        "key",
-        "auth",
-        "pw",
-    ),
-]
-PLAIN = [
-    *("bosToken", "KeyError", "hotkey"),
-    *("tokenizer", "tokenizer_backend", "add_bos_token", "eos_token", "pad_token", "max_tokens", "max_new_tokens"),
-    *("think_end_token", "prefix_token_id", "custom_prefix_token_id", "skip_special_tokens", "pretrained", "revision"),
-    *("num_key_value_heads", "author", "monkey", "keyboard", "base_url", "max_num_batched_tokens", "softmax_dtype"),
-    *(
-        "trust_remote_code",
-        "use_fast_tokenizer",
-        "passes",
-        "pass_rate",
-        "tokenized_requests",
-        "categories",
-        "key_value_cache",
-    ),
-]
+SECRET = """userToken clientKey token auth_token hf_token use_auth_token access_token api_token hub_token api_key openai_api_key
+    OPENAI_API_KEY apiKey X-API-Key authorization Proxy-Authorization accessToken password client_secret header headers
+    default_headers credentials cookie key auth pw"""
+PLAIN = """bosToken KeyError hotkey tokenizer tokenizer_backend add_bos_token eos_token pad_token max_tokens max_new_tokens
+    think_end_token prefix_token_id custom_prefix_token_id skip_special_tokens pretrained revision num_key_value_heads author
+    monkey keyboard base_url max_num_batched_tokens softmax_dtype trust_remote_code use_fast_tokenizer passes pass_rate
+    tokenized_requests categories key_value_cache"""
 
 
 def test_names_tell_secrets() -> None:
-    assert [name for name in SECRET if not is_secret(name)] == []
-    assert [name for name in PLAIN if is_secret(name)] == []
+    assert [name for name in SECRET.split() if not is_secret(name)] == []
+    assert [name for name in PLAIN.split() if is_secret(name)] == []
 
 
 GIVEN = {
@@ -139,12 +104,8 @@ def test_log_lines_and_their_tracebacks_show_none(caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("pretrained=m,token=hush,dtype=auto", "pretrained=m,token=***,dtype=auto"),
         ('model=m,header={"a": "hush", "b": "hush"},x=1', "model=m,header=***,x=1"),
-        (
-            "x=1,base_url=http://a:hush@h/v1?key=hush,size=3,hub_token=hush",
-            "x=1,base_url=http://h/v1,size=3,hub_token=***",
-        ),
+        ("x=1,base_url=http://a:hush@h/v1?key=hush,size=3,token=hush", "x=1,base_url=http://h/v1,size=3,token=***"),
         ("header={broken,hush", "header=***"),
     ],
 )

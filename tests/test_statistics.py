@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from fractions import Fraction
 from typing import Any
 
@@ -95,75 +94,17 @@ def close(value: float) -> Any:
 
 @quick
 @given(clusters)
-def test_the_pooled_rate_is_the_share_of_tests_that_pass(pairs: list[tuple[int, int]]) -> None:
+def test_rate_and_error_are_those_of_the_definition(pairs: list[tuple[int, int]]) -> None:
     assert pooled_rate(*pool(pairs)) == close(slow_rate(pairs))
-
-
-@quick
-@given(clusters)
-def test_the_clustered_error_is_that_of_a_ratio_of_totals(pairs: list[tuple[int, int]]) -> None:
     assert clustered_standard_error(*pool(pairs)) == close(slow_error(pairs))
+    if sum(tests > 0 for _, tests in pairs) < 2:
+        assert all(math.isnan(bound) for bound in confidence_interval(*pool(pairs)))
 
 
 def test_known_values() -> None:
     # 3 of 6 pass; residuals 2 - 1, 0 - 1, 1 - 1: sqrt(3/2 * 2) / 6
-    assert pooled_rate([2, 0, 1], [2, 2, 2]) == 0.5
     assert clustered_standard_error([2, 0, 1], [2, 2, 2]) == close(math.sqrt(3) / 6)
-    assert pooled_rate([1, 9], [1, 99]) == close(0.1)  # not the mean of 1 and 1/11
-
-
-# ---------------------------------------------------------------- invariances
-
-
-@quick
-@given(clusters, st.integers(0, 5), st.randoms(use_true_random=False))
-def test_neither_order_nor_empty_clusters_change_anything(
-    pairs: list[tuple[int, int]], empty: int, shuffler: random.Random
-) -> None:
-    others = pairs + [(0, 0)] * empty
-    shuffler.shuffle(others)
-    assert pooled_rate(*pool(others)) == close(pooled_rate(*pool(pairs)))
-    assert clustered_standard_error(*pool(others)) == close(clustered_standard_error(*pool(pairs)))
-    assert confidence_interval(*pool(others)) == close(confidence_interval(*pool(pairs)))
-
-
-@pytest.mark.parametrize("kind", [list, tuple, np.array, lambda values: np.array(values, dtype=np.int8)])
-def test_any_kind_of_vector_will_do(kind: Any) -> None:
-    assert pooled_rate(kind([1, 100]), kind([3, 101])) == close(101 / 104)
-    assert clustered_standard_error(kind([1, 100]), kind([3, 101])) == close(slow_error([(1, 3), (100, 101)]))
-
-
-def test_pool_splits_pairs_and_keeps_their_order() -> None:
-    assert pool([(1, 2), (0, 0), (3, 4)]) == ([1, 0, 3], [2, 0, 4])
-    assert pool([]) == ([], [])
-
-
-# ---------------------------------------------------------------- edges
-
-
-@pytest.mark.parametrize("pairs", [[], [(0, 0)], [(0, 0), (0, 0)]])
-def test_without_tests_everything_is_undefined(pairs: list[tuple[int, int]]) -> None:
-    assert math.isnan(pooled_rate(*pool(pairs)))
-    assert math.isnan(clustered_standard_error(*pool(pairs)))
-    assert all(math.isnan(bound) for bound in confidence_interval(*pool(pairs)))
-
-
-@pytest.mark.parametrize("pairs", [[(1, 2)], [(0, 0), (5, 5), (0, 0)], [(0, 3)]])
-def test_one_cluster_has_a_rate_but_no_error(pairs: list[tuple[int, int]]) -> None:
-    assert pooled_rate(*pool(pairs)) == slow_rate(pairs)
-    assert math.isnan(clustered_standard_error(*pool(pairs)))
-    assert all(math.isnan(bound) for bound in confidence_interval(*pool(pairs)))
-
-
-@quick
-@given(st.lists(st.integers(1, 30), min_size=2, max_size=20))
-def test_when_all_tests_end_alike_the_error_is_exactly_0(tests: list[int]) -> None:
-    for rate, passed in ((0.0, [0] * len(tests)), (1.0, tests)):
-        assert pooled_rate(passed, tests) == rate
-        assert clustered_standard_error(passed, tests) == 0
-        low, high = confidence_interval(passed, tests)
-        assert (low, high)[round(rate)] == rate
-        assert high - low > 0.005, "all alike is no certainty"
+    assert pooled_rate(np.array([1, 100], dtype=np.int8), (1, 101)) == close(101 / 102)  # not the mean of 1 and 100/101
 
 
 WRONG = {
@@ -171,19 +112,16 @@ WRONG = {
     "negative passed": ([-1, 1], [1, 2]),
     "negative tests": ([-1, 1], [-1, 2]),
     "passed without tests": ([1, 1], [0, 2]),
-    "other lengths": ([1], [1, 2]),
     "broadcast of a number": (1, [1, 2]),
     "nan passed": ([math.nan, 1], [1, 2]),
-    "nan tests": ([1, 1], [math.nan, 2]),
     "infinite": ([1, 1], [math.inf, 2]),
 }
 
 
-@pytest.mark.parametrize("function", [pooled_rate, clustered_standard_error, confidence_interval])
 @pytest.mark.parametrize("name", WRONG)
-def test_counts_that_cannot_be_are_refused(function: Any, name: str) -> None:
+def test_counts_that_cannot_be_are_refused(name: str) -> None:
     with pytest.raises(ValueError):
-        function(*WRONG[name])
+        confidence_interval(*WRONG[name])
 
 
 # ---------------------------------------------------------------- intervals
@@ -200,50 +138,47 @@ def test_the_interval_is_wilsons_with_the_effective_number_of_tests(pairs: list[
     low, high = confidence_interval(*pool(pairs), level)
     assert (low, high) == pytest.approx(slow_interval(pairs, level), abs=1e-6)
     assert 0 <= low <= pooled_rate(*pool(pairs)) <= high <= 1
+    assert high > low, "all alike is no certainty"
 
 
-def test_the_level_is_95_percent_unless_told() -> None:
-    passed, tests = [3, 1, 2, 4], [4, 4, 3, 5]
-    assert confidence_interval(passed, tests) == confidence_interval(passed, tests, 0.95)
-    assert confidence_interval(passed, tests) != confidence_interval(passed, tests, 0.9)
-
-
-def test_the_interval_covers_the_true_rate_where_tests_of_a_cluster_are_alike_and_the_naive_one_does_not() -> None:
-    generator = np.random.default_rng(20221207)
-    sets, k, true_rate, concentration = 2000, 60, 0.7, 2.0  # intra-cluster correlation 1 / (1 + 2)
-    sizes = generator.choice([1, 2, 3, 5, 8, 13], size=(sets, k))
-    rates = generator.beta(true_rate * concentration, (1 - true_rate) * concentration, size=(sets, k))
-    passed = generator.binomial(sizes, rates)
-
-    covered = naive = 0
-    for x, n in zip(passed, sizes, strict=True):
-        low, high = confidence_interval(x, n)
-        covered += low <= true_rate <= high
-        p = x.sum() / n.sum()
-        naive += abs(p - true_rate) <= 1.96 * math.sqrt(p * (1 - p) / n.sum())
-    assert 0.91 < covered / sets < 0.98
-    assert naive / sets < 0.88
-
-
-#: (rate, prompts, sizes), seeds fixed. The interval that was printed before misses 11% to 47% of these.
 @pytest.mark.parametrize(
-    ("rate", "prompts", "sizes"), [(0.9, 10, "equal"), (0.9, 50, "heavy"), (0.95, 7, "equal"), (0.98, 10, "heavy")]
+    ("rates", "prompts", "sizes"),
+    [
+        ((0.9,), 10, "equal"),
+        ((0.9,), 50, "heavy"),
+        ((0.95,), 7, "equal"),
+        ((0.98,), 10, "heavy"),
+        ((0.5, 0.5), 4, "heavy"),
+        ((0.5, 0.5), 7, "equal"),
+        ((0.75, 0.75), 7, "heavy"),
+        ((0.9, 0.9), 20, "heavy"),
+    ],
 )
-def test_the_interval_of_a_rate_near_1_covers_it(rate: float, prompts: int, sizes: str) -> None:
-    runs = 400
-    tests, passed = outcomes(np.random.default_rng(1), runs, prompts, (rate,), sizes)
-    pairs = list(zip(passed[..., 0], tests, strict=True))
-    assert sum(missed(*confidence_interval(x, n), rate) for x, n in pairs) / runs < 0.05 + 3 * math.sqrt(0.05 / runs)
-    assert sum(missed(*plain_t(x, n), rate) for x, n in pairs) / runs > 0.09, "the test can tell"
+def test_intervals_cover_a_rate_near_1_and_a_difference_of_equal_models(
+    rates: tuple[float, ...], prompts: int, sizes: str
+) -> None:
+    """Of a rate and of a difference, where intervals that are often taken miss the truth."""
+    runs, rng = 400, np.random.default_rng(len(rates))
+    ours = often_taken = 0
+    for n, passed in zip(*outcomes(rng, runs, prompts, rates, sizes), strict=True):
+        if len(rates) == 1:
+            x = passed[:, 0]
+            ours += missed(*confidence_interval(x, n), rates[0])
+            often_taken += missed(*plain_t(x, n), rates[0])
+        else:
+            ours += missed(*paired_difference(*passed.T, n)[2:], 0)
+            often_taken += missed(*percentiles(passed[:, 1] - passed[:, 0], n, rng), 0)
+    assert ours / runs < 0.05 + 3 * math.sqrt(0.05 / runs)
+    assert often_taken / runs > 0.08, "the test can tell"
 
 
 def test_the_clustered_error_is_the_spread_of_the_rate_over_repeated_studies() -> None:
     generator = np.random.default_rng(7)
     sizes = generator.choice([1, 2, 6, 12], size=(3000, 80))
     passed = generator.binomial(sizes, generator.beta(1.2, 0.8, size=sizes.shape))
-    estimates = [pooled_rate(x, n) for x, n in zip(passed, sizes, strict=True)]
-    errors = [clustered_standard_error(x, n) for x, n in zip(passed, sizes, strict=True)]
-    assert np.mean(errors) == pytest.approx(np.std(estimates), rel=0.06)
+    found = [(pooled_rate(x, n), clustered_standard_error(x, n)) for x, n in zip(passed, sizes, strict=True)]
+    rates, errors = np.transpose(found)
+    assert errors.mean() == pytest.approx(rates.std(), rel=0.06)
 
 
 # ---------------------------------------------------------------- two models on the same tests
@@ -258,8 +193,7 @@ Triples = list[tuple[int, int, int]]
 
 
 def compared(triples: Triples) -> ClusteredMean:
-    a, b, n = ([triple[i] for triple in triples] for i in range(3))
-    return paired_difference(a, b, n)
+    return paired_difference(*([triple[i] for triple in triples] for i in range(3)))
 
 
 def slow_difference(triples: Triples) -> tuple[float, float]:
@@ -277,61 +211,21 @@ def slow_difference(triples: Triples) -> tuple[float, float]:
 
 @quick
 @given(paired_clusters)
-def test_the_paired_difference_and_its_error_are_those_of_the_definition(triples: Triples) -> None:
+@example([(1, 2, 4)] * 12)  # all differ alike: the spread is unknown
+@example([(1, 3, 4), (0, 0, 0)])
+@example([])
+def test_a_difference_has_the_error_of_the_definition_and_the_interval_of_bell_and_mccaffrey(triples: Triples) -> None:
     result = compared(triples)
     assert (result.mean, result.standard_error) == close(slow_difference(triples))
-
-
-@quick
-@given(paired_clusters)
-def test_the_paired_difference_is_antisymmetric(triples: Triples) -> None:
-    forward, backward = compared(triples), compared([(b, a, n) for a, b, n in triples])
-    assert forward.mean == close(-backward.mean)
-    assert forward.standard_error == close(backward.standard_error)
-    assert (forward.low, forward.high) == close((-backward.high, -backward.low))
-
-
-@quick
-@given(paired_clusters)
-def test_the_interval_of_a_difference_is_students_with_the_error_and_degrees_of_bell_and_mccaffrey(
-    triples: Triples,
-) -> None:
-    result = compared(triples)
     triples = [triple for triple in triples if triple[2]]
-    assume(len(triples) > 1 and result.standard_error > 0)
+    if len(triples) < 2 or not result.standard_error:
+        assert math.isnan(result.low)
+        assert math.isnan(result.high)
+        return
     difference = Fraction(sum(b - a for a, b, _ in triples), sum(n for *_, n in triples))
     error, degrees = slow_small_sample([b - a - difference * n for a, b, n in triples], [n for *_, n in triples])
     low, high = stats.t.interval(0.95, degrees, loc=float(difference), scale=error)
     assert (result.low, result.high) == pytest.approx((max(-1, low), min(1, high)), abs=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("rate", "prompts", "sizes"), [(0.5, 4, "heavy"), (0.5, 7, "equal"), (0.75, 7, "heavy"), (0.9, 20, "heavy")]
-)
-def test_the_interval_of_a_difference_covers_0_where_models_are_equal(rate: float, prompts: int, sizes: str) -> None:
-    runs = 400
-    rng = np.random.default_rng(2)
-    tests, passed = outcomes(rng, runs, prompts, (rate, rate), sizes)
-    found = [paired_difference(x[:, 0], x[:, 1], n) for x, n in zip(passed, tests, strict=True)]
-    assert sum(missed(one.low, one.high, 0) for one in found) / runs < 0.05 + 3 * math.sqrt(0.05 / runs)
-    old = [percentiles(x[:, 1] - x[:, 0], n, rng) for x, n in zip(passed, tests, strict=True)]
-    assert sum(missed(*ends, 0) for ends in old) / runs > 0.08, "the test can tell"
-
-
-@pytest.mark.parametrize("triple", [(1, 1, 4), (1, 2, 4), (0, 3, 3)])
-def test_clusters_that_all_differ_alike_give_no_interval(triple: tuple[int, int, int]) -> None:
-    result = compared([triple] * 12)
-    assert result.mean == (triple[1] - triple[0]) / triple[2]
-    assert result.standard_error == 0
-    assert math.isnan(result.low)
-
-
-def test_the_paired_difference_of_too_few_clusters_has_no_interval() -> None:
-    nothing = paired_difference([], [], [])
-    assert math.isnan(nothing.mean)
-    one = paired_difference([1, 0], [3, 0], [4, 0])
-    assert one.mean == 0.5
-    assert all(math.isnan(number) for number in (one.standard_error, one.low, one.high))
 
 
 # ---------------------------------------------------------------- a number per test
@@ -345,14 +239,3 @@ def test_the_mean_of_one_test_per_prompt_has_the_t_interval_of_textbooks(values:
     assert found.standard_error == close(float(stats.sem(values)))
     expected = stats.ttest_1samp(values, 0).confidence_interval() if found.standard_error else (math.nan, math.nan)
     assert (found.low, found.high) == close(tuple(expected))
-
-
-@quick
-@given(paired_clusters, st.floats(-100, 100), st.floats(0.01, 100))
-def test_a_mean_moves_and_grows_with_its_numbers(triples: Triples, shift: float, factor: float) -> None:
-    a, b, n = (np.asarray([triple[i] for triple in triples], dtype=float) for i in range(3))
-    plain, moved = clustered_mean(b - a, n), clustered_mean(factor * (b - a) + shift * n, n)
-    assume(plain.standard_error > 0)
-    assert moved.standard_error == pytest.approx(factor * plain.standard_error, rel=1e-6)
-    ends = [(factor * one + shift) for one in (plain.mean, plain.low, plain.high)]
-    assert [moved.mean, moved.low, moved.high] == pytest.approx(ends, rel=1e-6, abs=1e-6)

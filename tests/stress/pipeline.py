@@ -1,10 +1,15 @@
-"""A spaCy pipeline by rules, with tags, lemmas and entities for a few words."""
+"""A spaCy pipeline by rules, with tags, lemmas and entities for a few words, comparisons of texts, and likelihoods."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import spacy
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 VERBS = {
     "went": ("VBD", "go"),
@@ -63,3 +68,29 @@ def rough() -> Any:
     entities: Any = nlp.get_pipe("entity_ruler")
     entities.add_patterns([{"label": "ORG", "pattern": [{"TEXT": {"REGEX": "^[A-Z][a-z]{3,}$"}}]}])
     return nlp
+
+
+def is_within(short: Iterable[str], long: Iterable[str]) -> bool:
+    """Tell whether ``short`` is what is left of ``long`` when parts of it are taken away."""
+    rest = iter(long)
+    return all(part in rest for part in short)
+
+
+def split_into(text: str, sentences: Iterable[str]) -> list[str]:
+    """Return the sentences that a text is made of, the longest that fits at each place."""
+    options = sorted(sentences, key=len, reverse=True)
+    found = []
+    while text:
+        found.append(next(option for option in options if text.startswith(option)))
+        text = text[len(found[-1]) :].strip()
+    return found
+
+
+def mean_likelihood(folder: Path, context: str, text: str) -> float:
+    """Return the mean log-likelihood per token of a text after a context, or after the token before all texts."""
+    tokenizer, model = (kind.from_pretrained(folder) for kind in (AutoTokenizer, AutoModelForCausalLM))
+    start = [] if tokenizer("")["input_ids"] or context else [tokenizer.eos_token_id]
+    before, whole = (start + tokenizer(part)["input_ids"] for part in (context, context + text))
+    with torch.inference_mode():
+        logs = model(torch.tensor([whole])).logits[0].float().log_softmax(-1)
+    return fmean(float(logs[i - 1, whole[i]]) for i in range(len(before), len(whole)))

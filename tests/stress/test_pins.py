@@ -1,7 +1,4 @@
-"""Every number of the stress reports on stored results, against ``pins.json``; ``python -m tests.stress.test_pins --write``.
-
-One function for each report turns it into flat numbers: where a report has another type, only this function changes.
-"""
+"""Every number of the stress reports on stored results, against ``pins.json``; ``python -m tests.stress.test_pins --write``."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from nnd_tasks.stress.self_texts import report_own_texts
 from nnd_tasks.stress.stress_report import report_metric, report_results
 from nnd_tasks.stress.stress_set import build_stress_set
 from tests.analysis.fake_runs import write_run
-from tests.pins import Collect, Pins, check_pins, flat, write_pins
+from tests.pins import Collect, Pins, check_pins, flat, tables_of, write_pins
 
 FILE = Path(__file__).with_name("pins.json")
 #: Error -> level -> how much lower the second model scores its texts; an error of kinds, and one that is not ours, among them.
@@ -86,20 +83,10 @@ def noised(skill: int) -> list[dict[str, Any]]:
 def _of_reports(reports: Sequence[Report]) -> Pins:
     pins: Pins = {}
     for report in reports:
-        name = report.facts.get("model") or f"{report.facts['task']}_{report.facts['metric']}"
-        pins |= _of_levels(report.tables[0].data, name)
-        pins |= flat(report.facts["unscored"], name, "unscored")
-    return pins
-
-
-def _of_levels(levels: pd.DataFrame, name: str) -> Pins:
-    pins: Pins = {}
-    for row in levels.to_dict("records"):
-        key = f"{name}/{row['error']}"
-        pins |= {f"{key}/outcome": row["outcome"], f"{key}/gold": row["gold"]}
-        numbers = {part: row[part] for part in ("noise", "score", "change", "passed", "texts")}
-        numbers |= {part: [row[f"{part}_low"], row[f"{part}_high"]] for part in ("step", "rate")}
-        pins |= flat(numbers, key, row["level"])
+        for row in report.tables[0].data.to_dict("records"):
+            level = f"{report.name}/{row['error']}/{row['level']}"
+            pins |= flat(row, level) | {f"{level}/outcome": row["outcome"]}
+        pins |= flat(report.facts["unscored"], report.name, "unscored")
     return pins
 
 
@@ -145,12 +132,7 @@ def collect_attack(folder: Path) -> Pins:
         patch.setattr(likelihood, "Scorer", Scorer)
         patch.setattr(attack_set, "STEPS", 1)
         found = build_attack_set("mine_attacked", ("one", "two"), str(corpus), out=folder / "made")
-    pins: Pins = {}
-    for row in found.tables[0].data.to_dict("records"):
-        numbers = {name: row[name] for name in ("texts", "too_long", "gain", "noise", "changes")}
-        numbers["rate"] = [row[name] for name in ("rate", "low", "high")]
-        pins |= flat(numbers, row["model"], row["search"])
-    return pins
+    return flat(found.tables[0].data.set_index(["model", "search"], drop=False).to_dict("index"))
 
 
 @contextmanager
@@ -171,16 +153,7 @@ def collect_self(folder: Path) -> Pins:
     scores[:, 0, 0] += 0.2
     scores[7, 2, 1] = np.nan
     report = report_own_texts(["a", "b", "judge"], scores, pd.DataFrame())
-    given, own = (table.data for table in report.tables)
-    pins = flat({"prompts": report.facts["prompts"], "left_out": report.facts["left_out"]})
-    for row in given.to_dict("records"):
-        pins |= flat([row["mean"], row["low"], row["high"]], "given", row["scorer"], row["writer"])
-    for row in own.to_dict("records"):
-        numbers = {
-            part: [row[f"{part}{end}"] for end in ("", "_low", "_high")] for part in ("own", "beyond", "prefers")
-        }
-        pins |= flat({"p_holm": row["p_holm"], **numbers}, "bias", row["model"])
-    return pins
+    return flat({**tables_of(report), "prompts": report.facts["prompts"], "left_out": report.facts["left_out"]})
 
 
 COLLECTORS: dict[str, Collect] = {

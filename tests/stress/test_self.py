@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.stress import self_texts
 from nnd_tasks.stress.self_texts import draw_prompts, report_own_texts, score_own_texts
-from tests.commands import Outcome, refused
+from tests.commands import Outcome
+from tests.stress.pipeline import mean_likelihood
 
 Command = Callable[..., Outcome]
 TEXTS = [
@@ -39,36 +39,24 @@ def models(tiny_models: dict[str, Path]) -> list[str]:
     return [str(tiny_models["gpt2"]), str(tiny_models["llama"])]
 
 
-def test_scores_are_those_of_the_models(models: list[str], corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(self_texts, "PIECE", 2)
-    prompts = draw_prompts(str(corpus), words=5)
-    found = score_own_texts(models, prompts).facts
-    assert list(found["scores"]) == ["gpt2", "llama"]
-
-    model, tokenizer = (kind.from_pretrained(models[0]) for kind in (AutoModelForCausalLM, AutoTokenizer))
-    prompt, text = prompts[3], found["texts"]["llama"][3]
-    assert prompt == "The river ran in January,"
-    before, whole = tokenizer(prompt)["input_ids"], tokenizer(prompt + text)["input_ids"]
-    with torch.inference_mode():
-        logs = model(torch.tensor([whole])).logits[0].float().log_softmax(-1)
-    expected = np.mean([float(logs[i - 1, whole[i]]) for i in range(len(before), len(whole))])
-    assert found["scores"]["gpt2"][3][1] == pytest.approx(expected, abs=1e-4)
-    again = score_own_texts(models, prompts).facts
-    assert again["texts"].equals(found["texts"]), "the same command gives the same texts"
-
-
-def test_the_command_prints_the_table_and_keeps_everything(
-    nnd: Command, models: list[str], corpus: Path, tmp_path: Path
+def test_scores_are_those_of_the_models(
+    nnd: Command, models: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "out"
-    words = ("--models", ",".join(models), "--corpus", corpus, "--texts", 3, "--words", 5)
-    done = nnd("stress", "self", *words, "--out", out)
+    monkeypatch.setattr(self_texts, "PIECE", 2)
+    words = ("stress", "self", "--models", ",".join(models), "--corpus", corpus, "--words", 5)
+    done = nnd(*words, "--out", tmp_path / "out")
     assert done.status == 0, done.err
     assert "| scorer | gpt2 | llama |" in done.out
-    report = json.loads((out / "self.json").read_text())
+    assert (tmp_path / "out" / "self_given.csv").read_text().count("\n") == 5
+    report = json.loads((tmp_path / "out" / "self.json").read_text())
     assert [one["model"] for one in report["tables"]["own"]] == ["gpt2", "llama"]
-    assert len(report["texts"]) == len(report["scores"]["llama"]) == 3
-    assert (out / "self_given.csv").read_text().count("\n") == 5
+
+    prompt, text = report["texts"][3]["prompt"], report["texts"][3]["llama"]
+    assert prompt == "The river ran in January,"
+    expected = mean_likelihood(Path(models[0]), prompt, text)
+    assert report["scores"]["gpt2"][3][1] == pytest.approx(expected, abs=1e-4)
+    again = score_own_texts(models, draw_prompts(str(corpus), words=5)).facts
+    assert again["texts"].to_dict("records") == report["texts"], "the same command gives the same texts"
 
 
 def test_a_text_keeps_the_space_that_it_begins_with() -> None:
@@ -80,12 +68,8 @@ def test_a_text_keeps_the_space_that_it_begins_with() -> None:
 
     class Model:
         backend = "causal"
-
-        def tok_encode(self, text: str, add_special_tokens: bool) -> list[int]:
-            return list(tokenizer.encode(text, add_special_tokens=add_special_tokens))
-
-        def tok_decode(self, tokens: Any, skip_special_tokens: bool = True) -> str:
-            return str(tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens))
+        tok_encode = staticmethod(tokenizer.encode)
+        tok_decode = staticmethod(tokenizer.decode)
 
     model = Model()
     text = model.tok_encode("cat sat", add_special_tokens=False)
@@ -111,10 +95,8 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
     given, own_texts = (table.data for table in report.tables)
     a, b = own_texts.itertuples()
     assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
-    assert a.own == pytest.approx(0.3, abs=0.1)
-    assert a.own_low < 0.3 < a.own_high
-    assert a.beyond == pytest.approx(0.8, abs=0.1)
-    assert b.beyond == pytest.approx(0.5 - (0.5 - 0.8 + 0.5) / 2, abs=0.1)
+    assert "Left out: 1 prompt " in to_markdown(report)
+    assert (a.own, a.beyond, b.beyond) == pytest.approx((0.3, 0.8, 0.4), abs=0.1)
     kept = np.delete(scores, 7, axis=0)
     own = kept[:, 0, 0] - kept[:, 0, 1]
     assert a.own == pytest.approx(own.mean())
@@ -122,7 +104,6 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
     assert a.prefers == pytest.approx((own > 0).mean())
     mean = given.set_index(["scorer", "writer"])["mean"]
     assert mean["judge", "b"] == pytest.approx(kept[:, 2, 1].mean())
-    assert "Left out: 1 prompt " in to_markdown(report)
     with pytest.raises(NNDError, match="only 1 prompt after which"):
         report_own_texts(["a", "b"], scores[:1, :2], pd.DataFrame())
 
@@ -138,12 +119,12 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_p
     assert len(drawn) == 2
     assert drawn == draw_prompts(mine, words=5, texts=2)
     pairs = tmp_path / "pairs.jsonl"
-    pairs.write_text(
-        "".join(json.dumps({"gold": text, "source": f"{i} {text}"}) + "\n" for i, text in enumerate(TEXTS))
-    )
-    assert draw_prompts(str(pairs), words=3) == [f"{i} The river" for i in range(4)]
+    pairs.write_text("".join(json.dumps({"gold": text, "source": f"{text} Yes."}) + "\n" for text in TEXTS))
+    assert draw_prompts(str(pairs), words=12) == TEXTS
     contexts = draw_prompts("demo", words=0)
     assert len(contexts) == len(set(contexts)) > 10
+    with pytest.raises(NNDError, match="0 texts of more than 12 words"):
+        draw_prompts(mine, words=12)
 
 
 @pytest.mark.parametrize(
@@ -151,32 +132,13 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_p
     [
         ({"models": ["{gpt2}"]}, "--models: name two models or more"),
         ({"judges": ["{gpt2}"]}, "a model is named twice"),
-        ({"models": ["{gpt2}", "./nowhere"]}, "./nowhere: there is no such model or tokenizer folder"),
         ({"prompts": ["word " * 3000] * 2}, "only 0 prompts after which"),
         ({"model_args": "dtype=float99"}, "the model .* cannot be loaded"),
     ],
 )
 def test_what_cannot_be_done_is_one_error(models: list[str], change: dict[str, Any], message: str) -> None:
-    filled: dict[str, Any] = {
-        key: [one.format(gpt2=models[0]) for one in value] if isinstance(value, list) else value
-        for key, value in change.items()
+    filled = {
+        key: [one.format(gpt2=models[0]) for one in value] for key, value in change.items() if key != "model_args"
     }
     with pytest.raises(NNDError, match=message):
-        score_own_texts(**{"models": models, "prompts": TEXTS, **filled})
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "message"),
-    [
-        ("nowhere.txt", 5, "corpus nowhere.txt: there is no such file"),
-        ("mine.txt", 12, "0 texts of more than 12 words"),
-    ],
-)
-def test_prompts_that_are_not_there_are_one_error(name: str, words: int, message: str, corpus: Path) -> None:
-    with pytest.raises(NNDError, match=message):
-        draw_prompts(str(corpus) if name == corpus.name else name, words=words)
-
-
-def test_a_mistake_on_the_command_line_is_one_line(nnd: Command, corpus: Path, tmp_path: Path) -> None:
-    words = ("stress", "self", "--corpus", corpus, "--words", 5, "--models", "a")
-    assert "name two models or more" in refused(nnd(*words, "--out", tmp_path / "out"))
+        score_own_texts(**{"models": models, "prompts": TEXTS, **change, **filled})
