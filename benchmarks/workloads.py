@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 import nnd_tasks
 from nnd_tasks.harness.documents import cluster_documents
-from nnd_tasks.models.byte_tokenizer import train_tokenizer
 
 DATA = Path(os.environ.get("NND_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 VOCABULARY = 50257  # of the models with a large head
@@ -79,6 +78,30 @@ def build_sets(home: Path) -> None:
 
 
 # ---------------------------------------------------------------- models
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocabulary: int, special: Sequence[str], **settings: Any
+) -> PreTrainedTokenizerFast:
+    """Return a byte-level BPE tokenizer trained on ``texts``; it encodes any other text too.
+
+    Args:
+        texts: to train on.
+        vocabulary: most tokens.
+        special: tokens with the first ids, such as the one that ends a text.
+        settings: of `transformers.PreTrainedTokenizerFast`, such as ``eos_token``.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(special),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **settings)
 
 
 def tokenizer(folder: Path, texts: Iterable[str], *, seq2seq: bool) -> PreTrainedTokenizerFast:
