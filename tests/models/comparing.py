@@ -23,7 +23,8 @@ Requests = list[tuple[Any, list[int], list[int]]]
 
 def pair_of(model: Any) -> tuple[HFLM, SharedPrefixLM]:
     """Return a plain and a sharing model; ``model`` is of transformers, or the name of a tiny one."""
-    model = tiny(model) if isinstance(model, str) else model
+    if isinstance(model, str):
+        model = tiny(model)
     words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w2"))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="w0", pad_token="w0", eos_token="w1")
     backend = "seq2seq" if model.config.is_encoder_decoder else "causal"

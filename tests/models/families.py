@@ -338,13 +338,13 @@ def tiny(name: str) -> Any:
     torch.manual_seed(0)
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model = kind.from_config(config)
-    spread = 0.25 if TINY[name][1] == "recurrent layers" else 0.3  # with more, rounding alone shows
     with torch.no_grad():
         for path, parameter in model.named_parameters():
             if path.endswith("A_log"):
                 parameter.sub_(3.0)  # states fade more slowly
             elif parameter.ndim > 1 or not parameter.any():
-                parameter.normal_(0, spread)
+                # With larger weights, rounding alone exceeds what the tests allow.
+                parameter.normal_(0, 0.25 if TINY[name][1] == "recurrent layers" else 0.3)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()
     return model.eval()
