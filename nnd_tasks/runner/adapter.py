@@ -28,11 +28,11 @@ def parsed(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args or {})
 
 
-def simple_evaluate() -> Callable[..., Any]:
-    """Return lm-eval's own function, which takes seconds to import."""
-    import lm_eval
+def simple_evaluate(**arguments: Any) -> Any:
+    """Call lm-eval's own function, which takes seconds to import."""
+    from lm_eval.evaluator import simple_evaluate
 
-    return lm_eval.simple_evaluate  # type: ignore[no-any-return]
+    return simple_evaluate(**arguments)
 
 
 def run_command_line(arguments: list[str], evaluate: Callable[..., Any]) -> None:

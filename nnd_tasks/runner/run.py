@@ -1,14 +1,13 @@
 """Run lm-eval with our tasks: `run_lm_eval` is its command line, `evaluate` is one call from Python.
 
-Both go through `guarded`, which finds a user's mistakes before the model is loaded and keys the caches.
+Both go through `_evaluate_checked`, which finds a user's mistakes before the model is loaded and keys the caches.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,100 +48,87 @@ def _check_name(name: str, manager: Any) -> None:
     raise NNDError(f"there is no task {name!r}; {hint or '`nnd run ls tasks` lists them'}")
 
 
-def guarded(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return lm-eval's `simple_evaluate` with our checks before it.
+def _evaluate_checked(
+    model: Any,
+    model_args: Any = None,
+    tasks: Any = None,
+    *,
+    task_manager: Any,
+    shared_prefix: bool = True,
+    sample: int | None = None,
+    use_cache: str | None = None,
+    cache_requests: bool = False,
+    apply_chat_template: bool | str = False,
+    **kwargs: Any,
+) -> Any:
+    """Call lm-eval's `simple_evaluate` after our checks.
 
     Tasks are loaded before the model. A cache of answers is keyed by the model, and a cache of requests is refused. Models of
     types ``hf`` and ``vllm`` read common beginnings of requests once, if that is known to give the same numbers. Only the model
     gets the secrets among the arguments.
     """
+    import nnd_tasks.models.masked_lm  # registers nnd_mlm
+    import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
+    from nnd_tasks.harness.task import NNDTask
+    from nnd_tasks.harness.token_table import token_table
+    from nnd_tasks.models.encodings import shared_encodings
+    from nnd_tasks.models.model_error import ModelError
+    from nnd_tasks.runner.caching import cache_key
 
-    def run(
-        model: Any,
-        model_args: Any = None,
-        tasks: Any = None,
-        *,
-        task_manager: Any,
-        shared_prefix: bool = True,
-        sample: int | None = None,
-        use_cache: str | None = None,
-        cache_requests: bool = False,
-        apply_chat_template: bool | str = False,
-        **kwargs: Any,
-    ) -> Any:
-        from nnd_tasks.harness.task import NNDTask
-        from nnd_tasks.harness.token_table import token_table
-        from nnd_tasks.models.encodings import shared_encodings
-        from nnd_tasks.models.model_error import ModelError
-        from nnd_tasks.runner.caching import cache_key
-
-        arguments = parsed(model_args)
-        _check_model(model, arguments)
-        check_prompts(sample, kwargs)
-        if cache_requests:
+    arguments = parsed(model_args)
+    _check_model(model, arguments)
+    check_prompts(sample, kwargs)
+    if cache_requests:
+        raise NNDError(
+            "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
+            "give old requests the new names; leave it out, building requests takes seconds"
+        )
+    if shared_prefix and model == "hf":
+        model = "hf-shared-prefix"
+    model = choose(model, shared_prefix=shared_prefix)
+    for name in tasks or []:
+        if isinstance(name, str):
+            _check_name(name, task_manager)
+    loaded = task_manager.load(tasks)
+    ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+    if sample is not None:
+        if others := [name for name, task in loaded["tasks"].items() if task not in ours]:
             raise NNDError(
-                "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
-                "give old requests the new names; leave it out, building requests takes seconds"
+                f"--sample: {others[0]} is none of our tasks, so it has no categories; run it apart, with --limit"
             )
-        if isinstance(model, str):
-            import nnd_tasks.models.masked_lm  # registers nnd_mlm
-            import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
-        if shared_prefix and model == "hf":
-            model = "hf-shared-prefix"
-        model = choose(model, shared_prefix=shared_prefix)
-        for name in tasks or []:
-            if isinstance(name, str):
-                _check_name(name, task_manager)
-        loaded = task_manager.load(tasks)
-        ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
-        if ours and isinstance(model, str) and "-chat" in model:
-            raise NNDError(
-                f"--model {model}: chat APIs give no likelihoods of a given text, which our tasks compare; take "
-                "--model local-completions with a server's completions endpoint, or load the model with --model hf"
+        kwargs["samples"] = {name: task.sample(sample) for name, task in loaded["tasks"].items()}
+    tracker = kwargs.get("evaluation_tracker")
+    keeping = [task for task in ours if task.settings.tokens]
+    _check_processes(model, arguments, tokens=bool(keeping))
+    if keeping:
+        model, arguments = keeping_tokens(model, arguments, tracker)
+    _check_output(tracker)
+    with hidden_in_logs(), shared_encodings(), loaded_once(task_manager, loaded):
+        for task in ours:
+            task.prepare(model, arguments, chat=bool(apply_chat_template))
+        if use_cache is not None:
+            use_cache = f"{use_cache}_{cache_key(model, arguments)}"
+        try:
+            results = simple_evaluate(
+                model=model,
+                model_args=arguments or None,
+                tasks=tasks,
+                task_manager=task_manager,
+                use_cache=use_cache,
+                apply_chat_template=apply_chat_template,
+                **kwargs,
             )
-        if sample is not None:
-            if others := [name for name, task in loaded["tasks"].items() if task not in ours]:
-                raise NNDError(
-                    f"--sample: {others[0]} is none of our tasks, so it has no categories; run it apart, with --limit"
-                )
-            kwargs["samples"] = {name: task.sample(sample) for name, task in loaded["tasks"].items()}
-        tracker = kwargs.get("evaluation_tracker")
-        keeping = [task for task in ours if task.settings.tokens]
-        _check_processes(model, arguments, tokens=bool(keeping))
-        if keeping:
-            model, arguments = keeping_tokens(model, arguments, tracker)
-        with ExitStack() as stack:
-            _check_output(tracker)
-            stack.enter_context(hidden_in_logs())
-            stack.enter_context(shared_encodings())
-            for task in ours:
-                task.prepare(model, arguments, chat=bool(apply_chat_template))
-            stack.enter_context(loaded_once(task_manager, loaded))
-            if use_cache is not None:
-                use_cache = f"{use_cache}_{cache_key(model, arguments)}"
-            try:
-                results = simple_evaluate(
-                    model=model,
-                    model_args=arguments or None,
-                    tasks=tasks,
-                    task_manager=task_manager,
-                    use_cache=use_cache,
-                    apply_chat_template=apply_chat_template,
-                    **kwargs,
-                )
-            except ModelError as error:  # of our engine, which knows no NNDError
-                raise NNDError(str(error)) from error
-            if results is not None and keeping:
-                tables = {task.config.task: token_table(task.instances) for task in keeping}
-                if tracker is None:
-                    results["tokens"] = tables
-                else:
-                    tracker.nnd_tokens = tables
-            if isinstance(model_args, dict):
-                model_args.update(without_secrets(model_args))  # lm-eval prints them last
-            return _without_secrets(results, tracker)
-
-    return run
+        except ModelError as error:  # of our engine, which knows no NNDError
+            raise NNDError(str(error)) from error
+        if results is not None and keeping:
+            tables = {task.config.task: token_table(task.instances) for task in keeping}
+            if tracker is None:
+                results["tokens"] = tables
+            else:
+                tracker.nnd_tokens = tables
+        if isinstance(model_args, dict):
+            model_args.update(without_secrets(model_args))  # lm-eval prints them last
+        return _without_secrets(results, tracker)
 
 
 def _without_secrets(results: Any, tracker: Any) -> Any:
@@ -232,7 +218,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
     """
     arguments = [resolve_argument(word) for word in arguments]
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
-    instead = partial(guarded(simple_evaluate()), shared_prefix=shared_prefix, sample=sample)
+    instead = partial(_evaluate_checked, shared_prefix=shared_prefix, sample=sample)
     with hidden_in_logs(), whole_results(), our_tasks(_check_name):
         try:
             run_command_line(["lm_eval", *verb, *(arguments or ["--help"])], instead)
@@ -292,9 +278,5 @@ def evaluate(
         if isinstance(getattr(model, "pretrained", None), str):
             about_model["pretrained"] = model.pretrained
     manager = task_manager(include_path, names, {**about_model, **(metadata or {})})
-    return dict(
-        guarded(simple_evaluate())(
-            model, arguments or None, names, task_manager=manager, shared_prefix=shared_prefix, **kwargs
-        )
-        or {}
-    )
+    options = {"task_manager": manager, "shared_prefix": shared_prefix, **kwargs}
+    return dict(_evaluate_checked(model, arguments or None, names, **options) or {})

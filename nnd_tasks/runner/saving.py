@@ -28,7 +28,7 @@ def remove_results(tracker: Any) -> None:
 
 
 def write_tokens(tracker: Any) -> None:
-    """Write the token scores of each task, which `nnd_tasks.runner.run.guarded` left with the tracker, beside the results.
+    """Write the token scores of each task, which `nnd_tasks.runner.run` left with the tracker, beside the results.
 
     Raises:
         NNDError: a file cannot be written; then no file of the run is kept.

@@ -130,12 +130,7 @@ def rates_line(task: str, results: Mapping[str, Any]) -> Line:
 
 
 def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        "rate": number(metric),
-        "stderr": number(f"{metric}_stderr"),
-        "tests": sizes["tests"],
-        "clusters": sizes["clusters"],
-    }
+    return {"rate": number(metric), "stderr": number(f"{metric}_stderr"), **sizes}
 
 
 def scalars(line: Line) -> Iterator[tuple[str, float]]:

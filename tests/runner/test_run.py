@@ -96,12 +96,6 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
     assert message in refused(*hf(tiny_models["gpt2"], *arguments))
 
 
-def test_a_chat_api_is_refused_with_what_to_take_instead(refused: Callable[..., str], home: Path) -> None:
-    message = refused("--model", "local-chat-completions", "--model_args", "model=gpt-x", "--tasks", "nnd_demo")
-    assert "no likelihoods of a given text" in message
-    assert "--model local-completions" in message
-
-
 def test_a_folder_without_a_model_is_named_as_such(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
     line = refused(*hf(tmp_path, "--tasks", "nnd_demo"))
     assert line.startswith(f"the model {tmp_path} cannot be loaded: it has neither a model config nor a ")
