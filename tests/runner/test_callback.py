@@ -486,11 +486,13 @@ def test_a_sharded_model_is_refused(attribute: str, refused: Callable[..., str],
 # ---------------------------------------------------------------- the example
 
 
-def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("home")
+def test_the_example_runs(tiny_models: dict[str, Path], tmp_path: Path) -> None:
     script = REPO / "examples" / "train_and_watch.py"
     if not script.is_file():
         pytest.skip("needs the source tree")
-    monkeypatch.setenv("NND_HOME", str(tmp_path))  # put back afterwards, whatever the script makes of it
-    path = runpy.run_path(str(script))["train_and_watch"](tmp_path / "watched", steps=4, limit=1, seed=0)
-    assert steps(path) == [1, 2, 3, 4]
-    assert (tmp_path / "watched" / "model" / "model.safetensors").is_file()
+    text, out = tmp_path / "text", tmp_path / "watched"
+    text.write_text("\n".join(random_models.texts()), encoding="utf-8")
+    train = runpy.run_path(str(script))["train_and_watch"]
+    assert steps(train(text, str(tiny_models["gpt2"]), out, steps=4, limit=1, window=32)) == [1, 2, 3, 4]
+    assert (out / "model" / "model.safetensors").is_file()
