@@ -15,17 +15,21 @@ from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks.harness.sandbox import render
 
-__all__ = ["BaseTask", "ContextSampler", "Instance"]
+__all__ = ["BaseTask", "ContextSampler", "Instance", "make_requests"]
+
+
+def make_requests(kind: str, arguments: Iterable[tuple[Any, ...]]) -> list[Instance]:
+    """Return requests of lm-eval outside a task, in the order of their arguments.
+
+    Args:
+        kind: the method of the model that answers them, such as ``loglikelihood``.
+        arguments: of each: (context, continuation), or what else the method takes.
+    """
+    return [Instance(kind, {}, given, place) for place, given in enumerate(arguments)]
 
 
 class BaseTask(ConfigurableTask):  # type: ignore[misc]
-    """A task of lm-eval that renders all templates of its YAML in `SANDBOX`; lm-eval itself has no sandbox.
-
-    Attributes:
-        predict_only: only the model's answers are asked for.
-    """
-
-    predict_only = False
+    """A task of lm-eval that renders all templates of its YAML in `SANDBOX`; lm-eval itself has no sandbox."""
 
     # ------------------------------------------------------------ templates
 
@@ -114,8 +118,3 @@ class BaseTask(ConfigurableTask):  # type: ignore[misc]
     def aggregate(self, bootstrap_iters: int | None = None) -> Any:
         """Pool the results; only 0.5 calls this, and would bootstrap the standard errors of all metrics, which ours have."""
         return super().aggregate(bootstrap_iters=0)
-
-    def override_metric(self, metric_name: str) -> None:
-        """Note that ``--predict_only`` is given, the only case in which lm-eval calls this."""
-        super().override_metric(metric_name)
-        self.predict_only = True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import datasets
+from huggingface_hub import HfApi
+from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
 from nnd_tasks.datasets import find_dataset, list_configs, no_set, read_table
 from nnd_tasks.errors import NNDError, reason_of
@@ -41,45 +43,33 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     if clash:
         raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
     documents: dict[str, dict[str, Any]] = {}
-    positions: dict[str, dict[str, int]] = {}
     stress = [name for name in _STRESS_KEYS if name in tests.column_names]
     varying: set[str] = set()
-    marked = SPANS_COLUMN in tests.column_names
     for row in tests.to_list():
-        key = row["cluster_id"]
-        if key not in documents:
-            documents[key] = {
-                "cluster_id": key,
-                **{name: row[name] for name in ("context", *extra)},
-                "candidates": [],
-                "tests": [],
-            }
-            positions[key] = {}
-        document, position = documents[key], positions[key]
+        own = {name: row[name] for name in ("cluster_id", "context", *extra)}
+        document = documents.setdefault(row["cluster_id"], {**own, "candidates": {}, "tests": [], "error_spans": []})
         if document["context"] != row["context"]:
             raise NNDError(
-                f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({key})"
+                f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({row['cluster_id']})"
             )
         varying.update(name for name in extra if document[name] != row[name])
-        for text in (row["high"], row["low"]) if row["high_first"] else (row["low"], row["high"]):
-            if text not in position:
-                position[text] = len(position)
-                document["candidates"].append(text)
-        test = {name: row.get(name) if row.get(name) is not None else "" for name in _TEST_KEYS}
+        places, errors = document["candidates"], document["error_spans"]
+        for side in ("high", "low") if row["high_first"] else ("low", "high"):
+            if row[side] not in places:
+                places[row[side]] = len(places)
+                errors.append([])
+        test = {name: "" if row.get(name) is None else row[name] for name in _TEST_KEYS}
         test |= {name: row[name] for name in stress}
-        document["tests"].append({**test, "high": position[row["high"]], "low": position[row["low"]]})
-        if marked:
-            errors = document.setdefault("error_spans", [])
-            errors += [[] for _ in document["candidates"][len(errors) :]]
-            own = errors[position[row["low"]]]
-            for error in row[SPANS_COLUMN] or []:  # of marks in a text, only the test says what kind of error they are
-                named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
-                if named not in own:
-                    own.append(named)
-    for document in documents.values():
-        for name in varying:
-            del document[name]
-    return datasets.Dataset.from_list(list(documents.values()))
+        document["tests"].append({**test, "high": places[row["high"]], "low": places[row["low"]]})
+        for error in row.get(SPANS_COLUMN) or []:  # of marks in a text, only the test says what kind of error they are
+            named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
+            if named not in errors[places[row["low"]]]:
+                errors[places[row["low"]]].append(named)
+    left_out = varying if SPANS_COLUMN in tests.column_names else {*varying, "error_spans"}
+    whole = [{**document, "candidates": list(document["candidates"])} for document in documents.values()]
+    return datasets.Dataset.from_list(
+        [{name: value for name, value in document.items() if name not in left_out} for document in whole]
+    )
 
 
 def sample_of(documents: datasets.Dataset, count: int) -> list[int]:
@@ -111,8 +101,6 @@ def load_tests(
         tests, where = datasets.Dataset(read_table(folder, name)), str(folder)
         name = name or list_configs(folder)[1]
     else:
-        if path.startswith(_OURS):
-            _check_published(path, kwargs)
         tests, where = _from_hub(path, name, split, kwargs), f"{path} on the hub"
         name = name or tests.config_name
     origin = {
@@ -124,46 +112,21 @@ def load_tests(
     return tests, origin, where
 
 
-def _check_published(path: str, kwargs: Mapping[str, Any]) -> None:
-    """Ask the hub whether it has a set of the namespace ``nnd``; `datasets` would retry for a minute.
-
-    Raises:
-        NNDError: the hub does not have the set, or cannot be asked.
-    """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
-
-    why = ""
-    try:
-        HfApi().dataset_info(path, revision=kwargs.get("revision"), token=kwargs.get("token"), timeout=_PATIENCE)
-        return
-    except (OfflineModeIsEnabled, RepositoryNotFoundError) as error:
-        if isinstance(error, OfflineModeIsEnabled) and _cached(path):
-            return
-    except Exception as error:  # the network and the hub raise many kinds
-        why = f" (and the hub could not be asked for it: {reason_of(error)})"
-    raise NNDError(f"{_not_built(path)}{why}")
-
-
-def _cached(path: str) -> bool:
-    """Tell whether `datasets` has a dataset of the hub in its cache."""
-    return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()
-
-
-def _not_built(path: str) -> str:
-    name = path.removeprefix(_OURS)
-    why = no_set(name)
-    return f"the {why}" if why.startswith("set ") else why
-
-
 def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
+    """Load a set from the hub, or from the cache of `datasets`."""
+    ours = path.startswith(_OURS)
+    why = no_set(path.removeprefix(_OURS)) if ours else f"dataset {path!r} is not a local folder"
+    missing = why if why.startswith("there") else f"the {why}"
     try:
+        if ours:  # `datasets` alone would try for a minute; offline it looks into its cache
+            with suppress(OfflineModeIsEnabled):
+                HfApi(token=kwargs.get("token")).dataset_info(path, revision=kwargs.get("revision"), timeout=_PATIENCE)
         tests = datasets.load_dataset(path, name, split=split, **kwargs)
+    except RepositoryNotFoundError:
+        raise NNDError(missing) from None
     except Exception as error:  # datasets and the hub raise many kinds
-        raise NNDError(
-            f"the dataset {path!r} is not a local folder, and could not be loaded from the hub ({reason_of(error)})"
-        ) from error
+        raise NNDError(f"{missing} (and the hub could not be read: {reason_of(error)})") from error
     if "high" not in tests.column_names and "high_sha256" in tests.column_names:
-        raise NNDError(f"{_not_built(path)} (the hub has its ids, and no texts)")
+        raise NNDError(f"{missing} (the hub has its ids, and no texts)")
     table = check_table(tests.data.table, f"{path} on the hub")
     return datasets.Dataset(table, info=datasets.DatasetInfo(config_name=tests.config_name))

@@ -18,6 +18,7 @@ import torch
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.files import expand
+from nnd_tasks.harness.settings import Settings, check_bos
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.masked_lm import MASKED, masked_window
 from nnd_tasks.models.model_error import ModelError
@@ -34,21 +35,15 @@ _LOADING: Mapping[str, Any] = {
 
 _API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
 
-#: Longest request of a backend minus its window, in tokens. Not listed: 1, as for hf, where the last token is never an input.
+#: Backend -> its longest request minus its window, in tokens, and arguments that only its models have. Not listed: 1, as for hf,
+#: where the last token is never an input.
 #: Source: `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens` of lm-eval 0.4.13.
-_ROOM = {"vllm": -1, "sglang": 0}
-#: Model arguments that only this backend has.
-_ARGUMENTS = {"vllm": ("max_model_len", "gpu_memory_utilization"), "sglang": ("context_length", "mem_fraction_static")}
-
+_ROOM = {
+    "vllm": (-1, ("max_model_len", "gpu_memory_utilization")),
+    "sglang": (0, ("context_length", "mem_fraction_static")),
+}
 #: Names of lm-eval's model type for transformers.
 _HF = ("hf", "hf-auto", "huggingface")
-
-
-def _looks_like(backend: str, metadata: Mapping[str, Any], model_type: str | None) -> bool:
-    """Tell whether the model is of a backend, from its arguments if its type is not known, as with stock lm-eval."""
-    if model_type:
-        return model_type.removesuffix("-shared-prefix") == backend
-    return any(name in metadata for name in _ARGUMENTS[backend])
 
 
 @cache
@@ -78,6 +73,8 @@ class TokenCounter(TokenizingOnce):
 
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
         # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
+        self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
+        self.masked = model_type == MASKED
         self.add_bos_token = metadata.get("add_bos_token")
         self.custom_prefix_token_id = metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id"))
         loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
@@ -87,10 +84,8 @@ class TokenCounter(TokenizingOnce):
             getattr(datasets.config, "HF_DATASETS_TRUST_REMOTE_CODE", False)
         )
         tokenizer = metadata.get("tokenizer")
-        remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
-        self.masked = model_type == MASKED
         # In the order in which the backend looks for its model.
-        names = ("model", "pretrained") if remote else ("pretrained", "model")
+        names = ("model", "pretrained") if self.remote else ("pretrained", "model")
         model = metadata.get(names[0]) or metadata.get(names[1])
         if tokenizer is None and model is None:
             raise NNDError(
@@ -101,23 +96,27 @@ class TokenCounter(TokenizingOnce):
         for name in (model, tokenizer):
             if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) and not expand(name).exists():
                 raise NNDError(f"{name}: there is no such model or tokenizer folder; --model_args names it")
-        if remote and str(metadata.get("tokenizer_backend", "auto")) not in ("huggingface", "auto"):
+        if self.remote and str(metadata.get("tokenizer_backend", "auto")) not in ("huggingface", "auto"):
             raise NNDError(
                 f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
-        self.remote = remote
-        hf = model_type.removesuffix("-shared-prefix") in _HF if model_type else not remote
-        self._dtype = (metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto") if hf else None
+        kind = model_type.removesuffix("-shared-prefix") if model_type else None
+        # Stock lm-eval does not tell the model's type: then its arguments do.
+        rooms = (
+            room
+            for name, (room, own) in _ROOM.items()
+            if (name == kind if kind else not metadata.keys().isdisjoint(own))
+        )
+        self.room = next(rooms, 1)
         self._exact_sums = model_type == "hf-shared-prefix" or metadata.get("softmax_dtype") is not None
-        self.room = next((room for name, room in _ROOM.items() if _looks_like(name, metadata, model_type)), 1)
-        self._config: Any = None
-        self._missing_model = ""
-        if remote or self.masked:
-            self.backend = "causal"
+        self._dtype = None
+        if isinstance(model, str) and self.room == 1 and (kind in _HF if kind else not self.remote):
+            self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
+        why_no_config = self._find_config(tokenizer if model is None else model, loading)
+        self._find_backend(metadata.get("backend", "default"), why_no_config, trust=loading["trust_remote_code"])
+        if self.remote or self.masked:
             self.add_bos_token = bool(self.add_bos_token)  # without it, lm-eval's API clients add no special token
-        else:
-            self._find_backend(metadata, model if model is not None else tokenizer, loading)
         try:
             self._model = model
             self._create_tokenizer(
@@ -128,55 +127,49 @@ class TokenCounter(TokenizingOnce):
                 **loading,
             )
         except Exception as error:  # transformers raises many kinds
-            if tokenizer is None and self._missing_model:
+            if tokenizer is None and why_no_config:
                 raise NNDError(
                     f"the model {_name(model)} cannot be loaded: it has neither a model config nor a tokenizer "
-                    f"({self._missing_model}); name a folder that holds both, or a model of the hub"
+                    f"({why_no_config}); name a folder that holds both, or a model of the hub"
                 ) from error
             raise NNDError(
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
             ) from error
-        if self.masked and isinstance(model, str):
-            self._find_masked(model, loading)
-        if self.prefix_token_id is None and not (remote or self.masked):
+        if self.prefix_token_id is None and not (self.remote or self.masked):
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
-        self._named = isinstance(model, str)
         self._max_length, self._model = None, SimpleNamespace(config=self._config)  # what HFLM's `max_length` reads
         self.window = self._find_window(metadata)
 
-    def _find_backend(self, metadata: Mapping[str, Any], model: Any, loading: Mapping[str, Any]) -> None:
-        """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
-        backend = metadata.get("backend", "default")
-        if backend not in ("default", "causal", "seq2seq"):
-            raise NNDError(f"backend={backend}: expected causal or seq2seq")
-        if not isinstance(model, str):
-            self._config = getattr(model, "config", None)
-        else:
-            try:
-                self._get_config(model, **loading)
-            except Exception as error:  # a tokenizer alone has no config
-                self._missing_model = reason_of(error)
-                if backend == "default":
-                    logger.warning(
-                        "%s has no model config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq "
-                        "in --metadata if it is an encoder-decoder",
-                        _name(model),
-                        reason_of(error),
-                    )
-                    backend = "causal"
-        if backend != "default":
-            self.backend = backend
-        else:
-            self._get_backend(self._config, trust_remote_code=loading["trust_remote_code"])
-
-    def _find_masked(self, model: str, loading: Mapping[str, Any]) -> None:
+    def _find_config(self, model: Any, loading: Mapping[str, Any]) -> str:
+        """Set ``self._config`` to the model's configuration, or to None; return why a named model has none."""
+        self._config: Any = getattr(model, "config", None)
+        if self.remote or not isinstance(model, str):
+            return ""
         try:
             self._get_config(model, **loading)
-        except Exception as error:  # transformers raises many kinds
-            raise NNDError(f"the model {model} cannot be loaded ({reason_of(error)})") from error
+        except Exception as error:  # transformers raises many kinds; a tokenizer alone has no config
+            if self.masked:
+                raise NNDError(f"the model {model} cannot be loaded ({reason_of(error)})") from error
+            return reason_of(error)
+        return ""
+
+    def _find_backend(self, asked: str, why_no_config: str, *, trust: bool) -> None:
+        """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
+        self.backend = "causal" if self.remote or self.masked else asked
+        if self.backend not in ("default", "causal", "seq2seq"):
+            raise NNDError(f"backend={asked}: expected causal or seq2seq")
+        if self.backend == "default" and why_no_config:
+            logger.warning(
+                "the model has no config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq in --metadata "
+                "if it is an encoder-decoder",
+                why_no_config,
+            )
+            self.backend = "causal"
+        elif self.backend == "default":
+            self._get_backend(self._config, trust_remote_code=trust)
 
     def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
         """Return the window as the backend computes it; warn once if it is not known.
@@ -185,34 +178,23 @@ class TokenCounter(TokenizingOnce):
         """
         names = ("max_length", "max_model_len", "context_length")  # the second is vLLM's, the third SGLang's
         given = next((metadata[name] for name in names if metadata.get(name)), None)
-        if given is not None:
-            try:
-                window = int(given)
-            except (TypeError, ValueError):
-                raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
-            if self.masked:
-                return window - int(self.tokenizer.num_special_tokens_to_add())
-        elif self.masked:
-            return masked_window(self._config, self.tokenizer) - int(self.tokenizer.num_special_tokens_to_add())
-        elif self.remote:
-            window = _API_WINDOW
-        elif length := self.max_length:
-            return int(length)
-        elif self._config is not None:
-            default = TokenizingOnce._DEFAULT_MAX_LENGTH
-            warn_once(
-                f"the window of {self.name} is not known: neither its config nor its tokenizer has one. lm-eval takes "
-                f"{default} tokens; set max_length in --model_args if it is another"
-            )
-            return int(default)
-        else:
-            warn_once(
-                f"the window of {self.name} is not known, so overlong prompts are left to lm-eval, which cuts them from "
-                "the left; set max_length in --model_args"
-            )
-            return None
-        # An HTTP server always generates one token, for which lm-eval leaves room.
-        return window - 1 if self.remote else window
+        try:
+            window = None if given is None else int(given)
+        except (TypeError, ValueError):
+            raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
+        if self.masked:
+            window = window or masked_window(self._config, self.tokenizer)
+            return window - int(self.tokenizer.num_special_tokens_to_add())
+        if self.remote:  # a server always generates one token, for which lm-eval leaves room
+            return (window or _API_WINDOW) - 1
+        if window := window or self.max_length:
+            return int(window)
+        default = None if self._config is None else int(TokenizingOnce._DEFAULT_MAX_LENGTH)  # lm-eval's
+        warn_once(
+            f"the window of {self.name} is not known, so {default or 'any number of'} tokens are taken to fit; lm-eval may cut "
+            "prompts from the left; set max_length in --model_args"
+        )
+        return default
 
     def overlong(self, context: int, continuation: int) -> bool:
         """Tell whether lm-eval would cut the prompt of a request to make it fit.
@@ -230,8 +212,9 @@ class TokenCounter(TokenizingOnce):
     def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
         if self.masked:  # `MaskedLM` puts special tokens around context and continuation together
             return list(self.tokenizer.encode(string, add_special_tokens=False))
-        if self.prefix_token_id is None:  # HFLM's method needs a prefix token, lm-eval's API clients do not
-            return list(self.tokenizer.encode(string, add_special_tokens=bool(add_special_tokens)))
+        if self.remote:  # lm-eval's API clients, other than HFLM, need no prefix token and look for none in the text
+            special = self.add_bos_token if add_special_tokens is None else add_special_tokens
+            return list(self.tokenizer.encode(string, add_special_tokens=special))
         return super()._encode(string, add_special_tokens)
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
@@ -257,27 +240,61 @@ class TokenCounter(TokenizingOnce):
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
 
-    @property
-    def sixteen_bits(self) -> tuple[str, bool] | None:
-        """The 16-bit type in which a model of transformers computes logits, and whether it sums log-probabilities in it.
+    def check(self, settings: Settings, task: str | None, prompt: str, *, chat: bool) -> None:
+        """Check that the tokenizer can do what the run needs.
 
-        None if the type is wider or not known.
+        Args:
+            settings: of the task.
+            task: its name.
+            prompt: one of its prompts.
+            chat: whether prompts will go through the chat template.
+
+        Raises:
+            NNDError: the tokenizer lacks a special token or the chat template, or appends a token to every text, so that a
+                model would be asked for something else than the candidates.
         """
-        if self._dtype is None or self.room != 1 or not self._named:
-            return None
+        for needed, which in ((settings.append_eos, "eos"), (settings.append_bos, "bos")):
+            if needed:
+                self.special_text(which)
+        check_bos(settings, task, chat=chat)
+        if not chat:
+            self.lengths(prompt, " a")  # raises if the tokenizer appends a token
+        elif getattr(self.tokenizer, "chat_template", None) is None:
+            raise NNDError(
+                f"the tokenizer {self.name} has no chat template; leave out --apply_chat_template, or name the tokenizer of a "
+                "chat model with tokenizer=... in --model_args"
+            )
+
+    def find_flaws(self, context: str, continuation: str) -> list[str]:
+        """Return which of `nnd_tasks.harness.requests.FLAWS` a request has.
+
+        ``merged``: a token of context and continuation together has characters of both. White space at the end of the context
+        counts as the continuation's, as in `TemplateLM._encode_pair`.
+        """
+        if not context:
+            return []
+        tokens, _ = self._encode_pair(context, continuation)
+        together = tokens if self.backend == "seq2seq" else self.tok_encode(context + continuation)
+        bos = [self.tokenizer.bos_token_id]
+        return ["merged"] * (together[: len(tokens)] != tokens) + ["bos_twice"] * (tokens[:2] == bos * 2)
+
+    def warn_of_rounding(self) -> str | None:
+        """Warn that a model of transformers computes in 16 bits; return the type, None if it is wider or not known."""
         dtype = getattr(self._config, "dtype", None) if self._dtype == "auto" else self._dtype
         name = str(getattr(torch, str(dtype), dtype)).removeprefix("torch.")
-        return (name, not self._exact_sums) if name in ("bfloat16", "float16") else None
-
-    @property
-    def model_config(self) -> Any:
-        """Configuration of the model; None if it could not be loaded."""
-        return self._config
-
-    @property
-    def commit(self) -> str | None:
-        """Commit of the model on the hub; None for a local model."""
-        return getattr(self._config, "_commit_hash", None)
+        if name not in ("bfloat16", "float16"):
+            return None
+        if self._exact_sums:
+            warn_once(
+                f"{self.name} computes its logits in {name}: log-likelihoods are some thousandths to hundredths of a nat per "
+                "token off those in float32, and a test as close may come out otherwise; dtype=float32 in --model_args is exact"
+            )
+        else:
+            warn_once(
+                f"with --model hf the log-likelihoods of {self.name} will be rounded to {name}, which makes ties and wrong "
+                "outcomes; add softmax_dtype=float32 to --model_args"
+            )
+        return name
 
     @property
     def name(self) -> str:
@@ -291,11 +308,11 @@ class TokenCounter(TokenizingOnce):
             NNDError: the tokenizer has none, or does not read that text as this one token.
         """
         text = getattr(self.tokenizer, f"{which}_token")
-        if text is None:
-            raise NNDError(f"the tokenizer {self.name} has no {which.upper()} token, which this task or option needs")
-        encoded = self.tok_encode(f"a{text}", add_special_tokens=False)
-        if not encoded or encoded[-1] != getattr(self.tokenizer, f"{which}_token_id"):
-            raise NNDError(f"the tokenizer {self.name} does not read {text!r} in a text as its {which.upper()} token")
+        encoded = [] if text is None else self.tok_encode(f"a{text}", add_special_tokens=False)
+        if encoded[-1:] != [getattr(self.tokenizer, f"{which}_token_id")]:
+            raise NNDError(
+                f"the tokenizer {self.name} has no {which.upper()} token that it reads in a text, which this task or option needs"
+            )
         return str(text)
 
 

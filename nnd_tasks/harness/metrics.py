@@ -6,6 +6,7 @@ A document is one prompt with its distinct candidates and the tests between them
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,39 +91,53 @@ def passes(margin: Any) -> Any:
     return margin > 0
 
 
-#: Suffix of a metric's name -> the normalized likelihood that the metric compares.
-NORMALIZATIONS: Mapping[str, Callable[[Score], float]] = {
-    "": lambda score: score.mean,
-    "_sum": lambda score: score.total,
-    "_bytes": lambda score: score.per_byte,
-}
+#: Suffix of a metric's name -> the normalized likelihood of `Score` that the metric compares.
+NORMALIZATIONS = {"": "mean", "_sum": "total", "_bytes": "per_byte"}
+#: The rates that a task reports for parts of its tests: name -> (column, value); the rate is over the tests that have the value.
+Breakdown = Mapping[str, tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Breakdown:
-    """The rates that a task reports for parts of its tests.
+def break_down(tests: Iterable[Mapping[str, Any]]) -> Breakdown:
+    """Return one rate per category and per severity that occur in ``tests``.
 
-    Attributes:
-        selectors: name of a rate -> (column, value); the rate is over the tests that have that value.
+    Raises:
+        NNDError: two categories, or two severities, would give metrics of the same name.
     """
+    tests = list(tests)
+    categories = category_slugs(test["category"] for test in tests)
+    severities = severity_slugs(test["severity"] for test in tests)
+    return {
+        **{f"pass_rate_{slug}": ("category", name) for name, slug in categories.items()},
+        **{f"pass_rate_severity_{slug}": ("severity", name) for name, slug in severities.items()},
+    }
 
-    selectors: Mapping[str, tuple[str, str]]
 
-    @classmethod
-    def of(cls, tests: Iterable[Mapping[str, Any]]) -> Breakdown:
-        """Return one rate per category and per severity that occur in ``tests``.
+#: The rates of context reliance. ``pass_rate_pmi`` compares how much the context adds to each candidate: log p(candidate |
+#: context) - log p(candidate), per token. ``survival`` is the share of the passed tests that pass without the context too.
+RELIANCE = ("pass_rate_pmi", "survival")
 
-        Raises:
-            NNDError: two categories, or two severities, would give metrics of the same name.
-        """
-        tests = list(tests)
-        selectors = {
-            f"pass_rate_{name}": ("category", category)
-            for category, name in category_slugs(test["category"] for test in tests).items()
+
+def list_rates(breakdown: Breakdown, *, context_reliance: bool) -> dict[str, tuple[str, tuple[str, str] | None]]:
+    """Return the rates of a task.
+
+    Args:
+        breakdown: the parts of the tests that have rates of their own.
+        context_reliance: whether the rates of `RELIANCE` are among them.
+
+    Returns:
+        Name -> what decides a test, a key of `NORMALIZATIONS` or one of `RELIANCE`; and (column, value) that selects the
+        tests, None for all.
+    """
+    parts: dict[str, tuple[str, str] | None] = {"pass_rate": None, **breakdown}
+    rates = {f"pass_rate{suffix}": (suffix, parts["pass_rate"]) for suffix in NORMALIZATIONS}
+    rates |= {name: ("", selector) for name, selector in breakdown.items()}
+    if context_reliance:
+        rates |= {
+            f"{kind}{name.removeprefix('pass_rate')}": (kind, selector)
+            for name, selector in parts.items()
+            for kind in RELIANCE
         }
-        for severity, name in severity_slugs(test["severity"] for test in tests).items():
-            selectors[f"pass_rate_severity_{name}"] = ("severity", severity)
-        return cls(selectors)
+    return rates
 
 
 def score_document(
@@ -140,91 +155,55 @@ def score_document(
             ``scores``.
         scores: one per candidate; None for one that could not be scored.
         breakdown: which rates to report.
-        ties: see `decide`.
-        without_context: the scores of the candidates after the prompt without its context, for `reliance_rates`.
+        ties: see `decide`; in the rates of `RELIANCE` a tie always fails.
+        without_context: the scores of the candidates after the prompt without its context, for the rates of `RELIANCE`.
 
     Returns:
         Metric name -> value. The value of a rate is (passed, scored), and stands under ``<metric>_stderr`` too, because
         lm-eval prints a metric of that name as the standard error. ``tests`` has one record per test.
     """
-    counts: dict[str, list[int]] = {f"pass_rate{suffix}": [0, 0] for suffix in NORMALIZATIONS}
-    counts |= {name: [0, 0] for name in breakdown.selectors}
+    likelihoods = {
+        kind: [None if score is None else getattr(score, normalized) for score in scores]
+        for kind, normalized in NORMALIZATIONS.items()
+    }
+    if without_context is not None:
+        bare = [None if score is None else score.mean for score in without_context]
+        gains = [
+            None if mean is None or alone is None else mean - alone
+            for mean, alone in zip(likelihoods[""], bare, strict=True)
+        ]
+        likelihoods |= dict(zip(RELIANCE, (gains, bare), strict=True))
+    rates = list_rates(breakdown, context_reliance=without_context is not None)
+    counts = {name: [0, 0] for name in rates}
     records: list[dict[str, Any]] = []
     for test in tests:
-        high, low = scores[test["high"]], scores[test["low"]]
-        record = {
-            key: test[key]
-            for key in ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
-            if test.get(key) not in ("", None)
+        outcomes = {
+            kind: decide(
+                *(values[test[side]] for side in ("high", "low")),
+                high_first=test["high_first"],
+                ties=ties if kind in NORMALIZATIONS else "fail",
+            )
+            for kind, values in likelihoods.items()
         }
-        for suffix, normalized in NORMALIZATIONS.items():
-            values = [normalized(score) if score is not None else None for score in (high, low)]
-            outcome = decide(*values, high_first=test["high_first"], ties=ties)
-            if outcome.passed is not None:
-                counts[f"pass_rate{suffix}"][0] += outcome.passed
-                counts[f"pass_rate{suffix}"][1] += 1
-            if suffix == "":
-                record |= {"passed": outcome.passed, "tie": outcome.tie}
-                for name, (column, value) in breakdown.selectors.items():
-                    if outcome.passed is not None and test[column] == value:
-                        counts[name][0] += outcome.passed
-                        counts[name][1] += 1
-        records.append(record)
-    if without_context is not None:
-        counts |= _reliance(tests, records, scores, without_context, breakdown)
+        own = outcomes[""]
+        if not own.passed:
+            outcomes["survival"] = Outcome(None)
+        for name, (kind, selector) in rates.items():
+            passed = outcomes[kind].passed
+            if passed is not None and (selector is None or test[selector[0]] == selector[1]):
+                counts[name][0] += passed
+                counts[name][1] += 1
+        known = ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
+        record = {key: test[key] for key in known if test.get(key) not in ("", None)}
+        records.append({**record, "passed": own.passed, "tie": own.tie})
     metrics: dict[str, Any] = {}
-    for name, (passed, scored) in counts.items():
-        metrics[name] = metrics[f"{name}_stderr"] = (passed, scored)
+    for name, (won, scored) in counts.items():
+        metrics[name] = metrics[f"{name}_stderr"] = (won, scored)
     metrics["tests"] = records
     metrics["clusters"] = int(any(record["passed"] is not None for record in records))
     metrics["ties"] = sum(record["tie"] for record in records)
     metrics["unscored"] = sum(record["passed"] is None for record in records)
     return metrics
-
-
-#: The rates of context reliance. ``pass_rate_pmi`` compares how much the context adds to each candidate: log p(candidate |
-#: context) - log p(candidate), per token. ``survival`` is the share of the passed tests that pass without the context too.
-RELIANCE = ("pass_rate_pmi", "survival")
-
-
-def reliance_rates(breakdown: Breakdown) -> dict[str, tuple[str, str] | None]:
-    """Return name -> (column, value) that selects the tests, for each rate of context reliance; None selects all tests."""
-    names: dict[str, tuple[str, str] | None] = dict.fromkeys(RELIANCE)
-    for name, selector in breakdown.selectors.items():
-        names |= {f"{rate}_{name.removeprefix('pass_rate_')}": selector for rate in RELIANCE}
-    return names
-
-
-def _reliance(
-    tests: Sequence[Mapping[str, Any]],
-    records: Sequence[Mapping[str, Any]],
-    scores: Sequence[Score | None],
-    without_context: Sequence[Score | None],
-    breakdown: Breakdown,
-) -> dict[str, list[int]]:
-    """Return [passed, scored] of one document for each rate of `reliance_rates`."""
-    names = reliance_rates(breakdown)
-    counts = {name: [0, 0] for name in names}
-    gains = [
-        None if score is None or bare is None else score.mean - bare.mean
-        for score, bare in zip(scores, without_context, strict=True)
-    ]
-    bare_means = [None if bare is None else bare.mean for bare in without_context]
-    for test, record in zip(tests, records, strict=True):
-        pair = test["high"], test["low"]
-        pmi = decide(*(gains[i] for i in pair), high_first=test["high_first"])
-        without = decide(*(bare_means[i] for i in pair), high_first=test["high_first"])
-        for name, selector in names.items():
-            if selector is not None and test[selector[0]] != selector[1]:
-                continue
-            if name.startswith("survival"):
-                outcome, counted = without.passed, bool(record["passed"])
-            else:
-                outcome, counted = pmi.passed, True
-            if counted and outcome is not None:
-                counts[name][0] += outcome
-                counts[name][1] += 1
-    return counts
 
 
 # ---------------------------------------------------------------- aggregation over documents
@@ -262,12 +241,6 @@ def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0) -> float | str:
     return unreliable
 
 
-def rate_names(breakdown: Breakdown, *, context_reliance: bool) -> list[str]:
-    """Return the names of all rates of a task."""
-    rates = [f"pass_rate{suffix}" for suffix in NORMALIZATIONS] + list(breakdown.selectors)
-    return rates + (list(reliance_rates(breakdown)) if context_reliance else [])
-
-
 def aggregations(rates: Iterable[str]) -> dict[str, Callable[[Any], Any]]:
     """Return metric name -> function that pools the metric over documents, for ``rates`` and for all counts."""
     functions: dict[str, Callable[[Any], Any]] = {}
@@ -277,11 +250,8 @@ def aggregations(rates: Iterable[str]) -> dict[str, Callable[[Any], Any]]:
     counts = dict.fromkeys(("clusters", "ties", "unscored", "truncated_contexts"), sum)
     return {
         **functions,
-        "tests": count_scored,
-        "candidates": count_present,
         "no_context": count_present,
         **counts,
-        "bypass": lambda items: UNDEFINED,
     }
 
 
@@ -305,14 +275,12 @@ def sizes_by(column: str, items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[
     Returns:
         Value of the column -> ``tests``, the scored tests, and ``clusters``, the prompts that have any.
     """
-    sizes: dict[str, dict[str, int]] = {}
+    tests, clusters = Counter[str](), Counter[str]()
     for records in items:
         values = [record[column] for record in records if record["passed"] is not None and column in record]
-        for value in values:
-            sizes.setdefault(value, {"tests": 0, "clusters": 0})["tests"] += 1
-        for value in set(values):
-            sizes[value]["clusters"] += 1
-    return dict(sorted(sizes.items()))
+        tests.update(values)
+        clusters.update({*values})
+    return {value: {"tests": tests[value], "clusters": clusters[value]} for value in sorted(tests)}
 
 
 def coarse_precision(totals: Sequence[float]) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.metrics import PLACEHOLDER, Counts, Score, aggregate_rate, aggregate_stderr, decide
+from nnd_tasks.harness.metrics import PLACEHOLDER, Counts, aggregate_rate, aggregate_stderr, decide
 from nnd_tasks.schema import category_slugs
 
 #: Columns that a row needs, besides those that the prompt template uses.
@@ -45,10 +45,10 @@ def choices(doc: Mapping[str, Any]) -> list[str]:
     """Return the better and the worse text, for ``doc_to_choice``.
 
     Raises:
-        NNDError: the row lacks one of them.
+        NNDError: the row lacks one of `COLUMNS`.
     """
-    _check(doc)
-    return [doc[name] if doc[name].strip() else PLACEHOLDER for name in ("high", "low")]
+    row = _read_row(doc)
+    return [row[name] if row[name].strip() else PLACEHOLDER for name in ("high", "low")]
 
 
 def process_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
@@ -64,9 +64,18 @@ def process_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]
     Raises:
         NNDError: the row lacks a column, or there are not two results.
     """
-    passed = _passed(doc, results)
-    items = _items(doc, RATE, passed)
-    return {**items, "tests": Item(doc["cluster_id"], "tests", "", passed)}
+    row = _read_row(doc)
+    if len(results) != 2:
+        raise NNDError(
+            f"a test has two texts, found {len(results)} results; set doc_to_choice: !function {__name__}.choices"
+        )
+    texts = (row["high"], row["low"])
+    high, low = (
+        float(total) / len(text.encode("utf-8")) if text.strip() else None
+        for text, (total, *_) in zip(texts, results, strict=True)
+    )
+    passed = decide(high, low, high_first=True).passed  # high_first matters only with ties="authors"
+    return {**_items(row, RATE, passed), "tests": Item(row["cluster_id"], "tests", "", passed)}
 
 
 def process_results_by_category(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Any]:
@@ -79,8 +88,8 @@ def process_results_by_category(doc: Mapping[str, Any], results: Sequence[tuple[
     Raises:
         NNDError: as `process_results`, or no metric can be named after the category.
     """
-    slug = category_slugs([_text(doc, "category")])[doc["category"]]
     metrics = process_results(doc, results)
+    slug = category_slugs([doc["category"]])[doc["category"]]
     return {**metrics, **_items(doc, f"{RATE}_{slug}", metrics["tests"].passed, doc["category"])}
 
 
@@ -115,19 +124,6 @@ def _items(doc: Mapping[str, Any], metric: str, passed: bool | None, category: s
     return {metric: item, f"{metric}_stderr": item}
 
 
-def _passed(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> bool | None:
-    _check(doc)
-    if len(results) != 2:
-        raise NNDError(
-            f"a test has two texts, found {len(results)} results; set doc_to_choice: !function {__name__}.choices"
-        )
-    high, low = (
-        Score(float(result[0]), 1, len(doc[name].encode("utf-8"))).per_byte if doc[name].strip() else None
-        for name, result in zip(("high", "low"), results, strict=True)
-    )
-    return decide(high, low, high_first=True).passed  # high_first matters only with ties="authors"
-
-
 def _counts(items: Sequence[Item]) -> list[Counts]:
     """Return (passed, scored) of each prompt.
 
@@ -137,22 +133,15 @@ def _counts(items: Sequence[Item]) -> list[Counts]:
     categories = sorted({item.category for item in items})
     if len(categories) > 1:
         raise NNDError(f"categories {categories[0]!r} and {categories[1]!r} are both {items[0].metric}; rename one")
-    counts: dict[str, list[int]] = {}
+    outcomes: dict[str, list[bool]] = {}
     for item in items:
-        count = counts.setdefault(item.cluster_id, [0, 0])
-        if item.passed is not None:
-            count[0] += item.passed
-            count[1] += 1
-    return [(passed, total) for passed, total in counts.values()]
+        outcomes.setdefault(item.cluster_id, []).extend([] if item.passed is None else [item.passed])
+    return [(sum(passed), len(passed)) for passed in outcomes.values()]
 
 
-def _check(doc: Mapping[str, Any]) -> None:
-    for name in COLUMNS:
-        _text(doc, name)
-
-
-def _text(doc: Mapping[str, Any], name: str) -> str:
-    value = doc.get(name)
-    if not isinstance(value, str):
-        raise NNDError(f"a row has no text in column {name!r}; a plain task needs the columns {', '.join(COLUMNS)}")
-    return value
+def _read_row(doc: Mapping[str, Any]) -> dict[str, str]:
+    row = {name: doc.get(name) for name in COLUMNS}
+    for name, value in row.items():
+        if not isinstance(value, str):
+            raise NNDError(f"a row has no text in column {name!r}; a plain task needs the columns {', '.join(COLUMNS)}")
+    return row  # type: ignore[return-value]

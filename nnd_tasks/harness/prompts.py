@@ -18,9 +18,7 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
     the other, so the exemplars of a document depend on which others are evaluated.
     """
 
-    def __init__(self, df: Sequence[Mapping[str, Any]] | None = None, *, rnd: int | None = None) -> None:
-        super().__init__(df)
-        self.seed = rnd
+    seed: int | None = None  # few-shot seed of the run
 
     def set_rnd(self, rnd: int | None) -> ClusterSampler:
         """Take the few-shot seed of the run."""

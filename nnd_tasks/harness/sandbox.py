@@ -19,22 +19,12 @@ from nnd_tasks.languages import language_pair, translation_prompt
 _LANGUAGES = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
 
 
-def _regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
-    """Do what the one filter of lm-eval does that Jinja lacks."""
-    return re.sub(pattern, repl, string, count=count)
-
-
-def _sandbox() -> ImmutableSandboxedEnvironment:
-    """Return a template environment as lm-eval's, without access from a template to Python's internals."""
-    sandbox = ImmutableSandboxedEnvironment(
-        loader=jinja2.BaseLoader(), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    sandbox.filters["regex_replace"] = _regex_replace
-    return sandbox
-
-
-#: Renders every template of an NND task.
-SANDBOX = _sandbox()
+#: Renders every template of an NND task: an environment as lm-eval's, without access from a template to Python's internals.
+SANDBOX = ImmutableSandboxedEnvironment(
+    loader=jinja2.BaseLoader(), undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+)
+#: The one filter of lm-eval that Jinja lacks.
+SANDBOX.filters["regex_replace"] = lambda string, pattern, repl, count=0: re.sub(pattern, repl, string, count=count)
 
 
 @lru_cache(maxsize=64)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.requests import Request
 from nnd_tasks.harness.settings import Settings
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.lengths import TokenCounter
+    from nnd_tasks.harness.requests import Request
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,6 @@ def tokens_and_characters(
     else:
         raise NNDError(f"the tokenizer {counter.name} gives other tokens with offsets; leave out the setting tokens")
     spans = np.asarray(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
-    ends = np.maximum.accumulate(spans[:, 1]) if len(spans) else spans[:, 1]
+    ends = np.maximum.accumulate(spans[:, 1])
     starts = np.minimum(spans[:, 0], np.concatenate([[0], ends[:-1]]))
     return ids, np.maximum(np.stack([starts, ends], axis=1)[-count:] - before, 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
@@ -16,8 +18,7 @@ from nnd_tasks.wording import did_you_mean
 MODEL_ARGUMENTS = {"token"}
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(BaseModel):
     """What a YAML's ``metadata:`` and the command line's ``--metadata`` may set.
 
     Attributes:
@@ -34,12 +35,14 @@ class Settings:
         tokens: keep the log-probability of every scored token, in a file beside the results.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     append_eos: bool = False
     append_bos: bool = False
     candidate_prefix: str = ""
     number_lines: bool = False
-    ties: str = "fail"
-    overlong: str = "shorten"
+    ties: Literal["fail", "authors"] = "fail"
+    overlong: Literal["shorten", "refuse", "leave_out", "whole"] = "shorten"
     categories: tuple[str, ...] | None = None
     context_reliance: bool = False
     tokens: bool = False
@@ -48,13 +51,10 @@ class Settings:
         """Return the text of a candidate that a model scores; a blank one stays blank but for its prefix."""
         if self.number_lines and candidate.strip():
             lines = enumerate(candidate.split("\n"), start=1)
-            candidate = "\n".join(line if _begins(line, number) else f"{number}. {line}" for number, line in lines)
+            candidate = "\n".join(
+                line if re.match(rf"\s*{number}[.):]\s", line) else f"{number}. {line}" for number, line in lines
+            )
         return self.candidate_prefix + candidate
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """Return the names of the settings."""
-        return [field.name for field in fields(cls)]
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Settings:
@@ -64,30 +64,19 @@ class Settings:
             NNDError: a value that a setting cannot have, or a key that looks like a misspelled setting. Other keys are
                 ignored, because the arguments of the model come in the same mapping.
         """
-        for key in set(metadata) - MODEL_ARGUMENTS:
-            if key not in cls.names() and (meant := did_you_mean(str(key), cls.names(), cutoff=0.75)):
+        names = [*cls.model_fields]
+        for key in metadata.keys() - names - MODEL_ARGUMENTS:
+            if meant := did_you_mean(str(key), names, cutoff=0.75):
                 raise NNDError(f"metadata {key!r}: no such setting, {meant}")
-        prefix = metadata.get("candidate_prefix", "")
-        if not isinstance(prefix, str):
-            raise NNDError(f"metadata candidate_prefix={prefix!r}: expected text")
-        categories = metadata.get("categories")
-        if categories is not None and (
-            isinstance(categories, str)
-            or not isinstance(categories, Sequence)
-            or not all(isinstance(c, str) for c in categories)
-        ):
-            raise NNDError(f"metadata categories={categories!r}: expected a list of names")
-        return cls(
-            append_eos=_flag(metadata, "append_eos"),
-            append_bos=_flag(metadata, "append_bos"),
-            candidate_prefix=prefix,
-            number_lines=_flag(metadata, "number_lines"),
-            ties=_choice(metadata, "ties", ("fail", "authors")),
-            overlong=_choice(metadata, "overlong", ("shorten", "refuse", "leave_out", "whole")),
-            categories=None if categories is None else tuple(categories),
-            context_reliance=_flag(metadata, "context_reliance"),
-            tokens=_flag(metadata, "tokens"),
-        )
+        try:
+            return cls.model_validate({name: metadata[name] for name in names if name in metadata})
+        except ValidationError as error:
+            mistake = error.errors()[0]
+            name, expected = (
+                mistake["loc"][0],
+                mistake["msg"].replace("Input should be", "expected").replace("a valid tuple", "a list of names"),
+            )
+            raise NNDError(f"metadata {name}={metadata[str(name)]!r}: {expected}") from None
 
 
 def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,93 +89,63 @@ def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
     source = Path(str(metadata.get("config_source", "")).removeprefix(","))  # 0.5 puts a comma there
     own = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
-    asked, written = Settings.read(metadata), Settings.read(own if isinstance(own, Mapping) else {})
-    values = {name: getattr(asked, name) for name in Settings.names()}
-    return {name: value for name, value in values.items() if value != getattr(written, name)}
-
-
-def _begins(line: str, number: int) -> bool:
-    """Tell whether a line begins with its number, such as ``2. `` or ``2) ``."""
-    return re.match(rf"\s*{number}[.):]\s", line) is not None
-
-
-def _choice(metadata: Mapping[str, Any], name: str, values: Sequence[str]) -> str:
-    """Return a setting that has one of ``values``; the first is the default."""
-    value = metadata.get(name, values[0])
-    if value not in values:
-        raise NNDError(f"metadata {name}={value!r}: expected {' or '.join(map(repr, values))}")
-    return str(value)
-
-
-def _flag(metadata: Mapping[str, Any], name: str) -> bool:
-    value = metadata.get(name, False)
-    if isinstance(value, str) and value.lower() in ("true", "false"):  # --metadata append_eos=true
-        return value.lower() == "true"
-    if value in (True, False):
-        return bool(value)
-    raise NNDError(f"metadata {name}={value!r}: expected true or false")
+    asked, written = (Settings.read(one).model_dump() for one in (metadata, own or {}))
+    return {name: value for name, value in asked.items() if value != written[name]}
 
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may be written into the results: no Python objects, such as models and tokenizers, and no secrets."""
-    plain: dict[str, Any] = without_secrets({key: value for key, value in metadata.items() if _is_plain(value)}, None)
-    return plain
+    return dict(without_secrets({key: value for key, value in metadata.items() if _is_plain(value)}, None))
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return all(_is_plain(item) for item in value)
-    return value is None or isinstance(value, (str, int, float, bool))
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
-#: What a YAML must not set, and why.
-_OURS = {
-    "doc_to_choice": "the candidates come from the data",
-    "doc_to_target": "exemplars take a better candidate",
-    "metric_list": "the metrics are those of NND",
-    "process_results": "the metrics are those of NND",
-    "process_docs": "a document is all tests of one prompt",
-    "use_prompt": "the prompt is doc_to_text",
-    "doc_to_image": "a prompt is text",
-    "doc_to_audio": "a prompt is text",
-    "doc_to_decontamination_query": "nothing is compared with training data",
-}
+#: What a YAML must not set: candidates, exemplars and metrics are those of the set and of NND, and a prompt is text.
+_OURS = (
+    *("doc_to_choice", "doc_to_target", "metric_list", "process_results", "process_docs", "use_prompt"),
+    *("doc_to_image", "doc_to_audio", "doc_to_decontamination_query"),
+    *(
+        "fewshot_config.samples",
+        "fewshot_config.fewshot_indices",
+        "fewshot_config.process_docs",
+        "fewshot_config.sampler",
+    ),
+    *("fewshot_config.doc_to_choice", "fewshot_config.doc_to_target"),
+)
 
 
-def _is_ours(sampler: Any) -> bool:
-    from nnd_tasks.harness.prompts import ClusterSampler  # imports lm-eval
+def check_config(config: Mapping[str, Any], sampler: Any) -> None:
+    """Check that the task uses everything that its YAML sets.
 
-    return isinstance(sampler, type) and issubclass(sampler, ClusterSampler)
+    Args:
+        config: the settings of the YAML.
+        sampler: our sampler of exemplars, as ``config`` names it.
 
-
-def check_config(config: Mapping[str, Any]) -> None:
-    """Raise NNDError for a YAML whose settings the task would have to ignore."""
-    name = config.get("task")
-    for key, why in _OURS.items():
-        if config.get(key) is not None:
-            raise NNDError(f"task {name}: its YAML sets {key}, which an NND task does not take: {why}")
-    if config.get("output_type", "multiple_choice") != "multiple_choice":
-        raise NNDError(f"task {name}: output_type {config['output_type']!r}, an NND task needs multiple_choice")
-    given = config.get("fewshot_config") or {}
-    for key in ("samples", "fewshot_indices", "doc_to_target", "doc_to_choice", "process_docs"):
-        if isinstance(given, Mapping) and given.get(key) is not None:
+    Raises:
+        NNDError: the task would have to ignore one of them, or there is no prompt.
+    """
+    task, shots = f"task {config.get('task')}", config.get("fewshot_config") or {}
+    if not isinstance(shots, Mapping):
+        raise NNDError(f"{task}: its YAML sets fewshot_config to {shots!r}; expected a mapping")
+    given = {**config, **{f"fewshot_config.{key}": value for key, value in shots.items() if value != sampler}}
+    for key in _OURS:
+        if given.get(key) is not None:
             raise NNDError(
-                f"task {name}: its YAML sets fewshot_config.{key}; remove it; exemplars always come from the set"
+                f"{task}: its YAML sets {key}; leave it out: candidates, exemplars and metrics are those of the set and of NND"
             )
-    if isinstance(given, Mapping) and "sampler" in given and not _is_ours(given["sampler"]):
-        raise NNDError(
-            f"task {name}: its YAML sets fewshot_config.sampler; exemplars must not depend on --limit and --samples, so the "
-            "sampler is ours"
-        )
-    splits = {config.get("fewshot_split"), given.get("split") if isinstance(given, Mapping) else None, None}
-    if splits - {config.get("test_split"), None}:
-        raise NNDError(
-            f"task {name}: its YAML names another split for exemplars; a set has only {config.get('test_split')}"
-        )
-    if config.get("doc_to_text") is None:  # an empty one is a task without a context
-        raise NNDError(f"task {name}: its YAML has no doc_to_text, the template of the prompt")
+    if given.get("output_type", "multiple_choice") != "multiple_choice":
+        raise NNDError(f"{task}: output_type {given['output_type']!r}, an NND task needs multiple_choice")
+    split = given.get("test_split")
+    if not {given.get("fewshot_split"), given.get("fewshot_config.split")} <= {split, None}:
+        raise NNDError(f"{task}: its YAML names another split for exemplars; a set has only {split}")
+    if given.get("doc_to_text") is None:  # an empty one is a task without a context
+        raise NNDError(f"{task}: its YAML has no doc_to_text, the template of the prompt")
 
 
 def check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
@@ -200,13 +159,50 @@ def check_categories(declared: Sequence[str] | None, present: set[str], task: st
     """
     if declared is None:
         return
-    faults = []
-    if undeclared := sorted(present - set(declared)):
-        faults.append(f"has the undeclared categories {undeclared}")
-    if absent := sorted(set(declared) - present):
-        faults.append(f"lacks the declared {absent}")
-    if faults:
+    undeclared, absent = sorted(present - set(declared)), sorted(set(declared) - present)
+    if undeclared or absent:
         raise NNDError(
-            f"{where} {' and '.join(faults)}; task {task} is made for other data. Set `metadata: {{version: 1-A}}` in a YAML "
-            "of your own to accept the categories of the data"
+            f"{where} has the undeclared categories {undeclared} and lacks the declared {absent}; task {task} is made for other "
+            "data. Set `metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
+        )
+
+
+#: Keys of the metadata that say which model runs and how it tokenizes.
+_OF_THE_MODEL = {
+    *("pretrained", "model", "peft", "revision", "subfolder", "gguf_file", "base_url", "backend"),
+    *("tokenizer", "tokenizer_backend", "use_fast_tokenizer"),
+    *("add_bos_token", "prefix_token_id", "custom_prefix_token_id"),
+    *("max_length", "max_model_len", "context_length"),
+}
+
+
+def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any]) -> None:
+    """Compare a task's metadata with the arguments of the model that will run.
+
+    Args:
+        metadata: settings of the task and arguments of the model, as lm-eval mixes them.
+        model: what ``--model`` names, or a ready-made model.
+        arguments: the parsed ``--model_args``.
+
+    Raises:
+        NNDError: the metadata names another model than the one that runs, so that tokens would be counted and contexts
+            shortened for the wrong one.
+    """
+    if not isinstance(model, str):
+        return
+    for key in sorted(_OF_THE_MODEL & metadata.keys()):
+        # Models of lm-eval whose names begin with hf take all of these keys.
+        if (model.startswith("hf") or key in arguments) and metadata[key] != arguments.get(key):
+            raise NNDError(
+                f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in "
+                "--model_args"
+            )
+
+
+def check_bos(settings: Settings, task: str | None, *, chat: bool | None) -> None:
+    """Raise NNDError when the BOS token would follow a chat template."""
+    if chat and settings.append_bos:
+        raise NNDError(
+            f"task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave "
+            "out --apply_chat_template, or take the task without _gpt2"
         )

@@ -1,4 +1,4 @@
-"""The signature of a run: everything that can change its numbers, in three parts: protocol, model, environment.
+"""The signature of a run: what its pass rates rest on, in three parts: protocol, model, environment.
 
 Two runs may be compared if their protocols are equal. Their models are what is compared, and their environments should make
 no difference. Nothing else may change a pass rate, except for how the hardware rounds (batch size, device).
@@ -11,15 +11,16 @@ import inspect
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import xxhash
 
 from nnd_tasks import __version__
+from nnd_tasks.harness.settings import Settings
 from nnd_tasks.secrets import bare_urls, hide, is_secret, open_query, without_secrets
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
@@ -33,30 +34,11 @@ def digest(value: Any) -> str:
 
 
 def _source(value: Any) -> Any:
-    """Return an object that JSON cannot write in another form: a dataclass as its fields, a function as its source."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in fields(value)}
+    """Return an object that JSON cannot write in another form: a function as its source."""
     try:
         return inspect.getsource(value)
     except (OSError, TypeError):
         return repr(value)
-
-
-@dataclass
-class RunRecord:
-    """What is known of a run, for the results file.
-
-    Attributes:
-        protocol: see `protocol_part`; set by `NNDTask.build_all_requests`.
-        chat_template: digest of the model's chat template, if the run uses it; set by `NNDTask.build_all_requests`.
-        rounded_to: the 16-bit type that logits or sums were rounded to, if any; set by `NNDTask.apply_filters`.
-        sizes: ``categories`` and ``severities`` -> the tests and prompts of each; set by `NNDTask.aggregation`.
-    """
-
-    protocol: dict[str, Any] = field(default_factory=dict)
-    chat_template: str | None = None
-    rounded_to: str | None = None
-    sizes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
 
 
 def protocol_part(
@@ -65,11 +47,9 @@ def protocol_part(
     config: Any,
     *,
     rendered: Sequence[str],
-    seed: int | None,
     selected: str,
-    system_instruction: str | None,
-    apply_chat_template: bool | None,
-    fewshot_as_multiturn: bool | None,
+    seed: int | None,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the first part of the signature: what a run does, whatever the model.
 
@@ -78,13 +58,11 @@ def protocol_part(
         settings: the `Settings` of the task.
         config: the `TaskConfig` of lm-eval.
         rendered: the prompt of every document, exemplars included, before any chat template or shortening.
-        seed: seed of the exemplars; None without any.
         selected: see `selection`.
-        system_instruction: text of ``--system_instruction``.
-        apply_chat_template: whether prompts go through the model's chat template. The template is part of the model.
-        fewshot_as_multiturn: whether exemplars are turns of a conversation.
+        seed: seed of the exemplars; counts only with exemplars.
+        options: of lm-eval for this run. The chat template is part of the model.
     """
-    shots = config.num_fewshot or 0
+    shots, chat, system = config.num_fewshot or 0, options.get("apply_chat_template"), options.get("system_instruction")
     return {
         "set": origin["dataset"],
         "config": origin["config"],
@@ -98,12 +76,12 @@ def protocol_part(
         "overlong": settings.overlong,
         "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
         "shots": shots,
-        "shots_seed": seed,
+        "shots_seed": seed if shots else None,
         # What exemplars are drawn from. Runs without exemplars have no such item, nor have those of earlier versions.
         **({"exemplars": "other contexts"} if shots else {}),
-        "chat_template": bool(apply_chat_template),
-        "multiturn": bool(fewshot_as_multiturn and apply_chat_template and shots),
-        "system": digest(system_instruction) if system_instruction else None,
+        "chat_template": bool(chat),
+        "multiturn": bool(options.get("fewshot_as_multiturn") and chat and shots),
+        "system": digest(system) if system else None,
         "selection": selected,
     }
 
@@ -135,45 +113,34 @@ def chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
 # ---------------------------------------------------------------- the model
 
 
-def model_part(metadata: Mapping[str, Any], settings: Iterable[str], counter: Any) -> dict[str, Any]:
+def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
     """Return the second part of the signature: what is known of the model.
 
     Args:
         metadata: the parsed ``--model_args`` and ``--metadata``.
-        settings: keys of the metadata that are settings of the task, not of the model.
         counter: the `TokenCounter` of the run.
     """
-    # config_source, the path of the YAML, comes from lm-eval; the content of the YAML is in the protocol.
-    # The last two change how the same numbers are computed and what is kept of them.
-    skipped = {
-        *settings,
-        "version",
-        "pretrained",
-        "model",
-        "tokenizer",
-        "config_source",
-        "shared_prefix",
-        "token_scores",
-    }
-    arguments = {
-        key: _shown(value)
-        for key, value in sorted(metadata.items())
-        if key.lower() not in skipped and not is_secret(key)
-    }
-    subfolder = str(metadata.get("subfolder") or "")
+    # Named apart; or the path of the YAML, whose content is in the protocol; or how the same numbers are computed and kept.
+    skipped = {"version", "pretrained", "model", "tokenizer", "config_source", "shared_prefix", "token_scores"}
+    skipped |= {*Settings.model_fields}
     name = metadata.get("pretrained") or metadata.get("model")
+    stored = getattr(counter.config, "dtype", None)
     return {
         "name": bare_urls(name) if isinstance(name, str) else type(name).__name__,
-        "weights": weights_digest(name, subfolder) if isinstance(name, str) else None,
-        "adapter": weights_digest(metadata["peft"]) if isinstance(metadata.get("peft"), str) else None,
-        "commit": counter.commit,
+        "weights": weights_digest(name, str(metadata.get("subfolder") or "")),
+        "adapter": weights_digest(metadata.get("peft")),
+        "commit": getattr(counter.config, "_commit_hash", None),
         "dtype": str(metadata.get("dtype") or "auto"),
-        "stored_dtype": _short(getattr(counter.model_config, "dtype", None)),
+        "stored_dtype": None if stored is None else str(stored).removeprefix("torch."),
         "backend": "server" if counter.remote else counter.backend,
         "window": counter.window,
         "tokenizer": bare_urls(counter.name),
         "tokenizer_digest": tokenizer_digest(counter.tokenizer),
-        "arguments": arguments,
+        "arguments": {
+            key: _shown(value)
+            for key, value in sorted(metadata.items())
+            if key.lower() not in skipped and not is_secret(key)
+        },
     }
 
 
@@ -186,15 +153,9 @@ def _shown(value: Any) -> Any:
         asked = open_query(value)
         return f"{hide(value)} (query {digest(asked)})" if asked else hide(value)
     value = without_secrets(value, None)
-    return value if isinstance(value, (str, int, float, bool, type(None))) else digest(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (Mapping, list, tuple)) else type(value).__qualname__
-
-
-def _short(dtype: Any) -> str | None:
-    return None if dtype is None else str(dtype).removeprefix("torch.")
+    if isinstance(value, (int, float, NoneType)):
+        return value
+    return digest(value if isinstance(value, (dict, list)) else type(value).__qualname__)
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
@@ -204,8 +165,8 @@ def tokenizer_digest(tokenizer: Any) -> str:
     return digest([rules, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}])
 
 
-def weights_digest(name: str, subfolder: str = "") -> str | None:
-    """Return a digest of the weights and configuration in a local folder; None for a name on the hub.
+def weights_digest(name: Any, subfolder: str = "") -> str | None:
+    """Return a digest of the weights and configuration in a local folder; None for what is no path.
 
     Every byte counts. A file is read once in a process, and again only when its size or time has changed: about 0.2 s of a
     core for 500 MB, besides reading the disk.
@@ -231,18 +192,16 @@ def _content_digest(path: Path, size: int, changed: int) -> str:
     return hashed.hexdigest()
 
 
-def model_files(name: str, subfolder: str = "") -> list[Path]:
+def model_files(name: Any, subfolder: str = "") -> list[Path]:
     """Return the files of a local model that decide its scores: weights, adapters, configurations and templates."""
     kinds = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".json", ".model", ".txt", ".py", ".jinja"}
     try:
         place = Path(name).expanduser()
         if place.is_file():
             return [place]
-        folders = [folder for folder in {place, place / subfolder} if folder.is_dir()]
-        return sorted(
-            path for folder in folders for path in folder.iterdir() if path.is_file() and path.suffix in kinds
-        )
-    except (OSError, RuntimeError, ValueError):  # the text is not a path
+        files = [path for folder in {place, place / subfolder} if folder.is_dir() for path in folder.iterdir()]
+        return sorted(path for path in files if path.is_file() and path.suffix in kinds)
+    except (OSError, RuntimeError, TypeError, ValueError):  # it is not a path
         return []
 
 

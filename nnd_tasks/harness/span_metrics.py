@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr
+from nnd_tasks.harness.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr, break_down
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.languages import split_words
 
 if TYPE_CHECKING:
-    from nnd_tasks.harness.answers import Answer
+    from nnd_tasks.harness.requests import Answer
 
 #: ``span_auc``: within a text, the probability that a marked token is more surprising than one that is not marked, averaged over
 #: texts. ``span_excess``: the same of words, less that of `unigram_surprise`. With ``context_reliance`` also without the context.
@@ -120,9 +120,10 @@ class SpanMetrics:
     def __init__(self, breakdown: Breakdown, *, context_reliance: bool, digest: str = "") -> None:
         self.digest = digest
         self._selectors: dict[str, tuple[str, str] | None] = {"": None}
-        for name, selector in breakdown.selectors.items():
-            self._selectors[f"_{name.removeprefix('pass_rate_')}"] = selector
-        self._parts = ("", BARE)[: 1 + context_reliance]
+        self._selectors |= {name.removeprefix("pass_rate"): selector for name, selector in breakdown.items()}
+        parts = ("", BARE)[: 1 + context_reliance]
+        #: Names of all rates.
+        self.names = [f"{rate}{part}{name}" for part in parts for rate in RATES for name in self._selectors]
 
     @classmethod
     def of(
@@ -140,13 +141,8 @@ class SpanMetrics:
             context_reliance: as in the class.
         """
         with suppress(NNDError):
-            tests = Breakdown.of(error for document in documents for errors in document for error in errors)
+            tests = break_down(error for document in documents for errors in document for error in errors)
         return cls(tests, context_reliance=context_reliance, digest=digest(list(documents)))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all rates."""
-        return [f"{rate}{part}{name}" for part in self._parts for rate in RATES for name in self._selectors]
 
     def score(
         self,
@@ -167,31 +163,26 @@ class SpanMetrics:
             answers: to the requests of the document, with their tokens.
             unigram: see `unigram_surprise`.
         """
-        sums: dict[str, list[float]] = {name: [0.0, 0] for name in self.names}
-        texts = 0
+        found: dict[str, list[float]] = {name: [] for name in self.names}
         for answer in answers:
-            if answer.candidate is None or answer.tokens is None or not errors[answer.candidate]:
+            if answer.candidate is None or answer.tokens is None or not (every := errors[answer.candidate]):
                 continue
-            own = np.flatnonzero(answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1])
-            if not own.size:
+            own = answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1]
+            if not own.any():
                 continue
             spans, surprise = answer.tokens.spans[own], -answer.tokens.logprobs[own].astype(np.float64)
             first = first_tokens(candidates[answer.candidate], spans)
-            starts, ends = np.minimum.reduceat(spans[:, 0], first), np.maximum.reduceat(spans[:, 1], first)
+            words = np.stack([np.minimum.reduceat(spans[:, 0], first), np.maximum.reduceat(spans[:, 1], first)], axis=1)
             common = unigram(np.asarray(answer.tokens.ids)[own].tolist())
-            words = np.stack([starts, ends], axis=1), *(np.add.reduceat(values, first) for values in (surprise, common))
-            every = errors[answer.candidate]
+            of_words = [np.add.reduceat(values, first) for values in (surprise, common)]
             part = BARE if answer.context_part == "none" else ""
-            texts += bool(not part and _aucs(spans, every, every, surprise))
             for name, selector in self._selectors.items():
                 chosen = [error for error in every if selector is None or error[selector[0]] == selector[1]]
-                shares = {"span_auc": _aucs(spans, every, chosen, surprise)}
-                of_words = _aucs(words[0], every, chosen, *words[1:])
-                shares["span_excess"] = [(of_words[0] - of_words[1] + 1) / 2] if of_words else []
-                for rate, share in shares.items():
-                    sums[f"{rate}{part}{name}"][0] += sum(share)
-                    sums[f"{rate}{part}{name}"][1] += len(share)
-        pairs = {name: (value, int(count)) for name, (value, count) in sums.items()}
+                found[f"span_auc{part}{name}"] += _aucs(spans, every, chosen, surprise)
+                if both := _aucs(words, every, chosen, *of_words):
+                    found[f"span_excess{part}{name}"].append((both[0] - both[1] + 1) / 2)
+        pairs = {name: (sum(values, 0.0), len(values)) for name, values in found.items()}
+        texts = len(found["span_auc"])
         return {"span_texts": texts, **pairs, **{f"{name}_stderr": pair for name, pair in pairs.items()}}
 
     def aggregations(self) -> dict[str, Callable[[Any], Any]]:

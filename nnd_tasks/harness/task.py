@@ -8,32 +8,42 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
-from nnd_tasks.harness.answers import Answer, check_sums, document_metrics
 from nnd_tasks.harness.base_task import BaseTask
 from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
-from nnd_tasks.harness.preflight import check_bos, check_metadata, check_tokenizer, warn_of_rounding
 from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.requests import (
     LEFT_OUT,
+    Answer,
     ContextPart,
     OverlongError,
     Prompt,
     Request,
-    leaving_out,
-    tell_of_window,
-    with_tokens,
+    build_requests,
+    check_sums,
+    count_flaws,
+    document_metrics,
+    shorten,
+    warn_of_requests,
 )
 from nnd_tasks.harness.sandbox import check_languages
-from nnd_tasks.harness.settings import Settings, check_categories, check_config, plain_metadata, settings_asked
-from nnd_tasks.harness.signature import RunRecord, chat_digest, model_part, protocol_part, selection, whole_signature
+from nnd_tasks.harness.settings import (
+    Settings,
+    check_bos,
+    check_categories,
+    check_config,
+    check_metadata,
+    plain_metadata,
+    settings_asked,
+)
+from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
-from nnd_tasks.harness.truncation import Shortening
+from nnd_tasks.harness.task_yaml import SAMPLER
 
 if TYPE_CHECKING:
     from nnd_tasks.harness.lengths import TokenCounter
@@ -67,18 +77,25 @@ class NNDTask(BaseTask):
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
         # In a group, 0.5 would put its name before the task's.
         config = {key: value for key, value in config.items() if key not in ("class", "_qualified_name")}
-        check_config(config)
+        check_config(config, ClusterSampler)
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
         self._metadata: dict[str, Any] = dict(config.get("metadata") or {})
-        self.settings, self._asked = Settings.read(self._metadata), settings_asked(self._metadata)
+        self.settings = Settings.read(self._metadata)
+        #: What the results say of the run under ``metadata.nnd``; what else is known comes with the steps of the run.
+        self._facts: dict[str, Any] = {
+            "version": __version__,
+            "normalization": "token",
+            **{name: getattr(self.settings, name) for name in ("append_eos", "append_bos", "ties")},
+            "settings": settings_asked(self._metadata),
+            "rounded_to": None,
+        }
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._prepared = False
         self._coarse: str | None = None  # the 16-bit type that the model computes in
-        self._ready_made = False  # the model is a Python object, whose precision its name does not tell
-        self._run = RunRecord()
-        self._sample: int | None = None  # number of prompts asked for with ``nnd run --sample``
+        self._protocol: dict[str, Any] = {}  # see `protocol_part`
+        self._chat_template: str | None = None  # digest of the chat template, if the run uses it
         super().__init__(config=config)
         self.config.filter_list = config.get("filter_list")  # 0.5 puts its own there, and the signature has it
         self.check_templates(self.eval_docs[0])
@@ -94,13 +111,14 @@ class NNDTask(BaseTask):
         path, split = self.config.dataset_path, self.config.test_split
         if not path or not split:
             raise NNDError(f"task {self.config.task}: its YAML must set dataset_path and test_split (include _base)")
-        tests, self._origin, where = load_tests(path, self.config.dataset_name, split, dataset_kwargs or {})
-        found = self.config.task, len(tests), where, self._origin["config"], self._origin["fingerprint"]
-        logger.info("%s: %d tests from %s (config %s, fingerprint %s)", *found)
-        check_languages(self.config.doc_to_text, str(self._origin["config"]), self.config.task, where)
+        tests, origin, where = load_tests(path, self.config.dataset_name, split, dataset_kwargs or {})
+        self._facts |= origin
+        about = f"from {where} (config {origin['config']}, fingerprint {origin['fingerprint']})"
+        logger.info("%s: %d tests %s", self.config.task, len(tests), about)
+        check_languages(self.config.doc_to_text, str(origin["config"]), self.config.task, where)
         check_categories(self.settings.categories, set(tests["category"]), self.config.task, where)
         documents = cluster_documents(tests, where)
-        self.breakdown = metrics.Breakdown.of(test for document in documents for test in document["tests"])
+        self.breakdown = metrics.break_down(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
         self._spans, reliance = None, self.settings.context_reliance
         if self.settings.tokens and "error_spans" in documents.column_names:
@@ -116,7 +134,7 @@ class NNDTask(BaseTask):
 
     def sample(self, count: int) -> list[int]:
         """Return the places of ``count`` documents for lm-eval's ``samples``, see `sample_of`; the results will say ``count``."""
-        self._sample = count
+        self._facts["sample"] = count
         return sample_of(self.eval_docs, count)
 
     # ------------------------------------------------------------ before the model is loaded
@@ -141,10 +159,10 @@ class NNDTask(BaseTask):
         """
         self._prepared = True
         check_metadata(self._metadata, model, arguments)
-        self._ready_made = not isinstance(model, str)
-        self._model_type = None if self._ready_made else model
-        check_tokenizer(self.counter, self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
-        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
+        self._model_type = model if isinstance(model, str) else None
+        self.counter.check(self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
+        # The name of a ready-made model does not tell its precision.
+        self._coarse = self.counter.warn_of_rounding() if self._model_type else None
 
     # ------------------------------------------------------------ texts
 
@@ -184,36 +202,38 @@ class NNDTask(BaseTask):
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
         check_bos(self.settings, self.config.task, chat=kwargs.get("apply_chat_template"))
-        if self.settings.tokens and not self._prepared:
-            raise NNDError(
-                "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
-            )
-        self._coarse = None if self._ready_made else warn_of_rounding(self.counter)
+        if not self._prepared:
+            if self.settings.tokens:
+                raise NNDError(
+                    "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
+                )
+            self._coarse = self.counter.warn_of_rounding()
         super().build_all_requests(**kwargs)
-        tell_of_window(self._instances, self.config.task, self.counter.window)
+        chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
+        documents = [doc for _, doc in chosen]
+        found = [one.flaws for one in self._instances if one.candidate is not None and one.context_part != "none"]
+        empty = sum(not text.strip() for doc in documents for text in doc["candidates"])
+        flaws = self._facts["tokenization"] = {**count_flaws(found), "empty": empty}
+        warn_of_requests(self._instances, self.config.task, self.counter.window, flaws)
         chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
-        selected = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
-        self._run = RunRecord(
-            protocol=protocol_part(
-                self._origin,
-                self.settings,
-                self.config,
-                rendered=self._rendered(),
-                seed=getattr(self.sampler, "seed", None) if self.config.num_fewshot else None,
-                selected=selection((doc["cluster_id"] for _, doc in selected), len(self.eval_docs)),
-                **{
-                    key: kwargs.get(key)
-                    for key in ("system_instruction", "apply_chat_template", "fewshot_as_multiturn")
-                },
-            ),
-            chat_template=chat_digest(chat, getattr(self.counter.tokenizer, "chat_template", None)),
+        self._chat_template = chat_digest(chat, getattr(self.counter.tokenizer, "chat_template", None))
+        self._protocol = protocol_part(
+            self._facts,
+            self.settings,
+            self.config,
+            rendered=self._rendered(),
+            selected=selection((doc["cluster_id"] for doc in documents), len(self.eval_docs)),
+            seed=getattr(self.sampler, "seed", None),
+            options=kwargs,
         )
 
     def fewshot_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Prompt:
         """Render description, exemplars and prompt; with ``append_bos`` the text of the BOS token comes last."""
         text = super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
         bos = self.counter.special_text("bos") if self.settings.append_bos else ""
-        return Prompt.of(f"{text}{bos}", {"num_fewshot": num_fewshot, **kwargs})
+        prompt = Prompt(f"{text}{bos}")
+        prompt.arguments = {"num_fewshot": num_fewshot, **kwargs}
+        return prompt
 
     def construct_requests(self, doc: Mapping[str, Any], ctx: Prompt, **kwargs: Any) -> list[Request]:
         """Return the requests of one document; its context is shortened if they would not fit the model's window.
@@ -223,19 +243,24 @@ class NNDTask(BaseTask):
         Raises:
             NNDError: a candidate has no token of its own, or does not fit with anything of its context.
         """
-        allowed = self.settings.overlong in ("leave_out", "whole")
-        make = partial(self._requests_of, prompt=ctx, identity=self.identity(**kwargs))
-        return leaving_out(make, doc, allowed=allowed)
+        identity = self.identity(**kwargs)
+        while True:
+            try:
+                return self._requests_of(doc, ctx, identity)
+            except OverlongError as error:
+                if error.candidate is None or self.settings.overlong not in ("leave_out", "whole"):
+                    raise
+                doc = {**doc, LEFT_OUT: [*doc.get(LEFT_OUT, ()), error.candidate]}
 
     def _requests_of(self, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]) -> list[Request]:
-        requests = whole = self._requests("whole", doc, prompt, identity)
+        requests = whole = self._requests("whole", doc, self._pairs(doc, prompt), identity)
         if any(self.counter.overlong(request.prompt_tokens, request.tokens) for request in whole):
             longest = max(whole, key=lambda request: request.tokens)
             context = self._shorter_context(doc, prompt, longest)
-            requests = self._requests("shortened", doc, self._with_context(context, doc, prompt), identity)
+            requests = self._requests("shortened", doc, self._pairs(doc, prompt, context), identity)
         if not self.settings.context_reliance:
             return requests
-        without = self._requests("none", doc, self._with_context("", doc, prompt), identity)
+        without = self._requests("none", doc, self._pairs(doc, prompt, ""), identity)
         if without[0].args == whole[0].args:
             raise NNDError(
                 f"task {self.config.task}: context_reliance compares prompts with and without their context, and a prompt of "
@@ -245,19 +270,18 @@ class NNDTask(BaseTask):
             request.idx += len(requests)
         return [*requests, *without]
 
-    def _with_context(self, context: str, doc: Mapping[str, Any], prompt: Prompt) -> Prompt:
-        """Return the prompt of a document, rendered as ``prompt`` was but with another context."""
-        return self.fewshot_context({**doc, "context": context}, **prompt.arguments)
-
-    def _pairs(self, doc: Mapping[str, Any], prompt: Prompt) -> list[tuple[str, str]]:
+    def _pairs(self, doc: Mapping[str, Any], prompt: Prompt, context: str | None = None) -> list[tuple[str, str]]:
+        """Return (prompt, text) of each text to score; with another context, the prompt is rendered again."""
+        if context is not None:
+            prompt = self.fewshot_context({**doc, "context": context}, **prompt.arguments)
         return self.pairs(doc, str(prompt), chat=bool(prompt.arguments.get("apply_chat_template")))
 
     def _requests(
-        self, part: ContextPart, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]
+        self, part: ContextPart, doc: Mapping[str, Any], pairs: Sequence[tuple[str, str]], identity: Mapping[str, Any]
     ) -> list[Request]:
-        """Return the requests of a document after ``prompt``, which has ``part`` of its context, with their token counts."""
+        """Return the requests of a document whose prompt has ``part`` of its context, with their token counts."""
         about = {**identity, "doc": doc, "target": self.doc_to_target(doc), "context_part": part}
-        return with_tokens(self._pairs(doc, prompt), self.scorable(doc), about, self.counter)
+        return build_requests(pairs, self.scorable(doc), about, self.counter)
 
     def _shorter_context(self, doc: Mapping[str, Any], prompt: Prompt, longest: Request) -> str:
         """Return as much of a document's context as fits beside its longest candidate.
@@ -268,25 +292,22 @@ class NNDTask(BaseTask):
         window = f"the model's window of {self.counter.window:,} tokens"
         if (rule := self.settings.overlong) == "refuse" or (rule == "whole" and longest.candidate is not None):
             raise OverlongError(f"{longest.describe()} and its prompt do not fit {window} (overlong={rule})", longest)
-        context: str | None = doc["context"]  # known not to fit
-        fits = False
-        while context and not fits:
-            # In the shorter prompt another candidate may have one token more, as tokens merge; then the search goes on below.
-            search, one = Shortening(context), slice(longest.idx, longest.idx + 1)
-            while (attempt := search.attempt) is not None:
-                search.record(fits=self._fits(attempt, one, doc, prompt))
-            context = search.longest
-            fits = context is not None and self._fits(context, slice(None), doc, prompt)
-        if not context:
-            shots = prompt.arguments["num_fewshot"]
-            beside = f" beside {shots} few-shot examples; lower --num_fewshot" if shots else ""
-            raise OverlongError(f"{longest.describe()}: {window} has no room for any of its context{beside}", longest)
-        return context
 
-    def _fits(self, context: str, which: slice, doc: Mapping[str, Any], prompt: Prompt) -> bool:
-        """Tell whether ``which`` requests of a document fit the model's window with another context."""
-        pairs = self._pairs(doc, self._with_context(context, doc, prompt))[which]
-        return not any(self.counter.overlong(*self.counter.lengths(*pair)) for pair in pairs)
+        def fits(text: str, which: slice) -> bool:
+            return not any(
+                self.counter.overlong(*self.counter.lengths(*pair)) for pair in self._pairs(doc, prompt, text)[which]
+            )
+
+        context: str | None = doc["context"]  # known not to fit
+        one = slice(longest.idx, longest.idx + 1)
+        while context:
+            context = shorten(context, lambda text: fits(text, one))
+            # In the shorter prompt another candidate may have one token more, as tokens merge; then the search goes on.
+            if context is not None and fits(context, slice(None)):
+                return context
+        shots = prompt.arguments["num_fewshot"]
+        beside = f" beside {shots} few-shot examples; lower --num_fewshot" if shots else ""
+        raise OverlongError(f"{longest.describe()}: {window} has no room for any of its context{beside}", longest)
 
     # ------------------------------------------------------------ results
 
@@ -299,36 +320,44 @@ class NNDTask(BaseTask):
             for name, response in request.filtered_resps.items():
                 request.filtered_resps[name] = answer = Answer.to(request, response, counter)
                 sums.append(float(answer[0]))
-        self._run.rounded_to = check_sums(sums, self.config.task) or self._coarse
+        self._facts["rounded_to"] = check_sums(sums, self.config.task) or self._coarse
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
         """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = document_metrics(doc, results, self.settings, self.breakdown)
         if self._spans:
             values |= self._spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
-        if self.predict_only:
-            return {"bypass": None} | {name: values[name] for name in ("candidates", "no_context") if name in values}
         return values
 
     def _rates(self) -> list[str]:
-        rates = metrics.rate_names(self.breakdown, context_reliance=self.settings.context_reliance)
-        return rates + (self._spans.names if self._spans else [])
+        rates = metrics.list_rates(self.breakdown, context_reliance=self.settings.context_reliance)
+        return [*rates, *(self._spans.names if self._spans else ())]
 
     def aggregation(self) -> dict[str, Callable[[Any], Any]]:
         """Return how each metric is pooled over documents."""
         spans = self._spans.aggregations() if self._spans else {}
-        return {**metrics.aggregations(self._rates()), **spans, "tests": self._count_tests}
+        return {
+            **metrics.aggregations(self._rates()),
+            **spans,
+            "tests": self._count_tests,
+            "candidates": self._count_candidates,
+        }
 
     def _count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
         """Return the number of scored tests, and keep those of each category and severity for `dump_config`.
 
         With several processes, this is the only place where the records of all documents come together.
         """
-        self._run.sizes = {
+        self._facts |= {
             "categories": metrics.sizes_by("category", items),
             "severities": metrics.sizes_by("severity", items),
         }
         return metrics.count_scored(items)
+
+    def _count_candidates(self, items: Sequence[Sequence[Mapping[str, Any] | None]]) -> int:
+        """Return the number of scored candidates, and keep how many of them have flaws, likewise."""
+        self._facts["tokenization"] |= count_flaws(record for records in items for record in records if record)
+        return metrics.count_present(items)
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of each rate; counts have none."""
@@ -349,40 +378,21 @@ class NNDTask(BaseTask):
             for doc in self.eval_docs
         ]
 
-    def signature(self) -> dict[str, Any]:
-        """Return what the numbers rest on: see `nnd_tasks.harness.signature`; for use after `build_all_requests`."""
-        model = {
-            "type": self._model_type,
-            **model_part(self._metadata, Settings.names(), self.counter),
-            "chat_template": self._run.chat_template,
-            "rounded_to": self._run.rounded_to,
-        }
-        return whole_signature(self._run.protocol, model, self._spans.digest if self._spans else None)
-
     def dump_config(self) -> dict[str, Any]:
         """Return the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
         dumped: dict[str, Any] = super().dump_config()
-        sampler = self.config.fewshot_config.sampler
-        dumped["fewshot_config"]["sampler"] = f"{sampler.__module__}.{sampler.__qualname__}"
+        dumped["fewshot_config"]["sampler"] = SAMPLER
         # lm-eval's loggers, such as the one of Weights & Biases, read the names of the metrics here.
         names = [*self._rates(), "tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts"]
-        if self.predict_only:
-            names = ["bypass"]
         dumped["metric_list"] = [{"metric": name} for name in names]
-        dumped["metadata"] = {
-            **dumped.get("metadata", {}),
-            "nnd": {
-                "version": __version__,
-                **self._origin,
-                "normalization": "token",
-                "append_eos": self.settings.append_eos,
-                "append_bos": self.settings.append_bos,
-                "ties": self.settings.ties,
-                "rounded_to": self._run.rounded_to,
-                **self._run.sizes,
-                "settings": self._asked,
-                **({"sample": self._sample} if self._sample else {}),
-                **({"signature": self.signature()} if self._run.protocol else {}),
-            },
-        }
+        facts = dict(self._facts)
+        if self._protocol:  # known from `build_all_requests` on
+            model = {
+                "type": self._model_type,
+                **model_part(self._metadata, self.counter),
+                "chat_template": self._chat_template,
+                "rounded_to": self._facts["rounded_to"],
+            }
+            facts["signature"] = whole_signature(self._protocol, model, self._spans.digest if self._spans else None)
+        dumped["metadata"] = {**dumped.get("metadata", {}), "nnd": facts}
         return dumped

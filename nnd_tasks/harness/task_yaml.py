@@ -108,10 +108,7 @@ def check_settings(settings: Mapping[str, Any], config: str) -> None:
     name = str(settings["task"])
     if unknown := [key for key in settings if not _KEYS.fullmatch(str(key))]:
         raise NNDError(f"task {name}: lm-eval knows no key {unknown[0]!r}")
-    shots = settings.get("fewshot_config")
-    if isinstance(shots, dict) and shots.get("sampler") == SAMPLER:
-        shots = {key: value for key, value in shots.items() if key != "sampler"}
-    check_config({**settings, "fewshot_config": shots})
+    check_config(settings, SAMPLER)
     if not settings.get("test_split"):
         raise NNDError(f"task {name}: its YAML must set test_split (include _base)")
     Settings.read(settings.get("metadata") or {})

@@ -27,14 +27,21 @@ SCHEMA = pa.schema(
 
 def token_table(requests: Iterable[Request]) -> pa.Table:
     """Return the tokens of requests whose filtered responses are answers with tokens, as `SCHEMA` says."""
-    columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
+    rows = []
     for request in requests:
         [answer] = request.filtered_resps.values()
-        if answer.tokens is None:
-            continue
-        tokens = answer.tokens
-        values = (request.doc["cluster_id"], request.candidate, request.doc["candidates"][request.candidate])
-        lists = (tokens.ids, tokens.spans[:, 0], tokens.spans[:, 1], tokens.logprobs)
-        for name, value in zip(SCHEMA.names, (*values, request.context_part, *lists), strict=True):
-            columns[name].append(value)
-    return pa.table(columns, schema=SCHEMA)
+        if (tokens := answer.tokens) is not None:
+            starts, ends = tokens.spans.T
+            rows.append(
+                {
+                    "cluster_id": request.doc["cluster_id"],
+                    "candidate": request.candidate,
+                    "text": request.doc["candidates"][request.candidate],
+                    "context_part": request.context_part,
+                    "token_ids": tokens.ids,
+                    "starts": starts,
+                    "ends": ends,
+                    "logprobs": tokens.logprobs,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=SCHEMA)

@@ -11,7 +11,7 @@ from typing import Any
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
-from nnd_tasks.harness.base_task import Instance
+from nnd_tasks.harness.base_task import make_requests
 from nnd_tasks.harness.lengths import TokenCounter
 from nnd_tasks.runner.adapter import parsed
 
@@ -74,7 +74,7 @@ class Scorer:
         lengths = [self.counter.lengths(*pair) if pair[1].strip() else (0, 0) for pair in pairs]
         means = [-math.inf] * len(pairs)
         fitting = [i for i, (context, own) in enumerate(lengths) if own and not self.counter.overlong(context, own)]
-        requests = [Instance("loglikelihood", {}, pairs[i], i) for i in fitting]
+        requests = make_requests("loglikelihood", [pairs[i] for i in fitting])
         answers = self.lm.loglikelihood(requests, disable_tqdm=True) if requests else ()
         for i, (total, _) in zip(fitting, answers, strict=True):
             means[i] = float(total) / lengths[i][1]

@@ -21,7 +21,7 @@ from nnd_tasks.analysis.effects import Floats
 from nnd_tasks.datasets import look_up_set, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.harness.base_task import Instance
+from nnd_tasks.harness.base_task import make_requests
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.stress.corpora import KNOWN, read_corpus
@@ -86,7 +86,7 @@ def score_own_texts(
 
 def _write(lm: Any, prompts: Sequence[str], piece: range) -> list[str]:
     """Return the texts that a model writes from some of the prompts."""
-    requests = [Instance("generate_until", {}, (prompts[i], dict(_SAMPLING)), i - piece[0]) for i in piece]
+    requests = make_requests("generate_until", [(prompts[i], dict(_SAMPLING)) for i in piece])
     with _keep_spaces(lm), torch.random.fork_rng():
         torch.manual_seed(piece[0])
         return list(lm.generate_until(requests, disable_tqdm=True))

@@ -24,6 +24,7 @@ from nnd_tasks.harness.metrics import (
     Score,
     aggregate_rate,
     aggregate_stderr,
+    break_down,
     coarse_precision,
     count_scored,
     decide,
@@ -41,38 +42,26 @@ nan, inf = math.nan, math.inf
 @pytest.mark.parametrize("ties", ["fail", "authors"])
 @pytest.mark.parametrize("high_first", [True, False])
 @pytest.mark.parametrize(
-    ("high", "low", "passed"),
+    ("high", "low", "passed", "tie"),
     [
-        (-1.0, -2.0, True),
-        (-2.0, -1.0, False),
-        (-1.0, math.nextafter(-1.0, -2.0), True),
-        (math.nextafter(-1.0, -2.0), -1.0, False),
-        (-1.0, -inf, True),
+        (-1.0, -2.0, True, False),
+        (-2.0, -1.0, False, False),
+        (-1.0, math.nextafter(-1.0, -2.0), True, False),
+        (math.nextafter(-1.0, -2.0), -1.0, False, False),
+        (-1.0, -inf, True, False),
+        *((value, value, None, True) for value in (-1.5, 0.0, -inf)),
+        *(
+            (high, low, None, False)
+            for high, low in ((None, -1.0), (-1.0, None), (None, None), (nan, -1.0), (-1.0, nan))
+        ),
     ],
 )
-def test_without_a_tie_the_likelier_candidate_wins_wherever_it_stands(
-    high: float, low: float, passed: bool, high_first: bool, ties: str
+def test_the_likelier_candidate_wins_and_only_the_authors_let_the_second_one_win_a_tie(
+    high: float | None, low: float | None, passed: bool | None, tie: bool, high_first: bool, ties: str
 ) -> None:
-    assert decide(high, low, high_first=high_first, ties=ties) == Outcome(passed, tie=False)
-
-
-@pytest.mark.parametrize("value", [-1.5, 0.0, -inf])
-def test_a_tie_fails_by_default_and_goes_to_the_second_candidate_with_the_authors_rule(value: float) -> None:
-    assert decide(value, value, high_first=True) == Outcome(False, tie=True)
-    assert decide(value, value, high_first=False) == Outcome(False, tie=True)
-    assert decide(value, value, high_first=True, ties="authors") == Outcome(False, tie=True)
-    assert decide(value, value, high_first=False, ties="authors") == Outcome(True, tie=True)
-
-
-@pytest.mark.parametrize("ties", ["fail", "authors"])
-@pytest.mark.parametrize("high_first", [True, False])
-@pytest.mark.parametrize(
-    ("high", "low"), [(None, -1.0), (-1.0, None), (None, None), (nan, -1.0), (-1.0, nan), (nan, nan)]
-)
-def test_without_two_likelihoods_there_is_no_outcome_and_no_tie(
-    high: float | None, low: float | None, high_first: bool, ties: str
-) -> None:
-    assert decide(high, low, high_first=high_first, ties=ties) == Outcome(None, tie=False)
+    if tie:
+        passed = ties == "authors" and not high_first
+    assert decide(high, low, high_first=high_first, ties=ties) == Outcome(passed, tie)
 
 
 # ---------------------------------------------------------------- documents
@@ -119,6 +108,7 @@ def documents(draw: st.DrawFn) -> Document:
     return Document([{"test_id": f"t{i}", **test} for i, test in enumerate(tests)], scores)
 
 
+LABELS = ("category", "severity")
 collections = st.lists(documents(), max_size=5)
 rules = st.sampled_from(["fail", "authors"])
 
@@ -137,11 +127,9 @@ def slow_outcome(
     high, low = exact(scores[test["high"]], unit), exact(scores[test["low"]], unit)
     if high is None or low is None:
         return None, False
-    if ties == "fail":
+    if ties == "fail" or test["high_first"]:
         return high > low, high == low
-    first, second = (high, low) if test["high_first"] else (low, high)
-    first_wins = first > second
-    return first_wins == test["high_first"], high == low
+    return not low > high, high == low
 
 
 def flat(collection: list[Document], ties: str, unit: str = "") -> list[tuple[int, dict[str, Any], bool]]:
@@ -155,7 +143,7 @@ def flat(collection: list[Document], ties: str, unit: str = "") -> list[tuple[in
 
 
 def breakdown_of(collection: list[Document]) -> Breakdown:
-    return Breakdown.of(test for document in collection for test in document.tests)
+    return break_down(test for document in collection for test in document.tests)
 
 
 def score_all(collection: list[Document], ties: str) -> list[dict[str, Any]]:
@@ -163,25 +151,16 @@ def score_all(collection: list[Document], ties: str) -> list[dict[str, Any]]:
     return [score_document(document.tests, document.scores, breakdown, ties=ties) for document in collection]
 
 
+#: A tie per token, not as a sum or per byte.
+TIE = Document(
+    [{"test_id": "t", "category": "E", "subcategory": "", "severity": "", "high_first": False, "high": 0, "low": 1}],
+    [Score(-2.0, 2, 5), Score(-4.0, 4, 7)],
+)
+
+
 @quick
 @given(documents(), rules)
-@example(
-    Document(
-        [
-            {
-                "test_id": "t",
-                "category": "E",
-                "subcategory": "",
-                "severity": "",
-                "high_first": False,
-                "high": 0,
-                "low": 1,
-            }
-        ],
-        [Score(-2.0, 2, 5), Score(-4.0, 4, 7)],  # a tie per token, not as a sum or per byte
-    ),
-    "authors",
-)
+@example(TIE, "authors")
 def test_every_test_of_a_document_has_a_record_of_its_outcome(document: Document, ties: str) -> None:
     result = score_document(document.tests, document.scores, breakdown_of([document]), ties=ties)
     outcomes = [slow_outcome(test, document.scores, "", ties) for test in document.tests]
@@ -191,106 +170,43 @@ def test_every_test_of_a_document_has_a_record_of_its_outcome(document: Document
     assert result["ties"] == sum(tie for _, tie in outcomes)
     assert result["unscored"] == sum(passed is None for passed, _ in outcomes)
     assert result["clusters"] == (1 if any(passed is not None for passed, _ in outcomes) else 0)
-
-
-@quick
-@given(documents())
-def test_a_record_says_what_the_test_is_and_leaves_out_what_is_not_known(document: Document) -> None:
-    result = score_document(document.tests, document.scores, breakdown_of([document]))
     for test, record in zip(document.tests, result["tests"], strict=True):
         known = {key: value for key, value in record.items() if key not in ("passed", "tie")}
         assert {"subcategory": "", "severity": "", **known} == {
             key: value for key, value in test.items() if key != "high_first"
         }
-        assert "" not in known.values()
+        assert "" not in known.values(), "what is not known is left out"
 
 
 @quick
 @given(collections, rules)
-def test_pooled_over_documents_every_normalization_gives_the_rate_over_all_tests(
+def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_cluster(
     collection: list[Document], ties: str
 ) -> None:
-    results = score_all(collection, ties)
-    for unit in ("", "_sum", "_bytes"):
-        outcomes = [passed for _, _, passed in flat(collection, ties, unit)]
-        expected = sum(outcomes) / len(outcomes) if outcomes else "N/A"
-        assert aggregate_rate([result[f"pass_rate{unit}"] for result in results]) == pytest.approx(expected)
-
-
-@quick
-@given(collections, rules)
-def test_pooled_over_documents_every_category_and_severity_has_the_rate_over_its_own_tests(
-    collection: list[Document], ties: str
-) -> None:
-    results, outcomes = score_all(collection, ties), flat(collection, ties)
-    names = {
-        "pass_rate_common_sense": ("category", "Common Sense"),
-        "pass_rate_entity": ("category", "Entity"),
-        "pass_rate_off_target": ("category", "off-target"),
-        "pass_rate_severity_minor": ("severity", "minor"),
-        "pass_rate_severity_very_bad": ("severity", "Very bad"),
+    results, breakdown = score_all(collection, ties), breakdown_of(collection)
+    values = {(column, test[column]) for document in collection for test in document.tests for column in LABELS}
+    assert {*breakdown.values()} == {(column, value) for column, value in values if value}
+    items = [result["tests"] for result in results]
+    assert count_scored(items) == len(flat(collection, ties))
+    assert {**sizes_by("category", items), **sizes_by("severity", items)}.keys() <= {
+        value for _, value in breakdown.values()
     }
-    for name, (column, value) in names.items():
-        occurs = any(test[column] == value for document in collection for test in document.tests)
-        assert (name in breakdown_of(collection).selectors) == occurs
-        if occurs:
-            own = [passed for _, test, passed in outcomes if test[column] == value]
-            expected = sum(own) / len(own) if own else "N/A"
-            assert aggregate_rate([result[name] for result in results]) == pytest.approx(expected)
-
-
-@quick
-@given(collections, rules)
-def test_categories_partition_the_scored_tests_and_severities_those_that_have_one(
-    collection: list[Document], ties: str
-) -> None:
-    breakdown = breakdown_of(collection)
-    for document, result in zip(collection, score_all(collection, ties), strict=True):
-
-        def total(column: str, result: dict[str, Any] = result) -> tuple[int, int]:
-            counts = [result[name] for name, (of, _) in breakdown.selectors.items() if of == column]
-            return sum(passed for passed, _ in counts), sum(scored for _, scored in counts)
-
-        graded = [passed for _, test, passed in flat([document], ties) if test["severity"]]
-        assert total("category") == tuple(result["pass_rate"])
-        assert total("severity") == (sum(graded), len(graded))
-
-
-@quick
-@given(collections, rules)
-def test_the_error_of_every_rate_treats_a_document_as_a_cluster(collection: list[Document], ties: str) -> None:
-    results = score_all(collection, ties)
-    for name in [*breakdown_of(collection).selectors, "pass_rate", "pass_rate_sum", "pass_rate_bytes"]:
+    for name in [*breakdown, "pass_rate", "pass_rate_sum", "pass_rate_bytes"]:
         unit = name.removeprefix("pass_rate") if name in ("pass_rate_sum", "pass_rate_bytes") else ""
-        column, value = breakdown_of(collection).selectors.get(name, ("", ""))
+        column, value = breakdown.get(name, ("", ""))
         own = [(i, passed) for i, test, passed in flat(collection, ties, unit) if not column or test[column] == value]
         sizes, passes = Counter(i for i, _ in own), Counter(i for i, passed in own if passed)
-        k = len(sizes)
-        if k < 2:
-            expected: float | str = "N/A"
-        else:
-            rate = Fraction(sum(passes.values()), len(own))
+        if column and own:
+            assert sizes_by(column, items)[value] == {"tests": len(own), "clusters": len(sizes)}
+        k, rate = len(sizes), Fraction(sum(passes.values()), len(own)) if own else None
+        assert aggregate_rate([result[name] for result in results]) == (
+            "N/A" if rate is None else pytest.approx(float(rate))
+        )
+        error: float | str = "N/A"
+        if rate is not None and k > 1:
             squares = sum((passes[i] - rate * sizes[i]) ** 2 for i in sizes)
-            expected = math.sqrt(Fraction(k, k - 1) * squares) / len(own)
-        assert aggregate_stderr([result[f"{name}_stderr"] for result in results]) == pytest.approx(expected, abs=1e-9)
-
-
-def test_a_document_where_nothing_could_be_scored_counts_no_cluster_and_no_rate() -> None:
-    test = {"test_id": "t", "category": "E", "severity": "bad", "high_first": True, "high": 0, "low": 1}
-    result = score_document([test], [Score(-1.0, 1, 1), None], Breakdown.of([test]))
-    rates = [name for name in result if name.startswith("pass_rate")]
-    assert len(rates) == 2 * 5
-    assert {tuple(result[name]) for name in rates} == {(0, 0)}
-    assert (result["clusters"], result["ties"], result["unscored"]) == (0, 0, 1)
-    assert [record["passed"] for record in result["tests"]] == [None]
-
-
-def test_each_normalization_can_decide_a_test_otherwise() -> None:
-    test = {"test_id": "t", "category": "E", "severity": "", "high_first": True, "high": 0, "low": 1}
-    result = score_document([test], [Score(-3.0, 3, 2), Score(-2.0, 1, 2)], Breakdown.of([test]))
-    assert [result[name] for name in ("pass_rate", "pass_rate_sum", "pass_rate_bytes")] == [(1, 1), (0, 1), (0, 1)]
-    result = score_document([test], [Score(-3.0, 1, 4), Score(-2.0, 1, 2)], Breakdown.of([test]))
-    assert [result[name] for name in ("pass_rate", "pass_rate_sum", "pass_rate_bytes")] == [(0, 1), (0, 1), (1, 1)]
+            error = math.sqrt(Fraction(k, k - 1) * squares) / len(own)
+        assert aggregate_stderr([result[f"{name}_stderr"] for result in results]) == pytest.approx(error, abs=1e-9)
 
 
 # ---------------------------------------------------------------- which rates
@@ -298,32 +214,17 @@ def test_each_normalization_can_decide_a_test_otherwise() -> None:
 
 def test_categories_that_would_share_a_metric_name_are_refused() -> None:
     with pytest.raises(NNDError, match="pass_rate_a_b"):
-        Breakdown.of([{"category": "a b", "severity": ""}, {"category": "a-b", "severity": ""}])
-
-
-@pytest.mark.parametrize("severities", [("Major", "major"), ("重大", "軽微"), ("a b", "a-b")])
-def test_no_severity_loses_its_rate_to_another_with_the_same_slug(severities: tuple[str, str]) -> None:
-    try:
-        breakdown = Breakdown.of([{"category": "E", "severity": severity} for severity in severities])
-    except NNDError:
-        return
-    assert {value for column, value in breakdown.selectors.values() if column == "severity"} == set(severities)
+        break_down([{"category": "a b", "severity": ""}, {"category": "a-b", "severity": ""}])
 
 
 # ---------------------------------------------------------------- aggregation
 
 
-@pytest.mark.parametrize("items", [[], [(0, 0)], [(0, 0), (0, 0)]])
-def test_without_scored_tests_rate_and_error_are_not_available(items: list[tuple[int, int]]) -> None:
+def test_without_two_clusters_with_scored_tests_there_is_no_error_and_without_one_no_rate() -> None:
     assert UNDEFINED == "N/A"
-    assert aggregate_rate(items) == "N/A"
-    assert aggregate_stderr(items) == "N/A"
-
-
-def test_one_cluster_with_scored_tests_has_a_rate_but_no_error() -> None:
-    assert aggregate_rate([(0, 0), (1, 4)]) == 0.25
-    assert aggregate_stderr([(0, 0), (1, 4)]) == "N/A"
-    assert aggregate_stderr([(1, 4), (0, 0), (1, 4)]) == 0.0
+    for items in ([], [(0, 0)], [(0, 0), (0, 0)]):
+        assert (aggregate_rate(items), aggregate_stderr(items)) == ("N/A", "N/A")
+    assert (aggregate_rate([(0, 0), (1, 4)]), aggregate_stderr([(0, 0), (1, 4)])) == (0.25, "N/A")
 
 
 @pytest.mark.parametrize(
@@ -344,24 +245,6 @@ def test_the_table_of_lm_eval_marks_errors_that_are_not_to_be_relied_on(
     table = make_table({"results": {"t": rates}, "versions": {}, "n-shot": {}})
     assert re.search(r"±\s*\|\s*(.*?)\s*\|", table)[1] == shown  # type: ignore[index]
     assert json.loads(json.dumps(error)) == error, "in files it stays a number"
-
-
-@quick
-@given(collections, rules)
-def test_counts_and_category_sizes_are_those_of_the_scored_tests(collection: list[Document], ties: str) -> None:
-    items = [result["tests"] for result in score_all(collection, ties)]
-    outcomes = flat(collection, ties)
-    assert count_scored(items) == len(outcomes)
-    for column in ("category", "severity"):
-        sizes = sizes_by(column, items)
-        assert sizes == {
-            value: {
-                "tests": len([test for _, test, _ in outcomes if test[column] == value]),
-                "clusters": len({i for i, test, _ in outcomes if test[column] == value}),
-            }
-            for value in {test[column] for _, test, _ in outcomes} - {""}
-        }
-        assert list(sizes) == sorted(sizes)
 
 
 @given(st.lists(st.floats(-400, -1, width=32), min_size=8, max_size=20), st.sampled_from([None, "bfloat16", "float16"]))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import plain
 from nnd_tasks.sets.build import build_set
@@ -30,26 +27,29 @@ def doc(high: str = "ab", low: str = "abcd", cluster_id: str = "c", category: st
     return {"cluster_id": cluster_id, "category": category, "high": high, "low": low, "context": "."}
 
 
-def passed(better: float, worse: float, **texts: str) -> bool | None:
-    """Return the outcome of a test for two sums of log-probabilities."""
-    return plain.process_results(doc(**texts), [(better, False), (worse, True)])["pass_rate_bytes"].passed
+RESULTS = [(-1.0, True), (-9.0, True)]
 
 
 # ---------------------------------------------------------------- one test
 
 
-def test_a_test_passes_when_the_better_text_is_strictly_likelier_per_byte() -> None:
-    assert passed(-3.0, -6.1) is True
-    assert passed(-3.0, -5.9) is False, "its sum is higher, but not per byte"
-    assert passed(-3.0, -6.0) is False, "a tie fails"
-    assert passed(-2.0, -2.0, high="é", low="e") is True, "é has two bytes"
-
-
-def test_an_empty_text_or_no_number_leaves_the_test_unscored() -> None:
-    assert passed(-1.0, -9.0, high="") is None
-    assert passed(-1.0, -9.0, low=" \n") is None
-    assert passed(float("nan"), -9.0) is None
-    assert passed(-1.0, float("-inf")) is True
+@pytest.mark.parametrize(
+    ("better", "worse", "texts", "expected"),
+    [
+        (-3.0, -6.1, {}, True),
+        (-3.0, -5.9, {}, False),  # its sum is higher, but not per byte
+        (-3.0, -6.0, {}, False),  # a tie fails
+        (-2.0, -2.0, {"high": "é", "low": "e"}, True),  # é has two bytes
+        (-1.0, float("-inf"), {}, True),
+        (-1.0, -9.0, {"high": ""}, None),
+        (-1.0, -9.0, {"low": " \n"}, None),
+        (float("nan"), -9.0, {}, None),
+    ],
+)
+def test_a_test_passes_when_the_better_text_is_strictly_likelier_per_byte(
+    better: float, worse: float, texts: dict[str, str], expected: bool | None
+) -> None:
+    assert plain.process_results(doc(**texts), [(better, False), (worse, True)])["pass_rate_bytes"].passed is expected
 
 
 def test_an_empty_text_is_no_choice_that_lm_eval_would_have_to_score() -> None:
@@ -60,31 +60,25 @@ def test_an_empty_text_is_no_choice_that_lm_eval_would_have_to_score() -> None:
 @pytest.mark.parametrize("name", plain.COLUMNS)
 def test_a_row_that_lacks_a_column_is_refused_by_its_name(name: str) -> None:
     for row in ({key: value for key, value in doc().items() if key != name}, {**doc(), name: None}):
-        with pytest.raises(NNDError, match=f"column '{name}'"):
-            plain.process_results(row, [(-1.0, True), (-2.0, True)])
-        with pytest.raises(NNDError, match=f"column '{name}'"):
-            plain.choices(row)
-
-
-def test_other_than_two_results_are_refused_with_the_way_out() -> None:
-    with pytest.raises(
-        NNDError, match=r"found 3 results; set doc_to_choice: !function nnd_tasks.harness.plain.choices"
-    ):
-        plain.process_results(doc(), [(-1.0, True)] * 3)
+        for read in (plain.choices, lambda row: plain.process_results(row, RESULTS)):
+            with pytest.raises(NNDError, match=f"column '{name}'"):
+                read(row)
 
 
 def test_metrics_are_those_that_the_page_lists() -> None:
-    results = [(-1.0, True), (-9.0, True)]
-    assert list(plain.process_results(doc(), results)) == ["pass_rate_bytes", "pass_rate_bytes_stderr", "tests"]
-    assert list(plain.process_results_by_category(doc(), results)) == [
-        "pass_rate_bytes",
-        "pass_rate_bytes_stderr",
-        "tests",
+    plain_names = ["pass_rate_bytes", "pass_rate_bytes_stderr", "tests"]
+    assert list(plain.process_results(doc(), RESULTS)) == plain_names
+    assert list(plain.process_results_by_category(doc(), RESULTS)) == [
+        *plain_names,
         "pass_rate_bytes_off_target",
         "pass_rate_bytes_off_target_stderr",
     ]
     with pytest.raises(NNDError, match="no ASCII letter"):
-        plain.process_results_by_category(doc(category="🙂"), results)
+        plain.process_results_by_category(doc(category="🙂"), RESULTS)
+    with pytest.raises(
+        NNDError, match=r"found 3 results; set doc_to_choice: !function nnd_tasks.harness.plain.choices"
+    ):
+        plain.process_results(doc(), [(-1.0, True)] * 3)
 
 
 # ---------------------------------------------------------------- pooling
@@ -109,19 +103,13 @@ def test_what_no_test_tells_is_not_available() -> None:
 
 def test_two_categories_of_one_metric_are_not_pooled_silently() -> None:
     both = items(("a", True), category="Off-target") + items(("b", True), category="off target")
-    for aggregation in (plain.rate, plain.stderr):
-        with pytest.raises(NNDError, match="'Off-target' and 'off target' are both pass_rate_bytes; rename one"):
-            aggregation(both)
+    with pytest.raises(NNDError, match="'Off-target' and 'off target' are both pass_rate_bytes; rename one"):
+        plain.rate(both)
 
 
 def test_a_metric_without_its_aggregation_says_what_to_add() -> None:
     with pytest.raises(NNDError, match="pass_rate_bytes is not in the YAML's metric_list"):
         sum(items(("a", True)))
-
-
-def test_items_survive_the_way_between_processes() -> None:
-    item = items(("a", None))[0]
-    assert pickle.loads(pickle.dumps(item)) == item
 
 
 # ---------------------------------------------------------------- the page
@@ -161,48 +149,50 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def by_test(samples: list[Mapping[str, Any]]) -> dict[str, bool | None]:
-    """Return test_id -> outcome of a plain task's samples."""
-    return {sample["doc"]["test_id"]: plain.Item(*sample["pass_rate_bytes"]).passed for sample in samples}
-
-
 @needs_page
 @pytest.mark.slow
 def test_the_pages_tasks_agree_with_the_task_class_test_by_test(
     folder: Path, home: Path, tiny_models: dict[str, Path]
 ) -> None:
-    done = run(folder, tiny_models["gpt2"], "my_demo,my_demo_by_category")
+    # The first text of the user's own table is empty: lm-eval looks at the first document's choices before anything else.
+    rows = [
+        doc("", "Some text.", "1"),
+        doc("A good text.", "Some txet txet.", "1"),
+        doc("It rains again.", "Xq zz.", "2"),
+    ]
+    own = "".join(json.dumps({**row, "kind": "summarization"}) + "\n" for row in rows)
+    (folder / "tests.jsonl").write_text(own, encoding="utf-8")
+    kwargs, page = "dataset_kwargs: {data_files: {test: tests.jsonl}}", PAGE.read_text(encoding="utf-8")
+    assert all(f"`{words}`" in page for words in ("dataset_path: json", kwargs))
+    text = yamls()["my_demo.yaml"].replace("my_demo", "my_table").replace("dataset_name: authors\n", "")
+    text = re.sub(r"dataset_path: .*", f"dataset_path: json\n{kwargs}", text)
+    (folder / "tasks" / "my_table.yaml").write_text(text, encoding="utf-8")
+    done = run(folder, tiny_models["gpt2"], "my_demo,my_demo_by_category,my_table")
     assert done.returncode == 0, done.stderr[-3000:]
     stored = json.loads(next((folder / "results").rglob("results_*.json")).read_text("utf-8"))["results"]
     ours = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], log_samples=True)
     metrics = ours["results"]["nnd_demo"]
 
+    assert stored["my_table"]["tests,none"] == 2
     overall, by_category = stored["my_demo"], stored["my_demo_by_category"]
     assert overall["tests,none"] == metrics["tests,none"] == 381
-    rates = ["pass_rate_bytes", "pass_rate_bytes_stderr"]
-    for name in rates:
-        assert overall[f"{name},none"] == pytest.approx(metrics[f"{name},none"], abs=1e-12)
-        assert by_category[f"{name},none"] == overall[f"{name},none"]
     assert 0 < overall["pass_rate_bytes,none"] < 1
+    for name in ("pass_rate_bytes,none", "pass_rate_bytes_stderr,none"):
+        assert overall[name] == by_category[name] == pytest.approx(metrics[name], abs=1e-12)
 
     # The class logs the sum and the bytes of each candidate: the outcome of each test by hand.
-    expected = {}
+    expected, counts = {}, dict[str, dict[str, list[bool]]]()
     for sample in ours["samples"]["nnd_demo"]:
         for test in sample["tests"]:
             high, low = (sample["candidates"][test[side]] for side in ("high", "low"))
-            expected[test["test_id"]] = high["sum"] / high["bytes"] > low["sum"] / low["bytes"]
+            won = expected[test["test_id"]] = high["sum"] / high["bytes"] > low["sum"] / low["bytes"]
+            counts.setdefault(test["category"], {}).setdefault(sample["doc"]["cluster_id"], []).append(won)
     lines = next((folder / "results").rglob("samples_my_demo_2*.jsonl")).read_text("utf-8").splitlines()
-    assert by_test([json.loads(line) for line in lines]) == expected
-
-    rows = read_table(folder / "nnd" / "demo").to_pylist()
-    for category in ("disfluent", "off_target", "unfaithful"):
-        counts: dict[str, list[int]] = {}
-        for row in rows:
-            if row["category"] == category:
-                count = counts.setdefault(row["cluster_id"], [0, 0])
-                count[0] += expected[row["test_id"]]
-                count[1] += 1
-        won, of = ([count[i] for count in counts.values()] for i in (0, 1))
+    samples = [json.loads(line) for line in lines]
+    assert {one["doc"]["test_id"]: plain.Item(*one["pass_rate_bytes"]).passed for one in samples} == expected
+    assert counts.keys() == {"disfluent", "off_target", "unfaithful"}
+    for category, prompts in counts.items():
+        won, of = ([count(outcomes) for outcomes in prompts.values()] for count in (sum, len))
         assert by_category[f"pass_rate_bytes_{category},none"] == pytest.approx(sum(won) / sum(of))
         assert by_category[f"pass_rate_bytes_{category}_stderr,none"] == pytest.approx(
             clustered_standard_error(won, of)
@@ -211,41 +201,3 @@ def test_the_pages_tasks_agree_with_the_task_class_test_by_test(
     printed = table(done.stdout)["my_demo"]["pass_rate_bytes"]
     assert float(printed[0]) == pytest.approx(overall["pass_rate_bytes,none"], abs=1e-4)
     assert float(printed[1]) == pytest.approx(overall["pass_rate_bytes_stderr,none"], abs=1e-4)
-
-
-@needs_page
-@pytest.mark.slow
-def test_the_page_runs_on_a_users_own_table_with_an_empty_text(folder: Path, tiny_models: dict[str, Path]) -> None:
-    """The first text is empty: lm-eval looks at the first document's choices before anything else."""
-    rows = [
-        doc("", "Some text.", "1", "Bad"),
-        doc("A good text.", "Some txet txet.", "1", "Bad"),
-        doc("It rains again today.", "Xq zz.", "2", "Worse"),
-    ]
-    (folder / "tests.jsonl").write_text(
-        "".join(json.dumps({**row, "kind": "summarization"}) + "\n" for row in rows), encoding="utf-8"
-    )
-    page = PAGE.read_text(encoding="utf-8")
-    assert "`dataset_path: json`" in page
-    kwargs = "dataset_kwargs: {data_files: {test: tests.jsonl}}"
-    assert f"`{kwargs}`" in page
-    text = yamls()["my_demo.yaml"].replace("my_demo", "my_table").replace("dataset_name: authors\n", "")
-    text = re.sub(r"dataset_path: .*", f"dataset_path: json\n{kwargs}", text)
-    (folder / "tasks" / "my_table.yaml").write_text(text, encoding="utf-8")
-    done = run(folder, tiny_models["gpt2"], "my_table")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert float(table(done.stdout)["my_table"]["tests"][0]) == 2
-
-
-@needs_page
-@pytest.mark.slow
-def test_a_category_that_the_yaml_does_not_list_ends_the_run_with_what_to_add(
-    folder: Path, tiny_models: dict[str, Path]
-) -> None:
-    text = yamls()["my_demo_by_category.yaml"].replace("my_demo_by_category", "my_short_list")
-    lines = [line for line in text.splitlines(keepends=True) if "metric: pass_rate_bytes_unfaithful," not in line]
-    assert len(lines) == len(text.splitlines()) - 1
-    (folder / "tasks" / "my_short_list.yaml").write_text("".join(lines), encoding="utf-8")
-    done = run(folder, tiny_models["gpt2"], "my_short_list", "--samples", '{"my_short_list": [0, 1, 2, 3, 4, 5, 6]}')
-    assert done.returncode != 0
-    assert "metric pass_rate_bytes_unfaithful is not in the YAML's metric_list" in done.stderr.strip().splitlines()[-1]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nnd_tasks.datasets import read_table
@@ -24,12 +20,14 @@ from nnd_tasks.harness.signature import digest, line, model_part, selection, tok
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.tables import SPANS
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
+from tests.harness.tasks import load_task, write_yaml
 from tests.random_models import CHAT_TEMPLATE, evaluate
 
 LIMIT = 4  # clusters: enough for numbers that differ
+Signed = tuple[dict[str, Any], dict[str, Any]]
 
 
-def run(model: Path, task: str = "nnd_demo", **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def run(model: Path, task: str = "nnd_demo", **kwargs: Any) -> Signed:
     """Return the signature, and the numbers without harness fields."""
     results = evaluate(model, [task], **{"limit": LIMIT, **kwargs})
     numbers = {key: value for key, value in results["results"][task].items() if key.startswith("pass_rate")}
@@ -37,17 +35,30 @@ def run(model: Path, task: str = "nnd_demo", **kwargs: Any) -> tuple[dict[str, A
 
 
 @pytest.fixture(scope="module")
-def _plain() -> dict[str, Any]:
+def _runs() -> dict[str, Signed]:
     return {}
 
 
 @pytest.fixture
-def plain(_plain: dict[str, Any], tiny_models: dict[str, Path], home: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The run that the others are compared with."""
-    if not _plain:
-        _plain["run"] = run(tiny_models["llama"])
-    result: tuple[dict[str, Any], dict[str, Any]] = _plain["run"]
-    return result
+def llama(tiny_models: dict[str, Path], home: Path) -> Path:
+    return tiny_models["llama"]
+
+
+@pytest.fixture
+def base(_runs: dict[str, Signed], llama: Path) -> Callable[..., Signed]:
+    """Return what gives a run that others are compared with; each is done once."""
+
+    def get(**options: Any) -> Signed:
+        if repr(options) not in _runs:
+            _runs[repr(options)] = run(llama, **options)
+        return _runs[repr(options)]
+
+    return get
+
+
+@pytest.fixture
+def plain(base: Callable[..., Signed]) -> Signed:
+    return base()
 
 
 def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
@@ -60,253 +71,132 @@ def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
     return items
 
 
-#: What is changed -> the items of the protocol that must change, no more and no less.
-FLIPS: dict[str, tuple[dict[str, Any], set[str]]] = {
-    "eos": ({"metadata": {"append_eos": True}}, {"eos"}),
-    "bos": ({"metadata": {"append_bos": True}}, {"bos"}),
-    "candidate prefix": ({"metadata": {"candidate_prefix": "$answer$ = "}}, {"candidate_prefix"}),
-    "ties": ({"metadata": {"ties": "authors"}}, {"ties"}),
-    "overlong": ({"metadata": {"overlong": "refuse"}}, {"overlong"}),
-    "shots": ({"num_fewshot": 1}, {"shots", "shots_seed", "exemplars", "prompt"}),
-    "system instruction": ({"system_instruction": "Be brief."}, {"system"}),
-    "chat template": ({"apply_chat_template": True}, {"chat_template"}),
-    "limit": ({"limit": 3}, {"selection"}),
-    "no limit": ({"limit": None}, {"selection"}),
-    "samples": ({"limit": None, "samples": {"nnd_demo": [0, 1, 2, 5]}}, {"selection"}),
+SHOT, CHAT = {"num_fewshot": 1}, {"num_fewshot": 1, "apply_chat_template": True}
+#: What is changed -> options of both runs, what the other one has besides (yaml: keys of its YAML), and the items of the protocol
+#: that must change, no more and no less. Where none changes, no number does.
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
+    "eos": ({}, {"metadata": {"append_eos": True}}, {"eos"}),
+    "bos": ({}, {"metadata": {"append_bos": True}}, {"bos"}),
+    "candidate prefix": ({}, {"metadata": {"candidate_prefix": "$answer$ = "}}, {"candidate_prefix"}),
+    "ties": ({}, {"metadata": {"ties": "authors"}}, {"ties"}),
+    "overlong": ({}, {"metadata": {"overlong": "refuse"}}, {"overlong"}),
+    "shots": ({}, SHOT, {"shots", "shots_seed", "exemplars", "prompt"}),
+    "seed of exemplars": (SHOT, {"fewshot_random_seed": 7}, {"shots_seed", "prompt"}),
+    "turns": (CHAT, {"fewshot_as_multiturn": False}, {"multiturn"}),
+    "system instruction": ({}, {"system_instruction": "Be brief."}, {"system"}),
+    "chat template": ({}, {"apply_chat_template": True}, {"chat_template"}),
+    "limit": ({}, {"limit": 3}, {"selection"}),
+    "no limit": ({}, {"limit": None}, {"selection"}),
+    "samples": ({}, {"limit": None, "samples": {"nnd_demo": [0, 1, 2, 5]}}, {"selection"}),
+    "prompt in a yaml": ({}, {"yaml": {"doc_to_text": "Text: {{context}} Answer:"}}, {"prompt"}),
+    "delimiter": ({}, {"yaml": {"target_delimiter": "\n"}}, {"prompt"}),
+    "description": ({}, {"yaml": {"description": "Read this. "}}, {"prompt"}),
+    "gen_prefix": ({}, {"yaml": {"gen_prefix": "It is"}}, {"prompt"}),
+    "config": ({}, {"yaml": {"dataset_name": "clean"}}, {"config"}),
+    "shots in a yaml": ({}, {"yaml": SHOT}, {"prompt", "shots", "shots_seed", "exemplars"}),
+    "prompt of exemplars": (SHOT, {"yaml": {"fewshot_config": {"doc_to_text": "{{context}} A:"}}}, {"prompt"}),
+    "delimiter in exemplars": (SHOT, {"yaml": {"fewshot_config": {"target_delimiter": ": "}}}, {"prompt"}),
+    "delimiter between exemplars": (SHOT, {"yaml": {"fewshot_delimiter": " / "}}, {"prompt"}),
+    "seed and turns without exemplars": ({}, {"fewshot_random_seed": 7, "fewshot_as_multiturn": True}, set()),
+    "another yaml": ({}, {"yaml": {"num_fewshot": 0}}, set()),
+    "batch size": ({}, {"batch_size": 1}, set()),
+    "seeds of the harness": ({}, {"random_seed": 5, "numpy_random_seed": 6, "torch_random_seed": 7}, set()),
+    "samples that are the limit": ({}, {"limit": None, "samples": {"nnd_demo": [3, 1, 0, 2]}}, set()),
 }
 
 
-@pytest.mark.parametrize("flip", FLIPS)
-def test_a_change_of_the_protocol_changes_its_item_and_no_other(
-    flip: str, plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_protocol_changes_its_items_and_no_others(
+    change: str, base: Callable[..., Signed], llama: Path, tmp_path: Path
 ) -> None:
-    change, items = FLIPS[flip]
-    signature, _ = run(tiny_models["llama"], **change)
-    assert changed(plain[0], signature) == items
-    before, after = (dict(s["model"]) for s in (plain[0], signature))
-    if flip == "chat template":
-        assert before.pop("chat_template") is None
-        assert after.pop("chat_template")
-    assert before == after, "the model is the same"
+    both, more, items = CHANGES[change]
+    options = {**both, **more}
+    before, numbers = base(**both)
+    if settings := options.pop("yaml", None):
+        folder = write_yaml(tmp_path, "mine", **settings)
+        after, others = run(llama, "mine", include_path=folder, **options)
+    else:
+        after, others = run(llama, **options)
+    assert changed(before, after) == items
+    assert items or numbers == others
+    models = [{key: value for key, value in one["model"].items() if key != "chat_template"} for one in (before, after)]
+    assert models[0] == models[1]
+    assert [bool(one["model"]["chat_template"]) for one in (before, after)] == [
+        one["protocol"]["chat_template"] for one in (before, after)
+    ]
 
 
-def test_seed_and_turns_matter_only_with_exemplars_and_a_chat_template(
-    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
-) -> None:
-    llama = tiny_models["llama"]
-    assert changed(plain[0], run(llama, fewshot_random_seed=7, fewshot_as_multiturn=True)[0]) == set()
-    one, seven = (run(llama, num_fewshot=1, fewshot_random_seed=seed) for seed in (1, 7))
-    assert changed(one[0], seven[0]) == {"shots_seed", "prompt"}, "the exemplars are others"
-    assert one[1] != seven[1]
-    chat = {"num_fewshot": 1, "apply_chat_template": True}
-    single, multi = (run(llama, **chat, fewshot_as_multiturn=turns) for turns in (False, True))
-    assert changed(single[0], multi[0]) == {"multiturn"}
-
-
-YAMLS = {
-    "prompt": ('doc_to_text: "Text: {{context}} Answer:"', {"prompt"}),
-    "delimiter": ('target_delimiter: "\\n"', {"prompt"}),
-    "description": ('description: "Read this. "', {"prompt"}),
-    "gen_prefix": ('gen_prefix: "It is"', {"prompt"}),
-    "config": ("dataset_name: clean", {"config"}),
-    "exemplars": ("num_fewshot: 1", {"prompt", "shots", "shots_seed", "exemplars"}),
-    "nothing": ("num_fewshot: 0", set()),
-}
-
-
-@pytest.mark.parametrize("change", YAMLS)
-def test_a_yaml_that_overrides_a_prompt_or_names_other_data_changes_it(
-    change: str,
-    plain: tuple[dict[str, Any], dict[str, Any]],
-    tiny_models: dict[str, Path],
-    home: Path,
-    tmp_path: Path,
-) -> None:
-    line, items = YAMLS[change]
-    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
-    (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{line}\n", encoding="utf-8")
-    signature, numbers = run(tiny_models["llama"], "mine", include_path=tmp_path)
-    assert changed(plain[0], signature) == items
-    if not items:
-        assert numbers == plain[1]
-
-
-EXEMPLARS = {
-    "prompt of exemplars": 'fewshot_config: {doc_to_text: "{{context}} A:"}',
-    "delimiter in exemplars": 'fewshot_config: {target_delimiter: ": "}',
-    "delimiter between exemplars": 'fewshot_delimiter: " / "',
-}
-
-
-@pytest.mark.parametrize("change", EXEMPLARS)
-def test_how_exemplars_are_written_changes_the_prompt(
-    change: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
-    (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{EXEMPLARS[change]}\n", encoding="utf-8")
-    plain = run(tiny_models["llama"], num_fewshot=1)
-    other = run(tiny_models["llama"], "mine", include_path=tmp_path, num_fewshot=1)
-    assert changed(plain[0], other[0]) == {"prompt"}
-
-
-def test_what_a_function_renders_counts_not_only_its_source(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+def test_the_delimiter_after_a_system_instruction_counts(llama: Path, tmp_path: Path) -> None:
     found = []
-    for name, text in (("one", "Text: {}"), ("two", "Nothing: {}"), ("three", "Text: {}")):
-        folder = tmp_path / name
-        folder.mkdir()
-        code = f"T = {text!r}\n\n\ndef prompt(doc):\n    return T.format(doc['context'])  # {name}\n"
-        (folder / f"prompt_{name}.py").write_text(code, encoding="utf-8")
-        yaml = f"include: {base}\ntask: mine\ndoc_to_text: !function prompt_{name}.prompt\n"
-        (folder / "mine.yaml").write_text(yaml, encoding="utf-8")
-        found.append(run(tiny_models["llama"], "mine", include_path=folder)[0])
-    assert changed(found[0], found[1]) == {"prompt"}
-    assert changed(found[0], found[2]) == set(), "a comment is no change"
-
-
-def test_the_delimiter_after_a_system_instruction_counts(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
-    found = []
-    for name, delimiter in (("one", "\\n\\n"), ("two", " @ ")):
-        text = f'include: {base}\ntask: {name}\ndescription: "Read."\nfewshot_delimiter: "{delimiter}"\n'
-        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
-        found.append(run(tiny_models["llama"], name, include_path=tmp_path, system_instruction="Be good.")[0])
+    for name, delimiter in (("one", "\n\n"), ("two", " @ ")):
+        folder = write_yaml(tmp_path, name, description="Read.", fewshot_delimiter=delimiter)
+        found.append(run(llama, name, include_path=folder, system_instruction="Be good.")[0])
     assert changed(*found) == {"prompt"}
 
 
-def test_how_a_chat_template_treats_a_system_message_is_part_of_the_model(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(tiny_models["llama"], tmp_path / "model")
+def test_how_a_chat_template_treats_a_system_message_is_part_of_the_model(llama: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(llama, tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     signatures = []
     for condition in ("True", "m['role'] != 'system'"):
-        tokenizer.chat_template = CHAT_TEMPLATE.replace(
-            "{% for m in messages %}", "{% for m in messages if " + condition + " %}"
-        )
+        tokenizer.chat_template = CHAT_TEMPLATE.replace("in messages %}", f"in messages if {condition} %}}")
         tokenizer.save_pretrained(folder)
         signatures.append(run(folder, apply_chat_template=True, system_instruction="Be brief.")[0])
     assert changed(*signatures) == set()
     assert signatures[0]["model"]["chat_template"] != signatures[1]["model"]["chat_template"]
 
 
-def test_weights_in_a_subfolder_are_part_of_the_model(tiny_models: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(tiny_models["gpt2"], tmp_path / "all" / "step1")
-    before = weights_digest(str(tmp_path / "all"), "step1")
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "all" / "step1")
-    model.transformer.wte.weight.data.mul_(-1)
-    model.save_pretrained(tmp_path / "all" / "step1")
-    assert before != weights_digest(str(tmp_path / "all"), "step1")
-
-
 def test_a_letter_in_the_data_changes_it(
-    plain: tuple[dict[str, Any], dict[str, Any]],
-    tiny_models: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    plain: Signed, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with DEMO.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    rows[0]["candidate"] += "?"
-    with (tmp_path / "demo_annotations.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    text = DEMO.read_text("utf-8")
+    (tmp_path / DEMO.name).write_text(text.replace("leave her sourdough", "leave his sourdough"), encoding="utf-8")
     build_set("demo", tmp_path, tmp_path / "nnd" / "demo")
     monkeypatch.setenv("NND_HOME", str(tmp_path))
-    assert changed(plain[0], run(tiny_models["llama"])[0]) == {"data"}
+    assert changed(plain[0], run(llama)[0]) == {"data"}
 
 
 def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    llama: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(home / "nnd" / "demo", tmp_path / "nnd" / "demo")
+    folder = shutil.copytree(home / "nnd" / "demo", tmp_path / "nnd" / "demo")
     monkeypatch.setenv("NND_HOME", str(tmp_path))
-    [file] = (tmp_path / "nnd" / "demo" / "authors").glob("*.parquet")
-    table = read_table(tmp_path / "nnd" / "demo", "authors")
-
-    def marked(end: int, **options: Any) -> dict[str, Any]:
+    table, [file] = read_table(folder, "authors"), (folder / "authors").glob("*.parquet")
+    signatures = []
+    for end, tokens in ((3, True), (4, True), (4, False)):
         spans = [[{"start": 0, "end": end, "category": None, "severity": None}]] * table.num_rows
         pq.write_table(table.append_column("low_spans", pa.array(spans, SPANS)), file)
-        return run(tiny_models["llama"], **options)[0]
-
-    tokens = {"metadata": {"tokens": True}}
-    one, same, other, without = marked(3, **tokens), marked(3, **tokens), marked(4, **tokens), marked(4)
-    assert one["spans"] == same["spans"] != other["spans"]
-    assert changed(one, other) == changed(one, without) == set(), (
-        "the data keep their fingerprint, and pass rates compare"
-    )
-    assert one["line"] != other["line"]
+        signatures.append(run(llama, metadata={"tokens": tokens})[0])
+    one, other, without = signatures
+    assert one["spans"] != other["spans"]
     assert "spans" not in without
-
-
-#: Changes that must change neither the protocol nor a number.
-INDIFFERENT: dict[str, dict[str, Any]] = {
-    "batch size": {"batch_size": 1},
-    "samples not logged": {"log_samples": True, "write_out": False},
-    "bootstrap": {"bootstrap_iters": 10},
-    "seeds of the harness": {"random_seed": 5, "numpy_random_seed": 6, "torch_random_seed": 7},
-    "samples that are the limit": {"limit": None, "samples": {"nnd_demo": [3, 1, 0, 2]}},
-    "a note": {"metadata": {"note": "again"}},
-}
-
-
-@pytest.mark.parametrize("change", INDIFFERENT)
-def test_what_is_not_in_the_protocol_does_not_change_a_number(
-    change: str, plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
-) -> None:
-    signature, numbers = run(tiny_models["llama"], **INDIFFERENT[change])
-    assert changed(plain[0], signature) == set()
-    assert numbers == plain[1]
-
-
-def test_another_model_changes_the_model_and_not_the_protocol(
-    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
-) -> None:
-    signature, _ = run(tiny_models["gpt2"])
-    assert changed(plain[0], signature) == set()
-    different = {key for key in signature["model"] if signature["model"][key] != plain[0]["model"][key]}
-    assert {"name", "weights", "tokenizer", "tokenizer_digest"} <= different
-    assert signature["environment"] == plain[0]["environment"]
+    assert changed(one, other) == changed(one, without) == set(), "the fingerprint stays, and pass rates compare"
+    assert one["line"] != other["line"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "item"),
+    ("model", "arguments", "items"),
     [
-        ({"dtype": "bfloat16"}, "dtype"),
-        ({"max_length": 500}, "window"),
-        ({"add_bos_token": False}, "arguments"),
-        ({"softmax_dtype": "float32"}, "arguments"),
+        ("gpt2", {}, {"name", "weights", "tokenizer", "tokenizer_digest"}),
+        ("llama", {"dtype": "bfloat16"}, {"dtype", "rounded_to"}),
+        ("llama", {"max_length": 500}, {"window", "arguments"}),
+        ("llama", {"add_bos_token": False}, {"arguments"}),
+        ("llama", {"softmax_dtype": "float32"}, {"arguments"}),
+        ("llama", {"token_scores": True}, set()),  # the same numbers, and more of them kept
     ],
 )
 def test_an_argument_of_the_model_changes_its_part(
-    arguments: dict[str, Any],
-    item: str,
-    plain: tuple[dict[str, Any], dict[str, Any]],
-    tiny_models: dict[str, Path],
-    home: Path,
+    model: str, arguments: dict[str, Any], items: set[str], plain: Signed, tiny_models: dict[str, Path]
 ) -> None:
-    signature, _ = run(tiny_models["llama"], model_args=arguments)
+    signature, _ = run(tiny_models[model], model_args=arguments)
     assert changed(plain[0], signature) == set()
-    assert signature["model"][item] != plain[0]["model"][item]
-    assert signature["line"] != plain[0]["line"]
+    assert signature["environment"] == plain[0]["environment"]
+    found = {key for key in signature["model"] if signature["model"][key] != plain[0]["model"][key]}
+    assert items <= found
+    assert bool(items) == bool(found) == (signature["line"] != plain[0]["line"])
 
 
-def test_keeping_token_scores_leaves_the_model_what_it_is(
-    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path
-) -> None:
-    signature, numbers = run(tiny_models["llama"], model_args={"token_scores": True})
-    assert signature == plain[0]
-    assert numbers == plain[1]
-
-
-def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(
-    plain: tuple[dict[str, Any], dict[str, Any]],
-) -> None:
+def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plain: Signed) -> None:
     signature = plain[0]
     assert "\n" not in signature["line"]
     parts = [dict(item.split(":", 1) for item in part.split("|")) for part in signature["line"].split(" || ")]
@@ -324,7 +214,7 @@ def test_secrets_among_the_arguments_are_not_written(tiny_models: dict[str, Path
     counter = TokenCounter(given)
 
     def about(query: str, **more: Any) -> dict[str, Any]:
-        return model_part({**given, "base_url": f"http://hush:hush@h/v1?{query}", **more}, [], counter)
+        return model_part({**given, "base_url": f"http://hush:hush@h/v1?{query}", **more}, counter)
 
     one = about("api_key=hush&deployment=a")
     assert "hush" not in json.dumps(one)
@@ -334,16 +224,9 @@ def test_secrets_among_the_arguments_are_not_written(tiny_models: dict[str, Path
     assert about("api_key=hush&deployment=b") != one, "what answers does"
 
 
-def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(
-    tiny_models: dict[str, Path], home: Path
-) -> None:
-    from lm_eval.tasks import TaskManager
-
-    from nnd_tasks.runner.register import include_paths
-
-    known = {"pretrained": str(tiny_models["gpt2"]), "token": "hush", "base_url": "http://a:hush@h/v1?key=hush"}
-    manager = TaskManager(include_path=include_paths(), include_defaults=False, metadata=known)
-    config = manager.load(["nnd_demo"])["tasks"]["nnd_demo"].dump_config()
+def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(llama: Path) -> None:
+    known = {"pretrained": str(llama), "token": "hush", "base_url": "http://a:hush@h/v1?key=hush"}
+    config = load_task("nnd_demo", known).dump_config()
     assert config["metadata"]["base_url"] == "http://h/v1"
     assert "hush" not in json.dumps(config, default=str)
 
@@ -352,37 +235,22 @@ def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(
 
 
 def test_weights_are_known_by_content_not_by_place(tiny_models: dict[str, Path], tmp_path: Path) -> None:
-    copy = shutil.copytree(tiny_models["gpt2"], tmp_path / "copy")
-    assert weights_digest(str(copy)) == weights_digest(str(tiny_models["gpt2"]))
-    model = AutoModelForCausalLM.from_pretrained(copy)
-    model.transformer.h[1].mlp.c_fc.bias.data[0] += 1e-3
-    model.save_pretrained(copy)
-    assert weights_digest(str(copy)) != weights_digest(str(tiny_models["gpt2"]))
+    copy = shutil.copytree(tiny_models["gpt2"], tmp_path / "all" / "copy")
+    weights, inside = weights_digest(str(copy)), weights_digest(str(tmp_path / "all"), "copy")
+    assert weights == weights_digest(str(tiny_models["gpt2"]))
+    file = copy / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert weights_digest(str(copy)) != weights
+    assert weights_digest(str(tmp_path / "all"), "copy") != inside
     assert weights_digest("some/name-on-the-hub") is None
 
 
-@given(place=st.integers(0, 70 * (1 << 18) - 4))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_few_bytes_anywhere_in_a_tensor_of_a_large_file_count(place: int, tmp_path: Path) -> None:
-    """Also where an edited checkpoint lies in the same folder: the files differ by four bytes of one of 70 tensors."""
-    file = tmp_path / "model.safetensors"
-    tensors = {f"layer.{i}.down_proj": torch.zeros(1 << 16) for i in range(70)}
-    digests = []
-    for value in (0.0, 1e-3):
-        tensors[f"layer.{place >> 18}.down_proj"][(place % (1 << 18)) // 4] = value
-        save_file(tensors, file)
-        digests.append(weights_digest(str(tmp_path)))
-        assert digests[-1] == weights_digest(str(tmp_path))
-    assert file.stat().st_size > 70 * (1 << 18)
-    assert len(set(digests)) == 2
-
-
-def test_adapters_count_as_part_of_the_model(
-    plain: tuple[dict[str, Any], dict[str, Any]], tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
-    base = AutoModelForCausalLM.from_pretrained(tiny_models["llama"])
+def test_adapters_count_as_part_of_the_model(plain: Signed, llama: Path, tmp_path: Path) -> None:
+    base = AutoModelForCausalLM.from_pretrained(llama)
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(tmp_path)
-    signature, _ = run(tiny_models["llama"], model_args={"peft": str(tmp_path)})
+    signature, _ = run(llama, model_args={"peft": str(tmp_path)})
     assert changed(plain[0], signature) == set()
     assert signature["model"]["adapter"]
     assert signature["model"]["weights"] == plain[0]["model"]["weights"]
@@ -396,12 +264,9 @@ def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models: dict
     assert tokenizer_digest(one) != tokenizer_digest(AutoTokenizer.from_pretrained(tiny_models["llama"]))
 
 
-def test_a_selection_is_the_set_of_its_clusters() -> None:
+def test_digests_tell_functions_by_their_source_and_selections_by_their_clusters() -> None:
+    assert digest(changed) == digest(changed) != digest(run)
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
     assert selection(["b", "a"], 2) == "all"
     assert selection(["b", "a"], 3) == selection(["a", "b"], 3) != selection(["a", "c"], 3)
     assert selection(["a"], 3).startswith("1 of 3 (")
-
-
-def test_digests_tell_functions_by_their_source() -> None:
-    assert digest(changed) == digest(changed) != digest(run)
-    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.harness.answers import Answer
-from nnd_tasks.harness.metrics import Breakdown
+from nnd_tasks.harness.metrics import break_down
+from nnd_tasks.harness.requests import Answer
 from nnd_tasks.harness.scored_tokens import ScoredTokens
 from nnd_tasks.harness.span_metrics import SpanMetrics, auc, first_tokens, marked_tokens, unigram_surprise
 
@@ -61,7 +61,7 @@ def answer(ids: list[int], logprobs: list[float], part: str = "whole", ends: Seq
     return made
 
 
-BREAKDOWN = Breakdown.of([{"category": "noise", "severity": ""}, {"category": "rare", "severity": ""}])
+BREAKDOWN = break_down([{"category": "noise", "severity": ""}, {"category": "rare", "severity": ""}])
 
 
 def error(start: int, end: int, category: str) -> dict[str, Any]:
