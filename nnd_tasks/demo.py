@@ -14,7 +14,7 @@ from nnd_tasks.analysis.results import read_results
 from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.datasets import find_set, read_table
 from nnd_tasks.errors import visible
-from nnd_tasks.files import expand, write_text
+from nnd_tasks.files import changing, expand, write_text
 from nnd_tasks.folders import rewriting
 from nnd_tasks.runner.known_models import SMOLLM2, resolve_model
 from nnd_tasks.runner.run import run_lm_eval
@@ -41,6 +41,8 @@ def run_demo(folder: Path, model: str = SMOLLM2, *, seed: int = 0) -> list[str]:
     """
     console = Console(emoji=False, markup=False, highlight=False, soft_wrap=True)
     folder = expand(folder).absolute()
+    with changing(folder, hint="name a folder with --out"):
+        folder.mkdir(parents=True, exist_ok=True)
     build_set("demo")
     console.print("nnd build demo", style="bold")
     trained = resolve_model(model)
@@ -75,7 +77,7 @@ def make_untrained_twin(model: str, folder: Path, seed: int = 0) -> Path:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(seed)
-    with rewriting(folder) as new:
+    with changing(folder), rewriting(folder) as new:
         AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model)).save_pretrained(new)
         AutoTokenizer.from_pretrained(model).save_pretrained(new)
     return folder

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing
 from nnd_tasks.folders import rewriting
 
 #: The name that stands for it in ``--model_args``; a folder of this name in the current folder comes first.
@@ -60,7 +61,7 @@ def _convert(package: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-    with rewriting(folder) as new:
+    with changing(folder), rewriting(folder) as new:
         tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=FILE)
         model = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE, dtype=torch.float32)
         # A model that was read from GGUF refuses to be saved; the same weights in a model of a plain configuration do not.
