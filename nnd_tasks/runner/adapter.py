@@ -6,8 +6,10 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from lm_eval.utils import sanitize_model_name, simple_parse_args_string
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.runner.register import include_paths, is_current
 from nnd_tasks.runner.saving import remove_results, write_tokens
+from nnd_tasks.secrets import Veiled
 
 __all__ = ["LM", "sanitize_model_name"]
 
@@ -26,6 +29,14 @@ __all__ = ["LM", "sanitize_model_name"]
 def parsed(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
     """Return ``--model_args`` as a dictionary."""
     return dict(simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args or {})
+
+
+def model_types() -> list[str]:
+    """Return what ``--model`` may name: models of lm-eval, and of imported modules of ours."""
+    import lm_eval.models  # noqa: F401 - registers lm-eval's
+    from lm_eval.api.registry import model_registry
+
+    return sorted(model_registry.keys())
 
 
 def simple_evaluate(**arguments: Any) -> Any:
@@ -143,7 +154,8 @@ def whole_results() -> Iterator[None]:
     caught: list[BaseException] = []
 
     def warning(*args: Any, **kwargs: Any) -> None:
-        if (error := sys.exc_info()[1]) is not None:  # lm-eval warns where it has caught an exception
+        error = sys.exc_info()[1]  # lm-eval warns where it has caught an exception
+        if error is not None and not _is_of_hub(error):
             caught.append(error)
         warn(*args, **kwargs)
 
@@ -158,13 +170,39 @@ def whole_results() -> Iterator[None]:
         yield
     for tracker in trackers:
         if caught:
-            if getattr(caught[0], "errno", None):  # of the file system, not of the hub, to which a run may be pushed
-                remove_results(tracker)
+            remove_results(tracker)
             raise NNDError(
                 f"--output_path {tracker.output_path}: the results could not be saved ({reason_of(caught[0])}); make room and "
                 "run again (a run with --use_cache FILE keeps the model's answers)"
             )
         write_tokens(tracker)
+
+
+def _is_of_hub(error: BaseException) -> bool:
+    """Tell whether pushing to the hub failed, which leaves the files here whole."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals["__name__"].startswith("huggingface_hub") for frame in frames)
+
+
+@contextmanager
+def veiled_config() -> Iterator[None]:
+    """Keep lm-eval's configuration from showing the secrets in it.
+
+    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py) prints the arguments, and those of a file.
+    """
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    configure = EvaluatorConfig._configure
+
+    def veiled(self: Any) -> Any:
+        configure(self)
+        for field in fields(self):
+            if isinstance(given := getattr(self, field.name), dict):
+                setattr(self, field.name, Veiled(given))
+        return self
+
+    with patch.object(EvaluatorConfig, "_configure", veiled):
+        yield
 
 
 @contextmanager

@@ -41,7 +41,9 @@ def resolve_model(pretrained: str) -> str:
 def resolve_argument(words: str) -> str:
     """Return a word of a command line with the model that it names, if any, replaced by that model's folder."""
     return re.sub(
-        rf"((?:^|[,=\s])pretrained=)({SMOLLM2})(?=$|[,\s])", lambda found: found[1] + resolve_model(found[2]), words
+        rf"""((?:^|[,={{\s])['"]?pretrained['"]?\s*[=:]\s*['"]?)({SMOLLM2})(?=$|[,'"\s])""",
+        lambda found: found[1] + resolve_model(found[2]),
+        words,
     )
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,14 @@ from nnd_tasks.files import changing
 from nnd_tasks.runner.adapter import (
     LM,
     loaded_once,
+    model_types,
     our_tasks,
     parsed,
     run_command_line,
     sanitize_model_name,
     simple_evaluate,
     task_manager,
+    veiled_config,
     whole_results,
 )
 from nnd_tasks.runner.keeping_tokens import keeping_tokens
@@ -178,6 +182,14 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
             f"{type(model).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
             "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
         )
+    if isinstance(model, str) and model not in (known := model_types()):
+        hint = did_you_mean(model, known) or f"there are: {', '.join(known)}"
+        raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
+    if isinstance(model, str) and "-chat" in model:
+        raise NNDError(
+            f"--model {model}: chat APIs give no likelihoods of a given text; take --model local-completions with a server's "
+            "completions endpoint, or load the model with --model hf"
+        )
     if model in _ON_TORCH and arguments.get("pretrained", "") == "":
         raise NNDError(f"--model {model}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
 
@@ -219,7 +231,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
     arguments = [resolve_argument(word) for word in arguments]
     verb = [] if arguments and arguments[0] in _VERBS else ["run"]
     instead = partial(_evaluate_checked, shared_prefix=shared_prefix, sample=sample)
-    with hidden_in_logs(), whole_results(), our_tasks(_check_name):
+    with _hidden_in_errors(), hidden_in_logs(), veiled_config(), whole_results(), our_tasks(_check_name):
         try:
             run_command_line(["lm_eval", *verb, *(arguments or ["--help"])], instead)
         except NNDError:
@@ -227,6 +239,18 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
             reason = _short(hide(typed_reason_of(error)))  # half a secret would not be recognized
             raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
+
+
+@contextmanager
+def _hidden_in_errors() -> Iterator[None]:
+    """Keep secrets out of an error, and out of the traceback that --debug shows."""
+    try:
+        yield
+    except NNDError as error:
+        trace = "".join(traceback.format_exception(error))
+        if hide(trace) == trace:
+            raise
+        raise NNDError(hide(str(error))) from RuntimeError(f"\n{hide(trace)}")
 
 
 def _short(text: str) -> str:

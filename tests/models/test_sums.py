@@ -384,7 +384,7 @@ def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size: 
     of_torch = torch.log_softmax(logits, -1)[rows, targets] - exact
     assert ours.abs().max() < 3e-6
     assert ours.mean().abs() < 3e-7
-    assert (of_torch.mean() > 5e-6) == biased, "docs/running.md says so"
+    assert (of_torch.mean() > 5e-6) == biased, "docs/backends.md says so"
 
 
 # ---------------------------------------------------------------- whole runs

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,9 @@ def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
         words = "--model", "local-completions", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", "2"
         more = "--metadata", '{"api_token": "hush-metadata"}', "--log_samples", "--output_path", str(tmp_path / "out")
         assert call(monkeypatch, *words, *more) == 0
+        config = {"model": "local-completions", "model_args": json.loads(arguments), "tasks": ["nnd_demo"], "limit": 2}
+        (tmp_path / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
+        assert call(monkeypatch, "--config", tmp_path / "run.yaml", *more, "--show_config") == 0
     path, headers = server.heard[-1]
     assert path.endswith("?api_key=hush-query&size=3")
     assert headers["X-Second"] == "hush-second", "the server gets what it was given"
@@ -285,8 +289,40 @@ def test_an_error_shows_no_secret(
         assert call(monkeypatch, *words) == 1
     printed = capfd.readouterr()
     assert "lm-eval stopped with" in printed.err
-    for text in (printed.out, printed.err, caplog.text):
+    monkeypatch.setattr("sys.argv", ["nnd", "run", *words, "--debug"])
+    with pytest.raises(NNDError) as debug:
+        cli.main()
+    trace = "".join(traceback.format_exception(debug.value))
+    assert "api_models.py" in trace
+    for text in (printed.out, printed.err, caplog.text, trace):
         assert "hush" not in text
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [("hff", "did you mean 'hf'?"), ("blue_whale_42", "there are: "), ("local-chat-completions", "local-completions")],
+)
+def test_a_model_type_that_cannot_be_taken_is_said_with_another(
+    model: str, hint: str, refused: Callable[..., str], home: Path
+) -> None:
+    found = refused("--model", model, "--model_args", "pretrained=x", "--tasks", "nnd_demo", "--device", "cpu")
+    assert found.startswith(f"--model {model}: ")
+    assert hint in found
+
+
+def test_files_stay_where_only_the_hub_fails(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import HfApi
+
+    monkeypatch.setattr(HfApi, "whoami", lambda self, **_: {"name": "me"})  # pushing itself meets HF_HUB_OFFLINE
+    monkeypatch.setattr(evaluation_tracker.EvaluationTracker, "recreate_metadata_card", lambda self: None)
+    words = hf(
+        tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--output_path", str(tmp_path)
+    )
+    pushed = "--hf_hub_log_args", "hub_results_org=me,push_results_to_hub=True,push_samples_to_hub=True,token=x"
+    assert call(monkeypatch, *words, *pushed) == 0
+    assert read_results(tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [["--model_args", "Pretrained=gpt2"], ["--model_args", "pretrained="], []])
