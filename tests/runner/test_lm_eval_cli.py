@@ -1,20 +1,22 @@
-"""The real command lines, in subprocesses, as a user types them."""
+"""The real command lines: the literal ``lm_eval`` in a process of its own once, all else in this one."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from lm_eval.models.huggingface import HFLM
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.runner import register as registration
 from tests import commands
+from tests.commands import Command
 from tests.commands import printed_table as table
 from tests.conftest import DATA, MODELS, needs_data, needs_models
 
@@ -30,28 +32,42 @@ def built(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
     return home
 
 
-def call(home: Path, *command: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return commands.run([BIN / command[0], *command[1:]], env=environment, cwd=cwd)
+@pytest.fixture(autouse=True)
+def use_built(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NND_HOME", str(built))
+    monkeypatch.setenv("COLUMNS", "200")
 
 
 @pytest.fixture
-def registered(built: Path) -> Iterator[Path]:
+def lm_eval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what runs the literal command in this process, and gives what it prints."""
+    from lm_eval.__main__ import cli_evaluate
+
+    def call(*words: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", ["lm_eval", *map(str, words)])
+        with contextlib.suppress(SystemExit):
+            cli_evaluate()
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def registered(nnd: Command) -> Iterator[Path]:
     """Register through the command; leave the environment as it was found."""
-    done = call(built, "nnd", "register")
-    assert done.returncode == 0, done.stderr
+    assert nnd("register").status == 0
     yield registration.lm_eval_tasks_dir() / registration.FOLDER
     registration.unregister()
 
 
 @needs_data
 @needs_models
-def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path, built: Path, tmp_path: Path) -> None:
+def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path, tmp_path: Path) -> None:
     command = (
-        f"lm_eval --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_summeval,nnd_frank --device cpu "
+        f"{BIN}/lm_eval --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_summeval,nnd_frank --device cpu "
         f"--limit 3 --batch_size 4 --output_path {tmp_path / 'out'} --log_samples"
     )
-    done = call(built, *command.split(), cwd=tmp_path)
+    done = commands.run(command.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     printed = table(done.stdout)
     assert set(printed) == {"nnd_summeval", "nnd_frank"}
@@ -77,49 +93,46 @@ def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path
                 assert record["mean"] == pytest.approx(record["sum"] / record["tokens"])
 
 
-def test_undo_makes_lm_eval_forget(registered: Path, built: Path) -> None:
+def test_undo_makes_lm_eval_forget(registered: Path, nnd: Command) -> None:
     assert {"nnd.yaml", "quiz_design__nnd_quiz_design_mixqg.yaml"} <= {path.name for path in registered.iterdir()}
-    assert call(built, "nnd", "register", "--undo").returncode == 0
+    assert nnd("register", "--undo").status == 0
     assert not registered.exists()
-    assert "nothing was registered" in call(built, "nnd", "register", "--undo").stdout
+    assert "nothing was registered" in nnd("register", "--undo").out
 
 
 @needs_models
-def test_nnd_run_needs_no_registration_and_passes_everything_on(built: Path, tmp_path: Path) -> None:
+def test_nnd_run_needs_no_registration_and_passes_everything_on(
+    nnd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "extra").mkdir()
     demo = registration.tasks_dir() / "demo" / "nnd_demo.yaml"
     (tmp_path / "extra" / "mine.yaml").write_text(f"include: {demo}\ntask: mine\n")
     command = (
-        f"nnd run --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_demo,mine --device cpu --limit 4 "
+        f"run --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_demo,mine --device cpu --limit 4 "
         f"--include_path {tmp_path / 'extra'} --batch_size auto --use_cache {tmp_path / 'cache'} --num_fewshot 1 "
         f"--output_path {tmp_path / 'out'}"
     )
-    done = call(built, *command.split(), "--metadata", '{"append_eos": true, "ties": "authors"}', cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed = table(done.stdout)
+    words = [*command.split(), "--metadata", '{"append_eos": true, "ties": "authors"}']
+    done = nnd(*words)
+    assert done.status == 0, done.err
+    printed = table(done.out)
     assert printed["nnd_demo"] == printed["mine"]
-    again = call(built, *command.split(), "--metadata", '{"append_eos": true, "ties": "authors"}', cwd=tmp_path)
-    assert table(again.stdout) == printed
-    assert "Requests remaining: 0" in again.stderr + again.stdout
+    with monkeypatch.context() as patch:
+        patch.setattr(HFLM, "_loglikelihood_tokens", None)  # nothing is left to score
+        assert table(nnd(*words).out) == printed
     stored = json.loads(next((tmp_path / "out").rglob("results_*.json")).read_text())
     assert stored["configs"]["nnd_demo"]["metadata"]["nnd"]["append_eos"] is True
     assert stored["n-shot"]["nnd_demo"] == 1
 
 
-def test_lm_eval_lists_and_validates_our_tasks(built: Path) -> None:
-    include = ("--include_path", str(registration.tasks_dir()))
-    listed = call(built, "lm_eval", "ls", "tasks", *include)
-    assert listed.returncode == 0, listed.stderr[-3000:]
-    for name in ("nnd_quiz_design", "nnd_challenge300_macaw", "nnd_mqm_ende_gpt2", "nnd_news_gpt3_bbc"):
-        assert re.search(rf"\|\s*{name}\s*\|", listed.stdout)
-    assert re.search(r"\|\s*nnd\s*\|", listed.stdout)
-    valid = call(built, "lm_eval", "validate", "--tasks", "nnd_demo", *include)
-    assert valid.returncode == 0, valid.stderr[-3000:]
-    assert "all tasks found and valid" in valid.stdout.lower(), valid.stdout
+def test_lm_eval_lists_and_validates_our_tasks(lm_eval: Callable[..., str]) -> None:
+    include = ("--include_path", registration.tasks_dir())
+    listed = lm_eval("ls", "tasks", *include)
+    for name in ("nnd", "nnd_quiz_design", "nnd_challenge300_macaw", "nnd_mqm_ende_gpt2", "nnd_news_gpt3_bbc"):
+        assert re.search(rf"\|\s*{name}\s*\|", listed)
+    assert "all tasks found and valid" in lm_eval("validate", "--tasks", "nnd_demo", *include).lower()
 
 
-def test_a_mistake_ends_in_one_clear_line_with_the_literal_command_too(built: Path, tmp_path: Path) -> None:
-    include = ("--include_path", str(registration.tasks_dir()))
-    stock = call(built, "lm_eval", "--model", "dummy", "--tasks", "nnd_quiz_design", *include, cwd=tmp_path)
-    assert stock.returncode != 0
-    assert "run: nnd build quiz_design" in stock.stderr.strip().splitlines()[-1]
+def test_a_mistake_is_one_clear_line_with_the_literal_command_too(lm_eval: Callable[..., str]) -> None:
+    with pytest.raises(NNDError, match="run: nnd build quiz_design"):
+        lm_eval("--model", "dummy", "--tasks", "nnd_quiz_design", "--include_path", registration.tasks_dir())
