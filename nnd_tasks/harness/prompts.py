@@ -18,10 +18,12 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
     the other, so the exemplars of a document depend on which others are evaluated.
     """
 
-    seed: int | None = None  # few-shot seed of the run
+    def __init__(self, df: Sequence[Mapping[str, Any]] | None = None, *, rnd: int | None = None) -> None:
+        super().__init__(df)
+        self.seed = rnd  # lm-eval 0.5 gives the few-shot seed of the run here
 
     def set_rnd(self, rnd: int | None) -> ClusterSampler:
-        """Take the few-shot seed of the run."""
+        """Take the few-shot seed of the run, as lm-eval 0.4.13 gives it."""
         self.seed = rnd
         return self
 
