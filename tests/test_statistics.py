@@ -213,6 +213,8 @@ def slow_difference(triples: Triples) -> tuple[float, float]:
 @given(paired_clusters)
 @example([(1, 2, 4)] * 12)  # all differ alike: the spread is unknown
 @example([(1, 3, 4), (0, 0, 0)])
+@example([(1, 0, 1), (1, 0, 1), (0, 0, 1)])  # the interval ends at -1
+@example([(0, 1, 1), (0, 1, 1), (0, 0, 1)])  # at 1
 @example([])
 def test_a_difference_has_the_error_of_the_definition_and_the_interval_of_bell_and_mccaffrey(triples: Triples) -> None:
     result = compared(triples)
