@@ -159,7 +159,7 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 
 
 def command_of(run: Run) -> str:
-    """Return a command that runs the same again, from what the results file keeps of the first one, without secrets."""
+    """Return the command that repeats a run, as its results file has it, without secrets."""
     asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
     given = asked.get("model_args")
     options = {

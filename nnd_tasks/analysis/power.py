@@ -62,7 +62,7 @@ def detectable(standard_error: float, prompts: int, hypotheses: int = 1, most: f
 
 
 def needed(standard_error: float, prompts: int, difference: float, hypotheses: int = 1) -> float:
-    """Return how many prompts, of the kind of those that were measured, make a difference `detectable`; two digits are given.
+    """Return the number of prompts at which a difference is `detectable`, if all are like those measured; rounded to two digits.
 
     The standard error falls with the square root of the number of prompts.
 

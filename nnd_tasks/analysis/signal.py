@@ -204,7 +204,7 @@ def step_variance(values: Floats, models: pd.DataFrame) -> float:
 
 
 def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:
-    """Tell of each prompt whether it is of the half on which categories are chosen; that depends on its id alone."""
+    """Tell which prompts are in the half that chooses the categories; a hash of the id decides."""
     return np.array([int(short_hash("signal", prompt), 16) % 2 == 0 for prompt in prompts], dtype=bool)
 
 

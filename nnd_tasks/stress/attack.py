@@ -147,7 +147,7 @@ def keep_edits(errors: Iterable[ErrorType], *, named: bool) -> list[ErrorType]:
 
 
 def propose_errors(errors: Sequence[ErrorType], draft: Edit) -> Propose:
-    """Return what proposes each error type by its smallest amount, `TRIES` times; one that was used before no more.
+    """Return what proposes each error type by its smallest amount, `TRIES` times; a used error is not proposed again.
 
     Args:
         errors: the types.

@@ -56,7 +56,7 @@ class Corpus:
     reference: list[str]
 
     def draw(self, count: int) -> list[Gold]:
-        """Return so many of the texts, drawn at random with a fixed seed, in their order; 0 takes all."""
+        """Draw texts at random with a fixed seed, and return them in their order; a count of 0 takes all."""
         if not 0 < count < len(self.texts):
             return self.texts
         return [self.texts[i] for i in sorted(random.Random(0).sample(range(len(self.texts)), count))]  # noqa: S311

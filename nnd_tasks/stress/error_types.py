@@ -41,7 +41,7 @@ class ErrorType:
 
     @property
     def counts_shares(self) -> bool:
-        """Whether its amount is a share, and no number of things."""
+        """Whether its amount is a share of the text, not a count."""
         return self.unit.startswith("share")
 
     @property

@@ -130,7 +130,7 @@ class Edit:
         return self.parser.sentences(self.text)
 
     def draw(self, items: Sequence[_Item], count: int | None = None) -> list[_Item]:
-        """Return so many of the items, by default the amount, at random.
+        """Draw items at random: ``count`` of them, or as many as the amount says.
 
         The order does not depend on the count, so that a higher level takes the items of a lower one, and more.
         `random.Random.sample` alone does not promise that.
@@ -138,7 +138,7 @@ class Edit:
         return self.rng.sample(items, len(items))[: int(self.amount) if count is None else count]
 
     def draw_share(self, items: Sequence[_Item]) -> list[_Item]:
-        """Return that share of the items that is the amount, at random."""
+        """Draw a share of the items at random; the amount is that share."""
         return self.draw(items, count_of(self.amount, len(items)))
 
     def respell(self, new: Mapping[int, str]) -> str:
