@@ -304,7 +304,7 @@ def keep_recipe(set_recipe: SetRecipe) -> None:
 
 
 def check_same_recipe(set_recipe: SetRecipe, folder: Path) -> None:
-    """Raise NNDError if the user's recipe of this name, or the one that made the folder, is another; other facts are none."""
+    """Raise NNDError if the user's recipe of this name, or the one that made the folder, differs in more than its facts."""
     own = user_tasks_dir() / set_recipe.name / RECIPE
     before = [part.get("recipe") or {} for part in read_report(folder).values() if isinstance(part, dict)]
     if own.is_file() and folder == dataset_folder(set_recipe.name):

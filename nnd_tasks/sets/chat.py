@@ -54,7 +54,7 @@ def render_chat(chat: Sequence[Any]) -> str:
 
 
 def split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
-    """Return the messages that the two chats of a pair begin with, and their rests, all as text.
+    """Return the messages that both chats of a pair begin with, and the rest of each, as text.
 
     The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
 

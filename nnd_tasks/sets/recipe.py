@@ -323,7 +323,7 @@ class Recipe(_Strict):
 
     @property
     def unjudged(self) -> frozenset[str]:
-        """Texts of cells, stripped and without case, that mean that nobody judged."""
+        """Cells that mean "nobody judged": stripped texts whose case is ignored."""
         return frozenset(text.strip().casefold() for text in ("", *self.missing))
 
     def rule_text(self) -> str:

@@ -48,7 +48,7 @@ class SetRecipe:
 
 
 def list_recipes() -> dict[str, SetRecipe]:
-    """Return set -> its recipe, of the package and of the user; of one name the package's counts."""
+    """Return set -> its recipe, of the package and of the user; where both have a name, the package's is taken."""
     found: dict[str, SetRecipe] = {}
     for folder, origin in ((tasks_dir(), "package"), (user_tasks_dir(), "own")):
         for path in sorted(folder.glob(f"[!.]*/{RECIPE}")) if folder.is_dir() else []:
