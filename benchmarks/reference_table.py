@@ -18,37 +18,59 @@ from tqdm import tqdm
 from nnd_tasks.analysis.compare import category_rates
 from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import pair
-from nnd_tasks.baselines import ALL
 from nnd_tasks.runner.known_models import SMOLLM2
 from nnd_tasks.runner.run import run_lm_eval
 
-#: Task -> number of prompts that are drawn; None takes all. A sample where all would take over an hour on two cores.
-TASKS: dict[str, int | None] = {
-    **dict.fromkeys(["nnd_challenge300", "nnd_quiz_design", "nnd_news_gpt3_cnn", "nnd_news_gpt3_bbc", "nnd_llmbar"]),
-    **dict.fromkeys(
-        ["nnd_webnlg", "nnd_summeval", "nnd_frank", "nnd_bump", "nnd_bio_mqm_en2de", "nnd_mqm_sxs2023_ende"]
-    ),
-    **dict.fromkeys(["nnd_lfqa", "nnd_mqm_ende", "nnd_summedits", "nnd_humanevalfix", "nnd_hanna"]),
-    "nnd_prmbench": 500,
-}
+#: The tasks of the table. The last has a sample of its prompts, because all would take over an hour on two cores.
+TASKS = [
+    "nnd_demo",
+    "nnd_challenge300",
+    "nnd_quiz_design",
+    "nnd_news_gpt3_bbc",
+    "nnd_news_gpt3_cnn",
+    "nnd_llmbar",
+    "nnd_bio_mqm_en2de",
+    "nnd_webnlg",
+    "nnd_summeval",
+    "nnd_mqm_sxs2023_ende",
+    "nnd_bump",
+    "nnd_frank",
+    "nnd_mqm_ted_ende",
+    "nnd_lfqa",
+    "nnd_humanevalfix",
+    "nnd_summedits",
+    "nnd_hanna",
+    "nnd_mqm_ende",
+    "nnd_prmbench",
+]
+SAMPLES = {"nnd_prmbench": 200}
 
 
-def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str]) -> None:
-    """Run each task that has no results yet.
+def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str], dtype: str, sample: int | None) -> None:
+    """Run each task that has no results yet, with token scores.
 
     Args:
         model: as after ``pretrained=``.
         out: a folder for each task is made in it.
         chat: apply the chat template.
         tasks: their names.
+        dtype: of the weights.
+        sample: number of prompts per task; None takes all, but for ``SAMPLES``.
     """
     for task in tqdm(tasks, unit="task"):
         place = out / Path(model).name / ("chat" if chat else "plain") / task
         if any(place.rglob("results_*.json")):
             continue
-        words = ["--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--tasks", task]
-        words += ["--batch_size", "8", "--log_samples", "--output_path", str(place)]
-        run_lm_eval([*words, *(["--apply_chat_template"] if chat else [])], sample=TASKS.get(task))
+        words = [
+            "--model",
+            "hf",
+            "--model_args",
+            f"pretrained={model},dtype={dtype},softmax_dtype=float32",
+            "--tasks",
+            task,
+        ]
+        words += ["--batch_size", "8", "--metadata", '{"tokens": true}', "--log_samples", "--output_path", str(place)]
+        run_lm_eval([*words, *(["--apply_chat_template"] if chat else [])], sample=sample or SAMPLES.get(task))
 
 
 def print_table(out: Path) -> None:
@@ -60,10 +82,9 @@ def print_table(out: Path) -> None:
         [chat] = {"yes" if run.protocol.get("chat_template") else "no" for run in paired.runs}
         for row in category_rates(paired).itertuples():
             interval = f"{row.low:.3f} to {row.high:.3f}" + (" (few prompts)" if row.few else "")
-            category = "all" if row.category == ALL else row.category
             shown = (
                 paired.runs[0].task,
-                category,
+                row.category,
                 f"{row.tests:,}",
                 row.prompts,
                 row.model,
@@ -82,11 +103,18 @@ def main() -> None:
     parser.add_argument("--model", default=SMOLLM2, help="as after pretrained= (smollm2)")
     parser.add_argument("--out", type=Path, default=Path("reference"), help="folder of the results")
     parser.add_argument("--chat", action="store_true", help="apply the model's chat template")
-    parser.add_argument(
-        "--tasks", type=lambda names: names.split(","), default=[*TASKS], help="with commas between them"
-    )
+    parser.add_argument("--dtype", default="bfloat16", help="of the weights (bfloat16, as SmolLM2 was published)")
+    parser.add_argument("--sample", type=int, help="number of prompts per task (all)")
+    parser.add_argument("--tasks", type=lambda names: names.split(","), default=TASKS, help="with commas between them")
     options = parser.parse_args()
-    run_tasks(options.model, options.out, chat=options.chat, tasks=options.tasks)
+    run_tasks(
+        options.model,
+        options.out,
+        chat=options.chat,
+        tasks=options.tasks,
+        dtype=options.dtype,
+        sample=options.sample,
+    )
     print_table(options.out)
 
 

@@ -23,7 +23,7 @@ from nnd_tasks.show.report import Cell, Table
 from nnd_tasks.show.terminal import print_table
 
 
-def run_demo(folder: Path, model: str = SMOLLM2, *, seed: int = 0) -> list[str]:
+def run_demo(folder: Path, model: str = SMOLLM2) -> list[str]:
     """Build the embedded set, score it with two models, compare them, and write the report; print every step.
 
     The twin has the same architecture and tokenizer, and random weights.
@@ -31,7 +31,6 @@ def run_demo(folder: Path, model: str = SMOLLM2, *, seed: int = 0) -> list[str]:
     Args:
         folder: gets ``untrained`` (the twin), ``results`` and ``report.html``.
         model: folder or name of the model.
-        seed: of the twin's weights.
 
     Returns:
         The sentences that it ends with.
@@ -46,7 +45,7 @@ def run_demo(folder: Path, model: str = SMOLLM2, *, seed: int = 0) -> list[str]:
     build_set("demo")
     console.print("nnd build demo", style="bold")
     trained = resolve_model(model)
-    twin = make_untrained_twin(trained, folder / "untrained", seed)
+    twin = make_untrained_twin(trained, folder / "untrained")
     for name, pretrained in ((model, trained), (str(twin), str(twin))):
         words = ["--model", "hf", "--tasks", "nnd_demo", "--batch_size", "8", "--log_samples"]
         words += ["--output_path", str(folder / "results"), "--model_args"]
@@ -63,20 +62,19 @@ def run_demo(folder: Path, model: str = SMOLLM2, *, seed: int = 0) -> list[str]:
     return sentences
 
 
-def make_untrained_twin(model: str, folder: Path, seed: int = 0) -> Path:
+def make_untrained_twin(model: str, folder: Path) -> Path:
     """Write a model with the architecture and the tokenizer of another, and random weights; keep one that is there.
 
     Args:
         model: folder or name of the other.
         folder: what is written.
-        seed: of the weights.
     """
     if (folder / "config.json").is_file():
         return folder
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     with changing(folder), rewriting(folder) as new:
         AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model)).save_pretrained(new)
         AutoTokenizer.from_pretrained(model).save_pretrained(new)
@@ -104,9 +102,8 @@ def describe(comparison: Comparison) -> list[str]:
         comparison: of the untrained twin and the model, in this order.
     """
     twin, name = comparison.paired.models
-    before, rates = (
-        comparison.rates[comparison.rates["model"] == model].set_index("category") for model in (twin, name)
-    )
+    by_category = comparison.rates.pivot(index="category", columns="model")
+    rates = by_category.xs(name, axis=1, level="model")
     parts = rates.drop(ALL).sort_values("rate", ascending=False)
     noticed = parts[parts["low"] > 0.5]
     missed = parts.drop(noticed.index)
@@ -118,7 +115,8 @@ def describe(comparison: Comparison) -> list[str]:
     gain = comparison.differences.set_index("category").loc[ALL]
     rules = pd.DataFrame(table_rates(read_table(find_set("demo")))).drop(columns=ALL)
     third = (
-        f"It passes {rates.loc[ALL, 'rate']:.0%} of all tests and its untrained twin {before.loc[ALL, 'rate']:.0%} (difference "
+        f"It passes {rates.loc[ALL, 'rate']:.0%} of all tests and its untrained twin "
+        f"{by_category.loc[ALL, ('rate', twin)]:.0%} (difference "
         f"{gain.difference:+.2f}, 95% interval {gain.low:+.2f} to {gain.high:+.2f}); no rule without understanding, such as "
         f'"the shorter text wins", passes more than {rules.to_numpy().max():.0%} of a category.'
     )

@@ -130,8 +130,6 @@ def _evaluate_checked(
                 results["tokens"] = tables
             else:
                 tracker.nnd_tokens = tables
-        if isinstance(model_args, dict):
-            model_args.update(without_secrets(model_args))  # lm-eval prints them last
         return _without_secrets(results, tracker)
 
 
@@ -182,10 +180,12 @@ def _check_model(model: Any, arguments: Mapping[str, Any]) -> None:
             f"{type(model).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
             "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
         )
-    if isinstance(model, str) and model not in (known := model_types()):
+    if isinstance(model, LM):
+        return
+    if model not in (known := model_types()):
         hint = did_you_mean(model, known) or f"there are: {', '.join(known)}"
         raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
-    if isinstance(model, str) and "-chat" in model:
+    if "-chat" in model:
         raise NNDError(
             f"--model {model}: chat APIs give no likelihoods of a given text; take --model local-completions with a server's "
             "completions endpoint, or load the model with --model hf"
