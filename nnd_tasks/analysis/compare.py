@@ -17,7 +17,7 @@ from nnd_tasks.analysis.margins import margin_parts, margins_table
 from nnd_tasks.analysis.marks import FEW_PROMPTS, is_few
 from nnd_tasks.analysis.power import EXACT, LARGEST_MDE, LEVEL, RESAMPLES, detectable, is_underpowered
 from nnd_tasks.analysis.results import Run
-from nnd_tasks.analysis.side_by_side import Paired, pair_several
+from nnd_tasks.analysis.side_by_side import Paired, pair, pair_several
 from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.baselines import ALL
 from nnd_tasks.secrets import without_secrets
@@ -119,16 +119,19 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return corrected
 
 
-def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
+def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool = False) -> list[Comparison]:
     """Compare the models on every set that at least two of them ran on.
 
     Args:
         runs: as `nnd_tasks.analysis.results.read_results` returns them.
         allow: parts of the protocol that may differ.
+        alone: if all runs are of one model, return its rates on each set.
 
     Raises:
         NNDError: no set has two models, or runs cannot be compared.
     """
+    if alone and len({run.model for run in runs}) == 1:
+        return [compare(paired) for paired in pair(runs, allow)]
     groups, lone = pair_several(runs, allow, "a comparison")
     return [compare(paired, lone) for paired in groups]
 

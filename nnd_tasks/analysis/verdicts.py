@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks.analysis.power import LEVEL, needed
 from nnd_tasks.baselines import ALL
 from nnd_tasks.show.report import write_cell
+from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
@@ -77,9 +78,11 @@ def _undecided(difference: Any, hypotheses: int) -> str:
     said = f"Undecided between {difference.first} and {difference.second}: {counted(difference.prompts, 'prompt')}"
     if math.isnan(difference.mde):
         return f"{said}, without any spread between them."
-    aim = next((aim for aim in _AIMS if aim < difference.mde), math.nan)
-    wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses)
-    more = f"; about {wanted:,.0f} would be needed for {_points(aim)}" if math.isfinite(wanted) else ""
+    more = ""
+    if difference.prompts >= FEW:  # a standard error of fewer prompts is too unsure to plan from
+        aim = next((aim for aim in _AIMS if aim < difference.mde), math.nan)
+        wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses)
+        more = f"; about {wanted:,.0f} would be needed for {_points(aim)}" if math.isfinite(wanted) else ""
     if math.isinf(difference.mde):
         return f"{said} can show no difference{more}."
     return f"{said} show differences above {_points(difference.mde)}{more}."

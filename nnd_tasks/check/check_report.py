@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jinja2.sandbox import SandboxedEnvironment
 
 from nnd_tasks.check.rules import Finding, Severity
+from nnd_tasks.errors import visible
 from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.show.forms import dump_json
 from nnd_tasks.wording import counted
@@ -54,13 +56,15 @@ class CheckReport:
         content = {"set": self.name, "folder": str(self.folder), "configs": self.sizes, "tasks": self.tasks}
         return dump_json({**content, "counts": self.counts, "findings": findings})
 
-    def markdown(self, *, texts: bool = True) -> str:
-        """Return the report in which text from the data becomes neither formatting nor a link.
+    def markdown(self, *, texts: bool = True, rendered: bool = True) -> str:
+        """Return the report as Markdown.
 
         Args:
             texts: whether texts of the set may be quoted.
+            rendered: escape text from the data, so that it becomes neither formatting nor a link; a terminal shows it as it is.
         """
         page = SandboxedEnvironment(autoescape=False)
-        page.filters |= {"plain": lambda value: unlinked(str(value), mentions=True), "code": code}
+        escape = partial(unlinked, mentions=True) if rendered else visible
+        page.filters |= {"plain": lambda value: escape(str(value)), "code": code}
         template = page.from_string(Path(__file__).with_name("report.md.jinja").read_text("utf-8"))
         return template.render(vars(self), totals=self.totals, texts=texts)

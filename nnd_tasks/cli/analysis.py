@@ -51,7 +51,9 @@ def compare(
     out: Out = None,
     allow: Allow = "",
     select: Select = None,
-    adjust: Annotated[bool, Option("--adjust", help="Also rates with length and word frequency taken out.")] = False,
+    adjust: Annotated[
+        bool, Option("--adjust", help="Also rates with length and word frequency taken out, even of one model.")
+    ] = False,
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
@@ -61,7 +63,7 @@ def compare(
     """
     from nnd_tasks.analysis.compare import compare_runs, report_comparison
 
-    comparisons = compare_runs(_read(runs, select), parts_of(allow))
+    comparisons = compare_runs(_read(runs, select), parts_of(allow), alone=adjust)
     reports = [report_comparison(one, adjusted=adjust) for one in comparisons]
     show(reports, out, form, brief)
 

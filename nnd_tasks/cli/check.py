@@ -55,7 +55,7 @@ def check(
     part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
     closed = any(one.code.startswith("card_license") for one in report.findings)
     texts = form == "text" or (texts_may_go(terms_of(report.name, part)) and not closed)
-    content = report.json() if form == "json" else report.markdown(texts=texts)
+    content = report.json() if form == "json" else report.markdown(texts=texts, rendered=form == "markdown")
     if output is not None:
         write_text(output, f"{content}\n", hint="name another file with --output")
         say(f"{report.totals}; written: {output}")

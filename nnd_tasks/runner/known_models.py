@@ -10,6 +10,7 @@ from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
 from nnd_tasks.folders import rewriting
+from nnd_tasks.wording import did_you_mean
 
 #: The name that stands for it in ``--model_args``; a folder of this name in the current folder comes first.
 SMOLLM2 = "smollm2"
@@ -24,9 +25,14 @@ def resolve_model(pretrained: str) -> str:
     """Return the folder of a model that we know by name, or ``pretrained`` itself.
 
     Raises:
-        NNDError: the model is neither in an installed package nor in the cache of the hub.
+        NNDError: the model is neither in an installed package nor in the cache of the hub, or its name is misspelt.
     """
-    if pretrained != SMOLLM2 or Path(pretrained).exists():
+    if Path(pretrained).exists():
+        return pretrained
+    if pretrained != SMOLLM2:
+        # Models of the hub have a slash, but for a few old ones such as gpt2.
+        if "/" not in pretrained and (hint := did_you_mean(pretrained, [SMOLLM2], cutoff=0.8)):
+            raise NNDError(f"pretrained={pretrained}: no such model; {hint}")
         return pretrained
     folder = nnd_home() / "models" / SMOLLM2
     if (folder / "config.json").is_file():
@@ -41,7 +47,7 @@ def resolve_model(pretrained: str) -> str:
 def resolve_argument(words: str) -> str:
     """Return a word of a command line with the model that it names, if any, replaced by that model's folder."""
     return re.sub(
-        rf"""((?:^|[,={{\s])['"]?pretrained['"]?\s*[=:]\s*['"]?)({SMOLLM2})(?=$|[,'"\s])""",
+        r"""((?:^|[,={\s])['"]?pretrained['"]?\s*[=:]\s*['"]?)([^,'"\s}]+)""",
         lambda found: found[1] + resolve_model(found[2]),
         words,
     )

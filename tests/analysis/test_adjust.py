@@ -262,3 +262,13 @@ def test_the_command_shows_them_where_they_are_asked_for(tmp_path: Path, nnd: Co
     rate, low, high = (row[f"{ADJUSTED}{end}"] for end in ("", "_low", "_high"))
     assert rate == rate_of(adjust(read_results(tmp_path / "results")[1]), ADJUSTED)
     assert f"{rate:.3f} [{low:.3f}, {high:.3f}]" in done.out
+
+
+def test_one_model_alone_has_adjusted_rates(tmp_path: Path, nnd: Command) -> None:
+    write_run(tmp_path / "results", "one", seed=0)
+    asked = ("compare", tmp_path / "results", "--adjust", "--format", "json")
+    report = json.loads(nnd(*asked).out)
+    assert {row["model"] for row in report["tables"]["adjusted"]} == {"one"}
+    assert report["findings"] == []
+    assert "differences" not in report["tables"]
+    assert nnd(*asked[:2]).status == 1, "a comparison needs two models"

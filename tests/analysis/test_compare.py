@@ -238,4 +238,4 @@ def test_an_undecided_verdict_says_what_could_have_shown_and_what_would_be_neede
     [equal] = _verdicts(x=([1, 0, 1], [1, 0, 1]))
     assert equal.endswith("3 prompts, without any spread between them.")
     [few] = _verdicts(x=([1, 0, 1, 0], [0, 1, 1, 1]))
-    assert "4 prompts can show no difference; about " in few
+    assert few.endswith("4 prompts can show no difference."), "four prompts are too few to plan from"

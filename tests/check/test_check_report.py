@@ -34,6 +34,9 @@ def test_markdown_has_sizes_rows_counts_and_tables() -> None:
         "| fluency | 99.0% |",
     } <= {*lines}
     assert any(line.startswith("**warning** `html` (`authors`): HTML tags. To do: ") for line in lines)
+    todo = report(finding("card_todo"))
+    assert "under `facts` in the recipe" in todo.markdown(rendered=False), "a terminal would show entities"
+    assert "under &#96;facts&#96; in the recipe" in todo.markdown()
     posted = report(WARNING).markdown(texts=False)
     assert "bold" not in posted
     assert "Texts are left out" in posted

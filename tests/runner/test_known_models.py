@@ -22,6 +22,9 @@ def test_the_name_stands_for_a_folder(nnd_home: Path, tmp_path: Path, monkeypatc
     assert resolve_argument("--model_args=pretrained=smollm2") == f"--model_args=pretrained={folder}"
     for other in ("pretrained=smollm2-360m", "pretrained=me/smollm2", "tokenizer=smollm2", "smollm2"):
         assert resolve_argument(other) == other
+    for misspelt in ("smollm", "SmolLM2", "smolm2"):
+        with pytest.raises(NNDError, match=f"pretrained={misspelt}: no such model; did you mean 'smollm2'"):
+            resolve_argument(f"dtype=float32,pretrained={misspelt}")
     monkeypatch.chdir(tmp_path)
     Path("smollm2").mkdir()
     assert resolve_model("smollm2") == "smollm2", "a folder of the user comes first"
