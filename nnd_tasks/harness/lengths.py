@@ -20,8 +20,10 @@ from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.harness.settings import Settings, check_bos
 from nnd_tasks.models.encodings import TokenizingOnce
-from nnd_tasks.models.masked_lm import MASKED, masked_window
+from nnd_tasks.models.masked_lm import MASKED
 from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.reward import REWARD, special_count
+from nnd_tasks.models.text_scorer import text_window
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -61,7 +63,8 @@ class TokenCounter(TokenizingOnce):
 
     Attributes:
         remote: the backend is a client of an HTTP server.
-        masked: the model is a masked language model (``nnd_mlm``).
+        whole: the model reads context and continuation as one text (``nnd_mlm``, ``nnd_reward``).
+        reward: the model gives rewards, not likelihoods (``nnd_reward``).
         window: most tokens that the model reads at once; None if that is not known.
         room: longest request that lm-eval does not cut, minus the window, in tokens.
 
@@ -74,7 +77,8 @@ class TokenCounter(TokenizingOnce):
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
         # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
         self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
-        self.masked = model_type == MASKED
+        self.reward = model_type == REWARD
+        self.whole = self.reward or model_type == MASKED
         self.add_bos_token = metadata.get("add_bos_token")
         self.custom_prefix_token_id = metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id"))
         loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
@@ -115,7 +119,7 @@ class TokenCounter(TokenizingOnce):
             self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
         why_no_config = self._find_config(tokenizer if model is None else model, loading)
         self._find_backend(metadata.get("backend", "default"), why_no_config, trust=loading["trust_remote_code"])
-        if self.remote or self.masked:
+        if self.remote or self.whole:
             self.add_bos_token = bool(self.add_bos_token)  # without it, lm-eval's API clients add no special token
         try:
             self._model = model
@@ -136,7 +140,7 @@ class TokenCounter(TokenizingOnce):
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
             ) from error
-        if self.prefix_token_id is None and not (self.remote or self.masked):
+        if self.prefix_token_id is None and not (self.remote or self.whole):
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
@@ -151,14 +155,14 @@ class TokenCounter(TokenizingOnce):
         try:
             self._get_config(model, **loading)
         except Exception as error:  # transformers raises many kinds; a tokenizer alone has no config
-            if self.masked:
+            if self.whole:
                 raise NNDError(f"the model {model} cannot be loaded ({reason_of(error)})") from error
             return reason_of(error)
         return ""
 
     def _find_backend(self, asked: str, why_no_config: str, *, trust: bool) -> None:
         """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
-        self.backend = "causal" if self.remote or self.masked else asked
+        self.backend = "causal" if self.remote or self.whole else asked
         if self.backend not in ("default", "causal", "seq2seq"):
             raise NNDError(f"backend={asked}: expected causal or seq2seq")
         if self.backend == "default" and why_no_config:
@@ -182,9 +186,9 @@ class TokenCounter(TokenizingOnce):
             window = None if given is None else int(given)
         except (TypeError, ValueError):
             raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
-        if self.masked:
-            window = window or masked_window(self._config, self.tokenizer)
-            return window - int(self.tokenizer.num_special_tokens_to_add())
+        if self.whole:
+            window = window or text_window(self._config, self.tokenizer)
+            return window - special_count(self.tokenizer, chat=self.reward)
         if self.remote:  # a server always generates one token, for which lm-eval leaves room
             return (window or _API_WINDOW) - 1
         if window := window or self.max_length:
@@ -207,10 +211,10 @@ class TokenCounter(TokenizingOnce):
             return False
         if self.backend == "seq2seq":
             return context > self.window
-        return context + continuation > self.window + (0 if self.remote or self.masked else self.room)
+        return context + continuation > self.window + (0 if self.remote or self.whole else self.room)
 
     def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
-        if self.masked:  # `MaskedLM` puts special tokens around context and continuation together
+        if self.whole:  # special tokens stand around context and continuation together
             return list(self.tokenizer.encode(string, add_special_tokens=False))
         if self.remote:  # lm-eval's API clients, other than HFLM, need no prefix token and look for none in the text
             special = self.add_bos_token if add_special_tokens is None else add_special_tokens
@@ -235,7 +239,7 @@ class TokenCounter(TokenizingOnce):
             encoded, scored = self._encode_pair(context, continuation)
             return len(encoded), len(scored)
         scored = self.tok_encode(continuation, add_special_tokens=False)
-        if self.masked:
+        if self.whole:
             return 0, len(scored)
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)

@@ -274,7 +274,11 @@ def check_sums(sums: Sequence[float], task: str | None) -> str | None:
 
 
 def document_metrics(
-    doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
+    doc: Mapping[str, Any],
+    answers: Sequence[Answer],
+    settings: Settings,
+    breakdown: Breakdown,
+    score: Callable[[Mapping[str, Any], Sequence[Answer], Settings], list[Score | None]],
 ) -> dict[str, Any]:
     """Return the metrics of one document, and what ``--log_samples`` writes of its candidates.
 
@@ -283,10 +287,11 @@ def document_metrics(
         answers: to all of its requests.
         settings: of the task.
         breakdown: which rates to report.
+        score: gives the score of each candidate, as `score_likelihoods` does.
     """
     whole, bare = ([one for one in answers if (one.context_part == "none") == without] for without in (False, True))
-    scores = _scores(doc, whole, settings)
-    without_context = _scores(doc, bare, settings) if settings.context_reliance else None
+    scores = score(doc, whole, settings)
+    without_context = score(doc, bare, settings) if settings.context_reliance else None
     return {
         **score_document(doc["tests"], scores, breakdown, ties=settings.ties, without_context=without_context),
         "truncated_contexts": int(
@@ -297,8 +302,14 @@ def document_metrics(
     }
 
 
-def _scores(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Score | None]:
-    """Return the score of each candidate of a document; None for one that could not be scored."""
+def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Score | None]:
+    """Return the likelihood of each candidate of a document; None for one that could not be scored.
+
+    Args:
+        doc: the document.
+        answers: one to each request, a request for each candidate.
+        settings: of the task.
+    """
     scores: list[Score | None] = [None] * len(doc["candidates"])
     for answer in answers:
         if answer.candidate is not None:
@@ -306,6 +317,11 @@ def _scores(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Setting
             text = settings.scored(doc["candidates"][answer.candidate])
             scores[answer.candidate] = Score(float(total), tokens, max(len(text.encode("utf-8")), 1))
     return scores
+
+
+def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Score | None]:
+    """Return the reward of each candidate, whatever its length; arguments as for `score_likelihoods`."""
+    return [score and Score(score.total, tokens=1, size=1) for score in score_likelihoods(doc, answers, settings)]
 
 
 def _records(scores: Sequence[Score | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:

@@ -28,11 +28,14 @@ from nnd_tasks.harness.requests import (
     check_sums,
     count_flaws,
     document_metrics,
+    score_likelihoods,
+    score_rewards,
     shorten,
     warn_of_requests,
 )
 from nnd_tasks.harness.sandbox import check_languages
 from nnd_tasks.harness.settings import (
+    READER_KEYS,
     Settings,
     check_bos,
     check_categories,
@@ -73,10 +76,19 @@ class NNDTask(BaseTask):
     9. `dump_config`, then `higher_is_better`, for the results file.
     """
 
+    def __new__(cls, config: Mapping[str, Any]) -> NNDTask:
+        """Make a `ReaderTask` of a YAML that names another reader than ``writer``."""
+        if config.get("reader", "writer") != "writer":
+            from nnd_tasks.harness.readers import ReaderTask  # imports this module
+
+            cls = ReaderTask
+        return object.__new__(cls)
+
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
         # In a group, 0.5 would put its name before the task's.
-        config = {key: value for key, value in config.items() if key not in ("class", "_qualified_name")}
+        left_out = ("class", "_qualified_name", *READER_KEYS)
+        config = {key: value for key, value in config.items() if key not in left_out}
         check_config(config, ClusterSampler)
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
@@ -217,15 +229,22 @@ class NNDTask(BaseTask):
         warn_of_requests(self._instances, self.config.task, self.counter.window, flaws)
         chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
         self._chat_template = chat_digest(chat, getattr(self.counter.tokenizer, "chat_template", None))
-        self._protocol = protocol_part(
-            self._facts,
-            self.settings,
-            self.config,
-            rendered=self._rendered(),
-            selected=selection((doc["cluster_id"] for doc in documents), len(self.eval_docs)),
-            seed=getattr(self.sampler, "seed", None),
-            options=kwargs,
+        self._protocol = (
+            protocol_part(
+                self._facts,
+                self.settings,
+                self.config,
+                rendered=self._rendered(),
+                selected=selection((doc["cluster_id"] for doc in documents), len(self.eval_docs)),
+                seed=getattr(self.sampler, "seed", None),
+                options=kwargs,
+            )
+            | self._reader_part()
         )
+
+    def _reader_part(self) -> dict[str, Any]:
+        """Return what the signature says of the reader; nothing of a writer."""
+        return {"reader": "reward"} if self.counter.reward else {}
 
     def fewshot_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Prompt:
         """Render description, exemplars and prompt; with ``append_bos`` the text of the BOS token comes last."""
@@ -255,7 +274,7 @@ class NNDTask(BaseTask):
     def _requests_of(self, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]) -> list[Request]:
         requests = whole = self._requests("whole", doc, self._pairs(doc, prompt), identity)
         if any(self.counter.overlong(request.prompt_tokens, request.tokens) for request in whole):
-            longest = max(whole, key=lambda request: request.tokens)
+            longest = max(whole, key=lambda request: request.prompt_tokens + request.tokens)
             context = self._shorter_context(doc, prompt, longest)
             requests = self._requests("shortened", doc, self._pairs(doc, prompt, context), identity)
         if not self.settings.context_reliance:
@@ -281,7 +300,11 @@ class NNDTask(BaseTask):
     ) -> list[Request]:
         """Return the requests of a document whose prompt has ``part`` of its context, with their token counts."""
         about = {**identity, "doc": doc, "target": self.doc_to_target(doc), "context_part": part}
-        return build_requests(pairs, self.scorable(doc), about, self.counter)
+        return build_requests(pairs, self._owners(doc), about, self.counter)
+
+    def _owners(self, doc: Mapping[str, Any]) -> list[int]:
+        """Return the index of the candidate that each of a document's requests is about."""
+        return self.scorable(doc)
 
     def _shorter_context(self, doc: Mapping[str, Any], prompt: Prompt, longest: Request) -> str:
         """Return as much of a document's context as fits beside its longest candidate.
@@ -324,7 +347,8 @@ class NNDTask(BaseTask):
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
         """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
-        values = document_metrics(doc, results, self.settings, self.breakdown)
+        score = score_rewards if self.counter.reward else score_likelihoods
+        values = document_metrics(doc, results, self.settings, self.breakdown, score)
         if self._spans:
             values |= self._spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
         return values

@@ -12,7 +12,7 @@ import yaml
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_text, reading
 from nnd_tasks.harness.sandbox import check_languages
-from nnd_tasks.harness.settings import Settings, check_config
+from nnd_tasks.harness.settings import READER_KEYS, Settings, check_config
 from nnd_tasks.yaml_json import PlainLoader, parse_yaml
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
@@ -24,12 +24,12 @@ _MODEL = {
     *("base_url", "gguf_file", "model", "peft", "pretrained", "revision", "subfolder", "tokenizer"),
     *("tokenizer_backend", "trust_remote_code"),
 }
-#: Keys of a task in lm-eval 0.4.13 (`lm_eval.config.task.TaskConfig`), and ``class``.
+#: Keys of a task in lm-eval 0.4.13 (`lm_eval.config.task.TaskConfig`), ``class``, and our own.
 _KEYS = re.compile(
     "class|custom_dataset|dataset_(path|name|kwargs)|description|doc_to_(audio|choice|decontamination_query|image|target|text)"
     "|fewshot_(config|delimiter|split)|filter_list|gen_prefix|generation_kwargs|metadata|metric_list|num_fewshot|output_type"
     "|process_(docs|results)|repeats|should_decontaminate|tag|target_delimiter|task|task_alias|(test|training|validation)_split"
-    "|unsafe_code|use_prompt"
+    f"|unsafe_code|use_prompt|{'|'.join(READER_KEYS)}"
 )
 _FILES = 100  #: files that one YAML may include, counted as often as they are named
 

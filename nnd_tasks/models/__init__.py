@@ -1,1 +1,1 @@
-"""Models of lm-eval for every task that asks for log-likelihoods: `hf-shared-prefix`, `vllm-shared-prefix` and `nnd_mlm`."""
+"""Models of lm-eval for every task of likelihoods: `hf-shared-prefix`, `vllm-shared-prefix`, `nnd_mlm`, `nnd_reward`."""

@@ -7,73 +7,39 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.upstream import TemplateLM, register_model
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.text_scorer import TextScorer
+from nnd_tasks.models.upstream import register_model
 
 #: The name of this type of models.
 MASKED = "nnd_mlm"
 
 
 @register_model(MASKED)
-class MaskedLM(TemplateLM):  # type: ignore[misc]
-    """A masked language model of transformers, such as BERT or RoBERTa.
+class MaskedLM(TextScorer):
+    """A masked language model of transformers, such as BERT or RoBERTa; its arguments are those of `TextScorer`.
 
     The pseudo-log-likelihood of a continuation is the sum over its tokens of log P(token | all other tokens of context and
     continuation), each masked in turn (Salazar et al., 2020, Eq. 2; the context is never masked).
-
-    Args:
-        pretrained: folder or name of the model.
-        tokenizer: folder or name of the tokenizer; None takes the model's.
-        device: where to run; None takes a GPU if there is one.
-        dtype: name of the type of the weights.
-        batch_size: number of masked inputs that are read at once.
-        max_length: most tokens of an input, special tokens included; None takes the model's limit.
-        revision: revision of the model on the hub.
-
-    Raises:
-        ModelError: the model cannot be loaded, or is not a masked language model.
     """
 
-    backend = "causal"  # context and continuation are one text
+    kind, what, auto_class = MASKED, "masked language model", "AutoModelForMaskedLM"
 
-    def __init__(
-        self,
-        pretrained: str,
-        tokenizer: str | None = None,
-        device: str | None = None,
-        dtype: str = "float32",
-        batch_size: int | str = 16,
-        max_length: int | None = None,
-        revision: str = "main",
-        **unknown: Any,
-    ) -> None:
-        super().__init__()
-        unknown.pop("max_batch_size", None)  # lm-eval passes it to every model
-        if unknown:
-            raise ModelError(f"nnd_mlm has no argument {min(unknown)}")
-        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model, self.tokenizer = load_masked(pretrained, tokenizer, dtype=dtype, revision=revision)
-        self.model = model.to(self._device)
-        try:
-            self.batch_size = int(batch_size)
-        except ValueError as error:
-            raise ModelError(f"batch_size={batch_size}: nnd_mlm takes a number") from error
-        self.max_length = int(max_length or masked_window(model.config, self.tokenizer))
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._before, self._after = special_tokens(self.tokenizer)
 
-    @property
-    def eot_token_id(self) -> int:
-        """The token that ends a text; it is never part of a request."""
-        return int(self.tokenizer.sep_token_id)
+    @classmethod
+    def load(cls, pretrained: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Return a masked language model and its tokenizer.
 
-    @property
-    def tokenizer_name(self) -> str:
-        """Name or folder of the tokenizer."""
-        return str(self.tokenizer.name_or_path)
-
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        """Tokenize without special tokens; `_score` puts them around context and continuation together."""
-        return list(self.tokenizer.encode(string, add_special_tokens=False))
+        Raises:
+            ModelError: they cannot be loaded, or the tokenizer has no mask token.
+        """
+        model, tokenizer = super().load(pretrained, *args, **kwargs)
+        if tokenizer.mask_token_id is None:
+            raise ModelError(f"{pretrained}: its tokenizer has no mask token")
+        return model, tokenizer
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Score requests (context, continuation); the context may be empty."""
@@ -125,44 +91,9 @@ class MaskedLM(TemplateLM):  # type: ignore[misc]
             answer if len(request.args) > 1 else answer[0] for request, answer in zip(requests, answers, strict=True)
         ]
 
-    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """Raise ModelError: masked language models do not generate text."""
-        raise ModelError("nnd_mlm: masked language models do not generate text; take tasks that score likelihoods")
-
-
-def load_masked(
-    pretrained: str, tokenizer: str | None = None, *, dtype: str = "float32", revision: str = "main"
-) -> tuple[Any, Any]:
-    """Return a masked language model, ready to score, and its tokenizer.
-
-    Raises:
-        ModelError: they cannot be loaded, or the tokenizer has no mask token.
-    """
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    try:
-        loaded = AutoTokenizer.from_pretrained(tokenizer or pretrained, revision=revision)
-        model = AutoModelForMaskedLM.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
-    except Exception as error:  # transformers raises many kinds
-        raise ModelError(
-            f"{pretrained}: no masked language model could be loaded ({reason_with_type(error)})"
-        ) from error
-    if loaded.mask_token_id is None:
-        raise ModelError(f"{pretrained}: its tokenizer has no mask token")
-    return model.eval(), loaded
-
 
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens that a tokenizer puts before and after a text."""
     inner, whole = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a", add_special_tokens=True)
     start = next(i for i in range(len(whole)) if whole[i : i + len(inner)] == inner)
     return whole[:start], whole[start + len(inner) :]
-
-
-def masked_window(config: Any, tokenizer: Any) -> int:
-    """Return the most tokens of an input of a masked language model, special tokens included."""
-    window = int(getattr(config, "max_position_embeddings", 512))
-    # Their positions begin after the padding token's id.
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        window -= config.pad_token_id + 1
-    return min(window, int(tokenizer.model_max_length))

@@ -38,7 +38,7 @@ from nnd_tasks.wording import did_you_mean
 _VERBS = ("run", "ls", "validate")
 #: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
 _HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
-_ON_TORCH = (*_HF, "nnd_mlm")
+_ON_TORCH = (*_HF, "nnd_mlm", "nnd_reward")
 
 
 def _check_name(name: str, manager: Any) -> None:
@@ -72,6 +72,7 @@ def _evaluate_checked(
     gets the secrets among the arguments.
     """
     import nnd_tasks.models.masked_lm  # registers nnd_mlm
+    import nnd_tasks.models.reward  # registers nnd_reward
     import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
     from nnd_tasks.harness.task import NNDTask
     from nnd_tasks.harness.token_table import token_table

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.masked_lm import load_masked
+from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.models.model_error import ModelError
 
 #: Words that the model offers for a place (paper, Table 16).
@@ -29,7 +29,7 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
     from transformers import FillMaskPipeline
 
     try:
-        model, tokenizer = load_masked(str(folder))
+        model, tokenizer = MaskedLM.load(str(folder))
     except ModelError as error:
         raise NNDError(f"--mlm {error}") from error
     predict = FillMaskPipeline(model=model, tokenizer=tokenizer, top_k=min(4 * TOP, len(tokenizer)))
