@@ -16,10 +16,12 @@ from nnd_tasks.analysis.diagnostics import diagnostics_of, diagnostics_table
 from nnd_tasks.analysis.margins import margin_parts, margins_table
 from nnd_tasks.analysis.marks import FEW_PROMPTS, is_few
 from nnd_tasks.analysis.power import EXACT, LARGEST_MDE, LEVEL, RESAMPLES, detectable, is_underpowered
+from nnd_tasks.analysis.readers import pair_readers, reader_of, reader_tables
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair, pair_several
 from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
@@ -134,6 +136,25 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool 
         return [compare(paired) for paired in pair(runs, allow)]
     groups, lone = pair_several(runs, allow, "a comparison")
     return [compare(paired, lone) for paired in groups]
+
+
+def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
+    """Compare the readers of each model on each set.
+
+    Args:
+        runs: as for `compare_runs`.
+        allow: further parts of the protocol that may differ.
+
+    Raises:
+        NNDError: no model has several readers on one set, or runs cannot be compared.
+    """
+    groups = pair_readers(runs, allow)
+    if not groups:
+        raise NNDError(
+            "--readers: no model has two readers on one set with the same chat template and shots; run nnd_SET, "
+            "nnd_SET_validator and nnd_SET_choice alike"
+        )
+    return [compare(paired) for paired in groups]
 
 
 def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
@@ -274,6 +295,8 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
 
         table, notes = adjust_all(paired)
         tables.append(table)
+    if len({reader_of(run) for run in paired.runs}) > 1:
+        tables += reader_tables(paired)
     if len(parts := margin_parts(paired)):
         tables.append(margins_table(parts))
     return Report(

@@ -14,6 +14,7 @@ from nnd_tasks import __version__
 from nnd_tasks.analysis import error_spans as spans
 from nnd_tasks.analysis.browsing import Packed, pack
 from nnd_tasks.analysis.compare import LEGEND, RATE, Comparison, compare, report_comparison
+from nnd_tasks.analysis.readers import pair_readers
 from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
@@ -96,7 +97,7 @@ def render_report(runs: Sequence[Run], allow: Sequence[str] = ()) -> str:
     Raises:
         NNDError: runs cannot be compared, or token scores are damaged.
     """
-    pairs = pair(runs, allow)
+    pairs = [*pair(runs, allow), *pair_readers(runs)]
     lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
     return render_page("NND report", [make_section(paired) for paired in pairs], lone)
 

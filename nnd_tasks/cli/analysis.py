@@ -54,6 +54,7 @@ def compare(
     adjust: Annotated[
         bool, Option("--adjust", help="Also rates with length and word frequency taken out, even of one model.")
     ] = False,
+    readers: Annotated[bool, Option("--readers", help="Compare what each model writes with what it says.")] = False,
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
@@ -61,9 +62,10 @@ def compare(
 
     What to know before reading them is said, too.
     """
-    from nnd_tasks.analysis.compare import compare_runs, report_comparison
+    from nnd_tasks.analysis.compare import compare_readers, compare_runs, report_comparison
 
-    comparisons = compare_runs(_read(runs, select), parts_of(allow), alone=adjust)
+    chosen, allowed = _read(runs, select), parts_of(allow)
+    comparisons = compare_readers(chosen, allowed) if readers else compare_runs(chosen, allowed, alone=adjust)
     reports = [report_comparison(one, adjusted=adjust) for one in comparisons]
     show(reports, out, form, brief)
 

@@ -1,0 +1,175 @@
+"""Several readers of the same tests side by side: what a model would write, and what it says when asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.analysis.marks import is_few
+from nnd_tasks.analysis.results import Run
+from nnd_tasks.analysis.side_by_side import Paired, pair
+from nnd_tasks.baselines import ALL
+from nnd_tasks.harness.metrics import passes
+from nnd_tasks.show.report import Table
+from nnd_tasks.statistics import paired_difference, summarize_rate
+
+#: The reader of a plain task.
+WRITER = "writer"
+#: What may differ between readers of one model.
+_ALLOWED = ("reader", "questions", "prompt")
+#: Whether a model says what is better, and would write it -> what that means.
+CELLS = {
+    (True, True): "notices, would not write it",
+    (True, False): "notices, but would write it",
+    (False, True): "does not notice, yet would not write it",
+    (False, False): "neither",
+}
+
+
+def reader_of(run: Run) -> str:
+    """Return who read the candidates of a run: ``writer``, ``validator``, ``choice`` or ``reward``."""
+    return str(run.protocol.get("reader", WRITER))
+
+
+def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
+    """Put the readers of each model on each set side by side, as if they were models.
+
+    Reward models stand beside the readers of every other model.
+
+    Args:
+        runs: of any models and sets.
+        allow: further parts of the protocol that may differ.
+
+    Raises:
+        NNDError: as `nnd_tasks.analysis.side_by_side.pair`.
+    """
+    rewards = [replace(run, model=f"reward ({run.model})") for run in runs if reader_of(run) == "reward"]
+    others = [run for run in runs if reader_of(run) != "reward"]
+    groups = []
+    for model in dict.fromkeys(run.model for run in others):
+        own = sorted((run for run in others if run.model == model), key=lambda run: reader_of(run) != WRITER)
+        readers = [*(replace(run, model=reader_of(run)) for run in own), *rewards]
+        known = {key for run in readers for key in run.asked}
+        paired = pair(readers, [name for name in (*_ALLOWED, *allow) if name in known])
+        several = (one for one in paired if len({reader_of(run) for run in one.runs}) > 1)
+        groups += [replace(one, task=f"{one.runs[0].task} as read by {model}") for one in several]
+    return groups
+
+
+def reader_tables(paired: Paired) -> list[Table]:
+    """Return what can be said of readers besides rates and differences: the four cells, and whether they read at all."""
+    cells = pd.DataFrame(_cells(paired))
+    columns = {"category": "{category}", "asked": "{asked}", "tests": "{tests:,}", "prompts": "{prompts:,}{few:†}"}
+    share = "{share:.3f} [{low:.3f}, {high:.3f}]"
+    tables = [Table("cells", cells, {**columns, "{cell}": share}, _CELLS_CAPTION)] if len(cells) else []
+    return [*tables, Table("checks", pd.DataFrame(_checks(paired)), _CHECKS, _CHECKS_CAPTION)]
+
+
+def _by_category(paired: Paired) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield each category, all tests first, with the places of its tests."""
+    categories = paired.tests["category"]
+    for name in [ALL, *sorted(set(categories))]:
+        yield name, np.flatnonzero(categories.eq(name) | (name == ALL))
+
+
+def _by_prompt(
+    paired: Paired, places: np.ndarray[Any, Any], *outcomes: np.ndarray[Any, Any]
+) -> list[np.ndarray[Any, Any]]:
+    """Return the sum of each outcome by prompt, and the number of tests."""
+    table = pd.DataFrame({i: one[places].astype(float) for i, one in enumerate(outcomes)})
+    prompts = table.groupby(paired.tests["cluster_id"].to_numpy()[places], sort=False)
+    return [*prompts.sum().to_numpy().T, prompts.size().to_numpy()]
+
+
+def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
+    readers = [reader_of(run) for run in paired.runs]
+    if WRITER not in readers:
+        return
+    writes = paired.passed[:, readers.index(WRITER)]
+    for category, places in _by_category(paired):
+        for place, reader in enumerate(readers):
+            if reader == WRITER:
+                continue
+            for (notices, well), cell in CELLS.items():
+                found = (paired.passed[:, place] == notices) & (writes == well)
+                counts, tests = _by_prompt(paired, places, found)
+                yield {
+                    "category": category,
+                    "asked": paired.models[place],
+                    "tests": len(places),
+                    "prompts": len(tests),
+                    "few": is_few(len(tests)),
+                    "cell": cell,
+                    **summarize_rate(counts, tests)._asdict(),
+                }
+
+
+def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
+    for place, run in enumerate(paired.runs):
+        outcomes = _outcomes(run).loc[paired.tests["test_id"]]
+        alone, swapped = (outcomes[name].to_numpy(float) for name in ("alone", "swapped"))
+        passed = paired.passed[:, place]
+        for category, places in _by_category(paired):
+            counts, tests = _by_prompt(paired, places, passed)
+            rate = summarize_rate(counts, tests)
+            verdict = "above chance" if rate.low > 0.5 else "below chance" if rate.high < 0.5 else "at chance"
+            row = {"category": category, "reader": run.model, **rate._asdict(), "verdict": verdict}
+            row |= {"swapped": swapped[places].mean(), "without_context": (bare := alone[places].mean())}
+            if not math.isnan(bare):
+                gain = paired_difference(*_by_prompt(paired, places, alone, passed))
+                row |= {f"gain_{name}": value for name, value in gain._asdict().items()}
+            yield row | outcomes.iloc[places][["flips", "mass"]].mean().to_dict()
+
+
+def _outcomes(run: Run) -> pd.DataFrame:
+    """Return of each test how it came out without the context and with the answers swapped; nan where that was not asked.
+
+    ``flips``: a choice took the same letter in both orders; ``mass``: probability of the two answers.
+    """
+    tests = run.tests.set_index("test_id")
+    sides = [
+        pd.DataFrame(
+            [run.documents[i]["scores"][j] or {} for i, j in zip(tests["document"], tests[side], strict=True)],
+            index=tests.index,
+        )
+        .reindex(columns=["sum", "swapped", "mass"])
+        .astype(float)
+        for side in ("high", "low")
+    ]
+    high, low = sides
+    known = {"alone": tests["margin_no_context"], "swapped": high["swapped"] - low["swapped"]}
+    found = {name: passes(margin).where(margin.notna()) for name, margin in known.items()}
+    same = (high["sum"] > 0) == (low["sum"] > 0)
+    return pd.DataFrame(
+        {**found, "flips": same if reader_of(run) == "choice" else np.nan, "mass": (high["mass"] + low["mass"]) / 2},
+        dtype=float,
+    )
+
+
+_CELLS_CAPTION = (
+    "What a model says and what it would write: share of tests, with Wilson's 95% interval clustered by prompt. It notices if "
+    "the asked reader passes the test, and would not write the worse text if the writer passes it. A reader at chance fills its "
+    "rows evenly."
+)
+_CHECKS_CAPTION = (
+    "Does a reader read? At chance: the 95% interval of its rate holds 0.5. Answers swapped: its rate when the question "
+    "names the answers in the other order. Without context: its rate on the candidates alone (metadata context_reliance), "
+    "and what the context adds, paired by test. One letter: share of choices that the order decides. Mass: mean probability "
+    "of the two answers; the rest goes to other tokens."
+)
+_CHECKS = {
+    "category": "{category}",
+    "reader": "{reader}",
+    "rate": "{mean:.3f} [{low:.3f}, {high:.3f}]",
+    "verdict": "{verdict}",
+    "answers swapped": "{swapped:.3f}",
+    "without context": "{without_context:.3f}",
+    "context adds": "{gain_mean:+.3f} [{gain_low:+.3f}, {gain_high:+.3f}]",
+    "one letter": "{flips:.3f}",
+    "mass": "{mass:.2g}",
+}
