@@ -19,6 +19,7 @@ from nnd_tasks.harness.settings import READER_KEYS, Settings
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.schema import short_hash
+from nnd_tasks.wording import did_you_mean
 
 #: Column of the documents: of each candidate, what is asked of it and the ``rival`` that it is shown with.
 VIEWS = "reader_views"
@@ -122,13 +123,14 @@ class ReaderTask(NNDTask):
         """Load the set; a candidate stands once for each question, and in a choice for each rival, that tests give it.
 
         Raises:
-            NNDError: as `NNDTask.download`, or a question is about a category that the set does not have.
+            NNDError: as `NNDTask.download`, or the category of a question seems to be misspelled.
         """
         super().download(dataset_kwargs, **kwargs)
         [(split, documents)] = self.dataset.items()
-        there = {test["category"] for tests in documents["tests"] for test in tests}
-        if unknown := self.asked.questions.keys() - there:
-            raise NNDError(f"task {self.config.task}: questions: the set has no category {min(unknown)!r}")
+        there = {test["category"] for tests in documents["tests"] for test in tests} - self.asked.questions.keys()
+        for name in self.asked.questions:
+            if meant := did_you_mean(name, sorted(there), cutoff=0.8):
+                raise NNDError(f"task {self.config.task}: questions: the set has no category {name!r}; {meant}")
         kept = documents.remove_columns([name for name in ("error_spans",) if name in documents.column_names])
         self.dataset = {split: datasets.Dataset.from_list([self._with_views(doc) for doc in kept])}
 
@@ -189,25 +191,27 @@ class ReaderTask(NNDTask):
         return pairs
 
     def _delimiter_before(self, text: str, *, chat: bool) -> str:
-        """Return what makes both answers one token each after a prompt: a space or nothing.
+        """Return what makes both answers one token after a prompt: a space or nothing.
 
         Raises:
             NNDError: neither does.
         """
         if self._answer_delimiter is None:
+            words = self.asked.words
             for delimiter in ("", " ") if chat else (" ", ""):
-                ids = [self.counter._encode_pair(text, f"{delimiter}{answer}")[1] for answer in self.asked.words]
-                if len(ids[0]) == len(ids[1]) == 1 and ids[0] != ids[1]:
+                # A line feed at the end of a chat template is scored with both answers.
+                (*before, yes), (*same, no) = (
+                    self.counter._encode_pair(text, f"{delimiter}{word}")[1] for word in words
+                )
+                if before == same and tuple(self.counter.tokenizer.decode([one]).strip() for one in (yes, no)) == words:
                     self._answer_delimiter = delimiter
-                    self._facts["reader"]["tokens"] = {
-                        f"{delimiter}{a}": i for a, [i] in zip(self.asked.words, ids, strict=True)
-                    }
+                    self._facts["reader"]["tokens"] = {words[0]: yes, words[1]: no}
                     break
             else:
                 raise NNDError(
                     f"task {self.config.task}: the tokenizer {self.counter.name} has no single token for each of "
-                    f"{' and '.join(map(repr, self.asked.words))} after the question; name two words that are one token each "
-                    "in a YAML of your own, such as answers: [good, bad]"
+                    f"{' and '.join(map(repr, words))} after the question; name two words that are one token each in a YAML of "
+                    "your own, such as answers: [good, bad]"
                 )
         return self._answer_delimiter
 

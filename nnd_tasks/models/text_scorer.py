@@ -95,11 +95,11 @@ class TextScorer(TemplateLM):  # type: ignore[misc]
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
         """Raise ModelError: a text without a context has no score."""
-        raise ModelError(f"{self.kind}: a {self.what} gives no likelihood of whole texts")
+        raise ModelError(f"{self.kind}: {self.what}s give no likelihood of whole texts")
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Raise ModelError: such models do not generate text."""
-        raise ModelError(f"{self.kind}: a {self.what} does not generate text; take tasks that score likelihoods")
+        raise ModelError(f"{self.kind}: {self.what}s do not generate text; take tasks that score likelihoods")
 
 
 def text_window(config: Any, tokenizer: Any) -> int:
