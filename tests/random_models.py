@@ -167,9 +167,9 @@ BUILDERS = {"gpt2": gpt2, "llama": llama, "t5": t5}
 
 
 def evaluate(
-    model: Path, tasks: list[str], *, model_args: Mapping[str, Any] | None = None, **kwargs: Any
+    model: Path, tasks: list[str], *, model_args: Mapping[str, Any] | None = None, kind: str = "hf", **kwargs: Any
 ) -> dict[str, Any]:
-    """Evaluate a model folder in float32 on the CPU with `nnd_tasks.evaluate`."""
+    """Evaluate a model folder in float32 on the CPU with `nnd_tasks.evaluate`; ``kind`` is what ``--model`` names."""
     arguments = {"pretrained": str(model), "dtype": "float32", **(model_args or {})}
     options = {"batch_size": 16, "bootstrap_iters": 0, "device": "cpu", **kwargs}
-    return nnd_tasks.evaluate(tasks, model_args=arguments, **options)
+    return nnd_tasks.evaluate(tasks, kind, model_args=arguments, **options)

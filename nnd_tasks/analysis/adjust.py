@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nnd_tasks.analysis.length_link import Floats, Margins, curve, fit, influence, left_over, won
+from nnd_tasks.analysis.readers import check_writers
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired
 from nnd_tasks.analysis.token_files import run_tokens
@@ -47,6 +48,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame
     Raises:
         NNDError: no test is left, or the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
+    check_writers([run], "--adjust")
     table = run.tests.dropna(subset="passed")
     if tests is not None:
         table = table[table["test_id"].isin(tests)]

@@ -15,6 +15,7 @@ from nnd_tasks.analysis.compare import holm
 from nnd_tasks.analysis.effects import Effects
 from nnd_tasks.analysis.marks import FEW_PROMPTS
 from nnd_tasks.analysis.power import LEVEL
+from nnd_tasks.analysis.readers import check_writers
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.set_tables import table_of
 from nnd_tasks.analysis.side_by_side import Paired, pair
@@ -210,6 +211,7 @@ def judge_texts(paired: Paired) -> JudgedTexts:
         NNDError: the set is not built here or does not say who wrote its texts; no test was scored, or no two texts of different
             systems can be compared.
     """
+    check_writers(paired.runs, "familiarity")
     protocol = paired.runs[0].protocol
     built = table_of(protocol)
     if built is None:

@@ -14,6 +14,7 @@ from nnd_tasks.analysis.marks import is_few
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.show.report import Table
 from nnd_tasks.statistics import paired_difference, summarize_rate
@@ -34,6 +35,16 @@ CELLS = {
 def reader_of(run: Run) -> str:
     """Return who read the candidates of a run: ``writer``, ``validator``, ``choice`` or ``reward``."""
     return str(run.protocol.get("reader", WRITER))
+
+
+def check_writers(runs: Sequence[Run], what: str) -> None:
+    """Raise NNDError if a run has answers about texts and not their likelihoods, which ``what`` needs."""
+    for run in runs:
+        if (reader := reader_of(run)) != WRITER:
+            raise NNDError(
+                f"{what} takes likelihoods of texts, and {run.task} of {run.model} has those of a {reader}; add --select "
+                f"reader={WRITER}"
+            )
 
 
 def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
@@ -65,7 +76,7 @@ def reader_tables(paired: Paired) -> list[Table]:
     """Return what can be said of readers besides rates and differences: the four cells, and whether they read at all."""
     cells = pd.DataFrame(_cells(paired))
     columns = {"category": "{category}", "asked": "{asked}", "tests": "{tests:,}", "prompts": "{prompts:,}{few:†}"}
-    share = "{share:.3f} [{low:.3f}, {high:.3f}]"
+    share = "{mean:.3f} [{low:.3f}, {high:.3f}]"
     tables = [Table("cells", cells, {**columns, "{cell}": share}, _CELLS_CAPTION)] if len(cells) else []
     return [*tables, Table("checks", pd.DataFrame(_checks(paired)), _CHECKS, _CHECKS_CAPTION)]
 

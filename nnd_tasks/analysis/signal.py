@@ -18,6 +18,7 @@ from scipy.special import stdtr
 
 from nnd_tasks.analysis.compare import holm, permutation_p
 from nnd_tasks.analysis.power import LEVEL, RESAMPLES
+from nnd_tasks.analysis.readers import check_writers
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair_several
 from nnd_tasks.analysis.tags import PARAMETERS, STEP, Tags, find_family, guess_training, known_number
@@ -248,6 +249,7 @@ def report_signals(runs: Sequence[Run], tags: Tags | None = None, resamples: int
     groups, notes = pair_several(runs, (), "signal")
     reports = []
     for paired in groups:
+        check_writers(paired.runs, "signal")
         families, left_out = find_families(paired, tags)
         reports += [_report(paired, family, [*notes, *left_out], resamples) for family in families]
     return reports

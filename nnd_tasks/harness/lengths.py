@@ -22,7 +22,7 @@ from nnd_tasks.harness.settings import Settings, check_bos
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.masked_lm import MASKED
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.reward import REWARD, special_count
+from nnd_tasks.models.reward import REWARD, encode_chat
 from nnd_tasks.models.text_scorer import text_window
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -188,7 +188,7 @@ class TokenCounter(TokenizingOnce):
             raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
         if self.whole:
             window = window or text_window(self._config, self.tokenizer)
-            return window - special_count(self.tokenizer, chat=self.reward)
+            return window - (0 if self.reward else int(self.tokenizer.num_special_tokens_to_add()))
         if self.remote:  # a server always generates one token, for which lm-eval leaves room
             return (window or _API_WINDOW) - 1
         if window := window or self.max_length:
@@ -235,6 +235,9 @@ class TokenCounter(TokenizingOnce):
         Raises:
             NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
         """
+        if self.reward:
+            own = len(self.tok_encode(continuation, add_special_tokens=False))
+            return len(encode_chat(self.tokenizer, context, continuation)) - own, own
         if context:
             encoded, scored = self._encode_pair(context, continuation)
             return len(encoded), len(scored)

@@ -9,14 +9,14 @@ from tqdm import tqdm
 
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.text_scorer import TextScorer
-from nnd_tasks.models.upstream import register_model
+from nnd_tasks.models.upstream import TemplateLM, register_model
 
 #: The name of this type of models.
 MASKED = "nnd_mlm"
 
 
 @register_model(MASKED)
-class MaskedLM(TextScorer):
+class MaskedLM(TextScorer, TemplateLM):  # type: ignore[misc]
     """A masked language model of transformers, such as BERT or RoBERTa; its arguments are those of `TextScorer`.
 
     The pseudo-log-likelihood of a continuation is the sum over its tokens of log P(token | all other tokens of context and

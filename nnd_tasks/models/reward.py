@@ -68,10 +68,3 @@ def encode_chat(tokenizer: Any, context: str, continuation: str) -> list[int]:
         return list(tokenizer.encode(context + continuation))
     turns = [{"role": "user", "content": context.strip()}, {"role": "assistant", "content": continuation.strip()}]
     return list(tokenizer.apply_chat_template(turns, return_dict=False))
-
-
-def special_count(tokenizer: Any, *, chat: bool) -> int:
-    """Return the number of tokens around a context and a text: special tokens, or with ``chat`` those of the chat template."""
-    if not chat or tokenizer.chat_template is None:
-        return int(tokenizer.num_special_tokens_to_add())
-    return len(encode_chat(tokenizer, "a", "a")) - 2 * len(tokenizer.encode("a", add_special_tokens=False))

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.upstream import TemplateLM
+from nnd_tasks.models.upstream import LM
 
 
-class TextScorer(TemplateLM):  # type: ignore[misc]
+class TextScorer(LM):  # type: ignore[misc]
     """A model of transformers that scores a continuation with its context around it.
 
     Args:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lm_eval.api.model import TemplateLM
+from lm_eval.api.model import LM, TemplateLM
 from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
 
-__all__ = ["HFLM", "TemplateLM", "register_model", "vllm_class"]
+__all__ = ["HFLM", "LM", "TemplateLM", "register_model", "vllm_class"]
 
 
 def vllm_class() -> Any:
