@@ -232,13 +232,16 @@ def smallest_sample(sums: Floats, tests: Floats, places: NDArray[np.int64], prom
     return least
 
 
-def report_signals(runs: Sequence[Run], tags: Tags | None = None, resamples: int = RESAMPLES) -> list[Report]:
+def report_signals(
+    runs: Sequence[Run], tags: Tags | None = None, resamples: int = RESAMPLES, *, allow: Sequence[str] = ()
+) -> list[Report]:
     """Return signal and noise of every set and family: what is worth running, by which measure, and on how few prompts.
 
     Args:
         runs: of two models of a family or more, such as checkpoints.
         tags: what the user says of the models; see `find_families`.
         resamples: sign flips of the permutation tests.
+        allow: parts of the protocol that may differ, such as ``window``.
 
     Returns:
         A report per set and family; docs/results.md has its tables.
@@ -246,7 +249,7 @@ def report_signals(runs: Sequence[Run], tags: Tags | None = None, resamples: int
     Raises:
         NNDError: there are no two models that should differ, or the runs cannot be compared.
     """
-    groups, notes = pair_several(runs, (), "signal")
+    groups, notes = pair_several(runs, allow, "signal")
     reports = []
     for paired in groups:
         check_writers(paired.runs, "signal")

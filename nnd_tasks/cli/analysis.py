@@ -162,6 +162,7 @@ def trend(
 def signal(
     runs: Results,
     tags: Tags = None,
+    allow: Allow = "",
     select: Select = None,
     out: Out = None,
     form: Format = "text",
@@ -175,7 +176,7 @@ def signal(
     from nnd_tasks.analysis.tags import read_tags
 
     known = None if tags is None else read_tags(tags)
-    reports = report_signals(_read(runs, select), known)
+    reports = report_signals(_read(runs, select), known, allow=parts_of(allow))
     show(reports, out, form, brief)
 
 

@@ -278,6 +278,15 @@ def test_the_command_prints_and_writes(nnd: Command, tmp_path: Path) -> None:
     assert ["| noise | noise |" in line for line in lines] == [True, False]
 
 
+def test_runs_of_other_protocols_are_taken_together_if_allowed(nnd: Command, tmp_path: Path) -> None:
+    for step, prompt in ((10, "a"), (100, "b")):
+        write_run(tmp_path, f"tiny-s/step-{step}", protocol={"prompt": prompt})
+    assert "--allow prompt" in refused(nnd("signal", tmp_path))
+    status, out, _ = nnd("signal", tmp_path, "--allow", "prompt")
+    assert status == 0
+    assert "| tiny-s/step-100 |" in out
+
+
 def test_what_cannot_be_said_is_said(nnd: Command, tmp_path: Path) -> None:
     one = write_run(tmp_path / "one", "tiny-s/step-10")
     alike = write_run(tmp_path / "alike", "big", parameters=5)
