@@ -18,6 +18,7 @@ from nnd_tasks.datasets import (
     CARD,
     REPORT,
     SPLIT,
+    config_names,
     find_set,
     how_to_build,
     list_configs,
@@ -36,6 +37,7 @@ from nnd_tasks.sets.licences import check_licences, licence_names, terms_of, tex
 from nnd_tasks.sets.recipe import PREPARE, RECIPE
 from nnd_tasks.sets.shelf import SetRecipe, list_recipes
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.training import without_section
 from nnd_tasks.yaml_json import dump_yaml
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
@@ -88,6 +90,9 @@ def make_plan(
     """
     folder = find_set(name)
     header, body = _read_complete_card(folder)
+    # Preference data are not uploaded; whoever has the tests builds them.
+    header["configs"] = [entry for entry in header["configs"] if entry["config_name"] in config_names(header)]
+    body = without_section(body)
     name = header.setdefault("nnd_set", folder.resolve().name)
     reports = read_report(folder)
     tables = {config: read_table(folder, config) for config in list_configs(folder)[0]}

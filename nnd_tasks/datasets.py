@@ -20,6 +20,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.folders import recover
 from nnd_tasks.schema import SCHEMA_VERSION
+from nnd_tasks.sources import SHARES
 from nnd_tasks.tables import check_table
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import parse_yaml, read_json
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
+#: Folder of preference data in a dataset folder, and its config for the default config of the tests.
+PREFERENCE = "preference"
 #: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
 _HEADER = re.compile(r"\s*---\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _MAX_REPORT_BYTES = 100_000_000
@@ -181,11 +184,12 @@ def _check_names(path: Path, header: Mapping[str, Any]) -> None:
     name = header.get("nnd_set")
     if name is not None and not is_name(name):
         raise NNDError(f"{path}: nnd_set {name!r}: a set is named by letters, digits, _, - and .")
-    for entry in _entries(header):
+    for entry in _entries(header, preferences=None):
         config = str(entry.get("config_name", ""))
         if not is_name(config):
             raise NNDError(f"{path}: config {config!r}: a config is named by letters, digits, _, - and .")
-        if entry.get("data_files") != list_files(config) or "data_dir" in entry:
+        ours = entry.get("data_files") == list_files(config) or _holds_preferences(entry)
+        if not ours or "data_dir" in entry:
             raise NNDError(f"{path}: config {config!r} takes data from elsewhere than its folder; build the set again")
 
 
@@ -194,19 +198,31 @@ def list_files(config: str) -> list[dict[str, str]]:
     return [{"split": SPLIT, "path": f"{config}/{SPLIT}-*.parquet"}]
 
 
+def preference_files(config: str) -> list[dict[str, str]]:
+    """Return what a card says of the files of a config of preference data (`nnd_tasks.training`); one without rows lacks."""
+    return [{"split": split, "path": f"{PREFERENCE}/{config}/{split}-*.parquet"} for split in SHARES]
+
+
 def is_name(name: Any) -> bool:
     """Tell whether a set or a config can be called ``name``; it becomes the name of a folder."""
     return isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) is not None
 
 
-def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _entries(header: Mapping[str, Any], preferences: bool | None = False) -> list[dict[str, Any]]:
+    """Return what a header says of configs: of tests, of preference data, or (None) of both."""
     entries = header.get("configs")
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [entry for entry in found if preferences in (_holds_preferences(entry), None)]
 
 
-def config_names(header: Mapping[str, Any]) -> list[str]:
-    """Return the names of the configs that a card's header lists."""
-    return [str(entry["config_name"]) for entry in _entries(header)]
+def _holds_preferences(entry: Mapping[str, Any]) -> bool:
+    files, ours = entry.get("data_files"), preference_files(str(entry.get("config_name")))
+    return isinstance(files, list) and bool(files) and all(file in ours for file in files)
+
+
+def config_names(header: Mapping[str, Any], *, preferences: bool = False) -> list[str]:
+    """Return the names of the configs that a card's header lists: those of tests, or those of preference data."""
+    return [str(entry["config_name"]) for entry in _entries(header, preferences)]
 
 
 def default_config(header: Mapping[str, Any]) -> str:
@@ -309,8 +325,8 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
         return file.read(columns).select(columns or file.schema_arrow.names)
 
 
-def load(name: str, config: str | None = None) -> datasets.Dataset:
-    """Load the tests of a set that was built here, e.g. ``load("quiz_design")``.
+def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.DatasetDict:
+    """Load the tests of a set that was built here, e.g. ``load("quiz_design")``, or all splits of its preference data.
 
     Args:
         name: a set, or the path of a dataset folder.
@@ -321,4 +337,7 @@ def load(name: str, config: str | None = None) -> datasets.Dataset:
     """
     import datasets
 
-    return datasets.Dataset(read_table(find_set(name), config))
+    folder = find_set(name)
+    if config in config_names(read_header(folder), preferences=True):
+        return datasets.load_dataset(str(folder), config)
+    return datasets.Dataset(read_table(folder, config))

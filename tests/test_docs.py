@@ -80,8 +80,11 @@ def parse(words: list[str]) -> None:
         path.append(words.pop(0))
         assert path[-1] in command.commands, " ".join(path)
         command = command.commands[path[-1]]
-    if path[-1] == "run":  # all but this option goes to lm_eval
+    if path[-1] == "run":  # all but these options goes to lm_eval
         words = [word for word in words if word != "--no-shared-prefix"]
+        if "--split" in words:
+            place = words.index("--split")
+            del words[place : place + 2]
         HarnessCLI()._parser.parse_args([*([] if words[:1] == ["ls"] else ["run"]), *words])
     else:
         command.make_parser(command.context_class(command)).parse_args(words)

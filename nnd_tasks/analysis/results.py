@@ -88,6 +88,33 @@ class Run:
         return {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
 
     @property
+    def trained_on(self) -> list[str]:
+        """Splits that the model was trained on, ``SET:SPLIT`` or ``SET``, as ``--metadata`` said."""
+        return [part for part in str(self.model_info.get("trained_on") or "").split(",") if part]
+
+    @property
+    def seen(self) -> list[str]:
+        """Those of `trained_on` that the run's tests hold."""
+        here, split = str(self.protocol.get("set")).removeprefix("nnd/"), self.protocol.get("split")
+        sets = [part.partition(":") for part in self.trained_on]
+        return ["".join(part) for part in sets if part[0] == here and (split is None or part[2] in ("", split))]
+
+    @property
+    def training_note(self) -> str:
+        """A sentence on what the model was trained on; ``""`` where nothing was said."""
+        if not self.trained_on:
+            return ""
+        split = self.protocol.get("split")
+        apart = split is not None and not {"", split} & {part.partition(":")[2] for part in self.trained_on}
+        tests = (
+            "none of its texts is in these tests"
+            if apart
+            else "these tests may share texts with it; another split does not"
+        )
+        tests = f"these tests hold {', '.join(self.seen)}" if self.seen else tests
+        return f"{self.model} was trained on {', '.join(self.trained_on)}; {tests}."
+
+    @property
     def file(self) -> Path:
         """Its results file."""
         return self.path.with_name(f"results_{self.date}.json")

@@ -49,7 +49,7 @@ class Paired:
     @property
     def notes(self) -> list[str]:
         """Say which tests are left out, and why."""
-        notes = []
+        notes = list(dict.fromkeys(run.training_note for run in self.runs if run.trained_on))
         if self.beyond:
             count = self.tests["cluster_id"].nunique()
             notes.append(
@@ -84,7 +84,7 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
         NNDError: a model has two runs in one group, prompts were shortened to different windows, or two runs have
             different tests.
     """
-    known = {"window", *(key for run in runs for key in run.asked)}
+    known = {"window", "trained_on", *(key for run in runs for key in run.asked)}
     if unknown := [name for name in allow if name not in known]:
         raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(known))}")
     pairs = []
@@ -195,7 +195,7 @@ def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
                 "choose by what differs, such as --select shots=0"
             )
     every = set[str]().union(*(run.tests["test_id"] for run in runs))
-    if len({run.protocol.get("selection") for run in runs}) > 1:
+    if len({(run.protocol.get("selection"), run.protocol.get("split")) for run in runs}) > 1:
         runs = _on_common_prompts(runs)
     first, *others = runs
     texts = set(asked_texts(first).itertuples(name=None))
@@ -242,8 +242,15 @@ def asked_texts(run: Run) -> pd.DataFrame:
 def _differences(first: Run, other: Run, allow: Iterable[str] = ()) -> str:
     """Return what two runs were asked otherwise, as the text of an error; empty where they can be compared.
 
-    Windows must be equal only where a prompt was shortened, and of two selections one must be a part of the other.
+    Windows must be equal only where a prompt was shortened, and of two selections one must be a part of the other. Of models
+    that were trained on some of these tests, all must have been trained on the same.
     """
+    if first.seen != other.seen and "trained_on" not in allow:
+        seen, model = (first.seen, first.model) if first.seen else (other.seen, other.model)
+        return (
+            f"{first.model} and {other.model} cannot be compared: {model} was trained on {', '.join(seen)}, which is in these "
+            "tests; run both with --split test, or compare anyway with --allow trained_on"
+        )
     mine, theirs = ({**run.asked, "window": run.model_info.get("window")} for run in (first, other))
     one, two = _prompts(first), _prompts(other)
     equal = {"task", *allow, *(key for key in {**mine, **theirs} if mine.get(key) == theirs.get(key))}

@@ -103,7 +103,9 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
             groups[run.set][_group_key(run)][run.model] = run  # the newest of a model
     sets: dict[str, list[Section]] = {}
     for name, of_set in groups.items():
-        ordered = sorted((list(of_model.values()) for of_model in of_set.values()), key=len, reverse=True)
+        # Models that were trained on these tests come last.
+        order = sorted((list(of_model.values()) for of_model in of_set.values()), key=len, reverse=True)
+        ordered = sorted(order, key=lambda group: bool(group[0].seen))
         for number, group in enumerate(ordered, start=1):
             with noting(skipped):
                 [paired] = pair(group)
@@ -113,19 +115,20 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
 
 
 def _group_key(run: Run) -> str:
-    """Return what must be equal in a group: the task, what was asked, all texts, and the window where prompts lost their end."""
+    """Return what must be equal in a group: task, what was asked, all texts, whether models were trained on them, window."""
     alone = run.model if run.tests["passed"].notna().mean() < LEAST_SCORED else ""
     window = run.model_info.get("window") if run.truncated else ""
     texts = digest(sorted(asked_texts(run).reset_index().to_numpy().tolist()))
-    return json.dumps([run.task, run.asked, texts, window, alone], sort_keys=True, default=str)
+    return json.dumps([run.task, run.asked, texts, window, alone, run.seen], sort_keys=True, default=str)
 
 
 def _differs(run: Run, main: Run) -> str:
-    """Return what a run was asked otherwise than the main group."""
-    if run is main:
+    """Return what a run was asked otherwise than the main group, or which of its tests the model was trained on."""
+    if run is main and not run.seen:
         return ""
     mine, theirs = run.asked, main.asked
-    said = [
+    said = [f"trained on {', '.join(run.seen)}"] if run.seen else []
+    said += [
         f"{key} {mine.get(key)} in place of {theirs.get(key)}"
         for key in {**mine, **theirs}
         if mine.get(key) != theirs.get(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,6 @@ from nnd_tasks.datasets import (
     look_up_set,
     read_card,
     read_table,
-    task_yamls,
-    tasks_dir,
-    user_tasks_dir,
 )
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.languages import code_of, language_pair
@@ -229,25 +226,12 @@ def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
     from jinja2 import TemplateError
 
     from nnd_tasks.harness.sandbox import SANDBOX
+    from nnd_tasks.harness.task_yaml import tasks_on
 
-    template = next(_find_templates(name, config), "")
+    template = next((settings["doc_to_text"] for settings in tasks_on(name, config)), "")
     if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):
         return template
     try:
         return str(SANDBOX.from_string(template).render(row))
     except (NNDError, TemplateError):
         return template
-
-
-def _find_templates(name: str, config: str) -> Iterator[str]:
-    from nnd_tasks.harness.task_yaml import read_task_yaml  # imports lm-eval
-
-    paths = [*task_yamls(tasks_dir() / name), *task_yamls(user_tasks_dir() / name)]
-    for path in sorted(paths, key=lambda path: len(path.stem)):
-        try:
-            settings, _ = read_task_yaml(path)
-        except NNDError:
-            continue  # `nnd check` says what is wrong with it
-        template = settings.get("doc_to_text")
-        if settings.get("dataset_name", config) == config and isinstance(template, str):
-            yield template

@@ -37,6 +37,10 @@ def run(
             help="Take N prompts of each task, spread over its categories, always the same ones; --limit takes the first.",
         ),
     ] = None,
+    split: Annotated[
+        str | None,
+        Option(metavar="SPLIT", help="Score the tests of train, validation or test; see nnd build --preference."),
+    ] = None,
     no_shared_prefix: Annotated[bool, Option("--no-shared-prefix", help=_SHARING)] = False,
 ) -> None:
     """Run lm-eval with our tasks known to it.
@@ -49,6 +53,7 @@ def run(
     from nnd_tasks.runner.run import run_lm_eval
 
     words = [word for word in arguments or [] if word != "--debug"]
+    words += ["--metadata", f"split={split}"] if split else []
     if {"--help", "-h"} & set(words):
         say(context.get_help())
         say("The options of lm_eval:")

@@ -76,6 +76,10 @@ def build(
         bool, Option("--trust", help="Run the prepare.py of a recipe that somebody sent. Read it first.")
     ] = False,
     replace: Replace = False,
+    preference: Annotated[
+        bool, Option("--preference", help="Add preference data: prompt, chosen, rejected, in splits by source.")
+    ] = False,
+    chat: Annotated[bool, Option("--chat", help="Add preference data as messages of a chat.")] = False,
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
     from nnd_tasks.sets.build import build_set
@@ -86,6 +90,12 @@ def build(
     result = build_set(set_recipe, source, out, trust=trust, replace=replace, progress=sys.stderr.isatty())
     tasks = [] if out is not None else write_tasks(set_recipe, result, replace=replace)
     _print_build(result)
+    if preference or chat:
+        from nnd_tasks.training import add_preferences
+
+        for config, sizes in add_preferences(result.folder, chat=chat).items():
+            parts = [f"{counted(size, 'pair')} in {split}" for split, size in sizes.items()]
+            say(f"{config}: {', '.join(parts)}")
     if tasks:
         names = ",".join(task.name for task in tasks)
         say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")

@@ -15,6 +15,7 @@ from nnd_tasks.datasets import find_dataset, list_configs, no_set, read_table
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.harness.sample_order import sample_order
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN
+from nnd_tasks.sources import sources_of, split_of
 from nnd_tasks.tables import check_table, fingerprint
 
 _OURS = "nnd/"
@@ -70,6 +71,16 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     return datasets.Dataset.from_list(
         [{name: value for name, value in document.items() if name not in left_out} for document in whole]
     )
+
+
+def take_split(tests: datasets.Dataset, split: str | None, where: str) -> datasets.Dataset:
+    """Return the tests whose source is in a split, or all for None; raise NNDError, naming ``where``, if there are none."""
+    if split is None:
+        return tests
+    chosen = [i for i, source in enumerate(sources_of(tests.data.table)) if split_of(source) == split]
+    if not chosen:
+        raise NNDError(f"{where}: none of its tests is in the split {split}")
+    return tests.select(chosen)
 
 
 def sample_of(documents: datasets.Dataset, count: int) -> list[int]:

@@ -49,10 +49,10 @@ def scored_tokens(request: Request, response: Sequence[Any], counter: TokenCount
     ids, spans = tokens_and_characters(counter, *request.args)
     if len(ids) != len(logprobs):
         raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
-    return ScoredTokens(ids, _places(request.doc["candidates"][request.candidate], request.args[1])[spans], logprobs)
+    return ScoredTokens(ids, places(request.doc["candidates"][request.candidate], request.args[1])[spans], logprobs)
 
 
-def _places(candidate: str, continuation: str) -> NDArray[np.int64]:
+def places(candidate: str, continuation: str) -> NDArray[np.int64]:
     """Return the place in a candidate that each place between characters of its continuation stands for."""
     numbered = Settings(number_lines=True).scored(candidate)
     written = numbered if numbered in continuation else candidate

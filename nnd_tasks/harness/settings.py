@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
@@ -35,6 +35,9 @@ class Settings(BaseModel):
         categories: exactly the categories that the data must have; None accepts any.
         context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
         tokens: keep the log-probability of every scored token, in a file beside the results.
+        split: score only the tests whose source is in this split (`nnd_tasks.sources`).
+        trained_on: splits that the model was trained on, such as ``quiz_design:train,summeval:train``; a set without a split
+            stands for all of it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -48,6 +51,16 @@ class Settings(BaseModel):
     categories: tuple[str, ...] | None = None
     context_reliance: bool = False
     tokens: bool = False
+    split: Literal["train", "validation", "test"] | None = None
+    trained_on: str = ""
+
+    @field_validator("trained_on")
+    @classmethod
+    def _names_splits(cls, value: str) -> str:
+        for part in filter(None, value.split(",")):
+            if not re.fullmatch(r"\w[\w.-]*(:(train|validation|test))?", part):
+                raise ValueError(f"{part!r} is no split of a set; write SET:train, SET:validation, SET:test or SET")
+        return value
 
     def scored(self, candidate: str) -> str:
         """Return the text of a candidate that a model scores; a blank one stays blank but for its prefix."""
@@ -76,7 +89,10 @@ class Settings(BaseModel):
             mistake = error.errors()[0]
             name, expected = (
                 mistake["loc"][0],
-                mistake["msg"].replace("Input should be", "expected").replace("a valid tuple", "a list of names"),
+                mistake["msg"]
+                .removeprefix("Value error, ")
+                .replace("Input should be", "expected")
+                .replace("a valid tuple", "a list of names"),
             )
             raise NNDError(f"metadata {name}={metadata[str(name)]!r}: {expected}") from None
 

@@ -72,6 +72,7 @@ def protocol_part(
         "bos": settings.append_bos,
         "candidate_prefix": settings.candidate_prefix,
         **({"number_lines": True} if settings.number_lines else {}),
+        **({"split": settings.split} if settings.split else {}),
         "ties": settings.ties,
         "overlong": settings.overlong,
         "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
@@ -136,6 +137,7 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         "window": counter.window,
         "tokenizer": bare_urls(counter.name),
         "tokenizer_digest": tokenizer_digest(counter.tokenizer),
+        **({"trained_on": trained_on} if (trained_on := metadata.get("trained_on")) else {}),
         "arguments": {
             key: _shown(value)
             for key, value in sorted(metadata.items())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness import metrics
-from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of
+from nnd_tasks.harness.documents import cluster_documents, load_tests, sample_of, take_split
 from nnd_tasks.harness.prompts import ClusterSampler
 from nnd_tasks.harness.request_task import RequestTask
 from nnd_tasks.harness.requests import (
@@ -124,7 +124,7 @@ class NNDTask(RequestTask):
         logger.info("%s: %d tests %s", self.config.task, len(tests), about)
         check_languages(self.config.doc_to_text, str(origin["config"]), self.config.task, where)
         check_categories(self.settings.categories, set(tests["category"]), self.config.task, where)
-        documents = cluster_documents(tests, where)
+        documents = cluster_documents(take_split(tests, self.settings.split, where), where)
         self.breakdown = metrics.break_down(test for document in documents for test in document["tests"])
         self.dataset = {split: documents}
         self._spans, reliance = None, self.settings.context_reliance

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from nnd_tasks.datasets import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_text, reading
 from nnd_tasks.harness.sandbox import check_languages
@@ -64,6 +66,16 @@ def read_task_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     if isinstance(metadata := settings.get("metadata"), dict):
         foreign |= {f"metadata.{key}" for key in _MODEL & metadata.keys()}
     return settings, tuple(sorted(foreign))
+
+
+def tasks_on(name: str, config: str) -> Iterator[dict[str, Any]]:
+    """Yield the settings of the tasks on a config of a set, of the package or the user's own, the shortest name first."""
+    paths = [*task_yamls(tasks_dir() / name), *task_yamls(user_tasks_dir() / name)]
+    for path in sorted(paths, key=lambda path: len(path.stem)):
+        with suppress(NNDError):  # `nnd check` says what is wrong with it
+            settings = read_task_yaml(path)[0]
+            if settings.get("dataset_name", config) == config and isinstance(settings.get("doc_to_text"), str):
+                yield settings
 
 
 def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:

@@ -98,6 +98,22 @@ def texts_may_go(terms: Iterable[Terms]) -> bool:
     return all(term.redistribute for term in terms)
 
 
+def training_note(terms: Iterable[Terms], licences: Iterable[str]) -> str:
+    """Return what forbids or limits training on the texts of a set, or commercial use; ``""`` where nothing is known to.
+
+    Args:
+        terms: of its texts.
+        licences: on its card, in lower case.
+    """
+    closed = [f"{term.texts}: {term.terms}" for term in terms if not term.redistribute or _no_commerce(term.licences)]
+    closed = closed or [f"licence {name}: no commercial use" for name in licences if _no_commerce([name])]
+    return f"Terms to accept before training. {' '.join(closed)}" if closed else ""
+
+
+def _no_commerce(licences: Iterable[str]) -> bool:
+    return any("-nc" in name for name in licences)
+
+
 def publishing_note(terms: Sequence[Terms]) -> str:
     """Return what of a set may be published, as a sentence for its card; ``""`` where the terms of its texts are not known."""
     if not terms:

@@ -12,7 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.datasets import CARD, REPORT, SPLIT, config_names, is_name, read_header, read_report, read_table
+from nnd_tasks.datasets import (
+    CARD,
+    PREFERENCE,
+    REPORT,
+    SPLIT,
+    config_names,
+    is_name,
+    read_header,
+    read_report,
+    read_table,
+)
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, read_text, write_texts
 from nnd_tasks.folders import only_writer, rewriting
@@ -84,7 +94,7 @@ def write_dataset(
         merged = kept | {name: check_table(table, f"config {name}") for name, table in tables.items()}
         reports = {name: part for name, part in read_report(folder).items() if name in kept} | dict(report)
         for name, table in merged.items():
-            _write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
+            write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
         summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
         columns = list(dict.fromkeys(column for table in merged.values() for column in table.column_names))
         earlier = read_text(folder / CARD) if (folder / CARD).is_file() and not replace else ""
@@ -121,13 +131,14 @@ def _read_existing(folder: Path, name: str) -> dict[str, pa.Table]:
 
 def _keep_the_rest(folder: Path, new: Path) -> None:
     """Copy what others put into a folder, such as the .git of a clone of the hub's repository."""
-    ours = {CARD, REPORT, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
+    ours = {CARD, REPORT, PREFERENCE, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
     if folder.is_dir():
         skip = lambda place, names: ours if place == str(folder) else ()  # noqa: E731
         shutil.copytree(folder, new, symlinks=True, dirs_exist_ok=True, ignore=skip)
 
 
-def _write_parquet(table: pa.Table, path: Path) -> None:
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table with the features that `datasets` reads."""
     import datasets  # slow to import
 
     # The metadata of `features.arrow_schema` is how a parquet file declares its features to `datasets`.

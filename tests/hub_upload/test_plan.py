@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.licences import KNOWN as TERMS
 from nnd_tasks.sets.shelf import list_recipes
 from nnd_tasks.stress.corpora import KNOWN
+from nnd_tasks.training import add_preferences
 from tests.hub_upload.conftest import OwnSet, some_tests
 
 Maker = Callable[..., OwnSet]
@@ -154,3 +156,10 @@ def test_versions_change_with_any_cell(column: str) -> None:
     versions = [_version({"all": table}, ids) for table, ids in ((same, False), (same, True), (other, False))]
     assert _version({"all": some_tests()}, False) == versions[0]
     assert len({*versions}) == 3
+
+
+def test_preference_data_stay_here(demo_home: Path, nnd_home: Path) -> None:
+    folder = shutil.copytree(demo_home / "nnd" / "demo", nnd_home / "nnd" / "demo")
+    before = make_plan("demo", "me/demo").files
+    add_preferences(folder)
+    assert make_plan("demo", "me/demo").files == before

@@ -1,0 +1,230 @@
+"""Preference data: the strings that a task scores, in splits that share no text; TRL trains on them as they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+
+import nnd_tasks
+from nnd_tasks.datasets import CARD, built_sets, dataset_folder, list_configs, read_header, read_table
+from nnd_tasks.errors import NNDError
+from nnd_tasks.harness.task_yaml import tasks_on
+from nnd_tasks.schema import clean_name
+from nnd_tasks.sources import SHARES, find_source, sources_of, split_of
+from nnd_tasks.training import add_preferences, make_pairs
+from tests.commands import Outcome
+from tests.conftest import DATA
+from tests.harness.tasks import build_task, load_task
+
+COLUMNS = {"prompt", "chosen", "rejected", "category", "cluster_id", "source_id", "test_id"}
+
+
+def preferences(name: str, config: str = "preference", split: str = "train") -> datasets.Dataset:
+    return datasets.load_dataset(str(dataset_folder(name)), config, split=split)
+
+
+@pytest.fixture
+def demo(demo_home: Path, nnd_home: Path) -> Path:
+    """Return the folder of the demo, with preference data."""
+    folder = shutil.copytree(demo_home / "nnd" / "demo", nnd_home / "nnd" / "demo")
+    add_preferences(folder)
+    return folder
+
+
+# ---------------------------------------------------------------- what is in it
+
+
+def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd: Callable[..., Outcome], nnd_home: Path) -> None:
+    before = nnd("build", "demo").out
+    folder = dataset_folder("demo")
+    tests = {path: path.read_bytes() for path in folder.glob("*/test-*.parquet")}
+    status, out, _ = nnd("build", "demo", "--preference")
+    assert status == 0
+    assert out.startswith(before.rpartition("written to")[0])
+    assert "preference: " in out
+    assert {path: path.read_bytes() for path in folder.glob("*/test-*.parquet")} == tests
+    assert list_configs(folder)[0] == ["authors", "clean"]
+    assert nnd("check", "demo").status == 0
+    data = nnd_tasks.load("demo", "preference")
+    assert list(data) == list(SHARES)
+    clean = nnd_tasks.load("demo", "clean")
+    assert sorted(row["test_id"] for part in data.values() for row in part) == sorted(clean["test_id"])
+    # A build without the option makes the set as it always was.
+    assert nnd("build", "demo").status == 0
+    assert not (folder / "preference").exists()
+    assert "Preference data" not in (folder / CARD).read_text("utf-8")
+
+
+def test_no_two_splits_share_a_prompt_or_a_source(demo: Path) -> None:
+    data = nnd_tasks.load("demo", "preference")
+    for name in ("cluster_id", "source_id", "prompt"):
+        parts = [set(part[name]) for part in data.values()]
+        assert sum(map(len, parts)) == len(set.union(*parts))
+    assert set(data["train"].column_names) == COLUMNS
+    assert {split_of(source) for source in data["test"]["source_id"]} == {"test"}
+
+
+@pytest.mark.parametrize(("name", "variant"), [("demo", ""), ("prmbench", ""), ("bio_mqm", "_en2de"), ("summeval", "")])
+def test_prompt_and_text_are_what_the_task_scores(
+    name: str,
+    variant: str,
+    real_sets: Callable[[str], Path],
+    tiny_models: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = real_sets(name)
+    monkeypatch.setenv("NND_HOME", str(folder.parents[1]))
+    config = clean_name(list_configs(folder)[1])
+    yaml = next(tasks_on(name, config))
+    tests = read_table(folder, config)
+    pairs = make_pairs(tests, yaml).to_pylist()
+    task = load_task(f"nnd_{name}{variant}_clean", {"pretrained": str(tiny_models["gpt2"])})
+    scored = set()
+    for doc in task.eval_docs:
+        scored |= {(task.doc_to_text(doc), text) for _, text in task.pairs(doc, "", chat=False)}
+    rows = tests.to_pylist()
+    assert {(pair["prompt"], pair[side]) for pair in pairs for side in ("chosen", "rejected")} == scored
+    assert [pair["test_id"] for pair in pairs] == [row["test_id"] for row in rows]
+    for row, pair in zip(rows, pairs, strict=True):
+        assert row["high"].split("\n")[0] in pair["chosen"]
+        marked = [(row["low"][one["start"] : one["end"]]) for one in row.get("low_spans") or ()]
+        assert [pair["rejected"][one["start"] : one["end"]] for one in pair.get("rejected_spans") or ()] == marked
+        if "high_score" in row:
+            assert pair["margin"] == row["high_score"] - row["low_score"]
+        if "high_system" in row:
+            assert (pair["chosen_model"], pair["rejected_model"]) == (row["high_system"], row["low_system"])
+
+
+def test_terms_that_limit_training_are_said(demo_home: Path, nnd_home: Path, real_sets: Callable[[str], Path]) -> None:
+    folder = shutil.copytree(real_sets("summeval"), nnd_home / "nnd" / "summeval")
+    made = add_preferences(folder)
+    assert set(made) == {"preference", "all_rows_preference"}
+    about = datasets.load_dataset_builder(str(folder), "preference").config.description
+    assert about.startswith("Terms to accept before training. articles and highlights of CNN")
+    assert about in (folder / CARD).read_text("utf-8")
+    free = shutil.copytree(demo_home / "nnd" / "demo", nnd_home / "nnd" / "demo")
+    add_preferences(free)
+    assert "description" not in read_header(free)["configs"][-1]
+
+
+def test_what_cannot_be_made_is_an_error(demo: Path, tmp_path: Path) -> None:
+    tests, yaml = read_table(demo), next(tasks_on("demo", "clean"))
+    with pytest.raises(NNDError, match=r"task nnd_demo_clean: doc_to_text: .*'nothing'"):
+        make_pairs(tests, {**yaml, "doc_to_text": "{{nothing}}"})
+    with pytest.raises(NNDError, match="it sets description"):
+        make_pairs(tests, {**yaml, "description": "Write well."})
+    card = (demo / CARD).read_text("utf-8")
+    (demo / CARD).write_text(card.replace("nnd_set: demo", "nnd_set: other"), "utf-8")
+    with pytest.raises(NNDError, match="no task scores any config of other"):
+        add_preferences(demo)
+    (demo / CARD).write_text(card.replace("path: preference/preference/train-", "path: ../../secret/train-"), "utf-8")
+    with pytest.raises(NNDError, match="takes data from elsewhere"):
+        read_header(demo)
+
+
+# ---------------------------------------------------------------- splits
+
+
+def test_a_text_is_found_in_other_dress() -> None:
+    words = [f"word{i}" for i in range(300)]
+    article = f"(Reuters) - {' '.join(words)}. The minister's party (the Left) didn't agree."
+    treebank = f"-lrb- reuters -rrb- - {' '.join(words)} . the minister 's party -lrb- the left -rrb- did n't agree ."
+    source = find_source(article)
+    assert find_source(treebank) == source
+    assert find_source(article[: len(article) // 2]) == source
+    assert find_source(" ".join(words[150:])) != source
+    assert find_source("第一章。") != find_source("第二章。")
+    # Segments of a document that the group names.
+    assert (
+        find_source("Hello.", "doc7_1_Hello.")
+        == find_source("Bye.", "doc7_2_Bye.")
+        != find_source("Bye.", "doc8_2_Bye.")
+    )
+
+
+def test_no_near_duplicate_is_in_another_split_of_any_set(real_home: Path) -> None:
+    """Every pair of texts of all sets: those with half of the shorter one's sequences of 6 words in common are in one split.
+
+    Here every sequence counts, and the words are scikit-learn's; texts of fewer than 15 words are left out, as two questions
+    may begin alike.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for name in built_sets():
+        for config in list_configs(dataset_folder(name))[0]:
+            tests = read_table(dataset_folder(name), config)
+            texts = zip(tests["context"].to_pylist(), tests["high"].to_pylist(), strict=True)
+            for (context, high), source in zip(texts, sources_of(tests), strict=True):
+                assert found.setdefault(context or high, (name, source))[1] == source
+    problems: dict[str, set[str]] = {}
+    for path in (DATA / "today/humanevalpack").glob("*.jsonl"):
+        for row in map(json.loads, path.read_text("utf-8").splitlines()):
+            problems.setdefault(row["task_id"].split("/")[1], set()).add(found.pop(row["prompt"])[1])
+    assert len(problems) == 164
+    assert {len(sources) for sources in problems.values()} == {1}
+    words = CountVectorizer(ngram_range=(6, 6), binary=True, token_pattern=r"[^\W_]+", dtype=np.int32)
+    grams = words.fit_transform(found)
+    shared, size = (grams @ grams.T).tocoo(), np.asarray(grams.sum(axis=1)).ravel()
+    few = np.minimum(size[shared.row], size[shared.col])
+    near = (shared.row < shared.col) & (shared.data >= 0.5 * few) & (few >= 10)
+    texts = list(found)
+    pairs = [(texts[a], texts[b]) for a, b in zip(shared.row[near], shared.col[near], strict=True)]
+    assert len(pairs) > 1000
+    assert sum({found[a][0], found[b][0]} == {"blindspot_cnndm", "summeval"} for a, b in pairs) > 1
+    leaks = [(a, b) for a, b in pairs if split_of(found[a][1]) != split_of(found[b][1])]
+    assert leaks == []
+
+
+def test_a_held_out_task_has_the_tests_of_its_split(demo: Path, tiny_models: dict[str, Path]) -> None:
+    model = {"pretrained": str(tiny_models["gpt2"])}
+    wanted = {test for test, source in zip(*(lambda t: (t["test_id"].to_pylist(), sources_of(t)))(read_table(demo)), strict=True)
+              if split_of(source) == "test"}  # fmt: skip
+
+    def tests_of(task: Any) -> set[str]:
+        return {test["test_id"] for doc in task.eval_docs for test in doc["tests"]}
+
+    held = build_task("nnd_demo_heldout", model)
+    asked = build_task("nnd_demo", {**model, "split": "test", "trained_on": "demo:train"})
+    assert tests_of(held) == tests_of(asked) == wanted
+    signature = asked.dump_config()["metadata"]["nnd"]["signature"]
+    assert (signature["protocol"]["split"], signature["model"]["trained_on"]) == ("test", "demo:train")
+    whole = build_task("nnd_demo", model).dump_config()["metadata"]["nnd"]["signature"]
+    assert "split" not in whole["protocol"]
+    assert "trained_on" not in whole["model"]
+    assert whole["protocol"]["data"] == signature["protocol"]["data"]
+    for wrong in ({"split": "tests"}, {"trained_on": "demo:tests"}, {"trained_on": "demo train"}):
+        with pytest.raises(NNDError, match=f"metadata {next(iter(wrong))}="):
+            load_task("nnd_demo", wrong)
+
+
+# ---------------------------------------------------------------- TRL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chat", [False, True])
+def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl")
+    from transformers import AutoModelForSequenceClassification
+
+    add_preferences(demo, chat=chat)
+    data = nnd_tasks.load("demo", "preference")
+    model = str(tiny_models["llama"])
+    same: dict[str, Any] = {
+        "max_steps": 2, "per_device_train_batch_size": 2, "output_dir": str(tmp_path), "report_to": [], "use_cpu": True,
+        "save_strategy": "no", "logging_steps": 1, "bf16": False, "gradient_checkpointing": False,
+    }  # fmt: skip
+    settings = trl.DPOConfig(loss_type=["sigmoid_norm", "sft"], loss_weights=[1.0, 0.5], **same)
+    parts = {"train_dataset": data["train"], "eval_dataset": {"held": data["test"].select(range(4))}}
+    dpo = trl.DPOTrainer(model, args=settings, **parts)
+    assert dpo.train().global_step == 2
+    assert 0 <= dpo.evaluate()["eval_rewards/accuracies"] <= 1
+    judge = AutoModelForSequenceClassification.from_pretrained(model, num_labels=1)
+    reward = trl.RewardTrainer(judge, args=trl.RewardConfig(**same), processing_class=dpo.processing_class, **parts)
+    assert reward.train().global_step == 2
