@@ -59,6 +59,32 @@ def test_sums_on_ten_prompts_are_those_of_plain_transformers(
         check_first_tests(oracle, samples)
 
 
+@pytest.mark.parametrize(
+    ("name", "prompts"),
+    [
+        ("nnd_demo", 5),
+        *(pytest.param(name, 50, marks=pytest.mark.complete) for name in ("nnd_quiz_design", "nnd_llmbar")),
+    ],
+)
+def test_answers_about_one_test_of_each_prompt_are_those_of_plain_transformers(
+    name: str, prompts: int, smollm2: Path, oracle: Oracle, real_home: Path
+) -> None:
+    tasks = [f"{name}_validator", f"{name}_choice"]
+    found = evaluate(smollm2, tasks, sample=prompts)
+    for task, words in zip(tasks, (("Yes", "No"), ("A", "B")), strict=True):
+        tokens = found["configs"][task]["metadata"]["nnd"]["reader"]["tokens"]
+        assert tokens == {word: oracle.tokenizer.encode(f" {word}")[0] for word in words}
+        assert len(found["samples"][task]) == prompts
+        for sample in found["samples"][task]:
+            test = sample["doc"]["tests"][0]
+            for place in (test["high"], test["low"]):
+                pairs = sample["arguments"][4 * place : 4 * place + 2]
+                assert [answer for _, answer in pairs] == [f" {word}" for word in words]
+                good, bad = (oracle.sum_and_count(*oracle.split(*pair))[0] for pair in pairs)
+                score = (good - bad) / (2 if task.endswith("choice") else 1)
+                assert sample["candidates"][place]["sum"] == pytest.approx(score, abs=1e-4)
+
+
 def test_every_token_stands_for_its_own_characters(smollm2: Path, real_home: Path) -> None:
     counter = TokenCounter({"pretrained": str(smollm2)})
     several = 0
