@@ -134,13 +134,13 @@ def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
             if not math.isnan(bare):
                 gain = paired_difference(*_by_prompt(paired, places, alone, passed))
                 row |= {f"gain_{name}": value for name, value in gain._asdict().items()}
-            yield row | outcomes.iloc[places][["flips", "mass"]].mean().to_dict()
+            yield row | outcomes.iloc[places][["ties", "flips", "mass"]].mean().to_dict()
 
 
 def _outcomes(run: Run) -> pd.DataFrame:
     """Return of each test how it came out without the context and with the answers swapped; nan where that was not asked.
 
-    ``flips``: a choice took the same letter in both orders; ``mass``: probability of the two answers.
+    ``ties``: both texts have one score; ``flips``: a choice took one letter in both orders; ``mass``: probability of the two answers.
     """
     tests = run.tests.set_index("test_id")
     sides = [
@@ -157,7 +157,12 @@ def _outcomes(run: Run) -> pd.DataFrame:
     found = {name: passes(margin).where(margin.notna()) for name, margin in known.items()}
     same = (high["sum"] > 0) == (low["sum"] > 0)
     return pd.DataFrame(
-        {**found, "flips": same if reader_of(run) == "choice" else np.nan, "mass": (high["mass"] + low["mass"]) / 2},
+        {
+            **found,
+            "ties": tests["tie"],
+            "flips": same if reader_of(run) == "choice" else np.nan,
+            "mass": (high["mass"] + low["mass"]) / 2,
+        },
         dtype=float,
     )
 
@@ -168,7 +173,8 @@ _CELLS_CAPTION = (
     "rows evenly."
 )
 _CHECKS_CAPTION = (
-    "Does a reader read? At chance: the 95% interval of its rate holds 0.5. Answers swapped: its rate when the question "
+    "Does a reader read? At chance: the 95% interval of its rate holds 0.5. Ties fail; a "
+    "model in 16 bits has many. Answers swapped: its rate when the question "
     "names the answers in the other order. Without context: its rate on the candidates alone (metadata context_reliance), "
     "and what the context adds, paired by test. One letter: share of choices that the order decides. Mass: mean probability "
     "of the two answers; the rest goes to other tokens."
@@ -178,6 +184,7 @@ _CHECKS = {
     "reader": "{reader}",
     "rate": "{mean:.3f} [{low:.3f}, {high:.3f}]",
     "verdict": "{verdict}",
+    "ties": "{ties:.3f}",
     "answers swapped": "{swapped:.3f}",
     "without context": "{without_context:.3f}",
     "context adds": "{gain_mean:+.3f} [{gain_low:+.3f}, {gain_high:+.3f}]",

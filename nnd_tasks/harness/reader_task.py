@@ -5,6 +5,7 @@ Tests, prompts and metrics are those of the plain task, whose reader is called `
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from nnd_tasks.harness.signature import digest
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.schema import short_hash
 from nnd_tasks.wording import did_you_mean
+
+logger = logging.getLogger("lm_eval.nnd")
 
 #: Column of the documents: of each candidate, what is asked of it and the ``rival`` that it is shown with.
 VIEWS = "reader_views"
@@ -230,6 +233,12 @@ class ReaderTask(NNDTask):
         if self.counter.reward:
             raise NNDError(
                 f"task {self.config.task}: a reward model answers no question; run the plain task with --model nnd_reward"
+            )
+        if self._coarse:
+            logger.warning(
+                "%s: answers differ by so few steps of %s that many tests tie and fail; add dtype=float32 to --model_args",
+                self.config.task,
+                self._coarse,
             )
 
     def _reader_part(self) -> dict[str, Any]:

@@ -210,6 +210,15 @@ def test_mistakes_are_said_in_one_line(
     assert "\n" not in str(error.value)
 
 
+def test_16_bits_are_warned_of(
+    tiny_models: dict[str, Path], home: Path, yamls: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for dtype, warned in (("bfloat16", 1), ("float32", 0)):
+        caplog.clear()
+        evaluate(tiny_models["gpt2"], ["choice"], include_path=yamls, limit=1, model_args={"dtype": dtype})
+        assert caplog.text.count("many tests tie and fail; add dtype=float32") == warned
+
+
 def test_the_signature_tells_readers_and_questions_apart(
     tiny_models: dict[str, Path], home: Path, yamls: Path, tmp_path: Path
 ) -> None:
