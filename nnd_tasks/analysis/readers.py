@@ -140,7 +140,7 @@ def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
 def _outcomes(run: Run) -> pd.DataFrame:
     """Return of each test how it came out without the context and with the answers swapped; nan where that was not asked.
 
-    ``ties``: both texts have one score; ``flips``: a choice took one letter in both orders; ``mass``: probability of the two answers.
+    ``ties``: both texts have one score; ``flips``: a choice took one letter in both orders; ``mass``: P of the two answers.
     """
     tests = run.tests.set_index("test_id")
     sides = [
