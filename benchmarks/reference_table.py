@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import pandas as pd
 from tqdm import tqdm
 
 from nnd_tasks.analysis.compare import category_rates
@@ -74,26 +75,25 @@ def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str], dtype: str
 
 
 def print_table(out: Path) -> None:
-    """Print a row for each task and category, then the signature of each run."""
-    lines = []
-    print("| task | category | tests | prompts | model | chat template | pass rate | 95% interval |")
-    print("|---|---|---:|---:|---|---|---:|---|")
+    """Print a row for each task and category with a column for each model and chat template, then the signature of each run."""
+    rows, lines = [], []
     for paired in pair(read_results(out)):
-        [chat] = {"yes" if run.protocol.get("chat_template") else "no" for run in paired.runs}
-        for row in category_rates(paired).itertuples():
-            interval = f"{row.low:.3f} to {row.high:.3f}" + (" (few prompts)" if row.few else "")
-            shown = (
-                paired.runs[0].task,
-                row.category,
-                f"{row.tests:,}",
-                row.prompts,
-                row.model,
-                chat,
-                f"{row.rate:.3f}",
-                interval,
-            )
-            print("|", " | ".join(map(str, shown)), "|")
-        lines += [run.line for run in paired.runs]
+        chat = " with chat template" if paired.runs[0].protocol.get("chat_template") else ""
+        rates = category_rates(paired)
+        kept = rates[(rates["category"] != "all") | (rates["category"].nunique() > 2)]
+        who = kept["model"].str.replace(r" \(.*", "", regex=True) + chat
+        rows.append(kept.assign(task=paired.runs[0].task, who=who))
+        lines += [f"{run.model}{chat}: {run.line}" for run in paired.runs]
+    table = pd.concat(rows)
+    table["cell"] = [
+        f"{row.rate:.3f} [{row.low:.3f}, {row.high:.3f}]{'†' * row.few} | {row.prompts:,}" for row in table.itertuples()
+    ]
+    wide = table.pivot(index=["task", "category"], columns="who", values="cell").fillna(" | ")
+    order = [(task, name) for task in TASKS for name in dict.fromkeys(table.loc[table["task"] == task, "category"])]
+    print("| task | category |", *(f"{who} | prompts |" for who in wide.columns))
+    print("|---|---|", *("---|---:|" for _ in wide.columns))
+    for place in order:
+        print("|", " | ".join([*place, *wide.loc[place]]), "|")
     print("", *lines, sep="\n")
 
 
