@@ -17,7 +17,7 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.show.report import Table
-from nnd_tasks.statistics import paired_difference, summarize_rate
+from nnd_tasks.statistics import ClusteredMean, paired_difference, summarize_rate
 
 #: The reader of a plain task.
 WRITER = "writer"
@@ -131,9 +131,10 @@ def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
             verdict = "above chance" if rate.low > 0.5 else "below chance" if rate.high < 0.5 else "at chance"
             row = {"category": category, "reader": run.model, **rate._asdict(), "verdict": verdict}
             row |= {"swapped": swapped[places].mean(), "without_context": (bare := alone[places].mean())}
+            gain = ClusteredMean(math.nan)
             if not math.isnan(bare):
                 gain = paired_difference(*_by_prompt(paired, places, alone, passed))
-                row |= {f"gain_{name}": value for name, value in gain._asdict().items()}
+            row |= {f"gain_{name}": value for name, value in gain._asdict().items()}
             yield row | outcomes.iloc[places][["ties", "flips", "mass"]].mean().to_dict()
 
 

@@ -16,6 +16,7 @@ from nnd_tasks.analysis.compare import compare_readers, compare_runs, report_com
 from nnd_tasks.analysis.readers import CELLS, pair_readers
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.errors import NNDError
+from nnd_tasks.show.forms import to_markdown
 from tests.analysis.runs import PROTOCOL, make_run
 from tests.commands import Command
 from tests.harness.tasks import write_yaml
@@ -88,6 +89,15 @@ def test_checks_say_whether_a_reader_reads() -> None:
     assert np.isnan(checks["flips"]["all", "validator"])
     assert checks["mass"]["all"].drop("writer").eq(0.25).all()
     assert np.isnan(checks["mass"]["all", "writer"])
+
+
+def test_runs_without_the_context_scored_have_no_gain() -> None:
+    runs = [read_by("writer", outcomes(1, 0.5)), read_by("validator", outcomes(2, 0.5))]
+    runs = [replace(run, tests=run.tests.assign(margin_no_context=np.nan)) for run in runs]
+    [comparison] = compare_readers(runs)
+    shown = to_markdown(report_comparison(comparison))
+    assert "answers swapped" in shown
+    assert "context adds |" not in shown
 
 
 def test_readers_of_other_models_and_chats_stand_apart() -> None:
