@@ -15,14 +15,15 @@ import argparse
 import sys
 from pathlib import Path
 
+import datasets
 import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from trl import DPOConfig, DPOTrainer
 
 import nnd_tasks
+from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.runner.known_models import SMOLLM2, resolve_model
-from nnd_tasks.training import training_terms
 
 
 def train(
@@ -53,7 +54,8 @@ def train(
     Raises:
         SystemExit: the terms are not accepted, or the set has no such category.
     """
-    if (terms := training_terms(name, config)) and not accept_terms:
+    builder = datasets.load_dataset_builder(str(dataset_folder(name)), config)
+    if (terms := builder.config.description) and not accept_terms:
         sys.exit(f"{name}: {terms} Add --accept-terms to train on it.")
     splits = nnd_tasks.load(name, config)
     known = sorted(set(splits["train"]["category"]))
@@ -101,15 +103,15 @@ def main() -> None:
     parser.add_argument("--model", default=SMOLLM2, help="folder or name (smollm2)")
     parser.add_argument("--set", default="quiz_design", help="built with nnd build --preference")
     parser.add_argument("--config", default="preference", help="of preference data")
-    parser.add_argument("--category", action="append", help="train on this one only; repeat for several")
+    parser.add_argument(
+        "--category", dest="categories", action="append", help="train on this one only; repeat for several"
+    )
     parser.add_argument("--pairs", type=int, help="number of pairs to draw (all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
     parser.add_argument("--accept-terms", action="store_true", help="accept the terms that the set's card names")
     options = vars(parser.parse_args())
-    out = train(options["model"], options["set"], options["out"], **{
-        name: options[key] for name, key in (("config", "config"), ("categories", "category"), ("pairs", "pairs"), ("seed", "seed"), ("accept_terms", "accept_terms"))
-    })  # fmt: skip
+    out = train(options.pop("model"), options.pop("set"), options.pop("out"), **options)
     print(f"written: {out}")
 
 
