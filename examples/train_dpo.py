@@ -73,19 +73,21 @@ def train(
         beta=2.0,  # larger than without normalization, as margins are those of means
         learning_rate=rate,
         lr_scheduler_type="cosine",
-        warmup_ratio=0.1,
+        warmup_steps=0.1,  # a share of all steps
         num_train_epochs=1,
         per_device_train_batch_size=4,
-        gradient_accumulation_steps=4,
+        gradient_accumulation_steps=2,
         max_length=1024,
         seed=seed,
         bf16=True,
+        gradient_checkpointing=False,
+        use_cpu=not torch.cuda.is_available(),
         logging_steps=5,
         save_strategy="no",
         report_to=[],
     )
     trainer = DPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32),
+        model=AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16),
         args=steps,
         train_dataset=data.select_columns(["prompt", "chosen", "rejected"]),
         processing_class=tokenizer,
