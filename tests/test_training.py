@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
+import torch
 from sklearn.feature_extraction.text import CountVectorizer
 
 import nnd_tasks
@@ -21,7 +23,7 @@ from nnd_tasks.schema import clean_name
 from nnd_tasks.sources import SHARES, find_source, sources_of, split_of
 from nnd_tasks.training import add_preferences, make_pairs
 from tests.commands import Outcome
-from tests.conftest import DATA
+from tests.conftest import DATA, REPO
 from tests.harness.tasks import build_task, load_task
 
 COLUMNS = {"prompt", "chosen", "rejected", "category", "cluster_id", "source_id", "test_id"}
@@ -228,3 +230,25 @@ def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, tiny_models: dict[str
     judge = AutoModelForSequenceClassification.from_pretrained(model, num_labels=1)
     reward = trl.RewardTrainer(judge, args=trl.RewardConfig(**same), processing_class=dpo.processing_class, **parts)
     assert reward.train().global_step == 2
+
+
+@pytest.mark.slow
+def test_the_example_trains_on_a_category_and_asks_for_terms(
+    demo: Path, tiny_models: dict[str, Path], tmp_path: Path, real_sets: Callable[[str], Path]
+) -> None:
+    pytest.importorskip("trl")
+    pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM
+
+    train = runpy.run_path(str(REPO / "examples" / "train_dpo.py"))["train"]
+    model = tiny_models["llama"]
+    out = train(str(model), "demo", tmp_path / "out", categories=["disfluent"], pairs=6)
+    before, after = (AutoModelForCausalLM.from_pretrained(folder).state_dict() for folder in (model, out))
+    assert before.keys() == after.keys(), "the adapter is merged"
+    assert any(not torch.equal(before[name].float(), after[name].float()) for name in before)
+    with pytest.raises(SystemExit, match="there is no category fluent; there are: disfluent, off_target, unfaithful"):
+        train(str(model), "demo", tmp_path / "out", categories=["fluent"])
+    summeval = shutil.copytree(real_sets("summeval"), demo.parent / "summeval")
+    add_preferences(summeval)
+    with pytest.raises(SystemExit, match=r"summeval: Terms to accept .* Add --accept-terms to train on it"):
+        train(str(model), "summeval", tmp_path / "out")
