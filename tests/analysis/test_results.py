@@ -212,7 +212,7 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(tmp_p
     ("given", "message"),
     [
         ("shots=3", "--select shots=3: no run has it; they have 0"),
-        ("shot=0", "--select shot: no part of the protocol; they are limit, task, set"),
+        ("shot=0", "--select shot: no part of the protocol; they are limit, reader, task, set"),
         ("shots", "--select shots: write KEY=VALUE, such as shots=0"),
         ("shots=0,shots=1", "--select shots=1: no run has it; they have 0"),
     ],
