@@ -97,7 +97,7 @@ def render_report(runs: Sequence[Run], allow: Sequence[str] = ()) -> str:
     Raises:
         NNDError: runs cannot be compared, or token scores are damaged.
     """
-    pairs = [*pair(runs, allow), *pair_readers(runs)]
+    pairs = [*pair(runs, allow), *pair_readers(runs, allow)]
     lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
     return render_page("NND report", [make_section(paired) for paired in pairs], lone)
 

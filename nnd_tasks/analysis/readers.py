@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,8 @@ from nnd_tasks.statistics import ClusteredMean, paired_difference, summarize_rat
 
 #: The reader of a plain task.
 WRITER = "writer"
+#: Share of choices that the order decides, above which a reader hardly reads.
+_MOSTLY = 0.9
 #: What may differ between readers of one model.
 _ALLOWED = ("reader", "questions", "prompt")
 #: Whether a model says what is better, and would write it -> what that means.
@@ -63,13 +66,23 @@ def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]
     others = [run for run in runs if reader_of(run) != "reward"]
     groups = []
     for model in dict.fromkeys(run.model for run in others):
-        own = sorted((run for run in others if run.model == model), key=lambda run: reader_of(run) != WRITER)
-        readers = [*(replace(run, model=reader_of(run)) for run in own), *rewards]
+        readers = [*_name_readers([run for run in others if run.model == model]), *rewards]
         known = {key for run in readers for key in run.asked}
-        paired = pair(readers, [name for name in (*_ALLOWED, *allow) if name in known])
+        paired = pair(readers, [*(name for name in _ALLOWED if name in known), *allow])
         several = (one for one in paired if len({reader_of(run) for run in one.runs}) > 1)
         groups += [replace(one, task=f"{one.runs[0].task} as read by {model}") for one in several]
     return groups
+
+
+def _name_readers(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs of a model under the names of their readers, the writer first; a reader of several tasks with the task."""
+    tasks = Counter(found[:2] for found in {(run.set, reader_of(run), run.task) for run in runs})
+    named = [
+        replace(run, model=reader if tasks[run.set, reader] == 1 else f"{reader} ({run.task})")
+        for run in runs
+        for reader in [reader_of(run)]
+    ]
+    return sorted(named, key=lambda run: reader_of(run) != WRITER)
 
 
 def reader_tables(paired: Paired) -> list[Table]:
@@ -129,6 +142,8 @@ def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
             counts, tests = _by_prompt(paired, places, passed)
             rate = summarize_rate(counts, tests)
             verdict = "above chance" if rate.low > 0.5 else "below chance" if rate.high < 0.5 else "at chance"
+            flips = outcomes["flips"].iloc[places].mean()
+            verdict += ", by one letter" if flips > _MOSTLY else ""
             row = {"category": category, "reader": run.model, **rate._asdict(), "verdict": verdict}
             row |= {"swapped": swapped[places].mean(), "without_context": (bare := alone[places].mean())}
             gain = ClusteredMean(math.nan)
@@ -170,11 +185,12 @@ def _outcomes(run: Run) -> pd.DataFrame:
 
 _CELLS_CAPTION = (
     "What a model says and what it would write: share of tests, with Wilson's 95% interval clustered by prompt. It notices if "
-    "the asked reader passes the test, and would not write the worse text if the writer passes it. A reader at chance fills its "
-    "rows evenly."
+    "the asked reader passes the test, and would not write the worse text if the writer passes it. A reader that tosses a coin "
+    "notices half of what the writer passes, and half of the rest."
 )
 _CHECKS_CAPTION = (
-    "Does a reader read? At chance: the 95% interval of its rate holds 0.5. Ties fail; a "
+    "Does a reader read? At chance: the 95% interval of its rate contains 0.5; with few prompts "
+    "this says little. By one letter: the order decides more than 90% of its choices. Ties fail; a "
     "model in 16 bits has many. Answers swapped: its rate when the question "
     "names the answers in the other order. Without context: its rate on the candidates alone (metadata context_reliance), "
     "and what the context adds, paired by test. One letter: share of choices that the order decides. Mass: mean probability "

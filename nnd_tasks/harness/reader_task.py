@@ -62,7 +62,14 @@ class Asked(BaseModel):
             asked = cls.model_validate({key: config[key] for key in READER_KEYS if config.get(key) is not None})
         except ValidationError as error:
             mistake = error.errors()[0]
-            raise NNDError(f"task {config.get('task')}: {mistake['loc'][0]}: {mistake['msg']}") from None
+            key, expected = mistake["loc"][0], mistake["msg"].replace("Input should be", "expected")
+            if key == "answers":
+                expected = (
+                    """expected two words, such as answers: ["good", "bad"]; YAML takes yes and no for truth values"""
+                )
+            raise NNDError(f"task {config.get('task')}: {key}={config.get(str(key))!r}: {expected}") from None
+        if asked.words[0] == asked.words[1]:
+            raise NNDError(f"task {config.get('task')}: answers={list(asked.words)}: expected two different words")
         return asked
 
     @property
@@ -130,10 +137,12 @@ class ReaderTask(NNDTask):
         """
         super().download(dataset_kwargs, **kwargs)
         [(split, documents)] = self.dataset.items()
-        there = {test["category"] for tests in documents["tests"] for test in tests} - self.asked.questions.keys()
-        for name in self.asked.questions:
-            if meant := did_you_mean(name, sorted(there), cutoff=0.8):
-                raise NNDError(f"task {self.config.task}: questions: the set has no category {name!r}; {meant}")
+        known = {test["category"] for tests in documents["tests"] for test in tests}
+        for name in self.asked.questions.keys() - known:
+            without = f"task {self.config.task}: questions: the set has no category {name!r}"
+            if meant := did_you_mean(name, sorted(known - self.asked.questions.keys()), cutoff=0.8):
+                raise NNDError(f"{without}; {meant}")
+            logger.warning("%s; it has %s", without, ", ".join(sorted(known)))
         kept = documents.remove_columns([name for name in ("error_spans",) if name in documents.column_names])
         self.dataset = {split: datasets.Dataset.from_list([self._with_views(doc) for doc in kept])}
 
@@ -189,11 +198,11 @@ class ReaderTask(NNDTask):
         for place in self.scorable(doc):
             for swapped in (False, True):
                 text = str(self.fewshot_context({**doc, VIEW: place, SWAPPED: swapped}, **prompt.arguments))
-                delimiter = self._delimiter_before(text, chat=bool(prompt.arguments.get("apply_chat_template")))
+                delimiter = self._delimiter_before(text)
                 pairs += [(text, f"{delimiter}{answer}") for answer in self.asked.words]
         return pairs
 
-    def _delimiter_before(self, text: str, *, chat: bool) -> str:
+    def _delimiter_before(self, text: str) -> str:
         """Return what makes both answers one token after a prompt: a space or nothing.
 
         Raises:
@@ -201,7 +210,7 @@ class ReaderTask(NNDTask):
         """
         if self._answer_delimiter is None:
             words = self.asked.words
-            for delimiter in ("", " ") if chat else (" ", ""):
+            for delimiter in ("", " ") if text[-1].isspace() else (" ", ""):
                 # A line feed at the end of a chat template is scored with both answers.
                 (*before, yes), (*same, no) = (
                     self.counter._encode_pair(text, f"{delimiter}{word}")[1] for word in words
@@ -256,11 +265,13 @@ class ReaderTask(NNDTask):
         rates = {"pass_rate_swapped": score_document(doc["tests"], swapped, {}, ties=self.settings.ties)["pass_rate"]}
         sides = [[values["candidates"][test[side]] for side in ("high", "low")] for test in doc["tests"]]
         if self.asked.reader == "choice":  # one letter wins in both orders
-            flips = [(high["sum"] > 0) == (low["sum"] > 0) for high, low in sides if high and low]
+            scored = [(high["sum"], low["sum"]) for high, low in sides if high and low]
+            flips = [(high > 0) == (low > 0) for high, low in scored if None not in (high, low)]
             rates["order_flips"] = (sum(flips), len(flips))
         for record, other, sums in zip(values["candidates"], swapped, self._sums(doc, whole), strict=True):
             if record and other:
-                record |= {"swapped": other.mean, "mass": math.exp(sums[0]) + math.exp(sums[1])}
+                found = {"swapped": other.mean, "mass": math.exp(sums[0]) + math.exp(sums[1])}
+                record |= {name: value if math.isfinite(value) else None for name, value in found.items()}
         values |= rates | {f"{name}_stderr": counts for name, counts in rates.items()}
         return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in _OF_TEXTS}
 

@@ -159,7 +159,11 @@ class NNDTask(RequestTask):
         """
         self._prepared = True
         check_metadata(self._metadata, model, arguments)
-        self._model_type = model if isinstance(model, str) else None
+        self._model_type = model if isinstance(model, str) else getattr(model, "kind", None)
+        if self.counter.reward and chat:
+            raise NNDError(
+                "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
+            )
         self.counter.check(self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
         # The name of a ready-made model does not tell its precision.
         self._coarse = self.counter.warn_of_rounding() if self._model_type else None

@@ -51,7 +51,8 @@ class TextScorer(LM):  # type: ignore[misc]
         unknown.pop("max_batch_size", None)  # lm-eval passes it to every model
         if unknown:
             raise ModelError(f"{self.kind} has no argument {min(unknown)}")
-        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        # lm-eval asks for cuda:0 unless it is told otherwise; like its own models, take the CPU where there is no GPU.
+        self._device = torch.device((device or "cuda") if torch.cuda.is_available() else "cpu")
         model, self.tokenizer = self.load(pretrained, tokenizer, dtype=dtype, revision=revision)
         self.model = model.to(self._device)
         try:

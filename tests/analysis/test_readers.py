@@ -118,6 +118,12 @@ def test_readers_of_other_models_and_chats_stand_apart() -> None:
     assert models.paired.models == ["m", "n"]
 
 
+def test_two_wordings_of_a_reader_are_named_by_their_tasks() -> None:
+    other = replace(read_by("validator", outcomes(3, 0.5)), task="mine")
+    [paired] = pair_readers([read_by("writer", outcomes(1, 0.5)), read_by("validator", outcomes(2, 0.5)), other])
+    assert paired.models == ["writer", "validator (nnd_demo_validator)", "validator (mine)"]
+
+
 def test_one_reader_alone_is_an_error_that_says_what_to_run() -> None:
     with pytest.raises(NNDError, match="run nnd_SET, nnd_SET_validator and nnd_SET_choice alike"):
         compare_readers([read_by("writer", outcomes(1, 0.5))])

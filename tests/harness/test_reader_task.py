@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.shelf import list_recipes
-from tests.harness.tasks import small_set, write_yaml
+from tests.harness.tasks import load_task, small_set, write_yaml
 from tests.random_models import evaluate
 
 #: Words of one token each in the vocabularies of the tiny models.
@@ -183,8 +183,10 @@ def test_blank_candidates_are_not_asked_about(tiny_models: dict[str, Path], tmp_
 @pytest.mark.parametrize(
     ("settings", "metadata", "message"),
     [
-        ({"reader": "judge"}, {}, r"task bad: reader: .*'validator' or 'choice'"),
-        ({"reader": "choice", "answers": ["A"]}, {}, "task bad: answers"),
+        ({"reader": "judge"}, {}, r"task bad: reader='judge': expected 'validator' or 'choice'"),
+        ({"reader": "choice", "answers": ["A"]}, {}, "answers=.'A'.: expected two words"),
+        ({"reader": "choice", "answers": [True, False]}, {}, "expected two words, .* YAML takes yes and no for truth"),
+        ({"reader": "choice", "answers": ["A", "A"]}, {}, "expected two different words"),
         (
             {"reader": "validator", "questions": {"disfluant": "x"}},
             {},
@@ -194,7 +196,7 @@ def test_blank_candidates_are_not_asked_about(tiny_models: dict[str, Path], tmp_
         ({"reader": "choice"}, {"tokens": True}, "tokens is about the tokens of a text, and a choice gives an answer"),
         ({"reader": "choice"}, {"append_eos": True}, "append_eos is about the tokens"),
     ],
-    ids=["reader", "answers", "category", "token", "tokens", "eos"],
+    ids=["reader", "answers", "truth", "equal", "category", "token", "tokens", "eos"],
 )
 def test_mistakes_are_said_in_one_line(
     settings: dict[str, Any],
@@ -208,6 +210,22 @@ def test_mistakes_are_said_in_one_line(
     with pytest.raises(NNDError, match=message) as error:
         evaluate(tiny_models["gpt2"], ["bad"], include_path=folder, metadata=metadata, limit=2)
     assert "\n" not in str(error.value)
+
+
+def test_answers_that_are_no_numbers_leave_the_test_unscored(
+    tiny_models: dict[str, Path], home: Path, yamls: Path
+) -> None:
+    task = load_task("choice", {"pretrained": str(tiny_models["gpt2"])}, [yamls])
+    task.set_config("num_fewshot", 0)
+    task.build_all_requests(limit=1)
+    requests = task.instances
+    for request in requests:
+        request.resps = [(math.nan if request.candidate == 0 else -1.0 - request.idx, False)]
+    task.apply_filters()
+    found = task.process_results(requests[0].doc, [one.filtered_resps["none"] for one in requests])
+    assert found["unscored"] == sum(0 in (test["high"], test["low"]) for test in requests[0].doc["tests"]) > 0
+    assert found["candidates"][0]["swapped"] is found["candidates"][0]["mass"] is None
+    assert found["order_flips"][1] == len(found["tests"]) - found["unscored"]
 
 
 def test_16_bits_are_warned_of(

@@ -9,6 +9,7 @@ import torch
 from lm_eval.api.instance import Instance
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
 
+import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.reward import RewardModel
@@ -76,6 +77,15 @@ def test_a_reward_is_not_divided_by_tokens(tiny_models: dict[str, Path], home: P
     assert protocol["reader"] == "reward"
 
 
+def test_a_ready_made_reward_model_is_known_as_one(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    folder = write_reward_model(tmp_path / "reward", tiny_models["llama"], chat=False)
+    options = {"limit": 3, "device": None}
+    named = evaluate(folder, ["nnd_demo"], kind="nnd_reward", limit=3)
+    made = nnd_tasks.evaluate(["nnd_demo"], RewardModel(str(folder), device="cpu"), **options)
+    records = [[one["candidates"] for one in found["samples"]["nnd_demo"]] for found in (named, made)]
+    assert records[0] == records[1]
+
+
 def test_a_context_too_long_for_the_reward_model_is_shortened(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path
 ) -> None:
@@ -93,5 +103,9 @@ def test_mistakes_are_named(tiny_models: dict[str, Path], home: Path, tmp_path: 
     lm = RewardModel(str(write_reward_model(tmp_path / "one", tiny_models["llama"])), device="cpu", max_length=20)
     with pytest.raises(ModelError, match="more than the model's window of 20"):
         lm.loglikelihood([Instance("loglikelihood", {}, REQUESTS[2], 0)])
+    with pytest.raises(
+        NNDError, match="applies the chat template of its model itself; leave out --apply_chat_template"
+    ):
+        evaluate(tmp_path / "one", ["nnd_demo"], kind="nnd_reward", limit=1, apply_chat_template=True)
     with pytest.raises(NNDError, match="a reward model answers no question"):
         evaluate(tmp_path / "one", ["nnd_demo_choice"], kind="nnd_reward", limit=1)
