@@ -12,11 +12,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import nnd_tasks
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.shelf import list_recipes
 from tests.harness.tasks import load_task, small_set, write_yaml
+from tests.harness.test_oracle import Oracle
 from tests.random_models import evaluate
+from tests.runner.completions_server import CompletionsServer
+from tests.runner.test_backends import needs_client
 
 #: Words of one token each in the vocabularies of the tiny models.
 WORDS = {"validator": ("the", "a"), "choice": ("A", "B")}
@@ -132,6 +136,27 @@ def test_batches_order_sharing_and_caches_change_nothing(
         if other := chosen.get(sample["doc"]["cluster_id"]):
             sums = [[record["sum"] for record in one["candidates"]] for one in (sample, other)]
             assert sums[0] == pytest.approx(sums[1], abs=1e-4)
+
+
+@needs_client
+def test_a_server_gives_the_same_answers(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+    folder = tiny_models["gpt2"]
+    plain = evaluate(folder, list(WORDS), include_path=yamls, limit=4)
+    with CompletionsServer.load(folder) as server:
+        model_args = {"model": "served", "base_url": server.url, "tokenizer": str(folder)}
+        options = {"include_path": yamls, "limit": 4, "batch_size": 8, "bootstrap_iters": 0}
+        served = nnd_tasks.evaluate(list(WORDS), "local-completions", model_args, **options)
+    for reader in WORDS:
+        assert scores_of(served, reader) == pytest.approx(scores_of(plain, reader), abs=1e-4)
+
+
+def test_an_encoder_decoder_answers_too(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+    oracle = Oracle(tiny_models["t5"])
+    for sample in evaluate(tiny_models["t5"], ["validator"], include_path=yamls, limit=4)["samples"]["validator"]:
+        sums = [oracle.sum_and_count(*oracle.split(*pair))[0] for pair in sample["arguments"]]
+        odds = [good - bad for good, bad in zip(sums[::2], sums[1::2], strict=True)]
+        found = [record[key] for record in sample["candidates"] for key in ("sum", "swapped")]
+        assert found == pytest.approx(odds, abs=1e-4)
 
 
 def test_chats_end_with_the_answer_alone_and_exemplars_with_the_right_one(
