@@ -81,7 +81,7 @@ def print_table(out: Path) -> None:
         chat = " with chat template" if paired.runs[0].protocol.get("chat_template") else ""
         rates = category_rates(paired)
         kept = rates[(rates["category"] != "all") | (rates["category"].nunique() > 2)]
-        who = kept["model"].str.replace(r" \(.*", "", regex=True) + chat
+        who = kept["model"].str.extract(r"([^/]+?)(?: [(#].*)?$")[0] + chat  # the name without its path
         rows.append(kept.assign(task=paired.runs[0].task, who=who))
         lines += [f"{run.model}{chat}: {run.line}" for run in paired.runs]
     table = pd.concat(rows)
