@@ -82,11 +82,14 @@ def print_table(out: Path) -> None:
         rates = category_rates(paired)
         kept = rates[(rates["category"] != "all") | (rates["category"].nunique() > 2)]
         who = kept["model"].str.extract(r"([^/]+?)(?: [(#].*)?$")[0] + chat  # the name without its path
-        rows.append(kept.assign(task=paired.runs[0].task, who=who))
+        *_, total = str(paired.runs[0].protocol["selection"]).partition(" (")[0].split()  # 10 of 60 (digest), or all
+        part = "" if total == "all" else f" of {int(total):,}"
+        rows.append(kept.reset_index(drop=True).assign(task=paired.runs[0].task, who=who, part=part))
         lines += [f"{run.model}{chat}: {run.line}" for run in paired.runs]
     table = pd.concat(rows)
     table["cell"] = [
-        f"{row.rate:.3f} [{row.low:.3f}, {row.high:.3f}]{'†' * row.few} | {row.prompts:,}" for row in table.itertuples()
+        f"{row.rate:.3f} [{row.low:.3f}, {row.high:.3f}]{'†' * row.few} | {row.prompts:,}{row.part * (row.Index == 0)}"
+        for row in table.itertuples()
     ]
     wide = table.pivot(index=["task", "category"], columns="who", values="cell").fillna(" | ")
     order = [(task, name) for task in TASKS for name in dict.fromkeys(table.loc[table["task"] == task, "category"])]
