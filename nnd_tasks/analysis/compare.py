@@ -53,23 +53,11 @@ class Comparison:
     not_compared: Sequence[str]
 
 
-def count_passed(paired: Paired, category: str = ALL) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sum the outcomes on a category, or on all tests, by prompt.
-
-    Returns:
-        Tests passed, shape (prompts, models), and tests, shape (prompts,); prompts in order of appearance.
-    """
-    chosen = paired.tests["category"].eq(category).to_numpy(dtype=bool) | (category == ALL)
-    of_prompt = paired.tests.loc[chosen, "cluster_id"].to_numpy()
-    prompts = pd.DataFrame(paired.passed[chosen]).groupby(of_prompt, sort=False)
-    return prompts.sum().to_numpy(), prompts.size().to_numpy()
-
-
 def category_rates(paired: Paired) -> pd.DataFrame:
     """Return `Comparison.rates`: the rates of each model on all tests, then on each category."""
     rows = []
-    for category in [ALL, *sorted(set(paired.tests["category"]))]:
-        counts, tests = count_passed(paired, category)
+    for category in paired.categories:
+        counts, tests = paired.by_prompt(paired.passed, category)
         about = {"category": category, "tests": int(tests.sum()), "prompts": len(tests), "few": is_few(len(tests))}
         for model, passed in zip(paired.models, counts.T, strict=True):
             rows.append(about | {"model": model} | summarize_rate(passed, tests)._asdict())
@@ -173,7 +161,7 @@ def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
 
 def _differences(category: str, paired: Paired) -> Iterator[dict[str, Any]]:
     """Yield rows of `Comparison.differences` for all pairs of models on a category, without ``p_holm``."""
-    counts, tests = count_passed(paired, category)
+    counts, tests = paired.by_prompt(paired.passed, category)
     pairs = list(combinations(range(len(paired.models)), 2))
     firsts, seconds = np.array(pairs, dtype=int).reshape(-1, 2).T
     p_values = permutation_p(counts[:, seconds] - counts[:, firsts]).tolist()

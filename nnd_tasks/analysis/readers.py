@@ -14,7 +14,6 @@ import pandas as pd
 from nnd_tasks.analysis.marks import is_few
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair
-from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import passes
 from nnd_tasks.show.report import Table
@@ -94,63 +93,40 @@ def reader_tables(paired: Paired) -> list[Table]:
     return [*tables, Table("checks", pd.DataFrame(_checks(paired)), _CHECKS, _CHECKS_CAPTION)]
 
 
-def _by_category(paired: Paired) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yield each category, all tests first, with the places of its tests."""
-    categories = paired.tests["category"]
-    for name in [ALL, *sorted(set(categories))]:
-        yield name, np.flatnonzero(categories.eq(name) | (name == ALL))
-
-
-def _by_prompt(
-    paired: Paired, places: np.ndarray[Any, Any], *outcomes: np.ndarray[Any, Any]
-) -> list[np.ndarray[Any, Any]]:
-    """Return the sum of each outcome by prompt, and the number of tests."""
-    table = pd.DataFrame({i: one[places].astype(float) for i, one in enumerate(outcomes)})
-    prompts = table.groupby(paired.tests["cluster_id"].to_numpy()[places], sort=False)
-    return [*prompts.sum().to_numpy().T, prompts.size().to_numpy()]
-
-
 def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
     readers = [reader_of(run) for run in paired.runs]
     if WRITER not in readers:
         return
     writes = paired.passed[:, readers.index(WRITER)]
-    for category, places in _by_category(paired):
+    for category in paired.categories:
         for place, reader in enumerate(readers):
             if reader == WRITER:
                 continue
-            for (notices, well), cell in CELLS.items():
-                found = (paired.passed[:, place] == notices) & (writes == well)
-                counts, tests = _by_prompt(paired, places, found)
-                yield {
-                    "category": category,
-                    "asked": paired.models[place],
-                    "tests": len(places),
-                    "prompts": len(tests),
-                    "few": is_few(len(tests)),
-                    "cell": cell,
-                    **summarize_rate(counts, tests)._asdict(),
-                }
+            found = [(paired.passed[:, place] == notices) & (writes == well) for notices, well in CELLS]
+            counts, tests = paired.by_prompt(np.column_stack(found), category)
+            about = {"category": category, "asked": paired.models[place], "tests": int(tests.sum())}
+            about |= {"prompts": len(tests), "few": is_few(len(tests))}
+            for cell, count in zip(CELLS.values(), counts.T, strict=True):
+                yield {**about, "cell": cell, **summarize_rate(count, tests)._asdict()}
 
 
 def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
     for place, run in enumerate(paired.runs):
         outcomes = _outcomes(run).loc[paired.tests["test_id"]]
-        alone, swapped = (outcomes[name].to_numpy(float) for name in ("alone", "swapped"))
-        passed = paired.passed[:, place]
-        for category, places in _by_category(paired):
-            counts, tests = _by_prompt(paired, places, passed)
-            rate = summarize_rate(counts, tests)
+        both = np.column_stack([outcomes["without_context"], paired.passed[:, place]])
+        for category in paired.categories:
+            counts, tests = paired.by_prompt(both, category)
+            alone, passed = counts.T
+            part = outcomes[paired.of_category(category)]
+            # A rate of which some tests are missing is not given.
+            means = {**part.mean(), **part[["without_context", "swapped"]].mean(skipna=False)}
+            rate, gain = summarize_rate(passed, tests), ClusteredMean(math.nan)
+            if not math.isnan(means["without_context"]):
+                gain = paired_difference(alone, passed, tests)
             verdict = "above chance" if rate.low > 0.5 else "below chance" if rate.high < 0.5 else "at chance"
-            flips = outcomes["flips"].iloc[places].mean()
-            verdict += ", by one letter" if flips > _MOSTLY else ""
-            row = {"category": category, "reader": run.model, **rate._asdict(), "verdict": verdict}
-            row |= {"swapped": swapped[places].mean(), "without_context": (bare := alone[places].mean())}
-            gain = ClusteredMean(math.nan)
-            if not math.isnan(bare):
-                gain = paired_difference(*_by_prompt(paired, places, alone, passed))
-            row |= {f"gain_{name}": value for name, value in gain._asdict().items()}
-            yield row | outcomes.iloc[places][["ties", "flips", "mass"]].mean().to_dict()
+            verdict += ", by one letter" if means["flips"] > _MOSTLY else ""
+            gains = {f"gain_{name}": value for name, value in gain._asdict().items()}
+            yield {"category": category, "reader": run.model, **rate._asdict(), "verdict": verdict, **means, **gains}
 
 
 def _outcomes(run: Run) -> pd.DataFrame:
@@ -169,7 +145,7 @@ def _outcomes(run: Run) -> pd.DataFrame:
         for side in ("high", "low")
     ]
     high, low = sides
-    known = {"alone": tests["margin_no_context"], "swapped": high["swapped"] - low["swapped"]}
+    known = {"without_context": tests["margin_no_context"], "swapped": high["swapped"] - low["swapped"]}
     found = {name: passes(margin).where(margin.notna()) for name, margin in known.items()}
     same = (high["sum"] > 0) == (low["sum"] > 0)
     return pd.DataFrame(

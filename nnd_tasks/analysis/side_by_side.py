@@ -13,6 +13,7 @@ import pandas as pd
 
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.selecting import texts_apart
+from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.wording import counted
 
@@ -69,6 +70,31 @@ class Paired:
     def models(self) -> list[str]:
         """Names of the models."""
         return [run.model for run in self.runs]
+
+    @property
+    def categories(self) -> list[str]:
+        """``all``, then the categories of the tests."""
+        return [ALL, *sorted(set(self.tests["category"]))]
+
+    def of_category(self, category: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Tell which tests are of a category; of ``all`` every test is. Shape (tests,)."""
+        return np.asarray(self.tests["category"].eq(category) | (category == ALL), dtype=bool)
+
+    def by_prompt(
+        self, outcomes: np.ndarray[Any, Any], category: str = ALL
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, np.dtype[np.int64]]]:
+        """Sum outcomes of tests on a category by prompt.
+
+        Args:
+            outcomes: such as `passed`, shape (tests, n).
+            category: of the tests.
+
+        Returns:
+            Sums, shape (prompts, n), and numbers of tests, shape (prompts,); prompts in order of appearance.
+        """
+        chosen = self.of_category(category)
+        prompts = pd.DataFrame(outcomes[chosen]).groupby(self.tests.loc[chosen, "cluster_id"].to_numpy(), sort=False)
+        return prompts.sum().to_numpy(), prompts.size().to_numpy()
 
 
 def pair(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:

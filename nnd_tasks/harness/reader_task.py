@@ -170,10 +170,8 @@ class ReaderTask(NNDTask):
     def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
         """Render the prompt, a candidate and the question about it; an exemplar has a candidate of its own choice."""
         place = doc.get(VIEW, self._exemplar(doc)[0])
-        view, (text, rival) = (
-            doc[VIEWS][place],
-            map(self.settings.scored, (doc["candidates"][place], doc[VIEWS][place]["rival"])),
-        )
+        view = doc[VIEWS][place]
+        text, rival = map(self.settings.scored, (doc["candidates"][place], view["rival"]))
         shown = self.asked.show(text, self._delimiter, view["question"], rival, swapped=doc.get(SWAPPED, False))
         return super().doc_to_text(doc, doc_to_text) + shown
 
@@ -263,8 +261,8 @@ class ReaderTask(NNDTask):
         whole = [one for one in results if one.context_part != "none"]
         swapped = self._scores(doc, whole, self.settings, swapped=True)
         rates = {"pass_rate_swapped": score_document(doc["tests"], swapped, {}, ties=self.settings.ties)["pass_rate"]}
-        sides = [[values["candidates"][test[side]] for side in ("high", "low")] for test in doc["tests"]]
         if self.asked.reader == "choice":  # one letter wins in both orders
+            sides = [[values["candidates"][test[side]] for side in ("high", "low")] for test in doc["tests"]]
             scored = [(high["sum"], low["sum"]) for high, low in sides if high and low]
             flips = [(high > 0) == (low > 0) for high, low in scored if None not in (high, low)]
             rates["order_flips"] = (sum(flips), len(flips))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
@@ -42,9 +42,6 @@ from nnd_tasks.harness.settings import (
 from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.harness.task_yaml import SAMPLER
-
-if TYPE_CHECKING:
-    pass
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")

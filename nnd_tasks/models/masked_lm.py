@@ -41,6 +41,20 @@ class MaskedLM(TextScorer, TemplateLM):  # type: ignore[misc]
             raise ModelError(f"{pretrained}: its tokenizer has no mask token")
         return model, tokenizer
 
+    @property
+    def eot_token_id(self) -> int:
+        """The token that ends a text; it is never part of a request."""
+        return int(self.tokenizer.sep_token_id)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Name or folder of the tokenizer."""
+        return str(self.tokenizer.name_or_path)
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        """Tokenize without special tokens; they stand around context and continuation together."""
+        return list(self.tokenizer.encode(string, add_special_tokens=False))
+
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Score requests (context, continuation); the context may be empty."""
         encoded: list[tuple[tuple[str, str], list[int], list[int]]] = []

@@ -61,6 +61,10 @@ class RewardModel(TextScorer):
                 self.cache_hook.add_partial("loglikelihood", requests[place].args, rewards[place])
         return rewards
 
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
+        """Raise ModelError: a text without a context has no reward."""
+        raise ModelError("nnd_reward: reward models give no likelihood of whole texts")
+
 
 def encode_chat(tokenizer: Any, context: str, continuation: str) -> list[int]:
     """Return the tokens of a text after its context, as a reward model reads them."""

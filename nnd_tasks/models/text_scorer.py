@@ -80,24 +80,6 @@ class TextScorer(LM):  # type: ignore[misc]
             raise ModelError(f"{pretrained}: no {cls.what} could be loaded ({reason_with_type(error)})") from error
         return model.eval(), loaded
 
-    @property
-    def eot_token_id(self) -> int:
-        """The token that ends a text; it is never part of a request."""
-        return int(self.tokenizer.sep_token_id)
-
-    @property
-    def tokenizer_name(self) -> str:
-        """Name or folder of the tokenizer."""
-        return str(self.tokenizer.name_or_path)
-
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        """Tokenize without special tokens; they stand around context and continuation together."""
-        return list(self.tokenizer.encode(string, add_special_tokens=False))
-
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
-        """Raise ModelError: a text without a context has no score."""
-        raise ModelError(f"{self.kind}: {self.what}s give no likelihood of whole texts")
-
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Raise ModelError: such models do not generate text."""
         raise ModelError(f"{self.kind}: {self.what}s do not generate text; take tasks that score likelihoods")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from lm_eval.api.instance import Instance
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
@@ -23,22 +23,13 @@ REQUESTS = [
 
 
 def write_reward_model(folder: Path, like: Path, *, labels: int = 1, chat: bool = True) -> Path:
-    """Write a tiny Llama with a head, and the tokenizer of another model."""
+    """Write a model with the body and the tokenizer of another, and a random head."""
     tokenizer = AutoTokenizer.from_pretrained(like)
     if not chat:
         tokenizer.chat_template = None
     tokenizer.save_pretrained(folder)
     torch.manual_seed(4)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=512,
-        num_labels=labels,
-    )
-    LlamaForSequenceClassification(config).eval().save_pretrained(folder)
+    AutoModelForSequenceClassification.from_pretrained(like, num_labels=labels).save_pretrained(folder)
     return folder
 
 
