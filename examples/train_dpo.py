@@ -1,9 +1,8 @@
-"""Train a model on the preference data of a set: length-normalized DPO with a term for the chosen text (TRL, LoRA).
+"""Train a model on one category of errors after another, and run the held-out tests (TRL, LoRA).
 
-    nnd build quiz_design --preference
-    python examples/train_dpo.py --set quiz_design --category disfluent --out trained
-    nnd run --model hf --model_args pretrained=trained --tasks nnd_quiz_design_heldout,nnd_demo \
-      --metadata '{"trained_on": "quiz_design:train"}' --output_path results --log_samples
+    nnd build demo --preference
+    python examples/train_dpo.py --set demo --category disfluent --category unfaithful --pairs 64 --out trained
+    nnd compare trained/results
 
 The loss is that of `nnd_SET`: mean log-likelihoods per token of the better and the worse text (``sigmoid_norm``). A loss of
 the better text alone (``sft``) keeps its likelihood from falling where both texts are nearly equal (Pal et al., 2024).
@@ -12,11 +11,12 @@ the better text alone (``sft``) keeps its likelihood from falling where both tex
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
-import datasets
 import torch
+from datasets import Dataset, load_dataset_builder
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 from trl import DPOConfig, DPOTrainer
@@ -24,50 +24,39 @@ from trl import DPOConfig, DPOTrainer
 import nnd_tasks
 from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.runner.known_models import SMOLLM2, resolve_model
+from nnd_tasks.runner.run import run_lm_eval
 
 
-def train(
-    model: str,
-    name: str,
-    out: Path,
-    *,
-    config: str = "preference",
-    categories: list[str] | None = None,
-    pairs: int | None = None,
-    seed: int = 0,
-    rate: float = 2e-4,
-    accept_terms: bool = False,
-) -> Path:
-    """Train on pairs of a set's training split; return the folder of the model, with the adapter merged into it.
+def draw_pairs(name: str, category: str, pairs: int | None, seed: int, *, accept_terms: bool) -> Dataset:
+    """Return pairs of the training split of a set that was built with ``nnd build --preference``.
 
     Args:
-        model: folder or name of a causal language model, or ``smollm2``.
-        name: of a set that was built with ``nnd build --preference``.
-        out: folder of the trained model.
-        config: of preference data.
-        categories: train on these only; None takes all.
-        pairs: number of pairs to draw; None takes all.
-        seed: of the draw, the adapter and the order of pairs.
-        rate: learning rate.
+        name: of the set.
+        category: of its tests; empty for all.
+        pairs: number to draw; None takes all.
+        seed: of the draw.
         accept_terms: train although the publishers of the texts limit training or commercial use.
 
     Raises:
         SystemExit: the terms are not accepted, or the set has no such category.
     """
-    builder = datasets.load_dataset_builder(str(dataset_folder(name)), config)
+    builder = load_dataset_builder(str(dataset_folder(name)), "preference")
     if (terms := builder.config.description) and not accept_terms:
         sys.exit(f"{name}: {terms} Add --accept-terms to train on it.")
-    splits = nnd_tasks.load(name, config)
-    known = sorted(set(splits["train"]["category"]))
-    if unknown := sorted(set(categories or ()) - set(known)):
-        sys.exit(f"{name}: there is no category {unknown[0]}; there are: {', '.join(known)}")
-    data = splits["train"].filter(lambda category: not categories or category in categories, input_columns="category")
-    data = data.shuffle(seed=seed).select(range(min(pairs or len(data), len(data))))
+    data = nnd_tasks.load(name, "preference")["train"]
+    if category and category not in (known := sorted(set(data["category"]))):
+        sys.exit(f"{name}: there is no category {category}; there are: {', '.join(known)}")
+    data = data.filter(lambda own: category in ("", own), input_columns="category").shuffle(seed=seed)
+    return data.select(range(min(pairs or len(data), len(data)))).select_columns(["prompt", "chosen", "rejected"])
+
+
+def train(model: str, data: Dataset, out: Path, seed: int, rate: float = 1e-3) -> None:
+    """Write the trained model, with the adapter merged into it, to a folder."""
     set_seed(seed)
     source = resolve_model(model)
     tokenizer = AutoTokenizer.from_pretrained(source)
     steps = DPOConfig(
-        output_dir=str(out / "steps"),
+        output_dir=str(out),
         loss_type=["sigmoid_norm", "sft"],
         loss_weights=[1.0, 0.2],
         beta=2.0,  # larger than without normalization, as margins are those of means
@@ -76,45 +65,54 @@ def train(
         warmup_steps=0.1,  # a share of all steps
         num_train_epochs=1,
         per_device_train_batch_size=4,
-        gradient_accumulation_steps=2,
-        max_length=1024,
         seed=seed,
         bf16=True,
         gradient_checkpointing=False,
         use_cpu=not torch.cuda.is_available(),
-        logging_steps=5,
         save_strategy="no",
         report_to=[],
     )
     trainer = DPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16),
         args=steps,
-        train_dataset=data.select_columns(["prompt", "chosen", "rejected"]),
+        train_dataset=data,
         processing_class=tokenizer,
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
     )
     trainer.train()
     trainer.model.merge_and_unload().save_pretrained(out)
     tokenizer.save_pretrained(out)
-    return out
+
+
+def evaluate(model: str, tasks: str, results: Path, trained_on: str = "") -> None:
+    """Run tasks on a model; the results say what it was trained on."""
+    arguments = f"pretrained={model},dtype=bfloat16,softmax_dtype=float32"
+    said = ["--metadata", json.dumps({"trained_on": trained_on})] if trained_on else []
+    words = ["--model", "hf", "--model_args", arguments, "--tasks", tasks, "--batch_size", "8", *said]
+    run_lm_eval([*words, "--log_samples", "--output_path", str(results)])
 
 
 def main() -> None:
-    """Read the command line, train, and print where the model is."""
+    """Test the model as it is, then train and test a copy for each category."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=SMOLLM2, help="folder or name (smollm2)")
-    parser.add_argument("--set", default="quiz_design", help="built with nnd build --preference")
-    parser.add_argument("--config", default="preference", help="of preference data")
-    parser.add_argument(
-        "--category", dest="categories", action="append", help="train on this one only; repeat for several"
-    )
-    parser.add_argument("--pairs", type=int, help="number of pairs to draw (all)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
+    parser.add_argument("--set", default="demo", help="built with nnd build --preference")
+    parser.add_argument("--category", action="append", help="to train on; repeat for a model each (one of all)")
+    parser.add_argument("--pairs", type=int, help="number to draw for each model (all)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw and of the training")
+    parser.add_argument("--tasks", help="with commas between them (the held-out tests of the set)")
+    parser.add_argument("--out", type=Path, default=Path("trained"), help="folder of models and results")
     parser.add_argument("--accept-terms", action="store_true", help="accept the terms that the set's card names")
-    options = vars(parser.parse_args())
-    out = train(options.pop("model"), options.pop("set"), options.pop("out"), **options)
-    print(f"written: {out}")
+    use = parser.parse_args()
+    tasks, results = use.tasks or f"nnd_{use.set}_heldout", use.out / "results"
+    names = use.category or [""]
+    drawn = {name: draw_pairs(use.set, name, use.pairs, use.seed, accept_terms=use.accept_terms) for name in names}
+    if not results.exists():
+        evaluate(use.model, tasks, results)
+    for name, data in drawn.items():
+        folder = use.out / f"{use.set}-{name or 'all'}-{use.seed}"
+        train(use.model, data, folder, use.seed)
+        evaluate(str(folder), tasks, results, f"{use.set}:train")
 
 
 if __name__ == "__main__":

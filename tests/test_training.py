@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from sklearn.feature_extraction.text import CountVectorizer
 
 import nnd_tasks
+from nnd_tasks.analysis.results import read_results
 from nnd_tasks.datasets import CARD, built_sets, dataset_folder, list_configs, read_header, read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.task_yaml import tasks_on
@@ -234,21 +236,37 @@ def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, tiny_models: dict[str
 
 @pytest.mark.slow
 def test_the_example_trains_on_a_category_and_asks_for_terms(
-    demo: Path, tiny_models: dict[str, Path], tmp_path: Path, real_sets: Callable[[str], Path]
+    demo: Path,
+    tiny_models: dict[str, Path],
+    tmp_path: Path,
+    real_sets: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("trl")
     pytest.importorskip("peft")
     from transformers import AutoModelForCausalLM
 
-    train = runpy.run_path(str(REPO / "examples" / "train_dpo.py"))["train"]
-    model = tiny_models["llama"]
-    out = train(str(model), "demo", tmp_path / "out", categories=["disfluent"], pairs=6)
-    before, after = (AutoModelForCausalLM.from_pretrained(folder).state_dict() for folder in (model, out))
+    example = runpy.run_path(str(REPO / "examples" / "train_dpo.py"))
+    model, out = str(tiny_models["llama"]), tmp_path / "out"
+
+    def train(*words: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["train_dpo.py", "--model", model, "--pairs", "6", "--out", str(out), *words])
+        example["main"]()
+
+    train("--category", "disfluent")
+    before, after = (
+        AutoModelForCausalLM.from_pretrained(folder).state_dict() for folder in (model, out / "demo-disfluent-0")
+    )
     assert before.keys() == after.keys(), "the adapter is merged"
     assert any(not torch.equal(before[name].float(), after[name].float()) for name in before)
+    runs = sorted(read_results(out / "results"), key=lambda run: run.date)
+    assert [(run.task, run.trained_on) for run in runs] == [
+        ("nnd_demo_heldout", []),
+        ("nnd_demo_heldout", ["demo:train"]),
+    ]
     with pytest.raises(SystemExit, match="there is no category fluent; there are: disfluent, off_target, unfaithful"):
-        train(str(model), "demo", tmp_path / "out", categories=["fluent"])
+        train("--category", "disfluent", "--category", "fluent")
     summeval = shutil.copytree(real_sets("summeval"), demo.parent / "summeval")
     add_preferences(summeval)
     with pytest.raises(SystemExit, match=r"summeval: Terms to accept .* Add --accept-terms to train on it"):
-        train(str(model), "summeval", tmp_path / "out")
+        train("--set", "summeval")
