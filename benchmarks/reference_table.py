@@ -80,23 +80,27 @@ def print_table(out: Path) -> None:
     for paired in pair(read_results(out)):
         chat = " with chat template" if paired.runs[0].protocol.get("chat_template") else ""
         rates = category_rates(paired)
-        kept = rates[(rates["category"] != "all") | (rates["category"].nunique() > 2)]
+        kept = rates[(rates["category"] != "all") | (rates["category"].nunique() > 2)].reset_index(drop=True)
         who = kept["model"].str.extract(r"([^/]+?)(?: [(#].*)?$")[0] + chat  # the name without its path
         *_, total = str(paired.runs[0].protocol["selection"]).partition(" (")[0].split()  # 10 of 60 (digest), or all
         part = "" if total == "all" else f" of {int(total):,}"
-        rows.append(kept.reset_index(drop=True).assign(task=paired.runs[0].task, who=who, part=part))
+        rows.append(kept.assign(task=paired.runs[0].task, who=who, part=part))
         lines += [f"{run.model}{chat}: {run.line}" for run in paired.runs]
     table = pd.concat(rows)
+    interval = [
+        f" [{low:.3f}, {high:.3f}]" * (low == low) for low, high in zip(table["low"], table["high"], strict=True)
+    ]
     table["cell"] = [
-        f"{row.rate:.3f} [{row.low:.3f}, {row.high:.3f}]{'†' * row.few} | {row.prompts:,}{row.part * (row.Index == 0)}"
-        for row in table.itertuples()
+        f"{row.rate:.3f}{between}{'†' * row.few} | {row.prompts:,}{row.part * (row.Index == 0)}"
+        for row, between in zip(table.itertuples(), interval, strict=True)
     ]
     wide = table.pivot(index=["task", "category"], columns="who", values="cell").fillna(" | ")
     order = [(task, name) for task in TASKS for name in dict.fromkeys(table.loc[table["task"] == task, "category"])]
     print("| task | category |", *(f"{who} | prompts |" for who in wide.columns))
-    print("|---|---|", *("---|---:|" for _ in wide.columns))
-    for place in order:
-        print("|", " | ".join([*place, *wide.loc[place]]), "|")
+    print("|---|---|" + "---|---:|" * len(wide.columns))
+    for (task, category), above in zip(order, [("", ""), *order], strict=False):
+        name = f"`{task}`" if task != above[0] else ""
+        print("|", " | ".join([name, category, *wide.loc[task, category]]), "|")
     print("", *lines, sep="\n")
 
 
