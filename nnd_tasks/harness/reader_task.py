@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import Score, score_document
 from nnd_tasks.harness.requests import Answer, Prompt, document_metrics
-from nnd_tasks.harness.settings import READER_KEYS, Settings
+from nnd_tasks.harness.settings import READER_KEYS, Settings, first_mistake
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.harness.task import NNDTask
 from nnd_tasks.schema import short_hash
@@ -61,13 +61,12 @@ class Asked(BaseModel):
         try:
             asked = cls.model_validate({key: config[key] for key in READER_KEYS if config.get(key) is not None})
         except ValidationError as error:
-            mistake = error.errors()[0]
-            key, expected = mistake["loc"][0], mistake["msg"].replace("Input should be", "expected")
+            key, expected = first_mistake(error)
             if key == "answers":
                 expected = (
                     """expected two words, such as answers: ["good", "bad"]; YAML takes yes and no for truth values"""
                 )
-            raise NNDError(f"task {config.get('task')}: {key}={config.get(str(key))!r}: {expected}") from None
+            raise NNDError(f"task {config.get('task')}: {key}={config.get(key)!r}: {expected}") from None
         if asked.words[0] == asked.words[1]:
             raise NNDError(f"task {config.get('task')}: answers={list(asked.words)}: expected two different words")
         return asked

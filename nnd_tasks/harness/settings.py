@@ -86,15 +86,15 @@ class Settings(BaseModel):
         try:
             return cls.model_validate({name: metadata[name] for name in names if name in metadata})
         except ValidationError as error:
-            mistake = error.errors()[0]
-            name, expected = (
-                mistake["loc"][0],
-                mistake["msg"]
-                .removeprefix("Value error, ")
-                .replace("Input should be", "expected")
-                .replace("a valid tuple", "a list of names"),
-            )
-            raise NNDError(f"metadata {name}={metadata[str(name)]!r}: {expected}") from None
+            name, expected = first_mistake(error)
+            raise NNDError(f"metadata {name}={metadata[name]!r}: {expected}") from None
+
+
+def first_mistake(error: ValidationError) -> tuple[str, str]:
+    """Return the key of the first wrong value, and what was expected, in plain words."""
+    mistake = error.errors()[0]
+    plain = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return str(mistake["loc"][0]), plain.replace("a valid tuple", "a list of names")
 
 
 def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
