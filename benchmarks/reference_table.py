@@ -44,7 +44,7 @@ TASKS = [
     "nnd_mqm_ende",
     "nnd_prmbench",
 ]
-SAMPLES = {"nnd_prmbench": 100}
+SAMPLES = {"nnd_prmbench": 50}
 
 
 def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str], dtype: str, sample: int | None) -> None:
