@@ -5,7 +5,8 @@
     python benchmarks/reference_table.py --model MODEL --out reference --chat
 
 Each task is a run of its own below ``--out``; one that is there already is not run again, so an interrupted table goes on
-where it stopped. ``--chat`` applies the model's chat template. The table has every model whose results are below ``--out``.
+where it stopped. A folder is for one type of the weights and one sample. ``--chat`` applies the model's chat template. The
+table has every model whose results are below ``--out``.
 """
 
 from __future__ import annotations
@@ -91,11 +92,15 @@ def print_table(out: Path) -> None:
         f" [{low:.3f}, {high:.3f}]" * (low == low) for low, high in zip(table["low"], table["high"], strict=True)
     ]
     table["cell"] = [
-        f"{row.rate:.3f}{between}{'†' * row.few} | {row.prompts:,}{row.part * (row.Index == 0)}"
-        for row, between in zip(table.itertuples(), interval, strict=True)
+        f"{row.rate:.3f}{between}{'†' * row.few} | {row.prompts:,}{row.part * first}"
+        for row, between, first in zip(table.itertuples(), interval, ~table.duplicated(["task", "who"]), strict=True)
     ]
     wide = table.pivot(index=["task", "category"], columns="who", values="cell").fillna(" | ")
-    order = [(task, name) for task in TASKS for name in dict.fromkeys(table.loc[table["task"] == task, "category"])]
+    order = [
+        (task, name)
+        for task in dict.fromkeys([*TASKS, *table["task"]])
+        for name in dict.fromkeys(table.loc[table["task"] == task, "category"])
+    ]
     print("| task | category |", *(f"{who} | prompts |" for who in wide.columns))
     print("|---|---|" + "---|---:|" * len(wide.columns))
     for (task, category), above in zip(order, [("", ""), *order], strict=False):

@@ -7,7 +7,7 @@
 
 A row for each set that was trained on and category; a column for each category of the tested set: the difference to the
 untrained model in percentage points, mean over the seeds, with a 95% interval that is clustered by prompt. The interval says
-nothing about other seeds; the range of the seeds follows it. The second table has the change of the mean log-likelihood per
+nothing about other seeds; the range of several seeds follows it. The second table has the change of the mean log-likelihood per
 token of the better and of the worse texts, in nats.
 """
 
@@ -20,8 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nnd_tasks import cli
 from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import Paired, pair
+from nnd_tasks.errors import NNDError
 from nnd_tasks.statistics import clustered_mean, pooled_rate
 
 
@@ -31,7 +33,10 @@ def group(paired: Paired) -> tuple[int, dict[str, list[int]]]:
     for place, run in enumerate(paired.runs):
         if run.trained_on:
             trained[re.sub(r"-\d+$", "", run.model)].append(place)
-    return next(place for place, run in enumerate(paired.runs) if not run.trained_on), trained
+    base = [place for place, run in enumerate(paired.runs) if not run.trained_on]
+    if len(base) != 1:
+        raise NNDError(f"{paired.task}: there are {len(base)} runs of untrained models; one is needed")
+    return base[0], trained
 
 
 def print_rates(paired: Paired) -> None:
@@ -50,8 +55,11 @@ def print_rates(paired: Paired) -> None:
             found = clustered_mean(changes.mean(axis=1), tests)
             low, mean, high = 100 * np.array([found.low, found.mean, found.high])
             seeds = 100 * changes.sum(axis=0) / tests.sum()
-            cells.append(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] ({seeds.min():+.0f} to {seeds.max():+.0f})")
+            interval = f" [{low:+.1f}, {high:+.1f}]" if low < high else ""
+            between = f" ({seeds.min():+.0f} to {seeds.max():+.0f})" if len(places) > 1 else ""
+            cells.append(f"{mean:+.1f}{interval}{between}")
         print(f"| {name} |", " | ".join(cells), "|")
+    print("", *paired.notes, sep="\n")
 
 
 def print_likelihoods(paired: Paired) -> None:
@@ -70,7 +78,7 @@ def main() -> None:
     """Read the results and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, nargs="+")
-    allow = ["trained_on"]  # in tests of the training split, too, as the card of the run says
+    allow = ["trained_on"]  # notes say which tests hold what a model was trained on
     pairs = [paired for paired in pair(read_results(parser.parse_args().results), allow) if len(paired.runs) > 1]
     for paired in pairs:
         print_rates(paired)
@@ -80,4 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.main(main)

@@ -4,7 +4,7 @@
     python examples/train_dpo.py --set demo --category disfluent --category unfaithful --pairs 64 --out trained
     nnd compare trained/results
 
-The loss is that of `nnd_SET`: mean log-likelihoods per token of the better and the worse text (``sigmoid_norm``). A loss of
+The loss takes mean log-likelihoods per token, as the tests do, less those of the untrained model (``sigmoid_norm``). A loss of
 the better text alone (``sft``) keeps its likelihood from falling where both texts are nearly equal (Pal et al., 2024).
 """
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import torch
 from datasets import Dataset, load_dataset_builder
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+from transformers import AutoModelForCausalLM, set_seed
 from trl import DPOConfig, DPOTrainer
 
 import nnd_tasks
+from nnd_tasks import cli
 from nnd_tasks.datasets import dataset_folder
 from nnd_tasks.runner.known_models import SMOLLM2, resolve_model
 from nnd_tasks.runner.run import run_lm_eval
@@ -38,14 +38,14 @@ def draw_pairs(name: str, category: str, pairs: int | None, seed: int, *, accept
         accept_terms: train although the publishers of the texts limit training or commercial use.
 
     Raises:
-        SystemExit: the terms are not accepted, or the set has no such category.
+        NNDError: the set is not built, has no such category, or the terms are not accepted.
     """
-    builder = load_dataset_builder(str(dataset_folder(name)), "preference")
-    if (terms := builder.config.description) and not accept_terms:
-        sys.exit(f"{name}: {terms} Add --accept-terms to train on it.")
     data = nnd_tasks.load(name, "preference")["train"]
+    about = load_dataset_builder(str(dataset_folder(name)), "preference").config
+    if about.description and not accept_terms:
+        raise nnd_tasks.NNDError(f"{name}: {about.description} Add --accept-terms to train on it.")
     if category and category not in (known := sorted(set(data["category"]))):
-        sys.exit(f"{name}: there is no category {category}; there are: {', '.join(known)}")
+        raise nnd_tasks.NNDError(f"{name}: there is no category {category}; there are: {', '.join(known)}")
     data = data.filter(lambda own: category in ("", own), input_columns="category").shuffle(seed=seed)
     return data.select(range(min(pairs or len(data), len(data)))).select_columns(["prompt", "chosen", "rejected"])
 
@@ -54,7 +54,6 @@ def train(model: str, data: Dataset, out: Path, seed: int, rate: float = 1e-3) -
     """Write the trained model, with the adapter merged into it, to a folder."""
     set_seed(seed)
     source = resolve_model(model)
-    tokenizer = AutoTokenizer.from_pretrained(source)
     steps = DPOConfig(
         output_dir=str(out),
         loss_type=["sigmoid_norm", "sft"],
@@ -65,6 +64,7 @@ def train(model: str, data: Dataset, out: Path, seed: int, rate: float = 1e-3) -
         warmup_steps=0.1,  # a share of all steps
         num_train_epochs=1,
         per_device_train_batch_size=4,
+        max_length=None,  # TRL would leave out long prompts
         seed=seed,
         bf16=True,
         gradient_checkpointing=False,
@@ -76,12 +76,11 @@ def train(model: str, data: Dataset, out: Path, seed: int, rate: float = 1e-3) -
         model=AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16),
         args=steps,
         train_dataset=data,
-        processing_class=tokenizer,
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
     )
     trainer.train()
     trainer.model.merge_and_unload().save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    trainer.processing_class.save_pretrained(out)
 
 
 def evaluate(model: str, tasks: str, results: Path, trained_on: str = "") -> None:
@@ -107,7 +106,7 @@ def main() -> None:
     tasks, results = use.tasks or f"nnd_{use.set}_heldout", use.out / "results"
     names = use.category or [""]
     drawn = {name: draw_pairs(use.set, name, use.pairs, use.seed, accept_terms=use.accept_terms) for name in names}
-    if not results.exists():
+    if not any(results.rglob("results_*.json")):
         evaluate(use.model, tasks, results)
     for name, data in drawn.items():
         folder = use.out / f"{use.set}-{name or 'all'}-{use.seed}"
@@ -116,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    cli.main(main)

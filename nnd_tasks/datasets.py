@@ -298,6 +298,7 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
     if config not in names:
         raise NNDError(
             f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it: {how_to_build(folder.name)}"
+            f"{f' --{PREFERENCE}' * config.endswith(PREFERENCE)}"
         )
     table = read_config(folder, config, columns)
     return table if columns else check_table(table, f"{folder} (config {config})")

@@ -13,10 +13,10 @@ from nnd_tasks.analysis.page import render_report
 from nnd_tasks.analysis.results import read_results
 from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.datasets import find_set, read_table
-from nnd_tasks.errors import visible
+from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, write_text
 from nnd_tasks.folders import rewriting
-from nnd_tasks.runner.known_models import SMOLLM2, resolve_model
+from nnd_tasks.runner.known_models import INSTALL, SMOLLM2, resolve_model
 from nnd_tasks.runner.run import run_lm_eval
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.show.report import Cell, Table
@@ -52,7 +52,8 @@ def run_demo(folder: Path, model: str = SMOLLM2) -> list[str]:
         console.print(visible(shlex.join(["nnd", "run", *words, f"pretrained={name}"])), style="bold")
         run_lm_eval([*words, f"pretrained={pretrained}"])
     console.print(visible(shlex.join(["nnd", "report", str(folder / "results")])), style="bold")
-    runs = sorted(read_results(folder / "results"), key=lambda run: run.model != twin.name)
+    latest = sorted(read_results(folder / "results"), key=lambda run: run.date)[-2:]  # older ones may be of other data
+    runs = sorted(latest, key=lambda run: run.model != twin.name)
     write_text(folder / "report.html", render_report(runs))
     [comparison] = compare_runs(runs)
     print_table(tabulate_rates(comparison))
@@ -75,9 +76,15 @@ def make_untrained_twin(model: str, folder: Path) -> Path:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(0)
+    try:
+        config, tokenizer = AutoConfig.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+    except OSError as error:
+        raise NNDError(
+            f"{model}: cannot be loaded ({reason_of(error)}); for the model of the demo run `{INSTALL}`"
+        ) from error
     with changing(folder), rewriting(folder) as new:
-        AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model)).save_pretrained(new)
-        AutoTokenizer.from_pretrained(model).save_pretrained(new)
+        AutoModelForCausalLM.from_config(config).save_pretrained(new)
+        tokenizer.save_pretrained(new)
     return folder
 
 

@@ -241,6 +241,7 @@ def test_the_example_trains_on_a_category_and_asks_for_terms(
     tmp_path: Path,
     real_sets: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("trl")
     pytest.importorskip("peft")
@@ -264,9 +265,15 @@ def test_the_example_trains_on_a_category_and_asks_for_terms(
         ("nnd_demo_heldout", []),
         ("nnd_demo_heldout", ["demo:train"]),
     ]
-    with pytest.raises(SystemExit, match="there is no category fluent; there are: disfluent, off_target, unfaithful"):
+    monkeypatch.setattr(sys, "argv", ["training_effects.py", str(out / "results")])
+    runpy.run_path(str(REPO / "benchmarks" / "training_effects.py"))["main"]()
+    first, second = (run.tests["passed"].mean() for run in runs)
+    table = capsys.readouterr().out
+    assert f"| nothing | {first:.3f} |" in table
+    assert f"| demo-disfluent | {100 * (second - first):+.1f}" in table
+    with pytest.raises(NNDError, match="there is no category fluent; there are: disfluent, off_target, unfaithful"):
         train("--category", "disfluent", "--category", "fluent")
     summeval = shutil.copytree(real_sets("summeval"), demo.parent / "summeval")
     add_preferences(summeval)
-    with pytest.raises(SystemExit, match=r"summeval: Terms to accept .* Add --accept-terms to train on it"):
+    with pytest.raises(NNDError, match=r"summeval: Terms to accept .* Add --accept-terms to train on it"):
         train("--set", "summeval")

@@ -58,7 +58,7 @@ class Settings(BaseModel):
     @classmethod
     def _names_splits(cls, value: str) -> str:
         for part in filter(None, value.split(",")):
-            if not re.fullmatch(r"\w[\w.-]*(:(train|validation|test))?", part):
+            if not re.fullmatch(r"(?!nnd_)\w[\w.-]*(:(train|validation|test))?", part):
                 raise ValueError(f"{part!r} is no split of a set; write SET:train, SET:validation, SET:test or SET")
         return value
 
