@@ -11,7 +11,8 @@ from nnd_tasks.analysis.compare import compare_runs
 from nnd_tasks.analysis.results import read_results
 from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.datasets import read_table
-from nnd_tasks.demo import describe, run_demo
+from nnd_tasks.demo import describe, make_untrained_twin, run_demo
+from nnd_tasks.errors import NNDError
 
 CATEGORIES = ("disfluent", "off_target", "unfaithful")
 
@@ -57,3 +58,11 @@ def test_the_whole_demo(
     assert "off_target" not in first
     assert "off_target (43%, interval 33% to 53%)" in second
     assert "disfluent" not in second
+
+
+def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        NNDError, match=r"nowhere/nothing: cannot be loaded .*for the model of the demo run `pip install"
+    ):
+        make_untrained_twin("nowhere/nothing", tmp_path / "untrained")
+    assert not (tmp_path / "untrained").exists()

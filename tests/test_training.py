@@ -63,6 +63,8 @@ def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd: Callable[
     assert sorted(row["test_id"] for part in data.values() for row in part) == sorted(clean["test_id"])
     # A build without the option makes the set as it always was.
     assert nnd("build", "demo").status == 0
+    with pytest.raises(NNDError, match="build it: nnd build demo --preference"):
+        nnd_tasks.load("demo", "preference")
     assert not (folder / "preference").exists()
     assert "Preference data" not in (folder / CARD).read_text("utf-8")
 
@@ -203,7 +205,12 @@ def test_a_held_out_task_has_the_tests_of_its_split(demo: Path, tiny_models: dic
     assert "split" not in whole["protocol"]
     assert "trained_on" not in whole["model"]
     assert whole["protocol"]["data"] == signature["protocol"]["data"]
-    for wrong in ({"split": "tests"}, {"trained_on": "demo:tests"}, {"trained_on": "demo train"}):
+    for wrong in (
+        {"split": "tests"},
+        {"trained_on": "demo:tests"},
+        {"trained_on": "demo train"},
+        {"trained_on": "nnd_demo"},
+    ):
         with pytest.raises(NNDError, match=f"metadata {next(iter(wrong))}="):
             load_task("nnd_demo", wrong)
 
