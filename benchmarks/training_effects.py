@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from nnd_tasks import cli
+from nnd_tasks.analysis.readers import WRITER, reader_of
 from nnd_tasks.analysis.results import read_results
 from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.errors import NNDError
@@ -32,7 +33,7 @@ def group(paired: Paired) -> tuple[int, dict[str, list[int]]]:
     trained: dict[str, list[int]] = defaultdict(list)
     for place, run in enumerate(paired.runs):
         if run.trained_on:
-            trained[re.sub(r"-\d+$", "", run.model)].append(place)
+            trained[re.sub(r"-\d+( #\d+)?$", "", run.model)].append(place)
     base = [place for place, run in enumerate(paired.runs) if not run.trained_on]
     if len(base) != 1:
         raise NNDError(f"{paired.task}: there are {len(base)} runs of untrained models; one is needed")
@@ -84,7 +85,8 @@ def main() -> None:
         print_rates(paired)
     print("\n| task | trained on | better texts | worse texts |\n|---|---|---:|---:|")
     for paired in pairs:
-        print_likelihoods(paired)
+        if reader_of(paired.runs[0]) == WRITER:
+            print_likelihoods(paired)
 
 
 if __name__ == "__main__":
