@@ -17,19 +17,22 @@ if TYPE_CHECKING:
 
 #: Differences of which one, the first below the MDE, is what an undecided comparison could aim for.
 _AIMS = (0.05, 0.02, 0.01)
+#: Pairs of models above which the undecided ones are counted, not listed: those of more than five models.
+_LISTED = 10
 
 
 def give_verdicts(comparison: Comparison) -> list[str]:
     """Return a sentence or two for each pair of models: which passes more tests, or what would be needed to tell.
 
     A difference counts where p (Holm) is below 0.05 and the interval agrees. An undecided pair gets the MDE
-    (`nnd_tasks.analysis.power.detectable`) and the prompts that a smaller difference would need.
+    (`nnd_tasks.analysis.power.detectable`) and the prompts that a smaller difference would need; of many models they are counted.
     """
     sentences: list[str] = []
     if comparison.differences.empty:
         return sentences
     rates = comparison.rates.set_index(["category", "model"])["rate"][ALL]
     pairs = comparison.differences.groupby(["first", "second"], sort=False)
+    undecided = 0
     for _, of_pair in pairs:
         whole, *categories = of_pair.itertuples()
         categories = categories if len(categories) > 1 else []
@@ -48,7 +51,12 @@ def give_verdicts(comparison: Comparison) -> list[str]:
             said += f" By category, {more}."
         elif categories and decided:
             said += " No category shows it alone."
+        elif not decided and len(pairs) > _LISTED:
+            undecided += 1
+            continue
         sentences.append(said)
+    if undecided:
+        sentences.append(f"Undecided: {undecided} of {len(pairs)} pairs of models; the table of differences has each.")
     return sentences
 
 

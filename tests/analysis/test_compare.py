@@ -239,3 +239,11 @@ def test_an_undecided_verdict_says_what_could_have_shown_and_what_would_be_neede
     assert equal.endswith("3 prompts, without any spread between them.")
     [few] = _verdicts(x=([1, 0, 1, 0], [0, 1, 1, 1]))
     assert few.endswith("4 prompts can show no difference."), "four prompts are too few to plan from"
+
+
+def test_undecided_pairs_of_many_models_are_counted() -> None:
+    equal, better = [0, 1] * 20, [0] + [1] * 39
+    outcomes = list(zip(*[equal] * 5, better, strict=True))
+    *said, last = give_verdicts(compare(make_paired(outcomes, [str(k) for k in range(40)])))
+    assert [sentence.split(":")[0] for sentence in said] == [f"m5 passes more tests than m{k}" for k in range(5)]
+    assert last == "Undecided: 10 of 15 pairs of models; the table of differences has each."
