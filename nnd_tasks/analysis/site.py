@@ -67,11 +67,14 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     apart = whole["note"] != ""
     columns = {"model": "{model}", "{set}": RATE}
     asked = {"set": "{set}", "what differs": "{note}", "model": "{model}", "pass rate": RATE}
+    trained = [run for section in sections for run in section.paired.runs if run.trained_on]
+    said = dict.fromkeys(f"{run.model} was trained on {', '.join(run.trained_on)}." for run in trained)
     front = Report(
         name="index",
         title="NND results",
         tables=[Table("rates", whole[~apart], columns), Table("apart", whole[apart], asked)],
         legend=LEGEND,
+        findings=list(said),
         notes=[f"left out: {line}" for line in skipped],
     )
     pages["index.html"] = render("site.html.j2", front=front, pages=names)
