@@ -32,7 +32,7 @@ def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tup
     Raises:
         NNDError: a cell is of a wrong kind, or the rows of a group have several prompts; the error names the row.
     """
-    rows = place_spans(clean_texts(rows.rename_axis("unit").reset_index(), recipe), recipe, dropped)
+    rows = clean_texts(place_spans(rows.rename_axis("unit").reset_index(), recipe, dropped), recipe)
     rows["prompt"], prompts = number_prompts(rows, recipe)
     rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
     rows["group"], first = number_rows(rows["group_id"] if "group" in rows else rows["prompt"])

@@ -79,7 +79,7 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd
         rows = rows[dropped.add("undecided", rows, rows["side"] == _TIE)]
         rows = rows[dropped.add("no_judgement", rows, rows["side"] == _UNJUDGED)].reset_index(drop=True)
     rows = _split_context(rows, dropped)
-    rows = place_spans(clean_texts(rows, recipe), recipe, dropped)
+    rows = clean_texts(place_spans(rows, recipe, dropped), recipe)
     if not recipe.as_published:
         rows = rows[dropped.add("empty", rows, rows["chosen"].isna() | rows["rejected"].isna())]
         rows = rows[dropped.add("equal_texts", rows, rows["chosen"] == rows["rejected"])]

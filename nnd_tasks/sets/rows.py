@@ -12,9 +12,9 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key, short_hash
-from nnd_tasks.sets.cells import PATH, ROW, as_texts, place_of, take_column
+from nnd_tasks.sets.cells import PATH, ROW, as_texts, place_of, render, take_column
 from nnd_tasks.sets.recipe import Recipe, Spans
-from nnd_tasks.sets.spans import find_marked, locate_spans, span_cells
+from nnd_tasks.sets.spans import Span, locate_spans, span_cells, take_marks
 
 _EXAMPLES = 3
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
@@ -144,24 +144,29 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, 
 def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
     """Return rows whose ``spans`` are JSON of spans within the candidate, or ``""``; marks are taken out of candidates.
 
-    Spans of ``prepare.py`` are objects with the keys that `Spans` has by default.
+    Positions count characters of the candidate as published, so this comes before `clean_texts`. Spans of ``prepare.py`` are
+    objects with the keys that `Spans` has by default.
     """
     if not recipe.spans and "spans" not in rows:
         return rows
-    keys, role, cells = recipe.spans or Spans(), "rejected" if "rejected" in rows else "candidate", []
+    keys = recipe.spans or Spans()
+    role = "rejected" if "rejected" in rows else "candidate"
     texts = rows[role].to_numpy(object).copy()
     given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
-    for i, (text, cell) in enumerate(zip(texts, given, strict=True)):
-        placed: list[dict[str, Any]] = []
-        if text and keys.marks:
-            placed = find_marked(text, *keys.marks)
-            for mark in keys.marks:
-                texts[i] = texts[i].replace(mark, "")
-        elif text:
+    cells = []
+    for i, cell in enumerate(given):
+        placed: list[Span] = []
+        try:
+            text = render(texts[i]) or ""
+        except ValueError:  # `clean_texts` names the row
+            text = ""
+        if text.strip() and keys.marks:
+            texts[i], placed = take_marks(text, *keys.marks)
+        elif text.strip():
             try:
                 placed, away = locate_spans(cell, text, keys)
             except ValueError as error:
                 raise NNDError(f"{place_of(rows, i)}: {error}") from None
             dropped.lost_spans += away
         cells.append(json.dumps(placed) if placed else "")
-    return rows.assign(**{role: texts, "spans": cells})
+    return rows.assign(**{role: pd.Series(texts, rows.index, dtype=object), "spans": cells})

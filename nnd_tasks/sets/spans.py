@@ -10,31 +10,42 @@ import pandas as pd
 
 from nnd_tasks.schema import normalize
 from nnd_tasks.sets.cells import is_missing, take_column, unpack
+from nnd_tasks.sets.positions import ChangedText, normalize_text, replace_text
 from nnd_tasks.sets.recipe import Spans
 
 Span = dict[str, Any]
 
 
-def find_marked(text: str, opening: str, closing: str) -> list[Span]:
-    """Return the spans between marks, in characters of the text without marks; one that is not closed ends with the text."""
-    spans: list[Span] = []
+def take_marks(text: str, opening: str, closing: str) -> tuple[str, list[Span]]:
+    """Take the marks out of a text.
+
+    Returns:
+        The text without marks, in NFC; and the spans that stood between marks, as positions in it. A span that is not closed
+        ends with the text.
+    """
+    marked: list[tuple[int, int]] = []
     start: int | None = None
-    clean = 0
-    for part in [*re.split(f"({re.escape(opening)}|{re.escape(closing)})", text), closing]:
-        if part == opening:
-            start = clean if start is None else start
-        elif part == closing:
-            if start is not None and clean > start:
-                spans.append({"start": start, "end": clean})
+    position = 0
+    either = f"{re.escape(opening)}|{re.escape(closing)}"
+    for piece in re.split(f"({either})", text):
+        if piece == opening and start is None:
+            start = position + len(piece)
+        elif piece == closing and start is not None:
+            marked.append((start, position))
             start = None
-        else:
-            clean += len(part)
-    return spans
+        position += len(piece)
+    if start is not None:
+        marked.append((start, position))
+    without = replace_text(text, either)
+    without = without.then(normalize_text(without.text))
+    spans = [{"start": without.starts[start], "end": without.ends[end]} for start, end in marked]
+    return without.text, [span for span in spans if span["start"] < span["end"]]
 
 
 def find_words(words: str, text: str) -> Span | None:
-    """Return the first place of words in a text, else the first but for case and white space; None if there is none."""
+    """Return the first place of words in the NFC of a text, else the first but for case and white space; None without one."""
     words = normalize(words)
+    text = normalize(text)
     if not words.strip():
         return None
     if (start := text.find(words)) >= 0:
@@ -45,17 +56,31 @@ def find_words(words: str, text: str) -> Span | None:
     return {"start": places[start][0], "end": places[start + len(wanted) - 1][0] + 1} if start >= 0 else None
 
 
-def place_span(start: int, end: int, words: str | None, text: str) -> Span | None:
-    """Return a span by its positions (end outside); where its words stand elsewhere, at the nearest place where they do.
+def place_span(start: int, end: int, words: str | None, published: ChangedText) -> Span | None:
+    """Return a span of a published text as positions in its NFC.
 
-    None where neither positions nor words lie in the text.
+    Args:
+        start: its first character in the text as published.
+        end: the character after its last.
+        words: what it marks. Where that does not stand there, the nearest place where it does is taken.
+        published: the text, as `normalize_text` changed it.
+
+    Returns:
+        ``start`` and ``end``; None where neither the positions nor the words lie in the text.
     """
-    if words and words.strip() and text[max(start, 0) : end] != words:
-        near = min(max(start, 0), len(text))
-        places = text.rfind(words, 0, near + len(words)), text.find(words, near)
-        start = min((place for place in places if place >= 0), key=lambda place: abs(place - near), default=-1)
-        end = start + len(words)
-    return {"start": start, "end": end} if 0 <= start < end <= len(text) else None
+    length = len(published.starts) - 1
+    span = None
+    if 0 <= start < end <= length:
+        span = {"start": published.starts[start], "end": published.ends[end]}
+    if not words or not words.strip():
+        return span
+    words = normalize(words)
+    if span and published.text[span["start"] : span["end"]] == words:
+        return span
+    near = published.starts[min(max(start, 0), length)]
+    places = [published.text.rfind(words, 0, near + len(words)), published.text.find(words, near)]
+    nearest = min((place for place in places if place >= 0), key=lambda place: abs(place - near), default=None)
+    return None if nearest is None else {"start": nearest, "end": nearest + len(words)}
 
 
 def read_items(cell: Any) -> list[Any]:
@@ -78,30 +103,38 @@ def _position(value: Any) -> int | None:
 
 
 def locate_spans(cell: Any, text: str, keys: Spans) -> tuple[list[Span], int]:
-    """Return the spans of a cell that lie in a candidate, and how many do not.
+    """Return the spans of a cell that lie in a candidate, as positions in its NFC, and how many do not.
+
+    Args:
+        cell: of the table; its positions count the characters of ``text``.
+        text: the candidate as published.
+        keys: what the parts of a span are called.
 
     Raises:
         ValueError: an item of the cell is neither an object, a pair of positions nor words.
     """
     items = read_items(cell)
-    placed = [span for item in items if (span := _locate(item, text, keys))]
+    if not items:
+        return [], 0
+    published = normalize_text(text)
+    placed = [span for item in items if (span := _locate(item, published, keys))]
     return placed, len(items) - len(placed)
 
 
-def _locate(item: Any, text: str, keys: Spans) -> Span | None:
+def _locate(item: Any, published: ChangedText, keys: Spans) -> Span | None:
     if isinstance(item, str):
-        return find_words(item, text)
-    known = dict(zip((keys.start, keys.end), item, strict=True)) if _is_pair(item) else item
-    if not isinstance(known, Mapping):
+        return find_words(item, published.text)
+    fields = dict(zip((keys.start, keys.end), item, strict=True)) if _is_pair(item) else item
+    if not isinstance(fields, Mapping):
         raise ValueError(f"{item!r:.60} is no error span; write an object, a pair of positions, or words")
-    start, end, words = _position(known.get(keys.start)), _position(known.get(keys.end)), known.get(keys.text)
-    words = normalize(words) if isinstance(words, str) else None
+    start, end, words = _position(fields.get(keys.start)), _position(fields.get(keys.end)), fields.get(keys.text)
+    words = words if isinstance(words, str) else None
     if start is None or end is None:
-        span = find_words(words or "", text)
+        span = find_words(words or "", published.text)
     else:
-        span = place_span(start, end + keys.end_inside, words, text)
+        span = place_span(start, end + keys.end_inside, words, published)
     named = {"category": keys.category, "severity": keys.severity}
-    return span and span | {name: str(known[key] or "") for name, key in named.items() if key in known}
+    return span and span | {name: str(fields[key] or "") for name, key in named.items() if key in fields}
 
 
 def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:

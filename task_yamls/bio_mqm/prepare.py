@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.schema import normalize
 from nnd_tasks.sets.read import read_records
-from nnd_tasks.sets.spans import place_span
 
 NO_ERROR = {"error_category": "", "error_subcategory": "", "severity": ""}
 
@@ -25,7 +23,7 @@ def rows(folder: Path) -> pd.DataFrame:
             "category": error["error_category"],
             "subcategory": error["error_subcategory"],
             "severity": error["severity"],
-            "spans": find_span(error, normalize(segment["target"])),
+            "spans": span_of(error),
             "where": segment.where,
         }
         for path in sorted(folder.rglob("*.json"))
@@ -34,9 +32,16 @@ def rows(folder: Path) -> pd.DataFrame:
     )
 
 
-def find_span(error: dict, target: str) -> list[dict]:
+def span_of(error: dict) -> list[dict]:
     """Return where an error is; about one position in five is that of another text, then the nearest place of its words is."""
     if "startIndex" not in error:
         return []
-    span = place_span(int(error["startIndex"]), int(error["endIndex"]) + 1, normalize(error["term"]), target)
-    return [{**span, "category": error["error_category"], "severity": error["severity"]}] if span else []
+    return [
+        {
+            "start": int(error["startIndex"]),
+            "end": int(error["endIndex"]) + 1,
+            "text": error["term"],
+            "category": error["error_category"],
+            "severity": error["severity"],
+        }
+    ]

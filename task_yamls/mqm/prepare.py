@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.schema import normalize
 from nnd_tasks.sets.read import read_delimited
-from nnd_tasks.sets.spans import find_marked
+from nnd_tasks.sets.spans import take_marks
 
 MARKS = ["<v>", "</v>"]
 
@@ -26,13 +25,14 @@ def read_ratings(path: Path) -> pd.DataFrame:
     )
     config = path.name.split(".")[0].removeprefix("mqm_").replace("sxs_mqm_generalMT2023", "sxs2023").lower()
     label = table["category"].str.strip()
+    targets = [take_marks(text, *MARKS) for text in table["target"]]
     return pd.DataFrame(
         {
             "config": config,
             "group": doc + "_" + segment + "_" + table["source"],
             "context": table["source"],
-            "candidate": [without_marks(text) for text in table["target"]],
-            "spans": [find_marked(normalize(text), *MARKS) for text in table["target"]],
+            "candidate": [text for text, _ in targets],
+            "spans": [spans for _, spans in targets],
             "label": label.where(label.str.casefold() != "no-error", "No-error"),
             "category": label.str.split("/").str[0].str.strip(),
             "subcategory": label,

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.schema import normalize
 from nnd_tasks.sets.read import read_records
 
 
@@ -17,7 +16,7 @@ def rows(folder: Path) -> pd.DataFrame:
             "chosen": "\n".join(pair["original_process"]),
             "rejected": "\n".join(pair["modified_process"]),
             "category": pair["classification"],
-            "spans": find_steps(pair["error_steps"], [normalize(step) for step in pair["modified_process"]]),
+            "spans": find_steps(pair["error_steps"], pair["modified_process"]),
             "where": pair.where,
         }
         for path in sorted(folder.glob("prm800k_*.jsonl"))
