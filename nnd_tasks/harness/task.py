@@ -156,7 +156,7 @@ class NNDTask(RequestTask):
         """
         self._prepared = True
         check_metadata(self._metadata, model, arguments)
-        self._model_type = model if isinstance(model, str) else getattr(model, "kind", None)
+        self._model_type = model if isinstance(model, str) else getattr(model, "model_type", None)
         if self.counter.reward and chat:
             raise NNDError(
                 "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"

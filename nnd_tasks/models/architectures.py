@@ -37,7 +37,7 @@ class DecoderType:
         ropes: kinds of rotary embedding that do not depend on the length of the input.
         places: whether some layers count the places in a row instead of reading ``position_ids``.
         alibi: whether the attention has linear biases, unless ``alibi`` of the config turns them off; see
-            `nnd_tasks.models.alibi`.
+            `nnd_tasks.models.tree_attention`.
         recurrent: whether there are recurrent layers, which take no mask; see `nnd_tasks.models.hybrid`.
         scan: number of tokens that the recurrent layers read at once, where it stands in the code and not in the config.
     """
@@ -182,26 +182,28 @@ def layout_of(config: Any) -> Layout:
     Raises:
         ValueError: sharing is not possible; the message says why.
     """
-    kind = SEQ2SEQ.get(config.model_type) or DECODERS[config.model_type]
+    decoder_type = SEQ2SEQ.get(config.model_type) or DECODERS[config.model_type]
     text = text_config(config)
     kinds = set(getattr(text, "layer_types", None) or [FULL])
-    if kind.recurrent:  # the mask is for all layers with attention, which have no windows
+    if decoder_type.recurrent:  # the mask is for all layers with attention, which have no windows
         kinds = {FULL}
-    if others := kinds - (kind.layers or {FULL}):
-        raise ValueError(f"attention layers of other kinds ({', '.join(sorted(others))})")
+    if unknown_kinds := kinds - (decoder_type.layers or {FULL}):
+        raise ValueError(f"attention layers of other kinds ({', '.join(sorted(unknown_kinds))})")
     window, chunk = getattr(text, "sliding_window", None), getattr(text, "attention_chunk_size", None)
     if (SLIDING in kinds and not window) or (CHUNKED in kinds and not chunk):
         raise ValueError("layers with a window whose length the config does not name")
     possible = {FULL: Reach(), SLIDING: Reach(window=window), CHUNKED: Reach(chunk=chunk)}
     reaches = {name: possible[name] for name in sorted(kinds)}
-    if not kind.layers:
-        reaches = {"": Reach(window=window if kind.window else None)}
-    scale = float(getattr(text, kind.scale)) if kind.scale else 1.0
-    if kind.divisor:
-        scale /= float(getattr(text, kind.divisor))
-    cap = getattr(text, kind.cap) if kind.cap else None
-    alibi = kind.alibi and getattr(text, "alibi", True)
-    return Layout(reaches, scale, None if cap is None else float(cap), kind.places, alibi, kind.recurrent)
+    if not decoder_type.layers:
+        reaches = {"": Reach(window=window if decoder_type.window else None)}
+    scale = float(getattr(text, decoder_type.scale)) if decoder_type.scale else 1.0
+    if decoder_type.divisor:
+        scale /= float(getattr(text, decoder_type.divisor))
+    cap = getattr(text, decoder_type.cap) if decoder_type.cap else None
+    alibi = decoder_type.alibi and getattr(text, "alibi", True)
+    return Layout(
+        reaches, scale, None if cap is None else float(cap), decoder_type.places, alibi, decoder_type.recurrent
+    )
 
 
 def why_not_config(config: Any, backend: str) -> str | None:
@@ -211,11 +213,11 @@ def why_not_config(config: Any, backend: str) -> str | None:
         config: of transformers.
         backend: ``causal`` or ``seq2seq``.
     """
-    known = SEQ2SEQ if backend == "seq2seq" else DECODERS
-    if config.model_type not in known:
+    types = SEQ2SEQ if backend == "seq2seq" else DECODERS
+    if config.model_type not in types:
         return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
     text = text_config(config)
-    ropes = set().union(*map(_rope_kinds, config_parts(config))) - known[config.model_type].ropes
+    ropes = set().union(*map(_rope_kinds, config_parts(config))) - types[config.model_type].ropes
     if ropes:
         return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
     if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
@@ -245,8 +247,10 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
         return f"{type(inner).__name__} is not part of transformers"
     used = getattr(inner.config, "_attn_implementation", "sdpa")
     if used not in ("sdpa", "eager", FLEX) or (used == FLEX and backend == "seq2seq"):
-        other = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"
-        return f"attn_implementation={used} takes no custom mask; attn_implementation={other} in --model_args does"
+        alternative = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"
+        return (
+            f"attn_implementation={used} takes no custom mask; attn_implementation={alternative} in --model_args does"
+        )
     for adapter in (getattr(model, "peft_config", None) or {}).values():
         if adapter.is_prompt_learning or getattr(adapter, "alora_invocation_tokens", None):
             return "an adapter that looks at the whole prompt"
@@ -262,13 +266,13 @@ def windows(config: Any) -> set[int]:
     """
     scan = DECODERS.get(config.model_type, _FULL).scan
     sizes: set[int] = {scan} if scan else set()
-    waiting: list[tuple[bool, Any]] = [(False, part.to_dict()) for part in config_parts(config)]
+    waiting: list[tuple[bool, Any]] = [(False, item.to_dict()) for item in config_parts(config)]
     while waiting:
         named, value = waiting.pop()
         if isinstance(value, Mapping):
-            waiting += [(bool(_WINDOW_NAME.search(str(name))), part) for name, part in value.items()]
+            waiting += [(bool(_WINDOW_NAME.search(str(name))), item) for name, item in value.items()]
         elif isinstance(value, (list, tuple)):
-            waiting += [(named, part) for part in value]
+            waiting += [(named, item) for item in value]
         elif named and isinstance(value, int) and not isinstance(value, bool) and value > 0:
             sizes.add(value)
     return sizes
@@ -277,5 +281,5 @@ def windows(config: Any) -> set[int]:
 def _rope_kinds(config: Any) -> set[str]:
     """Return the kinds of rotary embedding that a config names, for all layers or for each type of layer."""
     settings = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    parts = [settings, *(part for part in settings.values() if isinstance(part, Mapping))]
-    return {str(part.get("rope_type") or part.get("type")) for part in parts} - {"None"}
+    ropes = [settings, *(rope for rope in settings.values() if isinstance(rope, Mapping))]
+    return {str(rope.get("rope_type") or rope.get("type")) for rope in ropes} - {"None"}

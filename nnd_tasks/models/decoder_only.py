@@ -13,14 +13,12 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from nnd_tasks.models.alibi import keys_at
 from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
-from nnd_tasks.models.block_attention import in_blocks
 from nnd_tasks.models.hybrid import States, TreeScan, along_tree
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, SortedRequests
-from nnd_tasks.models.prefix_tree import Ints, Pack, make_packs, rows_of
-from nnd_tasks.models.responses import TokenRequest
-from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
+from nnd_tasks.models.prefix_tree import Ints, Pack, PackLimits, TreeMask, branch_mask, make_packs, rows_of, trunk_mask
+from nnd_tasks.models.token_requests import TokenRequest
+from nnd_tasks.models.tree_attention import in_blocks, keys_at
 
 
 class _Trunk(DynamicCache):  # type: ignore[misc]
@@ -120,8 +118,9 @@ class DecoderOnlyScoring(PrefixScoring):
         most_states = self.most_states if self._layout.recurrent else None
         while by_input:
             work = SortedRequests(head, by_input)
+            limits = PackLimits(self.row_tokens, self.pack_tokens, max_anchors=most_states)
             stem: _Stem | None = None
-            for pack in make_packs(work.sequences, self.row_tokens, self.pack_tokens, anchors=most_states):
+            for pack in make_packs(work.sequences, limits):
                 held = [work.sequences[i] for i in pack.paths]
                 try:
                     stem = self._stem_of(pack, work, stem)
@@ -154,12 +153,14 @@ class DecoderOnlyScoring(PrefixScoring):
         if cache is not None:
             cache.complete = True
         for row in rows_of(pack.branches, work.sequences, self.row_tokens):
-            parts = [work.sequences[branch.sequence][branch.start :] for branch in row]
-            lengths = [len(part) for part in parts]
-            hidden = self._read(np.concatenate(parts), branch_mask(pack, row, lengths), cache)
+            rests = [work.sequences[branch.sequence][branch.start :] for branch in row]
+            lengths = [len(rest) for rest in rests]
+            hidden = self._read(np.concatenate(rests), branch_mask(pack, row, lengths), cache)
             starts = np.cumsum(lengths) - lengths
-            places = [range(start, start + length) for start, length in zip(starts, lengths, strict=True)]
-            work.score_targets(hidden, [(b.sequence, b.start, own) for b, own in zip(row, places, strict=True)])
+            row_indices = [range(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+            work.score_targets(
+                hidden, [(b.sequence, b.start, indices) for b, indices in zip(row, row_indices, strict=True)]
+            )
 
     def _read(self, tokens: Any, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
         """Return the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
@@ -184,9 +185,9 @@ class DecoderOnlyScoring(PrefixScoring):
                     stack.enter_context(in_blocks(self._inner.config, mask))
             if cache is not None and layout.recurrent:
                 scan = TreeScan(*_scanned(mask, len(tokens), cache), self.scan_price)
-                kept = stack.enter_context(along_tree(body, scan, cache.states))
+                states = stack.enter_context(along_tree(body, scan, cache.states))
                 if not cache.complete:
-                    cache.states = kept
+                    cache.states = states
             hidden: torch.Tensor = body(**arguments).last_hidden_state[0]
         return hidden
 

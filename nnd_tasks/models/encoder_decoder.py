@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 from unittest.mock import patch
 
@@ -14,9 +15,8 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 from nnd_tasks.models.architectures import Layout, layout_of
 from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, SortedRequests
-from nnd_tasks.models.prefix_tree import make_packs
-from nnd_tasks.models.responses import TokenRequest
-from nnd_tasks.models.tree_mask import TreeMask
+from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs
+from nnd_tasks.models.token_requests import TokenRequest
 
 
 class PackedDecoder:
@@ -30,9 +30,9 @@ class PackedDecoder:
     def __init__(self, model: Any, contexts: Sequence[Sequence[int]]) -> None:
         self._decoder = model.get_decoder()
         rows = [torch.tensor(context) for context in contexts]
-        known = [torch.ones_like(row) for row in rows]
+        lengths = [torch.ones_like(row) for row in rows]
         device = self._decoder.get_input_embeddings().weight.device
-        tokens, mask = (pad_sequence(parts, batch_first=True).to(device) for parts in (rows, known))
+        tokens, mask = (pad_sequence(parts, batch_first=True).to(device) for parts in (rows, lengths))
         encoded = model.get_encoder()(input_ids=tokens, attention_mask=mask).last_hidden_state
         self._encoded = encoded[mask.bool()][None]
         self._cross = DynamicCache()  # the decoder's keys and values of the contexts, made with the first row
@@ -71,8 +71,11 @@ class PackedDecoder:
         if hasattr(self._decoder, "embed_positions"):  # BART and similar: absolute positions
             embedding = self._decoder.embed_positions
             forward = embedding.forward
-            given = {"position_ids": positions}
-            return patch.object(embedding, "forward", lambda *args, **kwargs: forward(*args, **{**kwargs, **given}))
+
+            def at_positions(*args: Any, **kwargs: Any) -> Any:
+                return forward(*args, **{**kwargs, "position_ids": positions})
+
+            return patch.object(embedding, "forward", at_positions)
         attention = self._decoder.block[0].layer[0].SelfAttention  # T5: relative; the first layer computes them for all
 
         def bias(*_: Any, **__: Any) -> torch.Tensor:
@@ -103,16 +106,19 @@ class EncoderDecoderScoring(PrefixScoring):
         while waiting:
             group = _group(waiting, self.source_tokens)
             # The number of the context comes first, so that candidates of different contexts share nothing.
-            work = SortedRequests(
-                head, {(k, *inputs): kept for k, one in enumerate(group) for inputs, kept in contexts[one].items()}
-            )
+            by_input = {
+                (number, *inputs): waiting_requests
+                for number, context in enumerate(group)
+                for inputs, waiting_requests in contexts[context].items()
+            }
+            work = SortedRequests(head, by_input)
             try:
                 for finished in self._score_group(group, work, layout):
                     for inputs in finished:
                         yield from work.by_input.pop(inputs)
                         del contexts[group[inputs[0]]][inputs[1:]]
             except torch.OutOfMemoryError as error:
-                self._take_smaller_rows([request for kept in work.by_input.values() for request in kept], error)
+                self._take_smaller_rows(list(chain.from_iterable(work.by_input.values())), error)
             waiting = [context for context in waiting if contexts[context]]
 
     def _score_group(
@@ -121,10 +127,11 @@ class EncoderDecoderScoring(PrefixScoring):
         """Score the candidates of contexts that are encoded together; after each row, yield the inputs that are finished."""
         decoder = PackedDecoder(self._inner, group)
         source = self._tensor(np.repeat(np.arange(len(group)), [len(context) for context in group]))
-        for pack in make_packs(work.sequences, self.decoder_row_tokens, self.decoder_row_tokens, stems=False):
-            rows, about = pack.without_roots()
+        limits = PackLimits(self.decoder_row_tokens, self.decoder_row_tokens)
+        for pack in make_packs(work.sequences, limits, stems=False):
+            rows, context_numbers = pack.without_roots()
             mask = TreeMask(rows.positions, rows.ends)
-            across = self._bias(self._tensor(about)[:, None] == source) if len(group) > 1 else None
+            across = self._bias(self._tensor(context_numbers)[:, None] == source) if len(group) > 1 else None
             masks = self._masks(mask, layout)
             hidden = decoder.read(self._tensor(rows.tokens), self._tensor(rows.positions), masks, across)
             work.score_targets(hidden, [(i, 0, path) for i, path in rows.paths.items()])

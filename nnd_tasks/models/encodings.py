@@ -74,7 +74,7 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
 
     def _ends_with(self, text: str) -> str | None:
         """Return the token that the tokenizer appends to a text; None if it appends none."""
-        plain, whole = self.tok_encode(text, add_special_tokens=False), self.tok_encode(text)
-        if not plain or whole[-1:] == plain[-1:]:
+        plain, encoded = self.tok_encode(text, add_special_tokens=False), self.tok_encode(text)
+        if not plain or encoded[-1:] == plain[-1:]:
             return None
-        return str(self.tokenizer.convert_ids_to_tokens(whole[-1]))
+        return str(self.tokenizer.convert_ids_to_tokens(encoded[-1]))

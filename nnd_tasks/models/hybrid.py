@@ -25,8 +25,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from nnd_tasks.models.prefix_tree import Ints
-from nnd_tasks.models.tree_mask import chains
+from nnd_tasks.models.prefix_tree import Ints, chains
 
 #: Most tokens of a chunk of a scan, on a CPU.
 CHUNK = 64
@@ -113,11 +112,11 @@ class TreeScan:
             self._segment_of[stop - 1] = number
             before.append(self._segment_of.get(int(self.parents[start]), -1))
         followers = np.bincount(np.asarray(before) + 1, minlength=len(before) + 1)[1:]
-        kept = set(self.keep.tolist())
+        kept_places = set(self.keep.tolist())
         again: dict[int, Ints] = {}  # a segment that is read by those that follow it -> what they read
         after: list[int] = []
         levels: list[int] = []
-        found = []
+        segments = []
         for number, above in enumerate(before):
             start, stop = bounds[number], bounds[number + 1]
             tokens = np.arange(start, stop)
@@ -126,38 +125,42 @@ class TreeScan:
                 above = after[above]
             after.append(above)
             levels.append(levels[above] + 1 if above >= 0 else 0)
-            if followers[number] and stop - 1 not in kept and (followers[number] - 1) * len(tokens) <= price // AGAIN:
+            if (
+                followers[number]
+                and stop - 1 not in kept_places
+                and (followers[number] - 1) * len(tokens) <= price // AGAIN
+            ):
                 again[number] = tokens
             else:
-                found.append((number, tokens, above, levels[number]))
-        return found
+                segments.append((number, tokens, above, levels[number]))
+        return segments
 
     def _batches(self, segments: Sequence[tuple[int, Ints, int, int]], price: int) -> list[_Batch]:
         """Return batches, level by level, with no more padding in each than one more call would cost."""
-        found: list[list[tuple[int, Ints, int, int]]] = []
+        groups: list[list[tuple[int, Ints, int, int]]] = []
         padding = 0
-        for segment in sorted(segments, key=lambda one: (one[3], -len(one[1]))):
-            if found and found[-1][0][3] == segment[3]:
-                padding += len(found[-1][0][1]) - len(segment[1])
-                if padding <= price and len(found[-1]) < BATCH:
-                    found[-1].append(segment)
+        for segment in sorted(segments, key=lambda item: (item[3], -len(item[1]))):
+            if groups and groups[-1][0][3] == segment[3]:
+                padding += len(groups[-1][0][1]) - len(segment[1])
+                if padding <= price and len(groups[-1]) < BATCH:
+                    groups[-1].append(segment)
                     continue
-            found.append([segment])
+            groups.append([segment])
             padding = 0
         batches = []
-        for batch in found:
+        for batch in groups:
             tokens = np.full((len(batch), len(batch[0][1])), self.length, dtype=np.int64)
-            for row, (_, own, _, _) in zip(tokens, batch, strict=True):
-                row[: len(own)] = own
-            batches.append(_Batch([one[0] for one in batch], tokens, [one[2] for one in batch]))
+            for row, (_, places_of_tokens, _, _) in zip(tokens, batch, strict=True):
+                row[: len(places_of_tokens)] = places_of_tokens
+            batches.append(_Batch([number for number, *_ in batch], tokens, [after for *_, after, _ in batch]))
         return batches
 
     def results(self) -> Ints:
         """Return for each token of the row where its result is among those of all batches, shape (row,)."""
-        where = np.zeros(self.length + 1, dtype=np.int64)
-        places = np.concatenate([batch.tokens.ravel() for batch in self.batches])
-        where[places] = np.arange(len(places))
-        return where[: self.length]
+        index_of_place = np.zeros(self.length + 1, dtype=np.int64)
+        row_places = np.concatenate([batch.tokens.ravel() for batch in self.batches])
+        index_of_place[row_places] = np.arange(len(row_places))
+        return index_of_place[: self.length]
 
     def segment_at(self, place: int) -> int:
         """Return the segment that ends at a place that is kept; -1 for the place before the row."""
@@ -179,18 +182,22 @@ class TreeScan:
                 reads += [self._window(self.parents[start], start, width), np.arange(start, stop)]
                 results[start:stop] = np.arange(size + width, size + width + stop - start)
                 size += width + stop - start
-            kept = [self._window(place, max(place, 0), width) for place in self.keep]
-            self._windows[width] = np.concatenate(reads), results, np.reshape(kept, (len(kept), width)).astype(np.int64)
+            last_inputs = [self._window(place, max(place, 0), width) for place in self.keep]
+            self._windows[width] = (
+                np.concatenate(reads),
+                results,
+                np.reshape(last_inputs, (len(last_inputs), width)).astype(np.int64),
+            )
         return self._windows[width]
 
     def _window(self, token: int, at: int, width: int) -> Ints:
         """Return the ``width`` inputs up to a token: its own, and of its ancestors; ``at`` is a token with the same origin."""
-        found: list[int] = []
-        while token >= 0 and len(found) < width:
-            found.append(token)
+        path: list[int] = []
+        while token >= 0 and len(path) < width:
+            path.append(token)
             token = self.parents[token]
         outside = self.length + int(self.origins[at]) * width + np.arange(width)
-        return np.concatenate([outside[len(found) :], np.asarray(found[::-1], dtype=np.int64)])
+        return np.concatenate([outside[len(path) :], np.asarray(path[::-1], dtype=np.int64)])
 
 
 class _Reading:
@@ -210,13 +217,18 @@ class _Reading:
     ) -> Any:
         """Return the convolution of the row; ``inputs`` of shape (1, channels, row)."""
         width = weight.shape[-1] - 1
-        reads, results, kept = (torch.from_numpy(part).to(inputs.device) for part in self.scan.windows(width))
-        own = inputs[0].t()
-        before = own.new_zeros(1, width, own.shape[1]) if self._before is None else next(self._before).to(own.device)
-        known = torch.cat([own, before.flatten(0, 1)])
-        self.kept.tensors.append(known[kept])
-        found = original(known[reads].t()[None], weight, *args, **kwargs)
-        return found[..., results]
+        reads, results, last_inputs = (
+            torch.from_numpy(numbers).to(inputs.device) for numbers in self.scan.windows(width)
+        )
+        row_inputs = inputs[0].t()
+        if self._before is None:
+            before = row_inputs.new_zeros(1, width, row_inputs.shape[1])
+        else:
+            before = next(self._before).to(row_inputs.device)
+        all_inputs = torch.cat([row_inputs, before.flatten(0, 1)])
+        self.kept.tensors.append(all_inputs[last_inputs])
+        convolved = original(all_inputs[reads].t()[None], weight, *args, **kwargs)
+        return convolved[..., results]
 
     def scan_row(self, original: Callable[..., Any], state: str, *args: Any, **kwargs: Any) -> Any:
         """Return what a scan returns for the row. Arguments of shape (1, row, ...) have one entry per token.
@@ -254,16 +266,16 @@ class _Reading:
                 longest = batch.tokens.shape[1]
                 arguments["chunk_size"] = -(-longest // -(-longest // CHUNK))
             tokens = torch.from_numpy(batch.tokens).to(device)
-            given = arguments | {name: value[tokens] for name, value in per_token.items()}
-            positional = [given.pop(i) for i in range(len(args))]
-            output, last = original(*positional, **given)
+            batch_arguments = arguments | {name: value[tokens] for name, value in per_token.items()}
+            positional = [batch_arguments.pop(i) for i in range(len(args))]
+            output, last = original(*positional, **batch_arguments)
             outputs.append(output.flatten(0, 1))
-            states |= {i: one for i, one in zip(batch.segments, last, strict=True) if i in scan.needed}
+            states |= {i: state_after for i, state_after in zip(batch.segments, last, strict=True) if i in scan.needed}
         states[-1] = torch.zeros_like(last[0]) if before is None else before[scan.origins[0]]
-        kept = [states[scan.segment_at(place)] for place in scan.keep.tolist()]
-        self.kept.tensors.append(torch.stack(kept) if kept else last[:0])
-        found = torch.cat(outputs)[torch.from_numpy(scan.results()).to(device)][None]
-        return found, last[:1]  # nobody looks at this state: see `_Trunk`
+        kept_states = [states[scan.segment_at(place)] for place in scan.keep.tolist()]
+        self.kept.tensors.append(torch.stack(kept_states) if kept_states else last[:0])
+        scanned = torch.cat(outputs)[torch.from_numpy(scan.results()).to(device)][None]
+        return scanned, last[:1]  # nobody looks at this state: see `_Trunk`
 
 
 @contextmanager

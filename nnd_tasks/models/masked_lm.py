@@ -23,7 +23,7 @@ class MaskedLM(TextScorer, TemplateLM):  # type: ignore[misc]
     continuation), each masked in turn (Salazar et al., 2020, Eq. 2; the context is never masked).
     """
 
-    kind, what, auto_class = MASKED, "masked language model", "AutoModelForMaskedLM"
+    model_type, description, auto_class = MASKED, "masked language model", "AutoModelForMaskedLM"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -80,19 +80,19 @@ class MaskedLM(TextScorer, TemplateLM):  # type: ignore[misc]
         if len(continuation) > room:
             raise ModelError(f"a continuation has {len(continuation)} tokens, more than the model's window of {room}")
         # A context that is too long loses its beginning, as with lm-eval's models.
-        whole = [*context, *continuation][-room:]
-        first = len(self._before) + len(whole) - len(continuation)
-        row = torch.tensor([*self._before, *whole, *self._after], device=self._device)
+        tokens = [*context, *continuation][-room:]
+        first = len(self._before) + len(tokens) - len(continuation)
+        row = torch.tensor([*self._before, *tokens, *self._after], device=self._device)
         total, greedy = 0.0, True
         for start in range(0, len(continuation), self.batch_size):
             stop = min(start + self.batch_size, len(continuation))
-            places = torch.arange(first + start, first + stop, device=self._device)
-            batch = row.repeat(len(places), 1)
-            index = torch.arange(len(places), device=self._device)
-            batch[index, places] = self.tokenizer.mask_token_id
+            masked_positions = torch.arange(first + start, first + stop, device=self._device)
+            batch = row.repeat(len(masked_positions), 1)
+            index = torch.arange(len(masked_positions), device=self._device)
+            batch[index, masked_positions] = self.tokenizer.mask_token_id
             with torch.inference_mode():
-                logits = self.model(input_ids=batch).logits[index, places].float()
-            targets = row[places]
+                logits = self.model(input_ids=batch).logits[index, masked_positions].float()
+            targets = row[masked_positions]
             total += float(torch.log_softmax(logits, dim=-1)[index, targets].sum())
             greedy = greedy and bool((logits.argmax(dim=-1) == targets).all())
         return total, greedy
@@ -108,6 +108,6 @@ class MaskedLM(TextScorer, TemplateLM):  # type: ignore[misc]
 
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens that a tokenizer puts before and after a text."""
-    inner, whole = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a", add_special_tokens=True)
-    start = next(i for i in range(len(whole)) if whole[i : i + len(inner)] == inner)
-    return whole[:start], whole[start + len(inner) :]
+    inner, encoded = tokenizer.encode("a", add_special_tokens=False), tokenizer.encode("a", add_special_tokens=True)
+    start = next(i for i in range(len(encoded)) if encoded[i : i + len(inner)] == inner)
+    return encoded[:start], encoded[start + len(inner) :]

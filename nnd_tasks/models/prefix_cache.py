@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnd_tasks.models.prefix_tree import common_prefix
-from nnd_tasks.models.responses import Response
-from nnd_tasks.models.token_scores import TokenAnswer
+from nnd_tasks.models.token_requests import Response, TokenAnswer
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class PrefixCacheScoring:
         self._starts, self._layout, self._send = starts, layout, send
         self.sent = Sent()
         self._sequences = sorted(set(sequences))
-        self._shared = [0, *(common_prefix(one, two) for one, two in pairwise(self._sequences)), 0]
+        self._shared = [0, *(common_prefix(first, second) for first, second in pairwise(self._sequences)), 0]
         self._nodes: list[NDArray[np.int32]] = []  # of each sequence, per position: one number for each distinct prefix
         count = 0
         for sequence, shared in zip(self._sequences, self._shared, strict=False):
@@ -124,11 +123,11 @@ class PrefixCacheScoring:
         self._known = np.zeros(count, dtype=bool)
         self._logprobs = np.zeros(count)
         self._likeliest = np.zeros(count, dtype=bool)
-        place = {sequence: i for i, sequence in enumerate(self._sequences)}
+        number_of = {sequence: i for i, sequence in enumerate(self._sequences)}
         self._after: dict[int, dict[int, int]] = {}  # node at the end of a block -> next token -> its node
         self._requests: dict[int, list[int]] = {}  # place of a sequence -> its requests
         for request, sequence in enumerate(sequences):
-            i = place[sequence]
+            i = number_of[sequence]
             self._requests.setdefault(i, []).append(request)
             self._needed[self._nodes[i][starts[request] :]] = True
 
@@ -167,8 +166,8 @@ class PrefixCacheScoring:
         planned: list[tuple[Ask, int]] = []
         for (node, rows), (i, length) in asks.items():
             wanted = self._wanted(node)
-            parts = [tuple(wanted[at : at + most]) for at in range(0, len(wanted), most or 1)]
-            planned += [(Ask(self._sequences[i][:length], rows, part), i) for part in parts or [()]]
+            followings = [tuple(wanted[at : at + most]) for at in range(0, len(wanted), most or 1)]
+            planned += [(Ask(self._sequences[i][:length], rows, following), i) for following in followings or [()]]
         planned.sort(key=lambda pair: (pair[0].tokens, pair[0].following))
         return [
             (ask, i)
@@ -191,12 +190,12 @@ class PrefixCacheScoring:
         for ask, i in planned:
             shared = common_prefix(batch[-1][0].tokens, ask.tokens) if batch and not ask.fresh else 0
             # One more for the last block, which each prompt has for itself.
-            more = len(ask.tokens) // self._layout.block - shared // self._layout.block + 1
-            if batch and (blocks + more > room or len(batch) == self._layout.together):
+            added_blocks = len(ask.tokens) // self._layout.block - shared // self._layout.block + 1
+            if batch and (blocks + added_blocks > room or len(batch) == self._layout.together):
                 yield batch
-                batch, blocks, more = [], 0, len(ask.tokens) // self._layout.block + 1
+                batch, blocks, added_blocks = [], 0, len(ask.tokens) // self._layout.block + 1
             batch.append((ask, i))
-            blocks += more
+            blocks += added_blocks
         if batch:
             yield batch
 
@@ -226,18 +225,18 @@ class PrefixCacheScoring:
                     yield request, TokenAnswer.of(sum(logprobs.tolist()), bool(self._likeliest[nodes].all()), logprobs)
             done = finished.stop
 
-    def _send_again(self, places: Iterable[int]) -> None:
+    def _send_again(self, numbers: Iterable[int]) -> None:
         """Send sequences with missing log-probabilities past the cache, in as few prompts as possible."""
         covered = self._known.copy()
         again: list[tuple[Ask, int]] = []
-        for i in reversed(list(places)):  # a longer sequence comes after those that it begins with
+        for i in reversed(list(numbers)):  # a longer sequence comes after those that it begins with
             nodes = self._nodes[i]
             if not covered[nodes[self._needed[nodes]]].all():
                 again.append((Ask(self._sequences[i], rows=True, fresh=True), i))
                 covered[nodes] = True
         self.sent.again += len(again)
-        for part in self._batches(again):
-            self._take(part)
+        for batch in self._batches(again):
+            self._take(batch)
         for _, i in again:
             nodes = self._nodes[i]
             if not self._known[nodes[self._needed[nodes]]].all():

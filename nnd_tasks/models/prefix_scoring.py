@@ -1,4 +1,4 @@
-"""What scoring with decoder-only models and with encoder-decoders has in common: requests, masks, sizes of rows."""
+"""What decoder-only models and encoder-decoders share in scoring: requests, masks, sizes of rows, the vocabulary head."""
 
 from __future__ import annotations
 
@@ -9,14 +9,78 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask
 
 from nnd_tasks.models.architectures import FLEX, Layout
 from nnd_tasks.models.encodings import TokenizingOnce
-from nnd_tasks.models.prefix_tree import Ints
-from nnd_tasks.models.token_scores import TokenAnswer
-from nnd_tasks.models.tree_mask import TreeMask
-from nnd_tasks.models.vocabulary_head import VocabularyHead
+from nnd_tasks.models.prefix_tree import Ints, TreeMask
+from nnd_tasks.models.token_requests import TokenAnswer
+
+_ELEMENTS = 1 << 21  # number of logits in a slice: 8 MiB in float32
+
+
+class VocabularyHead:
+    """The last layer of a language model, applied in slices of the vocabulary with a running logsumexp.
+
+    Args:
+        linear: the output embedding, a `torch.nn.Linear`.
+        scale: the logits are multiplied with this number.
+        cap: then they become ``cap * tanh(logits / cap)``; None leaves them as they are.
+        bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
+        dtype: type in which the softmax is computed; None takes float32.
+    """
+
+    def __init__(
+        self,
+        linear: Any,
+        scale: float = 1.0,
+        cap: float | None = None,
+        bias: torch.Tensor | None = None,
+        dtype: Any = None,
+    ) -> None:
+        self.weight, self.scale, self.cap = linear.weight, scale, cap
+        self.bias = linear.bias if bias is None else bias.reshape(-1).to(linear.weight.device)
+        self.dtype = dtype or torch.float32
+
+    def __call__(
+        self, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score tokens.
+
+        Args:
+            hidden: final hidden states, shape (positions, width).
+            rows: for each scored token, the index of its hidden state, shape (tokens,).
+            targets: ids of the scored tokens, shape (tokens,).
+
+        Returns:
+            The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,).
+        """
+        hidden = hidden.to(self.weight.device)
+        rows, targets = rows.to(hidden.device), targets.to(hidden.device)
+        count, size = hidden.shape[0], self.weight.shape[0]
+        step = min(size, max(1024, _ELEMENTS // max(count, 1)))
+        top = torch.full((count,), -torch.inf, dtype=self.dtype, device=hidden.device)
+        best = torch.zeros(count, dtype=torch.long, device=hidden.device)
+        mass = torch.zeros(count, dtype=self.dtype, device=hidden.device)
+        chosen = torch.empty(len(targets), dtype=self.dtype, device=hidden.device)
+        for start in range(0, size, step):
+            vocabulary_slice = slice(start, min(start + step, size))
+            bias = None if self.bias is None else self.bias[vocabulary_slice]
+            logits = functional.linear(hidden, self.weight[vocabulary_slice], bias).to(self.dtype)
+            if self.scale != 1.0:
+                logits *= self.scale
+            if self.cap is not None:
+                logits = logits.div_(self.cap).tanh_().mul_(self.cap)
+            inside = (targets >= vocabulary_slice.start) & (targets < vocabulary_slice.stop)
+            chosen[inside] = logits[rows[inside], targets[inside] - vocabulary_slice.start]
+            high, likeliest = logits.max(dim=-1)
+            new = torch.maximum(top, high)
+            mass = mass * torch.exp(top - new) + torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
+            best = torch.where(high > top, likeliest + vocabulary_slice.start, best)
+            top = new
+        return chosen - (top + mass.log())[rows], best[rows] == targets
+
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -76,18 +140,20 @@ class SortedRequests:
         rows: list[int] = []
         targets: list[int] = []
         owners: list[ScoredRequest] = []
-        for i, begin, places in segments:
+        for i, begin, row_indices in segments:
             for request in self.by_input[self.sequences[i]]:
                 start = len(self.sequences[i]) - len(request.targets)  # position of the first scored input
                 skipped = max(begin - start, 0)
-                inside = places[max(start - begin, 0) :]
+                inside = row_indices[max(start - begin, 0) :]
                 rows.extend(inside)
                 targets += request.targets[skipped : skipped + len(inside)]
                 owners += [request] * len(inside)
         if not rows:
             return
-        needed, where = (torch.from_numpy(part).to(hidden.device) for part in np.unique(rows, return_inverse=True))
-        logprobs, greedy = self.head(hidden[needed], where, torch.tensor(targets, device=hidden.device))
+        needed, row_of_target = (
+            torch.from_numpy(numbers).to(hidden.device) for numbers in np.unique(rows, return_inverse=True)
+        )
+        logprobs, greedy = self.head(hidden[needed], row_of_target, torch.tensor(targets, device=hidden.device))
         for owner, logprob, likeliest in zip(owners, logprobs.tolist(), greedy.tolist(), strict=True):
             owner.logprobs.append(logprob)
             owner.greedy &= likeliest
@@ -132,9 +198,9 @@ class PrefixScoring(TokenizingOnce):
 
     def _masks(self, mask: TreeMask, layout: Layout) -> dict[str, Any]:
         """Return the mask, shape (1, 1, row, keys), for each kind of layer."""
-        reaches = {kind: reach.within(mask.length) for kind, reach in layout.reaches.items()}
-        made = {reach: self._mask_of(mask.visible(self.device, reach)) for reach in set(reaches.values())}
-        return {kind: made[reach] for kind, reach in reaches.items()}
+        reaches = {layer_kind: reach.within(mask.length) for layer_kind, reach in layout.reaches.items()}
+        mask_of_reach = {reach: self._mask_of(mask.visible(self.device, reach)) for reach in set(reaches.values())}
+        return {layer_kind: mask_of_reach[reach] for layer_kind, reach in reaches.items()}
 
     def _mask_of(self, visible: torch.Tensor) -> Any:
         """Return what the model's attention takes as a mask: flex attention the blocks of ``visible``, all others a bias."""

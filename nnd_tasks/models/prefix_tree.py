@@ -5,16 +5,22 @@ sequences of a pack share are its *trunk*, which is read once, in one row. The r
 Branches are read after the trunk, several in one row, and each token sees its own ancestors only. A pack that fits into one
 row, or has one sequence, is all trunk. A common beginning that is longer than a row is a *stem*, which is read once, before
 all packs that begin with it.
+
+A `TreeMask` says which token of a row sees which key: a few numbers per token, of which the mask is made on the device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from nnd_tasks.models.architectures import Reach
 
 Ints = NDArray[np.int64]
 
@@ -66,59 +72,67 @@ class Pack:
         Returns:
             The pack; and for each token of its trunk, the first token of its sequences, shape (trunk,).
         """
-        kept = self.positions > 0
-        place = np.maximum(np.cumsum(kept) - 1, 0)
-        roots = np.flatnonzero(~kept)
-        below = np.cumsum(~kept) - 1
-        ends = (np.cumsum([0, *kept]))[self.ends]
-        paths = {i: place[path] for i, path in self.paths.items()}
-        pack = Pack(self.tokens[kept], self.positions[kept] - 1, ends[kept], paths, [])
-        return pack, self.tokens[roots][below[kept]]
+        not_root = self.positions > 0
+        new_index = np.maximum(np.cumsum(not_root) - 1, 0)
+        roots = np.flatnonzero(~not_root)
+        below = np.cumsum(~not_root) - 1
+        ends = (np.cumsum([0, *not_root]))[self.ends]
+        paths = {i: new_index[path] for i, path in self.paths.items()}
+        pack = Pack(self.tokens[not_root], self.positions[not_root] - 1, ends[not_root], paths, [])
+        return pack, self.tokens[roots][below[not_root]]
 
 
-def common_prefix(one: Sequence[int], two: Sequence[int]) -> int:
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the number of tokens that both sequences begin with."""
-    length = min(len(one), len(two))
-    differ = np.flatnonzero(np.asarray(one[:length]) != np.asarray(two[:length]))
+    length = min(len(first), len(second))
+    differ = np.flatnonzero(np.asarray(first[:length]) != np.asarray(second[:length]))
     return int(differ[0]) if differ.size else length
 
 
-def make_packs(
-    sequences: Sequence[tuple[int, ...]],
-    row: int,
-    total: int,
-    worth: int = 8,
-    *,
-    stems: bool = True,
-    anchors: int | None = None,
-) -> Iterator[Pack]:
+@dataclass(frozen=True)
+class PackLimits:
+    """How large packs may become.
+
+    Attributes:
+        max_row: most tokens of a row, and of a trunk.
+        max_pack: most tokens of a pack.
+        min_shared: a pack that is larger than a row ends where the next sequence has fewer tokens than this in common with
+            the last one.
+        max_anchors: most different anchors of a pack's branches; None: any number.
+    """
+
+    max_row: int
+    max_pack: int
+    min_shared: int = 8
+    max_anchors: int | None = None
+
+
+def make_packs(sequences: Sequence[tuple[int, ...]], limits: PackLimits, *, stems: bool = True) -> Iterator[Pack]:
     """Yield packs that together hold every sequence once.
 
-    A pack of one sequence, or with at most ``row`` tokens, is all trunk. A pack ends before its trunk has more than ``row``
-    tokens or the pack more than ``total``. A pack that is larger than a row also ends where the next sequence has fewer than
-    ``worth`` tokens in common with the last one. Sequences that have more than ``row`` tokens in common get a stem.
+    A pack of one sequence, or one that fits into a row, is all trunk. Sequences that have more than a row in common get a
+    stem.
 
     Args:
         sequences: distinct token sequences, sorted.
-        row: most tokens of a row, and of a trunk.
-        total: most tokens of a pack.
-        worth: see above.
+        limits: of the packs.
         stems: whether packs may have stems. Without them, a long common beginning is read again for each sequence.
-        anchors: most different anchors of a pack's branches; None: any number.
     """
     shared = [0, *(common_prefix(a, b) for a, b in pairwise(sequences)), 0]
     first = 0
-    for stemmed, run in groupby(range(len(sequences)), lambda i: stems and max(shared[i], shared[i + 1]) > row):
+    for stemmed, run in groupby(
+        range(len(sequences)), lambda i: stems and max(shared[i], shared[i + 1]) > limits.max_row
+    ):
         end = first + len(list(run))
         while first < end:
             last = first
             if stemmed:  # this run may have parts with different stems
-                while last + 1 < end and shared[last + 1] > row:
+                while last + 1 < end and shared[last + 1] > limits.max_row:
                     last += 1
-                yield from _stemmed(sequences, shared, first, last, row, total, worth, anchors)
+                yield from _stemmed(sequences, shared, first, last, limits)
             else:
-                last, whole = _extent(sequences, shared, first, end - 1, row, total, worth, anchors)
-                yield _pack(sequences, shared, first, last, whole=whole)
+                last, all_trunk = _extent(sequences, shared, first, end - 1, limits)
+                yield _pack(sequences, shared, first, last, all_trunk=all_trunk)
             first = last + 1
 
 
@@ -127,26 +141,23 @@ def _stemmed(
     shared: Sequence[int],
     first: int,
     last: int,
-    row: int,
-    total: int,
-    worth: int,
-    anchors: int | None,
+    limits: PackLimits,
 ) -> Iterator[Pack]:
     """Yield the packs of sequences ``first`` to ``last``, each of which has more than a row in common with the next."""
     stem = min(shared[first + 1 : last + 1])
-    if max(shared[first + 1 : last + 1]) - stem > row:
+    if max(shared[first + 1 : last + 1]) - stem > limits.max_row:
         # Some of them have more than a row in common after this stem: split, so that these get a longer stem.
         splits = [i for i in range(first + 1, last + 1) if shared[i] == stem]
         for start, end in pairwise([first, *splits, last + 1]):
             if end - start == 1:
-                yield _pack(sequences, shared, start, start, whole=True)
+                yield _pack(sequences, shared, start, start, all_trunk=True)
             else:
-                yield from _stemmed(sequences, shared, start, end - 1, row, total, worth, anchors)
+                yield from _stemmed(sequences, shared, start, end - 1, limits)
         return
     begin = first
     while begin <= last:
-        end, whole = _extent(sequences, shared, begin, last, row, total, worth, anchors, stem)
-        yield _pack(sequences, shared, begin, end, whole=whole, stem=stem, owner=first)
+        end, all_trunk = _extent(sequences, shared, begin, last, limits, stem)
+        yield _pack(sequences, shared, begin, end, all_trunk=all_trunk, stem=stem, owner=first)
         begin = end + 1
 
 
@@ -155,29 +166,28 @@ def _extent(
     shared: Sequence[int],
     first: int,
     bound: int,
-    row: int,
-    total: int,
-    worth: int,
-    anchors: int | None,
+    limits: PackLimits,
     stem: int = 0,
 ) -> tuple[int, bool]:
     """Return the index of the last sequence of the pack that begins with sequence ``first``, and whether it is all trunk."""
     last, trunk_size, size = first, 0, len(sequences[first]) - stem
-    places = 0  # no fewer than the different anchors: neighbours that share equally much have one
-    whole = True  # one sequence, however long
+    branching_points = 0  # no fewer than the different anchors: neighbours that share equally much have one
+    all_trunk = True  # one sequence, however long
     while last + 1 <= bound:
         # The next sequence adds to the trunk what it shares with the last one and is not in the trunk yet.
         common = shared[last + 1] - stem
         in_trunk = shared[last] - stem if last > first else 0
         trunk_size += max(0, common - in_trunk)
         size += len(sequences[last + 1]) - stem - common
-        places += last == first or common != in_trunk
-        many = anchors is not None and places > anchors
-        if trunk_size > row or size > (total if common >= worth and not many else row):
+        branching_points += last == first or common != in_trunk
+        too_many_anchors = limits.max_anchors is not None and branching_points > limits.max_anchors
+        grows_beyond_row = common >= limits.min_shared and not too_many_anchors
+        max_size = limits.max_pack if grows_beyond_row else limits.max_row
+        if trunk_size > limits.max_row or size > max_size:
             break
         last += 1
-        whole = size <= row
-    return last, whole
+        all_trunk = size <= limits.max_row
+    return last, all_trunk
 
 
 def _pack(
@@ -186,7 +196,7 @@ def _pack(
     first: int,
     last: int,
     *,
-    whole: bool,
+    all_trunk: bool,
     stem: int = 0,
     owner: int = -1,
 ) -> Pack:
@@ -203,7 +213,7 @@ def _pack(
         for j in path[before:]:
             ends[j] = len(tokens)
         del path[before:]
-        split = len(sequence) - stem if whole else max(before, after)
+        split = len(sequence) - stem if all_trunk else max(before, after)
         for position in range(before, split):
             path.append(len(tokens))
             tokens.append(sequence[stem + position])
@@ -238,3 +248,122 @@ def rows_of(branches: Sequence[Branch], sequences: Sequence[tuple[int, ...]], mo
         size += length
     if row:
         yield row
+
+
+#: Places from a start to a stop, ascending.
+Ranges = tuple[tuple[int, int], ...]
+
+
+def _path(ends: Ints, token: int, pieces: Ranges) -> Ranges:
+    """Return the part of ``pieces``, which lie on one path of the tree, that are ancestors of ``token``."""
+    ancestors = []
+    for start, stop in pieces:
+        # Subtrees on a path lie in each other, so these ends fall.
+        inside = int(np.searchsorted(-ends[start:stop], -token, side="left"))
+        if inside:
+            ancestors.append((start, start + inside))
+    return tuple(ancestors)
+
+
+def chains(ends: Ints) -> Iterator[tuple[int, int, Ranges]]:
+    """Yield the chains of a tree, depth first: first token, token after the last one, and the ancestors of the first.
+
+    In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
+    """
+    leaves = np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1
+    pieces: Ranges = ()
+    start = 0
+    for stop in leaves.tolist():
+        pieces = _path(ends, start, pieces)
+        yield start, stop, pieces
+        pieces = (*pieces, (start, stop))
+        start = stop
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class TreeMask:
+    """The tree that a row is a part of. Its keys are the tokens of stem, trunk and row, in this order.
+
+    Attributes:
+        positions: position of each token of the row in its sequence, shape (row,).
+        ends: end of the subtree below each token of the row, shape (row,): token j is token i, or an ancestor of it, if
+            j <= i < ends[j].
+        stem: number of tokens of the stem; each token of the row sees them.
+        trunk_positions: of each token of the trunk, if it was read before the row, shape (trunk,).
+        trunk_ends: as ``ends``, in the trunk, shape (trunk,).
+        anchors: the last token of the trunk that each token of the row follows, shape (row,); -1 if it follows none.
+    """
+
+    positions: Ints
+    ends: Ints
+    stem: int = 0
+    trunk_positions: Ints = field(default_factory=_none)
+    trunk_ends: Ints = field(default_factory=_none)
+    anchors: Ints = field(default_factory=_none)
+
+    @property
+    def keys(self) -> int:
+        """Number of keys."""
+        return self.stem + len(self.trunk_ends) + len(self.ends)
+
+    @property
+    def key_positions(self) -> Ints:
+        """Position of each key in its sequences, shape (keys,)."""
+        return np.concatenate([np.arange(self.stem), self.trunk_positions, self.positions])
+
+    @property
+    def length(self) -> int:
+        """Length of the longest sequence that ends in the row, in tokens."""
+        return int(self.positions.max()) + 1
+
+    def visible(self, device: Any, reach: Reach = Reach()) -> torch.Tensor:  # noqa: B008 - it never changes
+        """Return which token of the row sees which key, shape (row, keys), made on ``device``.
+
+        Args:
+            device: of torch.
+            reach: how far tokens see among their ancestors and themselves.
+        """
+
+        def put(values: Ints) -> torch.Tensor:
+            return torch.from_numpy(values).to(device)
+
+        index = torch.arange(len(self.ends), device=device)
+        parts = [torch.ones(len(index), self.stem, dtype=torch.bool, device=device)]
+        if len(self.trunk_ends):
+            trunk, anchors = torch.arange(len(self.trunk_ends), device=device), put(self.anchors)[:, None]
+            parts.append((trunk <= anchors) & (anchors < put(self.trunk_ends)))
+        parts.append((index <= index[:, None]) & (index[:, None] < put(self.ends)))
+        seen = torch.cat(parts, dim=1)
+        if reach == Reach():
+            return seen
+        query_positions, keys = put(self.positions)[:, None], put(self.key_positions)
+        if reach.window is not None:
+            seen &= query_positions - keys < reach.window
+        if reach.chunk is not None:
+            seen &= query_positions // reach.chunk == keys // reach.chunk
+        return seen
+
+
+def trunk_mask(pack: Pack) -> TreeMask | None:
+    """Return the tree of a pack's trunk; None if there is no stem and every token sees all tokens before it."""
+    if not pack.stem and np.array_equal(pack.positions, np.arange(len(pack.tokens))):
+        return None
+    return TreeMask(pack.positions, pack.ends, pack.stem)
+
+
+def branch_mask(pack: Pack, row: Sequence[Branch], lengths: Sequence[int]) -> TreeMask:
+    """Return the tree of a row of branches.
+
+    Args:
+        pack: the pack of the branches.
+        row: the branches.
+        lengths: number of tokens of each.
+    """
+    positions = [np.arange(branch.start, branch.start + length) for branch, length in zip(row, lengths, strict=True)]
+    ends = np.repeat(np.cumsum(lengths), lengths)
+    anchors = np.repeat([branch.anchor for branch in row], lengths)
+    return TreeMask(np.concatenate(positions), ends, pack.stem, pack.positions, pack.ends, anchors)

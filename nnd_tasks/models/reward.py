@@ -26,7 +26,7 @@ class RewardModel(TextScorer):
         ModelError: the model cannot be loaded, or its head gives several numbers.
     """
 
-    kind, what, auto_class = REWARD, "reward model", "AutoModelForSequenceClassification"
+    model_type, description, auto_class = REWARD, "reward model", "AutoModelForSequenceClassification"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,19 +46,19 @@ class RewardModel(TextScorer):
         longest = max(map(len, encoded), default=0)
         if longest > self.max_length:
             raise ModelError(f"a text has {longest} tokens, more than the model's window of {self.max_length}")
-        order = sorted(range(len(encoded)), key=lambda place: len(encoded[place]))
+        order = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
         rewards = [(0.0, False)] * len(encoded)
         for start in tqdm(range(0, len(order), self.batch_size), disable=disable_tqdm, desc="Rewarding texts"):
-            places = order[start : start + self.batch_size]
-            rows = [torch.tensor(encoded[place]) for place in places]
+            batch = order[start : start + self.batch_size]
+            rows = [torch.tensor(encoded[index]) for index in batch]
             pad = torch.nn.utils.rnn.pad_sequence
             ids = pad(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
             mask = pad([torch.ones_like(row) for row in rows], batch_first=True)
             with torch.inference_mode():
-                found = self.model(input_ids=ids.to(self._device), attention_mask=mask.to(self._device)).logits
-            for place, reward in zip(places, found[:, 0].tolist(), strict=True):
-                rewards[place] = (reward, False)
-                self.cache_hook.add_partial("loglikelihood", requests[place].args, rewards[place])
+                outputs = self.model(input_ids=ids.to(self._device), attention_mask=mask.to(self._device)).logits
+            for index, reward in zip(batch, outputs[:, 0].tolist(), strict=True):
+                rewards[index] = (reward, False)
+                self.cache_hook.add_partial("loglikelihood", requests[index].args, rewards[index])
         return rewards
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:

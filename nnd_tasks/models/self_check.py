@@ -34,8 +34,8 @@ def short_pairs(size: int) -> Pairs:
     pairs = [(trunk, _draw(random, size, 3)), (trunk, _draw(random, size, 5))]
     pairs += [(trunk + twig, _draw(random, size, 2)), (trunk + twig, _draw(random, size, 4))]
     pairs += [(_draw(random, size, 6), _draw(random, size, 3)), (trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
-    other = trunk + _draw(random, size, 5)  # a second beginning after the same one
-    pairs += [(other, _draw(random, size, 2)), (other, _draw(random, size, 3))]
+    second = trunk + _draw(random, size, 5)  # a second beginning after the same one
+    pairs += [(second, _draw(random, size, 2)), (second, _draw(random, size, 3))]
     fork = _draw(random, size, 10)  # candidates follow it and its beginning, and are too many for one short row
     return pairs + [(context, _draw(random, size, 5)) for context in (fork, fork, fork[:8], fork[:8])]
 
@@ -49,12 +49,12 @@ def long_pairs(size: int, length: int, most: int) -> Pairs:
         most: most tokens that the model reads.
     """
     random = np.random.default_rng(length)
-    whole = _draw(random, size, length + 6)[: most + 1]
+    tokens = _draw(random, size, length + 6)[: most + 1]
     before, beyond = max(length - 2, 1), min(length + 2, most)
     early = max(length - 40, 1)  # not 1: a model's logits at thousands of places may not fit into memory in float32
-    pairs = [(whole[:before], whole[before:]), (whole[:early], whole[early:])]
+    pairs = [(tokens[:before], tokens[before:]), (tokens[:early], tokens[early:])]
     for start, count in ((beyond, 3), (before, 4)):
-        pairs.append((whole[:start], _draw(random, size, min(count, most + 1 - start))))
+        pairs.append((tokens[:start], _draw(random, size, min(count, most + 1 - start))))
     return pairs
 
 
@@ -63,8 +63,12 @@ def to_shorten(config: Any) -> list[tuple[Any, str, int]]:
 
     Others, such as the chunks of recurrent layers, stay as they are.
     """
-    named = [(part, name, getattr(part, name, None)) for part in config_parts(config) for name in _SHORTENED]
-    return [(part, name, length) for part, name, length in named if length]
+    named = [
+        (config_part, name, getattr(config_part, name, None))
+        for config_part in config_parts(config)
+        for name in _SHORTENED
+    ]
+    return [(config_part, name, length) for config_part, name, length in named if length]
 
 
 @contextmanager
@@ -76,18 +80,20 @@ def shortened(config: Any) -> Iterator[None]:
         yield
 
 
-def covered(read: Sequence[int], short: Sequence[int], left: Sequence[int]) -> str:
+def covered(read: Sequence[int], short: Sequence[int], beyond_reach: Sequence[int]) -> str:
     """Return what a check covered, as ``"; checked ..."``; ``""`` without windows and chunks.
 
     Args:
         read: lengths that it read beyond.
         short: lengths of windows and chunks that it shortened.
-        left: lengths that it neither read beyond nor shortened.
+        beyond_reach: lengths that it neither read beyond nor shortened.
     """
-    said = {
+    lengths_by_words = {
         "beyond {} tokens": read,
         f"with windows or chunks of {{}} tokens shortened to {SHORT}": short,
-        "not beyond {} tokens, which would take long": left,
+        "not beyond {} tokens, which would take long": beyond_reach,
     }
-    parts = [words.format(", ".join(map("{:,}".format, found))) for words, found in said.items() if found]
-    return f"; checked {' and '.join(parts)}" if parts else ""
+    sentences = [
+        words.format(", ".join(map("{:,}".format, lengths))) for words, lengths in lengths_by_words.items() if lengths
+    ]
+    return f"; checked {' and '.join(sentences)}" if sentences else ""

@@ -23,7 +23,6 @@ from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
 from nnd_tasks.models.model_error import ModelError, reason_with_type
 from nnd_tasks.models.prefix_scoring import ScoredRequest
-from nnd_tasks.models.responses import Response, TokenRequest, check_requests, collect_responses
 from nnd_tasks.models.self_check import (
     SHORT,
     Pairs,
@@ -33,6 +32,7 @@ from nnd_tasks.models.self_check import (
     shortened,
     to_shorten,
 )
+from nnd_tasks.models.token_requests import Response, TokenRequest, check_requests, collect_responses
 from nnd_tasks.models.upstream import register_model
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -46,7 +46,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
 
     Args:
         shared_prefix: False scores every request as `HFLM` does.
-        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
+        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_requests`.
     """
 
     #: Most multiplications for reading beyond windows in the check, on a CPU and elsewhere: about half a minute.
@@ -129,22 +129,22 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             return f"the check on a small example failed ({reason_with_type(error)})"
         precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps
         for request in scored:
-            total, (own, largest) = sum(request.logprobs), expected[request.index]
+            total, (expected_total, largest) = sum(request.logprobs), expected[request.index]
             # Each log-probability may be off by some units in the last place of the largest logit.
             allowed = (2e-4 + 4 * precision * largest) * len(request.targets)
-            if not abs(total - own) <= allowed + 1e-5 * abs(own):
-                return f"on a small example the sums differ from the model's own ({total:.5f}, {own:.5f})"
+            if not abs(total - expected_total) <= allowed + 1e-5 * abs(expected_total):
+                return f"on a small example the sums differ from the model's own ({total:.5f}, {expected_total:.5f})"
         return None
 
     def _own(self, pairs: Pairs) -> list[tuple[float, float]]:
         """Return for each request the sum of log-probabilities straight from the model's logits, and the largest of these."""
-        found = []
+        sums = []
         for context, continuation in pairs:
             [scored] = self._logits([(None, context, continuation)])
             targets = torch.tensor(continuation, device=scored.device)
             total = -cross_entropy(scored.float(), targets, reduction="sum")
-            found.append((float(total), float(scored.abs().max())))
-        return found
+            sums.append((float(total), float(scored.abs().max())))
+        return sums
 
     def _logits(self, requests: Sequence[TokenRequest]) -> list[torch.Tensor]:
         """Return the model's logits of each continuation, shape (tokens, vocabulary), as `HFLM` asks for them in one batch."""
@@ -190,7 +190,10 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         if not shares and not self.token_scores:
             return self._plain(requests, disable_tqdm=disable_tqdm, **kwargs)
         seq2seq = self.backend == "seq2seq"
-        cut = sum(len(one) + (0 if seq2seq else len(two) - 1) > self.max_length for _, one, two in requests)
+        cut = sum(
+            len(context) + (0 if seq2seq else len(continuation) - 1) > self.max_length
+            for _, context, continuation in requests
+        )
         if shares and cut:
             logger.warning(
                 "%d requests are longer than the window of %d tokens; cut from the left", cut, self.max_length

@@ -23,8 +23,8 @@ class TextScorer(LM):  # type: ignore[misc]
         revision: revision of the model on the hub.
 
     Attributes:
-        kind: the name of this type of models.
-        what: such a model, in words.
+        model_type: what ``--model`` names.
+        description: such a model, in words.
         auto_class: the class of transformers that loads it.
 
     Raises:
@@ -32,8 +32,8 @@ class TextScorer(LM):  # type: ignore[misc]
     """
 
     backend = "causal"  # context and continuation are one text
-    kind: str
-    what: str
+    model_type: str
+    description: str
     auto_class: str
 
     def __init__(
@@ -50,7 +50,7 @@ class TextScorer(LM):  # type: ignore[misc]
         super().__init__()
         unknown.pop("max_batch_size", None)  # lm-eval passes it to every model
         if unknown:
-            raise ModelError(f"{self.kind} has no argument {min(unknown)}")
+            raise ModelError(f"{self.model_type} has no argument {min(unknown)}")
         # lm-eval asks for cuda:0 unless it is told otherwise; like its own models, take the CPU where there is no GPU.
         self._device = torch.device((device or "cuda") if torch.cuda.is_available() else "cpu")
         model, self.tokenizer = self.load(pretrained, tokenizer, dtype=dtype, revision=revision)
@@ -58,7 +58,7 @@ class TextScorer(LM):  # type: ignore[misc]
         try:
             self.batch_size = int(batch_size)
         except ValueError as error:
-            raise ModelError(f"batch_size={batch_size}: {self.kind} takes a number") from error
+            raise ModelError(f"batch_size={batch_size}: {self.model_type} takes a number") from error
         self.max_length = int(max_length or text_window(model.config, self.tokenizer))
 
     @classmethod
@@ -77,12 +77,16 @@ class TextScorer(LM):  # type: ignore[misc]
             auto_class = getattr(transformers, cls.auto_class)
             model = auto_class.from_pretrained(pretrained, dtype=getattr(torch, dtype), revision=revision)
         except Exception as error:  # transformers raises many kinds
-            raise ModelError(f"{pretrained}: no {cls.what} could be loaded ({reason_with_type(error)})") from error
+            raise ModelError(
+                f"{pretrained}: no {cls.description} could be loaded ({reason_with_type(error)})"
+            ) from error
         return model.eval(), loaded
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Raise ModelError: such models do not generate text."""
-        raise ModelError(f"{self.kind}: {self.what}s do not generate text; take tasks that score likelihoods")
+        raise ModelError(
+            f"{self.model_type}: {self.description}s do not generate text; take tasks that score likelihoods"
+        )
 
 
 def text_window(config: Any, tokenizer: Any) -> int:

@@ -19,8 +19,7 @@ from vllm.platforms import current_platform
 
 from nnd_tasks.models.model_error import reason_with_type
 from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Sent
-from nnd_tasks.models.responses import Response, TokenRequest, check_requests, collect_responses
-from nnd_tasks.models.token_scores import TokenAnswer
+from nnd_tasks.models.token_requests import Response, TokenAnswer, TokenRequest, check_requests, collect_responses
 from nnd_tasks.models.upstream import register_model, vllm_class
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -85,7 +84,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
 
     Args:
         shared_prefix: False scores every request as `VLLM` does.
-        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_scores`.
+        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_requests`.
 
     Attributes:
         sent: what the last call sent to the engine; None if it was scored as `VLLM` does.
@@ -164,13 +163,21 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         def text(length: int) -> tuple[int, ...]:
             return tuple(random.choice(ids, length).tolist())
 
-        whole, part, common = text(block), text(max(block // 2, 1)), text(block)
-        pairs = [(whole, (ids[0], *text(2))), (whole, (ids[-1], *text(3)))]
-        pairs += [(whole + part, text(3)), (whole + part, text(5))]
-        pairs += [(part, (*common, ids[0])[: room - len(part)]), (part, (*common[:-1], *text(2))[: room - len(part)])]
-        rest = block - len(part)
-        pairs += [(part, (*common[:rest], ids[0], ids[1])), (part, (*common[:rest], ids[-1]))]
-        sequences, starts = [one + two for one, two in pairs], [len(one) for one, _ in pairs]
+        full_block, half_block, common = text(block), text(max(block // 2, 1)), text(block)
+        longest = room - len(half_block)
+        to_end_of_block = block - len(half_block)
+        pairs = [
+            (full_block, (ids[0], *text(2))),
+            (full_block, (ids[-1], *text(3))),
+            (full_block + half_block, text(3)),
+            (full_block + half_block, text(5)),
+            (half_block, (*common, ids[0])[:longest]),
+            (half_block, (*common[:-1], *text(2))[:longest]),
+            (half_block, (*common[:to_end_of_block], ids[0], ids[1])),
+            (half_block, (*common[:to_end_of_block], ids[-1])),
+        ]
+        sequences = [context + continuation for context, continuation in pairs]
+        starts = [len(context) for context, _ in pairs]
         try:
             self.model.reset_prefix_cache()
             scoring = PrefixCacheScoring(sequences, starts, self._layout, self._send)
@@ -204,7 +211,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
             plain: list[Response] = super()._loglikelihood_tokens(requests, disable_tqdm=disable_tqdm)
             return plain
         sequences = [tuple((*context, *continuation)[-room:]) for _, context, continuation in requests]
-        starts = [len(one) - len(request[2]) for one, request in zip(sequences, requests, strict=True)]
+        starts = [len(sequence) - len(request[2]) for sequence, request in zip(sequences, requests, strict=True)]
         cut = sum(len(context) + len(continuation) > room for _, context, continuation in requests)
         if cut:
             logger.warning("%d requests are longer than the window of %d tokens; cut from the left", cut, room)
@@ -234,12 +241,14 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
 
 def _sampling(ask: Ask) -> SamplingParams:
     """Return the parameters for a prompt. ``prompt_logprobs=1`` also gives the likeliest token, as lm-eval asks."""
-    more: dict[str, Any] = {}
+    wanted: dict[str, Any] = {}
     if ask.rows:
-        more = {"prompt_logprobs": 1, **({"flat_logprobs": True} if _takes("flat_logprobs") else {})}
+        wanted["prompt_logprobs"] = 1
+        if _takes("flat_logprobs"):
+            wanted["flat_logprobs"] = True
     if ask.following:
-        more["logprob_token_ids"] = list(ask.following)
-    return SamplingParams(temperature=0, max_tokens=1, detokenize=False, skip_reading_prefix_cache=ask.fresh, **more)
+        wanted["logprob_token_ids"] = list(ask.following)
+    return SamplingParams(temperature=0, max_tokens=1, detokenize=False, skip_reading_prefix_cache=ask.fresh, **wanted)
 
 
 def _takes(parameter: str) -> bool:

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from nnd_tasks.models import block_attention
-from nnd_tasks.models.block_attention import Block, _Plan, blocks_of, in_blocks
-from nnd_tasks.models.prefix_tree import make_packs, rows_of
-from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
+from nnd_tasks.models import tree_attention
+from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, branch_mask, make_packs, rows_of, trunk_mask
+from nnd_tasks.models.tree_attention import Block, _Plan, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
 sequences = st.lists(
@@ -41,7 +40,7 @@ def check(blocks: list[Block], mask: NDArray[np.bool_]) -> None:
 
 def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[TreeMask]:
     """Yield the trees of all rows with which these sequences are read."""
-    for pack in make_packs(found, row, total, worth=2):
+    for pack in make_packs(found, PackLimits(row, total, min_shared=2)):
         if len(pack.tokens):
             yield trunk_mask(pack) or TreeMask(pack.positions, pack.ends)
         for branches in rows_of(pack.branches, found, row):
@@ -52,8 +51,8 @@ def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[Tre
 @given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 20, 4096]))
 def test_blocks_leave_out_only_what_is_masked(found: list[tuple[int, ...]], row: int, total: int, call: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_attention, "CALL", call)
-        patch.setattr(block_attention, "COPY", min(call, 10))
+        patch.setattr(tree_attention, "CALL", call)
+        patch.setattr(tree_attention, "COPY", min(call, 10))
         for mask in masks_of(found, row, total):
             seen = mask.visible("cpu").numpy()
             check(blocks_of(mask), seen)
@@ -89,8 +88,8 @@ def test_blocks_give_the_attention_of_the_whole_row(groups: int, monkeypatch: py
     expected, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=0.3)
 
     def attend(shape: tuple[int, int], blocks: list[Block]) -> torch.Tensor:
-        monkeypatch.setattr(block_attention, "_plan", _Plan(shape, blocks))
-        return block_attention.block_attention(module, query, key, value, mask, scaling=0.3)[0]
+        monkeypatch.setattr(tree_attention, "_plan", _Plan(shape, blocks))
+        return tree_attention.block_attention(module, query, key, value, mask, scaling=0.3)[0]
 
     torch.testing.assert_close(attend((9, 13), blocks), expected)
     torch.testing.assert_close(attend((9, 12), blocks), expected)  # a mask of another shape: the whole row at once
@@ -104,10 +103,10 @@ def test_the_model_gets_its_own_attention_back() -> None:
 
     def read() -> None:
         with in_blocks(config, mask):
-            assert config._attn_implementation == block_attention.NAME
+            assert config._attn_implementation == tree_attention.NAME
             raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):
         read()
     assert config._attn_implementation == "sdpa"
-    assert block_attention._plan is None
+    assert tree_attention._plan is None

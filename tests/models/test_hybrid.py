@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nnd_tasks.models import hybrid
 from nnd_tasks.models.hybrid import TreeScan, _Reading
-from nnd_tasks.models.prefix_tree import make_packs, rows_of
+from nnd_tasks.models.prefix_tree import PackLimits, make_packs, rows_of
 from tests.models.test_block_attention import sequences
 
 
@@ -52,7 +52,7 @@ def test_each_token_goes_on_from_its_own_sequence(
         return scanned[0], convolved, reading.kept
 
     nowhere = np.zeros(0, dtype=np.int64)
-    for pack in make_packs(found, row, total, worth=2, anchors=3):
+    for pack in make_packs(found, PackLimits(row, total, min_shared=2, max_anchors=3)):
         stem, count = None, len(pack.tokens)
         anchors = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
         assert len(anchors) <= 3
@@ -85,6 +85,6 @@ def test_a_context_and_its_candidates_are_two_calls_of_a_scan() -> None:
         for context in (1, 2, 3)
         for start in ((4,), (5,), (6, 6, 7), (6, 6, 8))
     )
-    [pack] = make_packs(found, 1024, 4096)
+    [pack] = make_packs(found, PackLimits(1024, 4096))
     scan = TreeScan(pack.ends, np.zeros(len(pack.ends), int), np.zeros(0, int), 64)
     assert [batch.tokens.shape for batch in scan.batches] == [(3, 30), (12, 11)]

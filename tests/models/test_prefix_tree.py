@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.models.architectures import Reach
-from nnd_tasks.models.prefix_tree import Pack, make_packs, rows_of
-from nnd_tasks.models.tree_mask import TreeMask, branch_mask, trunk_mask
+from nnd_tasks.models.prefix_tree import Pack, PackLimits, TreeMask, branch_mask, make_packs, rows_of, trunk_mask
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)
@@ -25,7 +24,7 @@ def test_every_token_of_every_sequence_sees_its_own_ancestors(
     found: list[tuple[int, ...]], row: int, worth: int, stems: bool
 ) -> None:
     seen: list[int] = []
-    for pack in make_packs(found, row, 4 * row, worth, stems=stems):
+    for pack in make_packs(found, PackLimits(row, 4 * row, worth), stems=stems):
         trunk, stem = len(pack.tokens), pack.stem
         assert not stem or (stems and stem > row)
         mask = full_mask(pack)
@@ -86,7 +85,7 @@ def assert_reaches(mask: TreeMask, paths: dict[int, list[int]], reach: Reach) ->
 def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(
     found: list[tuple[int, ...]], row: int, reach: Reach
 ) -> None:
-    for pack in make_packs(found, row, 4 * row, 0):
+    for pack in make_packs(found, PackLimits(row, 4 * row, 0)):
         stem, trunk = list(range(pack.stem)), len(pack.tokens)
         before = {i: [*stem, *(pack.stem + path).tolist()] for i, path in pack.paths.items()}
         if (mask := trunk_mask(pack)) is not None and trunk:
@@ -109,7 +108,7 @@ def test_a_bound_that_no_input_is_longer_than_is_none() -> None:
 
 def read(found: list[tuple[int, ...]], row: int) -> int:
     """Return how many tokens are read, each stem once."""
-    packs = list(make_packs(found, row, 16 * row))
+    packs = list(make_packs(found, PackLimits(row, 16 * row)))
     stems = {pack.owner: pack.stem for pack in packs if pack.stem}
     branches = sum(len(found[branch.sequence]) - branch.start for pack in packs for branch in pack.branches)
     return sum(stems.values()) + sum(len(pack.tokens) for pack in packs) + branches
@@ -129,7 +128,7 @@ def test_stems_of_stems_are_stems_of_their_own() -> None:
     shots = tuple(range(1000, 1100))
     contexts = [tuple(range(2000 + 1000 * c, 2100 + 1000 * c)) for c in range(3)]
     found = sorted((*shots, *context, k) for context in contexts for k in range(5))
-    packs = list(make_packs(found, 64, 1024))
+    packs = list(make_packs(found, PackLimits(64, 1024)))
     assert [pack.stem for pack in packs] == [200, 200, 200]
     assert read(found, 64) == 3 * (200 + 5)
 
@@ -137,7 +136,7 @@ def test_stems_of_stems_are_stems_of_their_own() -> None:
 @given(sequences)
 def test_in_one_pack_every_distinct_beginning_is_read_once(found: list[tuple[int, ...]]) -> None:
     """The number of nodes of a trie, counted from its definition."""
-    [pack] = make_packs(found, 10**6, 10**6)
+    [pack] = make_packs(found, PackLimits(10**6, 10**6))
     nodes = {sequence[:n] for sequence in found for n in range(1, len(sequence) + 1)}
     assert len(pack.tokens) == len(nodes)
     assert not pack.branches
@@ -146,21 +145,21 @@ def test_in_one_pack_every_distinct_beginning_is_read_once(found: list[tuple[int
 def test_a_large_pack_reads_what_is_shared_once_and_the_rest_in_rows() -> None:
     stem = tuple(range(100, 120))
     found = sorted((*stem, i, i, i) for i in range(30))
-    [pack] = make_packs(found, 50, 1000)
+    [pack] = make_packs(found, PackLimits(50, 1000))
     assert pack.tokens.tolist() == list(stem)
     assert [len(row) for row in rows_of(pack.branches, found, 50)] == [16, 14]
 
 
 def test_little_in_common_is_no_reason_for_a_large_pack() -> None:
     found = sorted((1, *range(10 * i, 10 * i + 9)) for i in range(10))  # all begin with one token, such as BOS
-    packs = list(make_packs(found, 40, 10**6))
+    packs = list(make_packs(found, PackLimits(40, 10**6)))
     assert len(packs) > 1
     assert all(len(pack.tokens) <= 40 and not pack.branches for pack in packs)
 
 
 @given(sequences)
 def test_without_their_roots_sequences_of_different_roots_share_nothing(found: list[tuple[int, ...]]) -> None:
-    [whole] = make_packs(found, 10**6, 10**6)
+    [whole] = make_packs(found, PackLimits(10**6, 10**6))
     pack, roots = whole.without_roots()
     assert len(pack.tokens) == len({sequence[:n] for sequence in found for n in range(2, len(sequence) + 1)})
     mask = full_mask(pack)

@@ -16,9 +16,9 @@ from transformers.models.t5gemma import modeling_t5gemma
 from nnd_tasks.models import hybrid
 from nnd_tasks.models.architectures import Layout, Reach, layout_of
 from nnd_tasks.models.hybrid import TreeScan, _Reading
+from nnd_tasks.models.prefix_scoring import VocabularyHead
+from nnd_tasks.models.prefix_tree import TreeMask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.models.tree_mask import TreeMask
-from nnd_tasks.models.vocabulary_head import VocabularyHead
 from tests.models.comparing import adversarial, assert_close, one_by_one, pair_of
 from tests.models.families import LENGTH, TINY, WINDOW
 

@@ -26,11 +26,9 @@ from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.models.architectures import DECODERS, SEQ2SEQ, layout_of
 from nnd_tasks.models.encoder_decoder import PackedDecoder
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.prefix_scoring import SortedRequests
-from nnd_tasks.models.prefix_tree import make_packs
+from nnd_tasks.models.prefix_scoring import SortedRequests, VocabularyHead
+from nnd_tasks.models.prefix_tree import PackLimits, make_packs, trunk_mask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.models.tree_mask import trunk_mask
-from nnd_tasks.models.vocabulary_head import VocabularyHead
 from tests import random_models
 from tests.models.comparing import (
     Requests,
@@ -329,7 +327,7 @@ def test_a_model_with_a_part_on_disk_is_scored_as_the_whole(
 def test_flex_attention_gets_the_masks_as_blocks() -> None:
     sharing = pair_of("gemma3_text")[1]
     sequences = sorted({tuple([*context, *more][:LENGTH]) for _, context, more in adversarial(20)})
-    pack = next(make_packs(sequences, 1024, 1024))
+    pack = next(make_packs(sequences, PackLimits(1024, 1024)))
     mask = trunk_mask(pack)
     assert mask is not None
     layout = layout_of(sharing.model.config)
@@ -358,7 +356,7 @@ def test_flex_attention_scores_as_plain_hf() -> None:
 
 @pytest.mark.parametrize("size", [7, 1024, 5000])
 def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnd_tasks.models.vocabulary_head._ELEMENTS", 1500)
+    monkeypatch.setattr("nnd_tasks.models.prefix_scoring._ELEMENTS", 1500)
     torch.manual_seed(0)
     linear, hidden = torch.nn.Linear(16, size), torch.randn(5, 16) * 4
     rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))

@@ -1,4 +1,4 @@
-"""Requests of lm-eval in tokens: what cannot be scored, and the responses to a call."""
+"""Requests of lm-eval in tokens: what cannot be scored, and the responses to a call, with or without those of each token."""
 
 from __future__ import annotations
 
@@ -6,10 +6,31 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.token_scores import TokenAnswer
+
+
+class TokenAnswer(tuple[float, bool]):
+    """A model's response to a request: (sum of log-probabilities in nats, whether every token was the likeliest).
+
+    lm-eval passes this object on as it is, from the model to the filters of a task.
+
+    Attributes:
+        logprobs: log-probability of each scored token, in nats, float32, shape (tokens,).
+    """
+
+    logprobs: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, total: float, greedy: bool, logprobs: Sequence[float] | NDArray[Any]) -> TokenAnswer:
+        """Return an answer. The sum is given too, because the model may have added numbers with more digits."""
+        answer = cls((float(total), bool(greedy)))
+        answer.logprobs = np.asarray(logprobs, dtype=np.float32)
+        return answer
+
 
 #: Text (context, continuation), tokens of the context, tokens of the continuation. Parts of rolling requests have no text.
 TokenRequest = tuple[Any, list[int], list[int]]
@@ -20,13 +41,13 @@ Response = tuple[float, bool]
 def check_requests(requests: Iterable[TokenRequest], window: int) -> None:
     """Raise ModelError if a request has no token to score, or none before it, or more than ``window`` to score."""
     for text, context, continuation in requests:
-        shown = repr(text[1]) if text else "a part of a rolling request"
+        text_shown = repr(text[1]) if text else "a part of a rolling request"
         if not context or not continuation:
-            what = "the context of" if continuation else "the continuation"
-            raise ModelError(f"{what} {shown} has no token of its own; it cannot be scored")
+            missing = "the context of" if continuation else "the continuation"
+            raise ModelError(f"{missing} {text_shown} has no token of its own; it cannot be scored")
         if len(continuation) > window:
             raise ModelError(
-                f"the continuation {shown} has more than {window} tokens, which do not fit the model's window"
+                f"the continuation {text_shown} has more than {window} tokens, which do not fit the model's window"
             )
 
 

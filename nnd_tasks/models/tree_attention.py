@@ -1,9 +1,13 @@
-"""Attention over the rows of a prefix tree, which skips most of the scores that the mask removes.
+"""Attention over the rows of a prefix tree: block by block, and with linear biases.
 
 A row holds several contexts, or many branches of one trunk, and most of its tokens do not see each other. One call of
 attention over the whole row computes all scores, and the mask removes most of them. Here a row is cut into *blocks*: some
 neighbouring tokens, and the keys that at least one of them sees. Within a block the mask of the row still holds, so the
 result is the same.
+
+ALiBi adds to an attention score the position of the key, times a slope of the head. Models take the place of a key in the row
+for its position. In a row that holds a tree these differ. So the biases of a row of consecutive positions are computed, and
+then those at the positions of the keys are taken (`keys_at`).
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -19,7 +25,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from nnd_tasks.models.tree_mask import Ranges, TreeMask, chains
+from nnd_tasks.models.prefix_tree import Ranges, TreeMask, chains
 
 #: Name of this attention in transformers' registry.
 NAME = "nnd_blocks"
@@ -51,9 +57,9 @@ class Block:
         return CALL + (self.stop - self.start + (COPY if len(self.keys) > 1 else 0)) * keys
 
 
-def _union(one: Ranges, two: Ranges) -> Ranges:
+def _union(first: Ranges, second: Ranges) -> Ranges:
     merged: list[tuple[int, int]] = []
-    for start, stop in sorted((*one, *two)):
+    for start, stop in sorted((*first, *second)):
         if merged and start <= merged[-1][1]:
             merged[-1] = merged[-1][0], max(merged[-1][1], stop)
         else:
@@ -91,8 +97,8 @@ def blocks_of(mask: TreeMask) -> list[Block]:
         if trunk and (anchor := int(mask.anchors[start])) >= 0:
             begin, _, above = trunk[int(np.searchsorted(starts, anchor, side="right")) - 1]
             ancestors = _shifted((*above, (begin, anchor + 1)), mask.stem)
-        own = _shifted((*pieces, (start, stop)), row)
-        runs.append(Block(start, stop, _union(stem, (*ancestors, *own))))
+        inside = _shifted((*pieces, (start, stop)), row)
+        runs.append(Block(start, stop, _union(stem, (*ancestors, *inside))))
     return merge(runs)
 
 
@@ -144,18 +150,20 @@ def block_attention(
     plan = _plan
     shape = query.shape[2], key.shape[2]
     if plan is None or attention_mask is None or not plan.shape == shape == attention_mask.shape[2:]:
-        whole: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-        return whole
+        unblocked: tuple[torch.Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, **kwargs
+        )
+        return unblocked
     outputs = [
         sdpa_attention_forward(
             module,
             query[:, :, block.start : block.stop],
             _columns(key, block.keys, 2),
             _columns(value, block.keys, 2),
-            part,
+            block_mask,
             **kwargs,
         )[0]
-        for block, part in zip(plan.blocks, plan.parts(attention_mask), strict=True)
+        for block, block_mask in zip(plan.blocks, plan.parts(attention_mask), strict=True)
     ]
     return torch.cat(outputs, dim=1), None
 
@@ -182,3 +190,30 @@ def in_blocks(config: Any, mask: TreeMask) -> Iterator[None]:
         yield
     finally:
         config._attn_implementation, _plan = "sdpa", None
+
+
+@contextmanager
+def keys_at(body: Any, positions: torch.Tensor) -> Iterator[None]:
+    """Within this context, the biases of a model's attention are those of keys at ``positions``.
+
+    Args:
+        body: the model without its output layer: of BLOOM, Falcon or MPT (``modeling_bloom.py:438``, ``modeling_falcon.py:149``,
+            ``modeling_mpt.py:250`` of transformers 5.23).
+        positions: of the keys in their sequences, shape (keys,).
+    """
+    length = int(positions.max()) + 1
+    name = "build_mpt_alibi_tensor" if body.config.model_type == "mpt" else "build_alibi_tensor"
+    owner = body if hasattr(body, name) else import_module(type(body).__module__)
+    original = getattr(owner, name)
+
+    def of_keys(first: Any, second: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the biases, shape (heads, 1, keys); takes (mask, heads ...), or of MPT (heads, length ...)."""
+        if isinstance(first, torch.Tensor):
+            first = torch.ones(1, length, dtype=torch.long, device=first.device)
+        else:
+            second = length
+        biases: torch.Tensor = original(first, second, *args, **kwargs)
+        return biases[..., positions.to(biases.device)]
+
+    with patch.object(owner, name, of_keys):
+        yield
