@@ -122,7 +122,7 @@ def stress_attack(
     replace: Replace = False,
 ) -> None:
     """Search for errors, and edits of single words, that models prefer to the gold text."""
-    from nnd_tasks.stress.attack_set import build_attack_set
+    from nnd_tasks.stress.attack import build_attack_set
 
     result = build_attack_set(
         name,

@@ -10,6 +10,8 @@ takes the smallest. Where none does, the best goes on to the next step. Two kind
 - ``edits``: single words are deleted or replaced. The paper gives no promise that such a text is bad. Here, a text without a
   source loses function words or gets one that does not agree ("an" for "a", "were" for "was"), which breaks the grammar of most
   sentences; a text with a source also gets other numbers, pronouns, prepositions and content words, most of which contradict it.
+
+`build_attack_set` makes a set of the errors that the search finds against some models.
 """
 
 from __future__ import annotations
@@ -20,20 +22,31 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from tqdm import tqdm
 
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
+from nnd_tasks.harness.signature import weights_digest
 from nnd_tasks.schema import short_hash
-from nnd_tasks.stress.corpora import Gold
-from nnd_tasks.stress.error_types import ErrorType
-from nnd_tasks.stress.likelihood import Scorer
-from nnd_tasks.stress.set_writing import compute_noise
-from nnd_tasks.stress.text import Edit, Parser, is_spoken, like
+from nnd_tasks.show.report import Cell, Table
+from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.stress.corpora import Gold, read_corpus
+from nnd_tasks.stress.error_types import ErrorType, choose_errors
+from nnd_tasks.stress.likelihood import Scorer, name_scorers
+from nnd_tasks.stress.set_writing import PROMPT, NewSet, StressSet, compute_noise, make_row
+from nnd_tasks.stress.stress_set import find_means, prepare_draft
+from nnd_tasks.stress.text import Edit, Parser, is_spoken, like, load_parser
 from nnd_tasks.stress.words import ARTICLES, PREPOSITIONS
+from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
+
 
 #: Nats per token by which a found text must score higher, so that rounding on another machine does not decide.
 LEAST = 1e-4
@@ -68,7 +81,7 @@ def _others(groups: Iterable[str]) -> dict[str, list[str]]:
     others: dict[str, list[str]] = {}
     for words in map(str.split, groups):
         for word in words:
-            others.setdefault(word.lower(), []).extend(other for other in words if other != word)
+            others.setdefault(word.lower(), []).extend(alternative for alternative in words if alternative != word)
     return others
 
 
@@ -112,7 +125,9 @@ def search(
     current, seen = gold.text, {gold.text}
     trail: tuple[str, ...] = ()
     for _ in range(steps):
-        options = {text: what for text, what in propose(current, trail).items() if text not in seen and text.strip()}
+        options = {
+            text: change for text, change in propose(current, trail).items() if text not in seen and text.strip()
+        }
         if not options:
             break
         seen |= options.keys()
@@ -184,12 +199,14 @@ def propose_edits(parser: Parser, nearest: Mapping[str, Sequence[str]] | None) -
             # Within a sentence, the capital letter of "I" is no reason for another one.
             inside = i and (is_spoken(words[i - 1]) or words[i - 1].text == ",")
             model = "i" if word.text == "I" and inside else word.text
-            for other in _replacements(word, nearest):
-                options.setdefault(f"{before}{like(other, model)}{after}", f"{word.lower_} → {other.lower()}")
+            for replacement in _replacements(word, nearest):
+                options.setdefault(
+                    f"{before}{like(replacement, model)}{after}", f"{word.lower_} → {replacement.lower()}"
+                )
             if word.lower_ in _NEEDED:  # a capital letter at the beginning of a sentence goes on to the next word
-                rest = after.removeprefix(word.whitespace_)
-                rest = rest[:1].upper() + rest[1:] if word.text[:1].isupper() else rest
-                options.setdefault((before + rest).rstrip(), f"{word.lower_} →")
+                remainder = after.removeprefix(word.whitespace_)
+                remainder = remainder[:1].upper() + remainder[1:] if word.text[:1].isupper() else remainder
+                options.setdefault((before + remainder).rstrip(), f"{word.lower_} →")
         return options
 
     return propose
@@ -227,16 +244,146 @@ def nearest_words(words: Iterable[str], corpus: Counter[str], scorer: Scorer) ->
         vector = table[lm.tok_encode(f" {text}", add_special_tokens=False)].mean(axis=0)
         return np.asarray(vector / np.linalg.norm(vector))
 
-    known = np.stack([embed(word) for word in vocabulary])
+    embeddings = np.stack([embed(word) for word in vocabulary])
     near: dict[str, list[str]] = {}
     for word in wanted:
-        order = np.argsort(-(known @ embed(word)), kind="stable")
-        others = (vocabulary[i] for i in order if not _same(word, vocabulary[i]))
-        near[word] = list(islice(others, NEAREST))
+        order = np.argsort(-(embeddings @ embed(word)), kind="stable")
+        candidates = (vocabulary[i] for i in order if not _same(word, vocabulary[i]))
+        near[word] = list(islice(candidates, NEAREST))
     return near
 
 
-def _same(word: str, other: str) -> bool:
+def _same(word: str, candidate: str) -> bool:
     """Tell whether two words may be forms of one, or the other is a function word."""
-    short, long = sorted((word, other), key=len)
-    return long.startswith(short[: max(len(short) - 1, 3)]) or other in _FUNCTION
+    short, long = sorted((word, candidate), key=len)
+    return long.startswith(short[: max(len(short) - 1, 3)]) or candidate in _FUNCTION
+
+
+#: Most changes of a text, one after the other.
+STEPS = 3
+#: Changes that a report lists for each search, the most frequent first.
+_LISTED = 8
+_ATTACKS: dict[str, Cell] = {
+    "model": "{model}",
+    "search": "{search}",
+    "texts": "{texts:,}",
+    "found": "{rate:.3f}",
+    "95% interval": "{low:.3f} to {high:.3f}",
+    "gain, nats per token": "{gain:.3f}",
+    "noise ratio": "{noise:.3f}",
+    "most frequent": lambda row: ", ".join(f"{what} ({count})" for what, count in row["changes"].items()),
+}
+
+
+def build_attack_set(
+    name: str,
+    models: Sequence[str],
+    corpus: str,
+    *,
+    place: str | Path | None = None,
+    errors: str = "all",
+    texts: int = 50,
+    out: str | Path | None = None,
+    replace: bool = False,
+) -> StressSet:
+    """Search for errors that models prefer, and build the set ``name`` of them and the task ``nnd_NAME``.
+
+    Its categories are the attacked models, its subcategories the searches.
+
+    Args:
+        name: of the set; letters, digits and ``_``.
+        models: folders or names of the models to attack.
+        corpus: as for `nnd_tasks.stress.stress_set.build_stress_set`.
+        place: folder of the paper's corpora.
+        errors: ``all``, or names of error types separated by commas, for the search of that name.
+        texts: how many of the gold texts, drawn at random with a fixed seed; 0 takes all.
+        out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
+        replace: overwrite a set of this name that was made in another way.
+
+    Raises:
+        NNDError: an argument is wrong, the corpus or a model cannot be read, nothing was found, or another process builds this
+            set.
+    """
+    golds = read_corpus(corpus, place)
+    new = NewSet(name, golds, out, replace)
+    scorers = name_scorers(models)
+    parser = load_parser()
+    chosen, _ = choose_errors(errors, golds.name, find_means(golds, parser))
+    types = keep_edits(chosen, named=errors != "all")
+    if not types:
+        raise NNDError(f"--errors {errors}: none of them changes a part of a text")
+    drawn = golds.draw(texts)
+    contexts = [PROMPT.replace("{{context}}", gold.source) if gold.source else "" for gold in drawn]
+    weights = [weights_digest(str(expand(model))) for model in models]
+    with new.making("attack", len(drawn), [error.name for error in types], [*models], weights, parser.name) as report:
+        draft = prepare_draft(golds, parser, types)
+        words = [
+            [word.lower_ for gold in gold_texts for word in parser.parse(gold.text)]
+            for gold_texts in (golds.texts, drawn)
+        ]
+        rows = []
+        for scorer in scorers:
+            with scorer.loaded():
+                # Content words are changed only where there is a source.
+                near = nearest_words(words[1], Counter(words[0]), scorer) if drawn[0].source else None
+                # Error types by their smallest amount, and single words.
+                searches = {"errors": propose_errors(types, draft), "edits": propose_edits(parser, near)}
+                tried = list(product(searches, range(len(drawn))))
+                for search_name, i in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=None):
+                    successes = search(drawn[i], contexts[i], searches[search_name], scorer.score, STEPS)
+                    rows.append({"model": scorer.name, "search": search_name, "gold": i, "text": None, **successes})
+        attempts = pd.DataFrame(rows)
+        successes = attempts[attempts["text"].notna()]
+        if successes.empty:
+            raise NNDError(
+                f"corpus {golds.name}: no change raises the likelihood of any text that fits a window; try more --texts"
+            )
+        tests = pd.DataFrame(
+            make_row(
+                drawn[success.gold],
+                success.text,
+                success.model,
+                success.search,
+                success.noise,
+                0,
+                "attack",
+                success.model,
+                success.search,
+            )
+            for success in successes.itertuples()
+        )
+        attacks = pd.DataFrame(
+            _summarize(gold_texts) for _, gold_texts in attempts.groupby(["model", "search"], sort=False)
+        )
+        report |= {"texts": len(drawn), "steps": STEPS, "attacks": attacks.to_dict("records"), "pipeline": parser.name}
+        return new.write(
+            tests,
+            report,
+            [Table("attacks", attacks, _ATTACKS)],
+            f"{counted(len(tests), 'test')}: for each gold text the smallest change, in as few greedy steps as possible, that a "
+            "model prefers to the text (He et al., ACL 2023, appendix J). `category` is the model that was attacked, which fails "
+            "these tests by construction; `subcategory` is the search: `errors` combines the error types of the stress sets, "
+            "`edits` deletes and replaces words.",
+            "Gold texts and small changes that make them worse, found by a search against language models.",
+        )
+
+
+def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:
+    """Return what one search found against one model; ``rate`` is of the texts that fit the window, with its 95% interval."""
+    fitting = attempts[~attempts["too_long"]]
+    successes = fitting[fitting["text"].notna()]
+    changes = successes["steps"].explode().sort_values().value_counts()[:_LISTED].to_dict()
+    low, high = confidence_interval(fitting["text"].notna(), [1] * len(fitting))
+    return {
+        "model": attempts["model"].iloc[0],
+        "search": attempts["search"].iloc[0],
+        "texts": len(fitting),
+        "too_long": len(attempts) - len(fitting),
+        "found": len(successes),
+        "rate": fitting["text"].notna().mean(),
+        "low": low,
+        "high": high,
+        "gain": successes["gain"].mean(),
+        "noise": successes["noise"].mean(),
+        "changes": changes,
+    }

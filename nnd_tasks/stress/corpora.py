@@ -73,14 +73,14 @@ def read_corpus(name: str, folder: str | Path | None = None) -> Corpus:
     Raises:
         NNDError: there is no such corpus, it cannot be read, or it is empty.
     """
-    known = KNOWN.get(name)
-    place = nnd_home() / "blindspot" if folder is None else expand(folder)
-    path = place / known["file"] if known else expand(name)
+    facts = KNOWN.get(name)
+    location = nnd_home() / "blindspot" if folder is None else expand(folder)
+    path = location / facts["file"] if facts else expand(name)
     if not path.is_file():
-        if known is None:
+        if facts is None:
             raise NNDError(f"corpus {name}: there is no such file, and it is not one of {', '.join(KNOWN)}")
         raise NNDError(
-            f"corpus {name}: there is no {path.name} in {place}; name the folder of the paper's texts with --source "
+            f"corpus {name}: there is no {path.name} in {location}; name the folder of the paper's texts with --source "
             "(they come from github.com/cloudygoose/blindspot_nlg; docs/blind_spots.md says what the file holds)"
         )
     texts = list({(gold.source, gold.text): gold for gold in _read(path) if gold.text.strip()}.values())
@@ -93,7 +93,7 @@ def read_corpus(name: str, folder: str | Path | None = None) -> Corpus:
     beside = path.with_name(f"{path.stem.removesuffix('_gold')}_reference.txt")
     reference = [gold.text for gold in _read(beside)] if beside.is_file() else []
     hashes = {file.name: sha256_of(file) for file in (path, beside) if file.is_file()}
-    return Corpus(name if known else path.name, texts, hashes, reference)
+    return Corpus(name if facts else path.name, texts, hashes, reference)
 
 
 def _read(path: Path) -> Iterator[Gold]:

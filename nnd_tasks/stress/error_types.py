@@ -84,7 +84,7 @@ def choose_errors(wanted: str, corpus: str, have: Collection[str]) -> tuple[list
         NNDError: the user named an error type that is unknown or cannot be made.
     """
     chosen, lacking = [], {}
-    for name in ERRORS if wanted == "all" else dict.fromkeys(part.strip() for part in wanted.split(",")):
+    for name in ERRORS if wanted == "all" else dict.fromkeys(name_given.strip() for name_given in wanted.split(",")):
         if name not in ERRORS:
             raise NNDError(f"--errors: there is no error {name!r}; there are: {', '.join(ERRORS)}")
         error = ERRORS[name]

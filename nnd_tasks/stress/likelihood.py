@@ -73,7 +73,9 @@ class Scorer:
         """
         lengths = [self.counter.lengths(*pair) if pair[1].strip() else (0, 0) for pair in pairs]
         means = [-math.inf] * len(pairs)
-        fitting = [i for i, (context, own) in enumerate(lengths) if own and not self.counter.overlong(context, own)]
+        fitting = [
+            i for i, (context, tokens) in enumerate(lengths) if tokens and not self.counter.overlong(context, tokens)
+        ]
         requests = make_requests("loglikelihood", [pairs[i] for i in fitting])
         answers = self.lm.loglikelihood(requests, disable_tqdm=True) if requests else ()
         for i, (total, _) in zip(fitting, answers, strict=True):

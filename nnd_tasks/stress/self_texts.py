@@ -106,17 +106,17 @@ def draw_prompts(corpus: str, source: Path | None = None, *, texts: int = 100, w
     Raises:
         NNDError: there is no such corpus or set, or it has fewer than two texts that are long enough.
     """
-    known = corpus in KNOWN or expand(corpus).is_file()
-    if not known and (folder := look_up_set(corpus)):
-        whole = read_table(folder).column("context").to_pylist()
+    is_corpus = corpus in KNOWN or expand(corpus).is_file()
+    if not is_corpus and (folder := look_up_set(corpus)):
+        originals = read_table(folder).column("context").to_pylist()
     else:
-        whole = [gold.source or gold.text for gold in read_corpus(corpus, source).texts]
+        originals = [gold.source or gold.text for gold in read_corpus(corpus, source).texts]
     begins = re.compile(rf"\s*(?:\S+\s+){{{words - 1}}}\S+(?=\s)" if words else r"(?s).*\S.*")
-    found = list(dict.fromkeys(match[0] for text in whole if (match := begins.match(text))))
-    if len(found) < 2:
-        texts_found = f"{counted(len(found), 'text')} of more than {counted(words, 'word')}"
+    prompts = list(dict.fromkeys(match[0] for text in originals if (match := begins.match(text))))
+    if len(prompts) < 2:
+        texts_found = f"{counted(len(prompts), 'text')} of more than {counted(words, 'word')}"
         raise NNDError(f"corpus {corpus}: {texts_found}; two are needed (--words)")
-    return random.Random(0).sample(found, texts) if 0 < texts < len(found) else found  # noqa: S311
+    return random.Random(0).sample(prompts, texts) if 0 < texts < len(prompts) else prompts  # noqa: S311
 
 
 @contextmanager
@@ -133,8 +133,8 @@ def _keep_spaces(lm: Any) -> Iterator[None]:
     def decode(tokens: Any, skip_special_tokens: bool = True) -> str:
         if not isinstance(tokens, list):
             return str(plain(tokens, skip_special_tokens=skip_special_tokens))
-        before, whole = (plain(part, skip_special_tokens=skip_special_tokens) for part in (first, [*first, *tokens]))
-        return str(whole[len(before) :])
+        before, decoded = (plain(ids, skip_special_tokens=skip_special_tokens) for ids in (first, [*first, *tokens]))
+        return str(decoded[len(before) :])
 
     lm.tok_decode = decode
     try:
@@ -158,20 +158,20 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame
     Raises:
         NNDError: there are fewer than two such prompts.
     """
-    whole = np.isfinite(scored).all(axis=(1, 2))
-    scores = scored[whole]
+    complete = np.isfinite(scored).all(axis=(1, 2))
+    scores = scored[complete]
     prompts = counted(len(scores), "prompt")
     writers = scorers[: scores.shape[2]]
     if len(scores) < 2:
         raise NNDError(f"only {prompts} after which every model wrote a text that all could score; take more --texts")
     low, high = ttest_1samp(scores, 0).confidence_interval()
-    given = pd.DataFrame(product(scorers, writers), columns=["scorer", "writer"])
-    given = given.assign(mean=scores.mean(axis=0).ravel(), low=low.ravel(), high=high.ravel())
+    means_given = pd.DataFrame(product(scorers, writers), columns=["scorer", "writer"])
+    means_given = means_given.assign(mean=scores.mean(axis=0).ravel(), low=low.ravel(), high=high.ravel())
     biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(writers))
     biases["p_holm"] = holm(biases["p_holm"].tolist())
-    left_out = int((~whole).sum())
+    left_out = int((~complete).sum())
     lost = f"Left out: {counted(left_out, 'prompt')} after which a model wrote nothing, or a text could not be scored."
-    tables = [Table("given", given, _GIVEN), Table("own", biases, _BIASES)]
+    tables = [Table("given", means_given, _GIVEN), Table("own", biases, _BIASES)]
     return Report(
         name="self",
         title=f"Self-evaluation: {prompts}",
@@ -187,7 +187,7 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame
     )
 
 
-def _estimate_bias(scores: Floats, place: int) -> dict[str, Any]:
+def _estimate_bias(scores: Floats, index: int) -> dict[str, Any]:
     """Return how a model scores its own texts, with p not yet corrected, and 95% intervals.
 
     ``own`` is its score of its own texts less that of the others, in nats per token; ``beyond`` that, less what the other
@@ -196,15 +196,15 @@ def _estimate_bias(scores: Floats, place: int) -> dict[str, Any]:
 
     Args:
         scores: shape (prompts, scorers, writers).
-        place: of the model among scorers and writers.
+        index: of the model among scorers and writers.
     """
-    given, others = scores[:, place], np.delete(scores, place, axis=1).mean(axis=1)
+    own_scores, others = scores[:, index], np.delete(scores, index, axis=1).mean(axis=1)
     row: dict[str, Any] = {}
-    for name, part in (("beyond", given - others), ("own", given)):
-        differences = part[:, place] - np.delete(part, place, axis=1).mean(axis=1)
-        found = ttest_1samp(differences, 0)
-        low, high = found.confidence_interval()
-        row |= {name: differences.mean(), f"{name}_low": low, f"{name}_high": high, "p_holm": found.pvalue}
-    wins = given[:, [place]] > np.delete(given, place, axis=1)
+    for name, contrast in (("beyond", own_scores - others), ("own", own_scores)):
+        differences = contrast[:, index] - np.delete(contrast, index, axis=1).mean(axis=1)
+        test = ttest_1samp(differences, 0)
+        low, high = test.confidence_interval()
+        row |= {name: differences.mean(), f"{name}_low": low, f"{name}_high": high, "p_holm": test.pvalue}
+    wins = own_scores[:, [index]] > np.delete(own_scores, index, axis=1)
     low, high = confidence_interval(wins.sum(axis=1), [wins.shape[1]] * len(wins))
     return row | {"prefers": wins.mean(), "prefers_low": low, "prefers_high": high}

@@ -120,10 +120,10 @@ def sentence_replacement(draft: Edit) -> str:
     taken = set(sentences)
     for i in draft.draw(range(_count_movable(draft))):
         for _ in range(_TRIES if draft.sentences_of_others else 0):  # enough, as few sentences are taken
-            other, owner = draft.rng.choice(draft.sentences_of_others)
-            if owner != draft.text and other not in taken:
-                taken.add(other)
-                sentences[i] = other
+            irrelevant, owner = draft.rng.choice(draft.sentences_of_others)
+            if owner != draft.text and irrelevant not in taken:
+                taken.add(irrelevant)
+                sentences[i] = irrelevant
                 break
     return " ".join(sentences) or draft.text
 
@@ -177,9 +177,9 @@ def _read_aint(words: Sequence[Token], i: int) -> str:
 def _negate_at(words: Sequence[Token], i: int) -> dict[int, str] | None:
     """Return what replaces some words of a sentence to negate the verb at ``i``; None where there is no finite verb."""
     word = words[i]
-    if kind := _find_contracted(words, i):
-        if kind in _WHOLE and _has_object(words, i):  # "They'd the money", not a part of another verb
-            return {i - 1: f"{words[i - 1].text} ", i: f"{_WHOLE[kind]} not have{word.whitespace_}"}
+    if verb := _find_contracted(words, i):
+        if verb in _WHOLE and _has_object(words, i):  # "They'd the money", not a part of another verb
+            return {i - 1: f"{words[i - 1].text} ", i: f"{_WHOLE[verb]} not have{word.whitespace_}"}
         return _add_not(words, _find_subject(words, i))
     if word.tag_ != "MD" and not (word.tag_ in _SUPPORT and word.pos_ in ("VERB", "AUX")):
         return None
@@ -212,11 +212,11 @@ def _find_contracted(words: Sequence[Token], i: int) -> str:
         past = match and match[2] == "d" and word.text[: len(match[1])].isupper()
         return match[2] if match and not past else ""
     before = _plain(words[i - 1])
-    kind = plain.removeprefix("'")
-    if kind == "s" and "'" in plain:
+    ending = plain.removeprefix("'")
+    if ending == "s" and "'" in plain:
         verb = word.tag_ in ("VBZ", "VBP", "VBD") or before in _BEFORE_IS
         return "s" if verb and word.tag_ != "POS" and before != "let" else ""
-    return kind if kind in ("m", "re", "ve", "ll", "d") and (kind, word.tag_) != ("ve", "VB") else ""
+    return ending if ending in ("m", "re", "ve", "ll", "d") and (ending, word.tag_) != ("ve", "VB") else ""
 
 
 def _has_object(words: Sequence[Token], i: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, groupby, product
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +14,12 @@ import pandas as pd
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.models.masked_lm import MaskedLM
+from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Table
 from nnd_tasks.stress.corpora import Corpus, Gold, read_corpus
 from nnd_tasks.stress.error_types import NEEDS, ErrorType, choose_errors, choose_levels
-from nnd_tasks.stress.masked import load_fill
 from nnd_tasks.stress.set_writing import NewSet, StressSet, compute_noise, make_row
 from nnd_tasks.stress.text import Edit, Parser, is_spoken, join, load_parser
 from nnd_tasks.wording import counted
@@ -87,8 +88,10 @@ def build_stress_set(
     with new.making(len(drawn), named, seeds, parser.name, mlm) as report:
         rows = []
         for gold in tqdm(drawn, "making tests", unit="text", disable=None):
-            own = dataclasses.replace(draft, source=gold.source)
-            rows += [row for error in chosen for row in _make_tests(own, gold, error, amounts[error.name], seeds)]
+            source_draft = dataclasses.replace(draft, source=gold.source)
+            rows += [
+                row for error in chosen for row in _make_tests(source_draft, gold, error, amounts[error.name], seeds)
+            ]
         tests = pd.DataFrame(rows)
         states = pd.crosstab(tests["category"], tests["state"]).reindex(
             [*named], columns=["tests", "unchanged", "repeated"], fill_value=0
@@ -96,7 +99,7 @@ def build_stress_set(
         tests = tests[tests.pop("state") == "tests"].reset_index(drop=True)
         if tests.empty:
             raise NNDError(f"corpus {golds.name}: no error changed any text, so there is no test")
-        about = states.reset_index(names="error").assign(
+        error_facts = states.reset_index(names="error").assign(
             definition=[error.definition for error in chosen],
             levels=[f"{', '.join(named[error.name])} ({error.unit})" for error in chosen],
         )
@@ -112,7 +115,7 @@ def build_stress_set(
         return new.write(
             tests,
             report,
-            [Table("errors", about, _ERRORS)],
+            [Table("errors", error_facts, _ERRORS)],
             f"{counted(len(tests), 'test')} from {counted(len(drawn), 'text')} with {counted(seeds, 'seed')}; `category` is the "
             "error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text "
             f"(halved for switching). Words, sentences and tags: {parser.name}.",
@@ -124,14 +127,14 @@ def _make_tests(
     draft: Edit, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each level and seed, with its ``state``: ``tests``, ``unchanged`` or ``repeated``."""
-    known = {gold.text}
+    earlier = {gold.text}
     for amount, seed in product(amounts, range(seeds)):
         rng = random.Random(short_hash(gold.text, error.name, str(seed)))  # noqa: S311
         low = error.make(draft, gold.text, amount, rng)
         level = error.name_level(amount)
         unchanged = low == gold.text or not low.strip()
-        state = "unchanged" if unchanged else "repeated" if low in known else "tests"
-        known.add(low)
+        state = "unchanged" if unchanged else "repeated" if low in earlier else "tests"
+        earlier.add(low)
         noise = compute_noise(gold.text, low, switching=error.switching)
         row = make_row(gold, low, error.name, level, noise, seed, error.name, level, str(seed))
         yield {**row, "state": state}
@@ -167,3 +170,39 @@ def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[st
             for size, counter in counts.items():
                 counter.update(zip(*(run[i:] for i in range(size)), strict=False))
     return {size: sorted(counter, key=lambda gram: (-counter[gram], gram)) for size, counter in counts.items()}
+
+
+#: Words that the model offers for a place (paper, Table 16).
+TOP = 10
+#: Words on each side that the model reads.
+_AROUND = 100
+
+
+def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
+    """Return a function that takes words, each with the white space after it, and a position, and returns words for it.
+
+    It returns up to `TOP` words, the likeliest first.
+
+    Args:
+        folder: folder of a masked language model with its tokenizer, or its name on the hub.
+
+    Raises:
+        NNDError: the model cannot be loaded.
+    """
+    from transformers import FillMaskPipeline
+
+    try:
+        model, tokenizer = MaskedLM.load(str(folder))
+    except ModelError as error:
+        raise NNDError(f"--mlm {error}") from error
+    predict = FillMaskPipeline(model=model, tokenizer=tokenizer, top_k=min(4 * TOP, len(tokenizer)))
+
+    def fill(words: Sequence[str], position: int) -> list[str]:
+        space = words[position][len(words[position].rstrip()) :]
+        left, right = words[max(position - _AROUND, 0) : position], words[position + 1 : position + 1 + _AROUND]
+        options = [
+            option["token_str"].strip() for option in predict("".join([*left, tokenizer.mask_token, space, *right]))
+        ]
+        return [word for word in options if word.isalnum()][:TOP]
+
+    return fill

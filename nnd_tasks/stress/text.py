@@ -104,7 +104,7 @@ class Edit:
         ngrams: length -> the most frequent n-grams of a reference corpus, the most frequent first.
         ngram_words: length of a text of frequent n-grams, in words; None takes that of the text.
         keep_last: never move the last sentence.
-        fill: function of `nnd_tasks.stress.masked.load_fill`.
+        fill: function of `nnd_tasks.stress.stress_set.load_fill`.
     """
 
     parser: Parser

@@ -47,11 +47,11 @@ def _remove(draft: Edit, eligible: Callable[[Token], bool]) -> str:
 def truncation(draft: Edit) -> str:
     """Words at the end are removed, one more where whole sentences would be left; a full stop ends what is left."""
     words = list(draft.doc)
-    left = len(words) - count_of(draft.amount, len(words))
-    while any(find_end(sentence) <= left <= sentence.end for sentence in draft.sentences):
-        left -= 1
-    kept = _close(join(words[:left]))
-    return kept if not kept or kept.rstrip(_CLOSING).endswith(_FINAL) else f"{kept}."
+    length = len(words) - count_of(draft.amount, len(words))
+    while any(find_end(sentence) <= length <= sentence.end for sentence in draft.sentences):
+        length -= 1
+    shortened = _close(join(words[:length]))
+    return shortened if not shortened or shortened.rstrip(_CLOSING).endswith(_FINAL) else f"{shortened}."
 
 
 def _close(text: str) -> str:
@@ -117,8 +117,10 @@ def local_swap(draft: Edit) -> str:
 
 def noised_punctuation(draft: Edit) -> str:
     """Random punctuation marks become others: comma and colon to full stop, the rest to comma."""
-    marks = [word for word in draft.doc if word.text in PUNCTUATION]
-    return draft.respell({mark.i: PUNCTUATION[mark.text] for mark in draft.draw_share(marks)})
+    punctuation = [word for word in draft.doc if word.text in PUNCTUATION]
+    return draft.respell(
+        {word_to_change.i: PUNCTUATION[word_to_change.text] for word_to_change in draft.draw_share(punctuation)}
+    )
 
 
 # ---------------------------------------------------------------- targeted errors
@@ -153,11 +155,11 @@ def repetition(draft: Edit) -> str:
 
 def _draw_ngrams(draft: Edit, size: int) -> str:
     """Return a random sequence of the most frequent n-grams of a size, or the text where there are none."""
-    known = draft.ngrams.get(size, ())[: int(draft.amount)]
+    ngrams = draft.ngrams.get(size, ())[: int(draft.amount)]
     wanted = draft.ngram_words or len(draft.text.split())
     words: list[str] = []
-    while known and len(words) < wanted:
-        words += draft.rng.choice(known)
+    while ngrams and len(words) < wanted:
+        words += draft.rng.choice(ngrams)
     return " ".join(words[:wanted]) or draft.text
 
 

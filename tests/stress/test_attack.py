@@ -14,8 +14,7 @@ import yaml
 
 from nnd_tasks.datasets import read_report, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.stress.attack import LEAST, keep_edits, propose_edits, propose_errors, search
-from nnd_tasks.stress.attack_set import build_attack_set
+from nnd_tasks.stress.attack import LEAST, build_attack_set, keep_edits, propose_edits, propose_errors, search
 from nnd_tasks.stress.corpora import Gold
 from nnd_tasks.stress.error_types import ERRORS
 from nnd_tasks.stress.set_writing import PROMPT, compute_noise

@@ -15,8 +15,8 @@ import pytest
 
 from nnd_tasks.analysis.text_metrics import METRICS
 from nnd_tasks.show.report import Report
-from nnd_tasks.stress import attack_set, likelihood, text
-from nnd_tasks.stress.attack_set import build_attack_set
+from nnd_tasks.stress import attack, likelihood, text
+from nnd_tasks.stress.attack import build_attack_set
 from nnd_tasks.stress.corpora import read_corpus
 from nnd_tasks.stress.self_texts import report_own_texts
 from nnd_tasks.stress.stress_report import report_metric, report_results
@@ -130,7 +130,7 @@ def collect_attack(folder: Path) -> Pins:
     corpus.write_text("".join(" ".join(rng.choice(_WORDS.split(), 14)) + ".\n" for _ in range(12)))
     with _at_home(folder) as patch:
         patch.setattr(likelihood, "Scorer", Scorer)
-        patch.setattr(attack_set, "STEPS", 1)
+        patch.setattr(attack, "STEPS", 1)
         found = build_attack_set("mine_attacked", ("one", "two"), str(corpus), out=folder / "made")
     return flat(found.tables[0].data.set_index(["model", "search"], drop=False).to_dict("index"))
 

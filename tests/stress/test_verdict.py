@@ -18,8 +18,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.show.terminal import write_reports
 from nnd_tasks.statistics import confidence_interval
-from nnd_tasks.stress.stress_report import draw_levels, report_results
-from nnd_tasks.stress.verdict import judge
+from nnd_tasks.stress.stress_report import draw_levels, judge, report_results
 from tests.analysis.fake_runs import write_run
 
 Rows = Sequence[dict[str, Any]]
