@@ -87,19 +87,21 @@ def report_pages(pairs: Sequence[Paired]) -> list[Report]:
     return reports
 
 
-def render_report(runs: Sequence[Run], allow: Sequence[str] = ()) -> str:
+def render_report(runs: Sequence[Run], allow: Sequence[str] = (), skipped: Sequence[str] = ()) -> str:
     """Return the page about some runs.
 
     Args:
         runs: of any sets.
         allow: parts of the protocol that may differ.
+        skipped: a line for each file that could not be used.
 
     Raises:
         NNDError: runs cannot be compared, or token scores are damaged.
     """
     pairs = [*pair(runs, allow), *pair_readers(runs, allow)]
     lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
-    return render_page("NND report", [make_section(paired) for paired in pairs], lone)
+    notes = [*lone, *(f"left out: {line}" for line in skipped)]
+    return render_page("NND report", [make_section(paired) for paired in pairs], notes)
 
 
 def render_page(

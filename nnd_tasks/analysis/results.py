@@ -15,11 +15,13 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.analysis.model_names import short_names
-from nnd_tasks.analysis.samples import rates_of, read_lines, read_samples
+from nnd_tasks.analysis.result_types import TaskResults, check_types
+from nnd_tasks.analysis.samples import check_outcomes, rates_of, read_lines, read_samples
 from nnd_tasks.analysis.selecting import select_runs
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, read_text, reading
 from nnd_tasks.secrets import hide
+from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import parse_json
 
 #: Ends errors about missing files: how lm-eval comes to write them.
@@ -192,7 +194,7 @@ def read_results(
         The runs, in the order of the places, then by task; each model has a short name of its own.
 
     Raises:
-        NNDError: nothing is there or is selected, or samples are missing, cut off, damaged or of another run.
+        NNDError: nothing is there, is selected or can be used, or samples are missing, cut off, damaged or of another run.
     """
     found: list[Run] = []
     files = _find([places] if isinstance(places, (str, Path)) else places, skipped)
@@ -214,6 +216,8 @@ def read_results(
             with noting(skipped):
                 runs.append(_read_run(last))
                 break
+    if not runs:
+        raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
     for note in notes_on(runs):
         _logger.warning(visible(note))
     return runs
@@ -282,16 +286,37 @@ def _read_headers(file: Path) -> list[Run]:
     hint = "; the file is cut off or damaged, or is not a results_*.json of lm-eval"
     content = parse_json(read_text(file, limit=_MOST_BYTES), str(file), hint=hint)
     try:
-        tasks = {task: (config.get("metadata") or {}).get("nnd") for task, config in content["configs"].items()}
-        return [_header(file, content, task, nnd) for task, nnd in tasks.items() if nnd and nnd.get("signature")]
+        return [
+            _header(file, content, task, nnd)
+            for task, config in content["configs"].items()
+            if (nnd := _nnd_metadata(config.get("metadata"))).get("signature")
+        ]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise NNDError(
             f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
         ) from error
 
 
+def _nnd_metadata(metadata: Any) -> Mapping[str, Any]:
+    """Return what a task's metadata say of NND; nothing for other tasks, whose metadata may also be a list."""
+    if not metadata or isinstance(metadata, list):
+        return {}
+    return metadata.get("nnd") or {}
+
+
 def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
     signature, config, date = nnd["signature"], content["config"], file.stem.removeprefix("results_")
+    header = {
+        "signature": signature,
+        "version": content["versions"][task],
+        "settings": nnd.get("settings"),
+        "sample": nnd.get("sample"),
+        "command": config,
+        "model_name": content.get("model_name"),
+        "reported": content.get("results", {}).get(task, {}),
+        "prompts": content.get("n-samples", {}).get(task, {}).get("effective"),
+    }
+    check_types(TaskResults, header, f"{file}, {task}", "holds no results of an NND task, or is damaged")
     command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
     return Run(
         model=str(signature["model"].get("name") or content.get("model_name")),
@@ -302,15 +327,15 @@ def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str,
         model_info=signature["model"],
         environment=signature["environment"],
         line=hide(signature["line"]),  # runs of plain lm_eval may hold secrets
-        version=content["versions"][task],
+        version=header["version"],
         command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
-        parameters=int(config.get("model_num_parameters") or 0) or None,
+        parameters=max(config.get("model_num_parameters") or 0, 0) or None,
         truncated=0,
         documents=[],
         tests=pd.DataFrame(),
         spans=signature.get("spans"),
-        reported=content.get("results", {}).get(task, {}),
-        prompts=content.get("n-samples", {}).get(task, {}).get("effective"),
+        reported=header["reported"],
+        prompts=header["prompts"],
     )
 
 
@@ -323,13 +348,15 @@ def _read_run(run: Run) -> Run:
     if not run.path.is_file():
         raise NNDError(f"{run.file}: its samples {run.path.name} are missing; {_HOW}")
     documents, tests, truncated = read_samples(run.path)
+    check_outcomes(run.path, tests, run.protocol)
     if run.prompts not in (None, len(documents)):
         raise NNDError(
             f"{run.path}: {len(documents)} of {run.prompts} prompts; the file is cut off, run the task again"
         )
     for name, value in rates_of(tests).items():
         reported = run.reported.get(f"{name},none", value)
-        if abs(reported - value) > _CLOSE:
+        agrees = isinstance(reported, (int, float)) and value - _CLOSE <= reported <= value + _CLOSE  # nan is not
+        if not agrees:
             raise NNDError(
                 f"{run.path}: its tests give {name} {value:.6g}, {run.file.name} says {reported!r:.40}: they are not of one "
                 "run, or one is damaged; run the task again"

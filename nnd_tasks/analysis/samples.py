@@ -1,4 +1,7 @@
-"""A samples file that lm-eval wrote with ``--log_samples``: read, and checked for damage; not for forgery."""
+"""A samples file that lm-eval wrote with ``--log_samples``: read, and checked for damage; not for forgery.
+
+Outcomes follow from sums and numbers of tokens; those that the file says must be the same.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from nnd_tasks.analysis.result_types import Sample, check_types
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import reading
+from nnd_tasks.harness.metrics import passes
 from nnd_tasks.schema import category_slugs
-from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import json_lines
 
 _SIDES = ("high", "low")
@@ -44,27 +49,21 @@ def read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
     """
     documents: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    truncated, where = 0, str(path)
-    try:
-        for place, sample in read_lines(path):
-            where = place
-            doc, scores, without = sample["doc"], sample["candidates"], sample.get("no_context")
-            "".join(doc["candidates"]).encode()  # half of a character (a lone surrogate) is an error
-            if not len(doc["candidates"]) == len(scores) == len(without or scores):
-                raise ValueError(f"{counted(len(scores), 'score')} of {counted(len(doc['candidates']), 'candidate')}")
-            about = {"cluster_id": doc["cluster_id"], "document": len(documents), "subcategory": "", "severity": ""}
-            rows += [{**about, **test, **_side_scores(test, scores, without)} for test in sample["tests"]]
-            prompt = {key: value for key, value in doc.items() if key != "tests"}
-            documents.append({**prompt, "scores": scores, "no_context": without})
-            truncated += int(sample.get("truncated_contexts") or 0)
-        where = str(path)
-        tests = _table(rows)
-    except KeyError as error:
-        raise NNDError(f"{where}: is not a sample of an NND task (it has no {error})") from error
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
-        raise NNDError(f"{where}: is not a sample of an NND task, or damaged ({error})") from error
-    for name in tests.loc[tests["test_id"].duplicated(), "test_id"]:
-        raise NNDError(f"{path}: test {name} is there twice; the file is damaged, run the task again")
+    truncated = 0
+    for place, sample in read_lines(path):
+        check_types(Sample, sample, place, "is not a sample of an NND task, or damaged")
+        doc, scores, without = sample["doc"], sample["candidates"], sample.get("no_context")
+        about = {"cluster_id": doc["cluster_id"], "document": len(documents)}
+        defaults = {"subcategory": "", "severity": ""}
+        rows += [{**defaults, **test, **about, **_side_scores(test, scores, without)} for test in sample["tests"]]
+        prompt = {key: value for key, value in doc.items() if key != "tests"}
+        documents.append({**prompt, "scores": scores, "no_context": without})
+        truncated += sample.get("truncated_contexts") or 0
+    tests = _table(rows)
+    prompts = pd.Series([document["cluster_id"] for document in documents], dtype=object)
+    for kind, names in {"test": tests["test_id"], "prompt": prompts}.items():
+        for name in names[names.duplicated()]:
+            raise NNDError(f"{path}: {kind} {name} is there twice; the file is damaged, run the task again")
     return documents, tests, truncated
 
 
@@ -84,10 +83,46 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", "noise_ratio": float}
     tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({**types, **dict.fromkeys(_SCORES, float)})
     for side in _SIDES:
+        tests[f"{side}_mean"] = tests[f"{side}_sum"] / tests[f"{side}_tokens"]
         tests[f"{side}_byte"] = tests[f"{side}_sum"] / tests[f"{side}_bytes"].clip(lower=1)
     kinds = {"margin": "mean", "margin_sum": "sum", "margin_bytes": "byte", "margin_no_context": "no_context"}
     margins = {name: tests[f"high_{kind}"] - tests[f"low_{kind}"] for name, kind in kinds.items()}
     return tests.assign(**margins)[list(COLUMNS)]
+
+
+def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any]) -> None:
+    """Raise NNDError where the outcome of a test is not what its sums and numbers of tokens say.
+
+    A sum that is null was no finite number. A likelihood was minus infinity then, or nan, which leaves its test unscored; the
+    answers of other readers may also be plus infinity, so of them nothing follows.
+
+    Args:
+        path: of the samples.
+        tests: as `read_samples` returns them.
+        protocol: of the run; says what a tie counts, and who read the texts.
+    """
+    stored = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+    passed, scored, tie = passes(tests["margin"]), tests["margin"].notna(), tests["margin"] == 0
+    said_tie = tests["tie"].to_numpy(dtype=bool)
+    right = (stored == passed) | (tie & (protocol.get("ties") == "authors") & ~np.isnan(stored))
+    wrong = scored & ~(right & (said_tie == tie))
+    missing = tests[["high_tokens", "low_tokens"]].isna().any(axis="columns")
+    wrong |= missing & ~np.isnan(stored)
+    if protocol.get("reader") is None:
+        lost = tests[["high_sum", "low_sum"]].isna() & ~missing.to_numpy()[:, None]
+        wrong |= lost["high_sum"] & (stored == 1)
+        wrong |= lost["low_sum"] & ~lost["high_sum"] & (stored == 0)
+    for row in tests[wrong].itertuples():
+        raise NNDError(
+            f"{path}: test {row.test_id}: that it {_name_outcome(row)} contradicts the sums and tokens of its texts; the file is "
+            "damaged, run the task again"
+        )
+
+
+def _name_outcome(test: Any) -> str:
+    if pd.isna(test.passed):
+        return "was not scored"
+    return f"{'passed' if test.passed else 'failed'}{' with a tie' if test.tie else ''}"
 
 
 def rates_of(tests: pd.DataFrame) -> dict[str, float]:

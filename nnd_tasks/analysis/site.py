@@ -16,8 +16,9 @@ import pandas as pd
 
 from nnd_tasks.analysis.compare import LEGEND, RATE
 from nnd_tasks.analysis.page import Section, make_section, render_page
-from nnd_tasks.analysis.results import Run, read_results
+from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import asked_texts, pair
+from nnd_tasks.analysis.token_files import read_usable
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, write_texts
@@ -50,7 +51,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
         NNDError: no run can be used, or the folder cannot be written.
     """
     skipped: list[str] = []
-    sets = group_runs(read_results(places, select, skipped), skipped)
+    sets = group_runs(read_usable(places, select, skipped), skipped)
     if not sets:
         raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
     place = expand(folder)

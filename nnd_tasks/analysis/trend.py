@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,9 @@ def read_trend(
     """
     logs = [path for path in places if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
-        return find_trend(read_results(places, select), x, None if tags is None else read_tags(tags), allow)
+        skipped: list[str] = []
+        trend = find_trend(read_results(places, select, skipped), x, None if tags is None else read_tags(tags), allow)
+        return replace(trend, notes=[*trend.notes, *(f"left out: {line}" for line in skipped)])
     if len(logs) < len(places) or select or allow or tags or x:
         raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; logs have no options")
     return read_logs(logs)

@@ -108,8 +108,12 @@ def report(
     from nnd_tasks.analysis.one_test import find_test, render_test, report_test
     from nnd_tasks.analysis.page import render_report, report_pages
     from nnd_tasks.analysis.side_by_side import pair
+    from nnd_tasks.analysis.token_files import read_usable
 
-    chosen = _read(runs, select)
+    left_out: list[str] = []
+    chosen = read_usable(runs, select or (), left_out)
+    for line in left_out:
+        warn(f"left out: {line}")
     if test is not None:
         pairs = find_test(test, chosen, parts_of(allow))
         show([report_test(test, paired) for paired in pairs], out)
@@ -117,7 +121,7 @@ def report(
     else:
         if out is not None:
             show(report_pages(pair(chosen, parts_of(allow))), out=out, brief=True)
-        page = render_report(chosen, parts_of(allow))
+        page = render_report(chosen, parts_of(allow), left_out)
     path = expand(output)
     write_text(path, page, hint="name a file with --output")
     warn(f"written: {path}")

@@ -248,7 +248,7 @@ def test_texts_of_strangers_are_never_markup_nor_paths_and_secrets_are_left_out(
 def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
     change(run_of(tmp_path / "results", "m"), "results_*", lambda text: "[")
     for select in ((), ("shots=0",)):
-        with pytest.raises(NNDError, match=r"results: no results can be used: .*is not valid JSON"):
+        with pytest.raises(NNDError, match=r"no results can be used: .*is not valid JSON"):
             write_site([tmp_path / "results"], tmp_path / "site", select)
     with pytest.raises(NNDError, match="there is no such file or folder"):
         write_site([tmp_path / "nowhere"], tmp_path / "site")

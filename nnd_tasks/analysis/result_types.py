@@ -1,0 +1,198 @@
+"""What results and samples must hold: their types are checked here once, as the files may be of strangers.
+
+Only the parts that are read are declared. Everything else may be there, as long as JSON and UTF-8 can write it again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import Self
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.wording import counted
+
+
+def _check_json(value: Any) -> Any:
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half of a character cannot be encoded
+    return value
+
+
+def _check_scalar(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        raise ValueError("Input should be a text, a number, true, false or null")
+    return _check_json(value)
+
+
+Json = Annotated[Any, AfterValidator(_check_json)]
+Scalar = Annotated[Any, AfterValidator(_check_scalar)]
+Text = Annotated[str, Field(pattern="")]  # the pattern makes pydantic refuse half of a character
+#: Far above every sum of log-probabilities, and far below what overflows when sums are added.
+Nats = Annotated[float, Field(ge=-1e12, le=1e12)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+#: How far a mean may be from sum / tokens, relative to it: other programs may round it.
+_CLOSE = 1e-6
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[Text, Json]
+
+
+class Score(_Checked):
+    """The score of a candidate; ``sum`` and ``mean`` (nats) are null where they are not finite."""
+
+    sum: Nats | None
+    mean: Nats | None
+    tokens: Annotated[Count, Field(ge=1)]
+    bytes: Annotated[Count, Field(ge=1)]
+    swapped: Nats | None = None
+    mass: Nats | None = None
+
+    @model_validator(mode="after")
+    def check_mean(self) -> Self:
+        """Raise ValueError where the mean is not the sum per token."""
+        if (self.sum is None) != (self.mean is None):
+            raise ValueError("sum and mean contradict each other")
+        if self.sum is not None and self.mean is not None:
+            mean = self.sum / self.tokens
+            if abs(mean - self.mean) > _CLOSE * max(abs(mean), 1):
+                raise ValueError(f"its mean is {self.mean:.6g}, and its sum per token {mean:.6g}")
+        return self
+
+
+class Test(_Checked):
+    """What became of a test; ``high`` and ``low`` are places in the document's candidates."""
+
+    test_id: Annotated[Text, Field(min_length=1)]
+    category: Text
+    subcategory: Text = ""
+    severity: Text = ""
+    noise_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    high: Count
+    low: Count
+    passed: bool | None
+    tie: bool
+
+
+class Mark(_Checked):
+    """An error that people marked in a candidate, from character ``start`` to before ``end``."""
+
+    start: Count
+    end: Count
+    category: Text | None
+    severity: Text | None
+
+
+class Document(_Checked):
+    """A prompt with its candidates."""
+
+    cluster_id: Annotated[Text, Field(min_length=1)]
+    context: Text = ""
+    candidates: list[Text]
+    error_spans: list[list[Mark]] | None = None
+
+
+class Sample(_Checked):
+    """A line of a samples file."""
+
+    doc: Document
+    candidates: list[Score | None]
+    no_context: list[Score | None] | None = None
+    tests: list[Test]
+    truncated_contexts: Count | None = None
+
+    @model_validator(mode="after")
+    def check_places(self) -> Self:
+        """Raise ValueError where scores are missing, or a test has a candidate that is not there."""
+        texts = len(self.doc.candidates)
+        for scores in (self.candidates, self.no_context or self.candidates):
+            if len(scores) != texts:
+                raise ValueError(f"{counted(len(scores), 'score')} of {counted(texts, 'candidate')}")
+        for test in self.tests:
+            if max(test.high, test.low) >= texts:
+                raise ValueError(f"test {test.test_id} has a candidate that is not there")
+        return self
+
+
+class Protocol(_Checked):
+    """The first part of a signature."""
+
+    __pydantic_extra__: dict[Text, Scalar]
+    set: Text | None = None
+    config: Text | None = None
+    split: Text | None = None
+    selection: Text | None = None
+    reader: Text | None = None
+
+
+class Model(_Checked):
+    """The second part of a signature."""
+
+    __pydantic_extra__: dict[Text, Scalar]
+    name: Text | None = None
+    window: Count | None = None
+    trained_on: Text | None = None
+    arguments: dict[Text, Scalar] | None = None
+
+
+class Signature(_Checked):
+    """The signature of a run."""
+
+    line: Text
+    protocol: Protocol
+    model: Model
+    environment: dict[Text, Scalar]
+    spans: Text | None = None
+
+
+class Command(_Checked):
+    """The arguments that lm-eval was given."""
+
+    model: Text | None = None
+    model_args: Text | dict[Text, Json] | None = None
+    batch_size: Scalar = None
+    device: Text | None = None
+    limit: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    model_num_parameters: Annotated[int, Field(ge=-1, le=10**18)] | None = None
+
+
+class TaskResults(BaseModel):
+    """What a results file says of one task."""
+
+    model_config = ConfigDict(strict=True)
+
+    signature: Signature
+    version: Scalar
+    settings: dict[Text, Json] | None
+    sample: Count | None
+    command: Command
+    model_name: Text | None
+    reported: dict[Text, Any]
+    prompts: Count | None
+
+
+def check_types(model: type[BaseModel], value: Any, where: str, problem: str) -> None:
+    """Raise NNDError, with ``where`` and the first wrong part, if a value is not what ``model`` declares.
+
+    Args:
+        model: one of this module.
+        value: plain JSON.
+        where: the file, and the line or the task in it.
+        problem: what is then wrong, for the error.
+    """
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        mistake = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(map(str, mistake["loc"]))
+        message = f"{path:.100}: " if path else ""
+        message += mistake["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
+        if mistake["type"] == "missing":
+            message = f"it has no '{path:.100}'"
+        raise NNDError(f"{where}: {problem} ({message:.300}); run the task again") from None
+    except RecursionError:
+        raise NNDError(f"{where}: {problem} (its lists and objects are nested too deeply)") from None
