@@ -99,7 +99,7 @@ def make_plan(
     for config, table in tables.items():
         if reports.get(config, {}).get("fingerprint") != fingerprint(table):
             raise NNDError(f"{folder}: the data of config {config} is not what its build wrote; build the set again")
-    terms = next(filter(None, (terms_of(name, part) for part in reports.values())), ())
+    terms = terms_of(name, reports)
     may_go = texts_may_go(terms)
     ids_only = ids_only or not may_go
     licences = [one for one in licence_names(header["license"]) if one != "other" or not terms]
@@ -140,11 +140,9 @@ def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
     for path in (folder / CARD, folder / REPORT, *folder.glob(f"*/{SPLIT}-*.parquet")):
         if not path.resolve().is_relative_to(folder.resolve()):
             raise NNDError(f"{path}: is a link to a place outside of the folder; put the file itself there")
-    text = read_text(folder / CARD)
-    header, body = parse_card(text, str(folder / CARD))
+    header, body = parse_card(read_text(folder / CARD), str(folder / CARD))
     missing = [key for key in ("license", "language") if not header.get(key)]
-    if lines := find_todos(text):
-        missing.append(f"what is marked TODO in line {', '.join(map(str, lines))}")
+    missing += find_todos(header, body)
     if missing:
         raise NNDError(
             f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, and build the set again"

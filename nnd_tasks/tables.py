@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -153,9 +153,9 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
     )
 
 
-def pick_examples(table: pa.Table, count: int) -> list[dict[str, str]]:
+def pick_examples(table: pa.Table, count: int) -> list[dict[str, Any]]:
     """Return up to ``count`` tests for a preview: the first of each category, then the second of each, and so on."""
-    rows = table.select(["context", "high", "low", "category"]).to_pandas()
-    turn = rows.groupby("category", sort=False).cumcount()
-    picked: list[dict[str, str]] = rows.iloc[turn.argsort(kind="stable")[:count]].to_dict("records")
+    category = table.column("category").to_pandas()
+    turn = category.groupby(category, sort=False).cumcount()
+    picked: list[dict[str, Any]] = table.take(turn.to_numpy().argsort(kind="stable")[:count]).to_pylist()
     return picked

@@ -70,9 +70,8 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
     header = read_header(folder)
     name, card = header.get("nnd_set") or folder.resolve().name, read_card(folder)[1]
     reports = read_report(folder)
-    terms = next(filter(None, (terms_of(name, part) for part in reports.values())), ())
-    note = training_note(terms, licence_names(header.get("license")))
-    made, entries, rows = {}, [], []
+    licences = licence_names(header.get("license"))
+    made, entries, rows, notes = {}, [], [], []
     for config, tested in _sources_of_pairs(header, reports):
         task = next(tasks_on(name, tested), None)
         if task is None:
@@ -83,6 +82,8 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
         made[own] = {split: pairs.filter(pa.array(splits == split)) for split in SHARES}
         # `datasets` cannot read a file without rows.
         files = [file for file in preference_files(own) if made[own][file["split"]].num_rows]
+        note = training_note(terms_of(name, reports, config), licences)
+        notes.append(note)
         entries.append({"config_name": own, "data_files": files, **({"description": note} if note else {})})
         sizes = [f"{table.num_rows:,}" for table in made[own].values()]
         cells = [f"`{own}`", f"`{task['task']}`", *sizes, f"{pc.count_distinct(pairs['source_id'])}"]
@@ -91,7 +92,8 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
         raise NNDError(f"{folder}: no task scores any config of {name}, so there is no prompt; build it without --out")
     known = config_names(header, preferences=True)
     header["configs"] = [entry for entry in header["configs"] if entry["config_name"] not in known] + entries
-    section = f"{_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{note}\n\n"
+    said = "\n\n".join(dict.fromkeys(filter(None, notes)))
+    section = f"{_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{said}\n\n"
     with changing(folder), rewriting(folder) as new:
         shutil.copytree(folder, new, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(PREFERENCE))
         for config, tables in made.items():

@@ -15,6 +15,8 @@ from nnd_tasks.cli import app
 from nnd_tasks.cli.catalogue import list_sets, report_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.sets.licences import licence_columns, licence_names, terms_of
+from nnd_tasks.sets.shelf import find_recipe
 from tests.conftest import REPO, SOURCES
 
 BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\nfacts: {kind: judging, license: mit}\n"
@@ -112,6 +114,50 @@ def test_a_prompt_is_shown_as_a_model_reads_it_or_as_it_is(template: str, shown:
     (built.parent / "nnd_mine.yaml").write_text(task, encoding="utf-8")
     assert report_set("mine").facts["prompt"] == (shown or template)
     assert f"What a model reads:\n\n{shown or template}\n" in CliRunner().invoke(app, ["show", "mine"]).output
+
+
+def test_the_parts_of_a_prompt_are_shown_with_its_texts(built: Path, tmp_path: Path) -> None:
+    built.write_text(f"{BASE}field: {{answer: a}}\n", encoding="utf-8")
+    table = tmp_path / "d.csv"
+    table.write_text("c,a,t,l\nq,42,a,good\nq,42,b,bad\n", encoding="utf-8")
+    build_set("mine", table)
+    examples = report_set("mine").tables[1].data
+    assert list(zip(examples["part"], examples["text"], strict=True)) == [
+        *(("context", "q"), ("answer", "42"), ("high", "a"), ("low", "b")),
+    ]
+
+
+def test_licences_in_the_docs_are_those_of_recipes_and_terms() -> None:
+    page = (REPO / "docs" / "sets.md").read_text("utf-8")
+    configs = {"`mqm`, news": ("mqm", "newstest2021_ende"), "`mqm`, `ted_ende`": ("mqm", "ted_ende")}
+    sections = page.split("| set | annotations |")[1].split("\n\n")[0]
+    found = [line.strip("| ").split(" | ") for line in sections.split("\n")[2:]]
+    for label, *columns in found:
+        name, config = configs.get(label, (label.strip("`"), ""))
+        licence = find_recipe(name).recipe.facts.license or ""
+        assert columns == [*licence_columns(licence, terms_of(name, {}, config)).values()]
+    assert {configs.get(label, (label.strip("`"), ""))[0] for label, *_ in found} == {*SOURCES}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["CC BY 4.0", "CC-BY-4.0", "https://creativecommons.org/licenses/by/4.0/"], "cc-by-4.0"),
+        (["Creative Commons Attribution 4.0 International", "cc_by_4.0", "CC BY 4"], "cc-by-4.0"),
+        (["Creative Commons Attribution-ShareAlike 3.0 Unported License", "CC BY-SA 3.0"], "cc-by-sa-3.0"),
+        (["CC0", "CC0 1.0 Universal", "Creative Commons Zero v1.0 Universal"], "cc0-1.0"),
+        (["Apache 2.0", "Apache License, Version 2.0", "Apache-2.0"], "apache-2.0"),
+        (["MIT License", "The MIT License"], "mit"),
+        (["3-Clause BSD", "BSD 3-Clause License"], "bsd-3-clause"),
+        (["GPL-3.0-or-later", "GPLv3", "GNU General Public License v3.0"], "gpl-3.0"),
+        (["ODC-By-1.0"], "odc-by"),
+        (["CC BY-NC-ND 4.0"], "cc-by-nc-nd-4.0"),
+        (["Ours, MIT-like"], "ours, mit-like"),
+        (["CC BY 9.9"], "cc by 9.9"),
+    ],
+)
+def test_a_licence_may_be_written_as_people_write_it(names: list[str], expected: str) -> None:
+    assert {*licence_names(names)} == {expected}
 
 
 def test_the_errors_of_a_set_that_nobody_judged_are_made(nnd_home: Path) -> None:

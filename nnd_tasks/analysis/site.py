@@ -86,7 +86,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
 
 def _texts_are_free(run: Run) -> bool:
     name = str(run.protocol.get("set", "")).removeprefix("nnd/")
-    terms = terms_of(name, {"corpus": name.removeprefix(_BLINDSPOT)} if name.startswith(_BLINDSPOT) else {})
+    terms = terms_of(name, {"": {"corpus": name.removeprefix(_BLINDSPOT)}} if name.startswith(_BLINDSPOT) else {})
     return bool(terms) and texts_may_go(terms)
 
 

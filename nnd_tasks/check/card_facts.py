@@ -21,8 +21,8 @@ def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:
         folder: the set.
         must_cite: whether there is a human evaluation to cite.
     """
-    if lines := find_todos(folder.card):
-        yield finding("card_todo", f"line {', '.join(map(str, lines))}", count=len(lines))
+    if fields := find_todos(folder.header, folder.card):
+        yield finding("card_todo", ", ".join(fields), count=len(fields))
     if must_cite and not _KEY.search(folder.card):
         yield finding("card_citation_origin")
     if folder.header:

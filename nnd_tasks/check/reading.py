@@ -15,7 +15,7 @@ from nnd_tasks.datasets import CARD, SPLIT, config_names, default_config, read_c
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import clean_name
-from nnd_tasks.sets.licences import licence_names
+from nnd_tasks.sets.licences import header_values
 from nnd_tasks.tables import find_faults, fingerprint
 
 
@@ -100,6 +100,6 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
     part = folder.report.get(name)
     if isinstance(part, dict) and part.get("fingerprint") not in (None, fingerprint(table)):
         yield finding("report_mismatch", "", name)
-    languages = licence_names(folder.header.get("language"))
+    languages = header_values(folder.header.get("language"))
     frame = pd.DataFrame(table.to_pydict(), dtype=object)
     folder.configs[name] = Tests(name, frame, languages, clean_name(name) in folder.known)

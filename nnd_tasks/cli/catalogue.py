@@ -23,7 +23,9 @@ from nnd_tasks.datasets import (
 )
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.languages import code_of, language_pair
+from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.card import ERRORS, find_fact
+from nnd_tasks.sets.licences import licence_columns, terms_of
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.tables import pick_examples
@@ -174,6 +176,8 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             known, task = one.recipe.facts, one.name
             title = known.title or name
             facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
+            columns = licence_columns(facts.pop("license"), terms_of(task, {}, config or ""))
+            facts |= {"license" if key == "annotations" else key: value for key, value in columns.items()}
             facts |= {"rule": one.recipe.rule_text(), "errors": ERRORS[known.errors], "recipe": str(one.path)}
         except NNDError as error:
             if folder is None:
@@ -199,11 +203,13 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
 
 
 def tabulate_examples(tests: pa.Table, count: int) -> Table:
-    """Return the texts of some tests, of each category in turn."""
+    """Return the texts of some tests, of each category in turn: the context, the prompt fields and both candidates."""
+    fields = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
     rows = [
-        {"category": test["category"], "part": part, "text": test[part]}
+        {"category": test["category"], "part": part, "text": str(test[part])}
         for test in pick_examples(tests, count)
-        for part in ("context", "high", "low")
+        for part in ("context", *fields, "high", "low")
+        if test[part] is not None
     ]
     columns: dict[str, Cell] = {
         "category": "{category}",

@@ -52,9 +52,8 @@ def check(
     from nnd_tasks.sets.licences import terms_of, texts_may_go
 
     report = check_set(name, configs=config or (), tasks=tasks or ())
-    part = next((part for part in read_report(report.folder).values() if isinstance(part, dict)), {})
     closed = any(one.code.startswith("card_license") for one in report.findings)
-    texts = form == "text" or (texts_may_go(terms_of(report.name, part)) and not closed)
+    texts = form == "text" or (texts_may_go(terms_of(report.name, read_report(report.folder))) and not closed)
     content = report.json() if form == "json" else report.markdown(texts=texts, rendered=form == "markdown")
     if output is not None:
         write_text(output, f"{content}\n", hint="name another file with --output")

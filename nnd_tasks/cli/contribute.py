@@ -60,7 +60,7 @@ def new(
     missing: Annotated[str, _reading("VALUE,...: nobody judged.")] = "",
     decimal: Annotated[str, _reading("Decimal mark, . or ,")] = "",
     encoding: Annotated[str, _reading("Such as cp1252. Default: recognised.")] = "",
-    license_: Annotated[str, Option("--license", help="As the hub writes it.")] = "",
+    license_: Annotated[str, Option("--license", help="Such as cc-by-4.0.")] = "",
     language: Annotated[str, Option(help="Codes, such as en,de.")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would be made, write nothing.")] = False,
     replace: Replace = False,

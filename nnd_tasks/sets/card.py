@@ -56,17 +56,20 @@ DROPPED: Mapping[str, str] = {
     "no_order": "pair of candidates neither of which is better by the rule",
     "no_pair": "candidate (of an attribute) in no test",
 }
+#: Fact -> where the template writes it, still to be filled in. Elsewhere a text may say TODO.
+_TODOS = {
+    "license": r"Licence: TODO\b",
+    "summary": r"^TODO\b[^\n]*\n+## Sizes",
+    "judges": r"^Judges: TODO\b",
+    "homepage": r"^(Human evaluation|Texts): .*, TODO\b",
+    "citation": r"^```bibtex\nTODO\b",
+}
 #: What a card says of the errors of worse candidates, by the recipe's ``errors``.
 ERRORS: Mapping[str, str] = {
     "judged": "judged (people judged texts as systems or people had written them)",
     "made": "made (put in on purpose)",
 }
 _BEGIN, _END = "<!-- kept by builds: begin -->", "<!-- kept by builds: end -->"
-#: The TODOs of `todo`, and those that people write. A label, a category or a text may contain the word TODO alone.
-_TODO = re.compile(
-    r"^TODO:|^(license|language|pretty_name): TODO\b|"
-    + "|".join(rf"TODO\({re.escape(text[:15])}" for text in KNOWN_BY_PEOPLE.values())
-)
 #: The hub's size categories, from 1 to 10^9 tests.
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
 
@@ -144,7 +147,7 @@ def make_card(
     }
     theirs, kept = _find_written(earlier) if earlier else ({}, "\n")
     rates = [part["trivial_rules"][ALL] for part in reports.values() if "trivial_rules" in part]
-    terms = next(filter(None, (terms_of(about.name, part) for part in reports.values())), ())
+    terms = terms_of(about.name, reports)
     sources: dict[tuple[str, str], list[str]] = {}
     for name, part in reports.items():
         for source in part.get("source_sha256", {}).items():
@@ -180,9 +183,15 @@ def todo(key: str) -> str:
     return f"TODO({KNOWN_BY_PEOPLE[key]})"
 
 
-def find_todos(card: str) -> list[int]:
-    """Return the 1-based lines of a card that hold a TODO."""
-    return [number for number, line in enumerate(card.splitlines(), 1) if _TODO.search(line)]
+def find_todos(header: Mapping[str, Any], body: str) -> list[str]:
+    """Return the fields of a card whose value begins with TODO: keys of its header, and facts that its text states."""
+    fields = []
+    for key, value in header.items():
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(item, str) and re.match(r"TODO\b", item) for item in values):
+            fields.append(key)
+    facts = [key for key, pattern in _TODOS.items() if re.search(pattern, body, re.MULTILINE)]
+    return list(dict.fromkeys([*fields, *facts]))
 
 
 def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str, str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.yaml_json import read_yaml
@@ -26,10 +27,59 @@ _OPEN = re.compile(
 )
 
 
-def licence_names(value: object) -> list[str]:
-    """Return the licences that a card's header names, in lower case."""
+#: Words of a licence's name -> those of its identifier, in this order.
+_SPELLINGS: Mapping[str, str] = {
+    r"creativecommons\.org/licenses/": "cc ",
+    r"creativecommons\.org/publicdomain/zero/": "cc0 ",
+    r"https?://(www\.)?|\bcreative commons (?=zero|cc0)": "",
+    r"creative commons": "cc",
+    r"attribution": "by",
+    r"share[- ]?alike": "sa",
+    r"non[- ]?commercial": "nc",
+    r"no[- ]?deriv(ative)?s?": "nd",
+    r"\bcc[- ]zero|\bzero\b": "cc0",
+    r"affero general public": "agpl",
+    r"lesser general public": "lgpl",
+    r"general public": "gpl",
+    r"\b(3|three|2|two)[- ]clause bsd": r"bsd \1-clause",
+    r"three": "3",
+    r"two": "2",
+    r"\b(the|gnu|licen[sc]e|licensed|under|version|international|universal|unported|generic|deed(\.\w+)?)\b": "",
+    r"-(only|or-later)\b|\bor later\b|\+": "",
+    r"\bv\.?(?=\s*\d)": "",
+    r"(?<=gpl)v?(?=\d)": "-",
+    r"(?<=[a-z])(?=\d\.\d)": "-",
+}
+#: Licences whose identifier has no version.
+_WITHOUT_VERSION = r"(odc-by|odbl|pddl|gfdl)(-.*)"
+
+
+def licence_id(name: str) -> str:
+    """Return the hub's identifier of a licence, for an SPDX identifier or a common spelling: ``CC BY 4.0`` -> ``cc-by-4.0``.
+
+    A name that is no spelling of a licence of the hub's list comes back in lower case, unchanged.
+    """
+    plain = name.strip().lower()
+    words = plain
+    for spelling, word in _SPELLINGS.items():
+        words = re.sub(spelling, word, words)
+    short = "-".join(re.findall(r"[a-z0-9.]+", words)).strip(".")
+    short = re.sub(_WITHOUT_VERSION, r"\1", short)
+    for candidate in (plain, short, f"{short}.0", f"{short}-1.0", short.removesuffix(".0")):
+        if is_open(candidate) or re.fullmatch(r"cc-by(-nc)?-nd-\d\.\d", candidate):
+            return candidate
+    return plain
+
+
+def header_values(value: object) -> list[str]:
+    """Return one or several values of a card's header as a list of stripped texts."""
     values = value if isinstance(value, (list, tuple)) else [value]
-    return [item.strip().lower() for item in values if isinstance(item, str) and item.strip()]
+    return [item.strip() for item in values if isinstance(item, str) and item.strip()]
+
+
+def licence_names(value: object) -> list[str]:
+    """Return the licences that a card's header names, as identifiers of the hub where they are spellings of one."""
+    return [licence_id(name) for name in header_values(value)]
 
 
 def is_open(licence: str) -> bool:
@@ -64,6 +114,9 @@ class Terms:
         terms: the terms, in words.
         source: where they are stated.
         redistribute: whether they let anyone publish the texts in pairs of a better and a worse one.
+        short: whose they are, or their licence, in a few words.
+        training: whether one may train on them, likewise.
+        commercial: whether one may use them commercially, likewise.
         licences: hub identifiers that a dataset with these texts must carry besides that of the annotations.
     """
 
@@ -71,6 +124,9 @@ class Terms:
     terms: str
     source: str
     redistribute: bool
+    short: str
+    training: str
+    commercial: str
     licences: Sequence[str] = ()
 
 
@@ -78,19 +134,45 @@ _DATA = read_yaml(Path(__file__).with_name("terms.yaml"))
 _TERMS = {name: Terms(**fields) for name, fields in _DATA["terms"].items()}
 #: ``sets`` that come with the package, or ``corpora`` of `nnd stress build` -> name -> terms of its texts.
 KNOWN: Mapping[str, Mapping[str, tuple[Terms, ...]]] = {
-    kind: {name: tuple(_TERMS[one] for one in of) for name, of in _DATA[kind].items()} for kind in ("sets", "corpora")
+    kind: {name: tuple(_TERMS[term] for term in terms) for name, terms in _DATA[kind].items()}
+    for kind in ("sets", "corpora")
 }
 
 
-def terms_of(name: str, report: Mapping[str, object]) -> tuple[Terms, ...]:
-    """Return the terms of the texts of a set; none for a set that we do not know.
+def terms_of(name: str, reports: Mapping[str, Any], config: str = "") -> tuple[Terms, ...]:
+    """Return the terms of the texts of a set, or of one of its configs; none for a set that we do not know.
 
     Args:
         name: of the set.
-        report: its part of ``build_report.json``: a stress set names its corpus there.
+        reports: config -> its part of ``build_report.json``; a stress set names its corpus there.
+        config: whose texts; all of the set where none is named.
     """
-    corpus = report.get("corpus")
-    return KNOWN["corpora" if corpus else "sets"].get(str(corpus or name), ())
+    corpora = [part["corpus"] for part in reports.values() if isinstance(part, Mapping) and part.get("corpus")]
+    if corpora:
+        return KNOWN["corpora"].get(str(corpora[0]), ())
+    for beginning, terms in _DATA["configs"].get(name, {}).items():
+        if config and config.startswith(beginning):
+            return tuple(_TERMS[term] for term in terms)
+    return KNOWN["sets"].get(name, ())
+
+
+def licence_columns(licence: str, terms: Iterable[Terms]) -> dict[str, str]:
+    """Return what may be done with a set, in a few words each.
+
+    Args:
+        licence: of the annotations.
+        terms: of the texts, as `terms_of` returns them.
+
+    Returns:
+        ``annotations``, and where the terms are known ``texts``, ``training`` and ``commercial use``.
+    """
+    columns = {"annotations": licence}
+    for column, field in (("texts", "short"), ("training", "training"), ("commercial use", "commercial")):
+        if values := list(dict.fromkeys(getattr(term, field) for term in terms)):
+            columns[column] = "; ".join(values)
+    if "commercial use" in columns and _no_commerce([licence]):
+        columns["commercial use"] = "no"
+    return columns
 
 
 def texts_may_go(terms: Iterable[Terms]) -> bool:

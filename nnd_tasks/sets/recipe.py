@@ -15,6 +15,7 @@ from nnd_tasks.datasets import is_name
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import check_field_names
+from nnd_tasks.sets.licences import licence_id
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import StrictLoader, parse_yaml
 
@@ -114,7 +115,7 @@ class Facts(_Strict):
         kind: what a model is asked to do, for ``nnd list --task``; several are separated by commas.
         errors: ``judged``: people judged texts as they were; ``made``: errors were put in on purpose.
         judges: who judged, how many, what they were asked.
-        license: identifier of the hub: ``cc-by-4.0``.
+        license: identifier of the hub: ``cc-by-4.0``; SPDX identifiers and common spellings become it.
         license_note: what else people should know about it.
         language: codes of the languages: ``[en, de]``.
         homepage: where the judgements come from.
@@ -139,6 +140,11 @@ class Facts(_Strict):
     fields: dict[str, str] = {}
     clean: Prose = None
     rule: Prose = None
+
+    @field_validator("license")
+    @classmethod
+    def _name_licence(cls, license: str | None) -> str | None:
+        return license and licence_id(license)
 
     @field_validator("language")
     @classmethod
