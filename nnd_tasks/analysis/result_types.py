@@ -32,8 +32,8 @@ Text = Annotated[str, Field(pattern="")]  # the pattern makes pydantic refuse ha
 #: Far above every sum of log-probabilities, and far below what overflows when sums are added.
 Nats = Annotated[float, Field(ge=-1e12, le=1e12)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
-#: How far a mean may be from sum / tokens, relative to it: other programs may round it.
-_CLOSE = 1e-6
+#: How far a mean may be from sum / tokens, relative to it, by rounding.
+_CLOSE = 1e-9
 
 
 class _Checked(BaseModel):

@@ -83,7 +83,6 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", "noise_ratio": float}
     tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({**types, **dict.fromkeys(_SCORES, float)})
     for side in _SIDES:
-        tests[f"{side}_mean"] = tests[f"{side}_sum"] / tests[f"{side}_tokens"]
         tests[f"{side}_byte"] = tests[f"{side}_sum"] / tests[f"{side}_bytes"].clip(lower=1)
     kinds = {"margin": "mean", "margin_sum": "sum", "margin_bytes": "byte", "margin_no_context": "no_context"}
     margins = {name: tests[f"high_{kind}"] - tests[f"low_{kind}"] for name, kind in kinds.items()}
