@@ -19,8 +19,8 @@ from nnd_tasks.sets.chat import is_chat
 from nnd_tasks.sets.fetch import open_source
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
-from nnd_tasks.sets.shelf import SetRecipe, check_set_name, list_recipes
-from nnd_tasks.sets.tasks import UserTask, shipped_task, write_tasks
+from nnd_tasks.sets.shelf import SetRecipe, check_free_name, check_set_name
+from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
 
@@ -100,9 +100,7 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
 
 def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
     check_set_name(name)
-    known = list_recipes().get(name)
-    if shipped_task(f"nnd_{name}") or (known and known.shipped):
-        raise NNDError(f"{name} is a set or task that comes with the package (`nnd list`); take another name")
+    check_free_name(name)
     path = user_tasks_dir() / name / RECIPE
     facts = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
     facts = {**facts, **keys.get("facts", {})}

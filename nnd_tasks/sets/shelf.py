@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from nnd_tasks.datasets import tasks_dir, user_tasks_dir
+from nnd_tasks.datasets import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import read_yaml
+
+#: What the names of tasks end in that ask about a set in another way.
+VARIANTS = ("choice", "validator", "clean", "heldout")
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,7 @@ def find_recipe(name: str) -> SetRecipe:
                 return own
         sent = path.absolute().parent.name if path.name == RECIPE else path.stem
         check_set_name(sent, f"{path}: rename its folder: ")
-        if sent in known and known[sent].shipped:
-            raise NNDError(f"{path}: {sent} is a set of this package; rename the folder of the recipe")
+        check_free_name(sent, f"{path}: rename the folder of the recipe: ")
         return SetRecipe(sent, path, "elsewhere")
     hint = did_you_mean(name.removeprefix("nnd_"), known, at_most=3, cutoff=0.5) or f"known sets: {', '.join(known)}"
     raise NNDError(f"there is no set {name!r}; {hint}")
@@ -86,3 +90,32 @@ def check_set_name(name: str, where: str = "") -> None:
     """Raise NNDError for a name that no set can have: it becomes the name of a folder and of a task."""
     if not (name.isidentifier() and name.isascii() and not name.startswith("nnd_") and len(name) <= 100):
         raise NNDError(f"{where}a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
+
+
+def check_free_name(name: str, where: str = "") -> None:
+    """Raise NNDError for a name of a new set that a set, task, group or tag has, or that one of its tasks would have.
+
+    No name of lm-eval itself begins with ``nnd_``, as the task of every set does.
+    """
+    wanted = {task.casefold() for task in (name, f"nnd_{name}", *(f"nnd_{name}_{variant}" for variant in VARIANTS))}
+    shipped = {path.name for path in tasks_dir().iterdir()} | _names_in(task_yamls(tasks_dir()))
+    if wanted & {taken.casefold() for taken in shipped}:
+        raise NNDError(f"{where}{name} is a set, task, group or tag that comes with the package; take another name")
+    others = [path for path in task_yamls(user_tasks_dir()) if path.parent.name != name]
+    taken_here = {path.parent.name for path in others} | _names_in(others)
+    taken_here |= {f"{task}_{variant}" for task in taken_here for variant in VARIANTS}
+    if wanted & {taken.casefold() for taken in taken_here}:
+        raise NNDError(f"{where}{name} is a set, task, group or tag in {user_tasks_dir()}; take another name")
+
+
+def _names_in(paths: list[Path]) -> set[str]:
+    """The names of tasks, groups and tags in YAMLs of lm-eval."""
+    names: set[str] = set()
+    for path in paths:
+        values = {}
+        with suppress(NNDError):  # no task that lm-eval could load
+            values = read_yaml(path)
+        for key in ("task", "group", "tag") if isinstance(values, dict) else ():
+            value = values.get(key) or []
+            names |= {value} if isinstance(value, str) else {item for item in value if isinstance(item, str)}
+    return names

@@ -16,6 +16,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.tables import fingerprint
 from nnd_tasks.yaml_json import read_yaml
+from tests.sets.folders import contents
 from tests.sets.small_files import write_files
 from tests.sets.tables import pick, write_rows
 
@@ -129,9 +130,21 @@ def test_a_mistake_is_one_line_that_says_what_to_write(options: str, message: st
     assert not nnd_home.exists()
 
 
-@pytest.mark.parametrize("name", ["my set", "../x", "nnd_x", "1a", "frank", "quiz_design_clean"])
-def test_a_name_that_is_taken_or_no_name_is_refused(name: str, table: Path) -> None:
-    assert re.search("take another name|a set is named by letters", refusal(table, LABEL, name))
+@pytest.mark.parametrize(
+    "name",
+    ["frank", "Frank", "quiz_design_clean", "today", "nnd", "task_summarization", "_base", "blindspot", "frank_choice",
+     "mine_heldout", "Mine"],
+)  # fmt: skip
+def test_a_name_that_is_taken_is_refused(name: str, table: Path, nnd_home: Path) -> None:
+    new(table, LABEL)
+    before = contents(nnd_home)
+    assert "take another name" in refusal(table, LABEL, name)
+    assert contents(nnd_home) == before
+
+
+@pytest.mark.parametrize("name", ["my set", "../x", "nnd_x", "1a"])
+def test_what_is_no_name_is_refused(name: str, table: Path) -> None:
+    assert "a set is named by letters" in refusal(table, LABEL, name)
 
 
 def test_another_table_of_that_name_needs_replace_and_facts_stay(table: Path, recipe: Path) -> None:
