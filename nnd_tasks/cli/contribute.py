@@ -12,7 +12,7 @@ from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.sets.new import Draft
+    from nnd_tasks.sets.new import Draft, Skeleton
 
 
 def _column(words: str) -> Any:
@@ -41,8 +41,8 @@ def new(
     candidate: Annotated[str, _column("The text that was judged.")] = "",
     label: Annotated[str, _column("A label.")] = "",
     score: Annotated[str, _column("A number, or a list of them.")] = "",
-    system: Annotated[str, _column("Who wrote the candidate.")] = "",
-    rater: Annotated[str, _column("Who judged it.")] = "",
+    system: Annotated[str, _column("Who wrote the candidate; A,B: the systems that have columns of their own.")] = "",
+    rater: Annotated[str, _column("Who judged it; A,B: columns of one rater each.")] = "",
     attribute: Annotated[list[str] | None, _column("NAME=COLUMN of one attribute; repeat it.")] = None,
     category: Annotated[str, _column("Category of the tests.")] = "",
     group: Annotated[str, _column("Pairs stay within it.")] = "",
@@ -55,7 +55,8 @@ def new(
     chosen: Annotated[str, _rule("The better text, or messages.")] = "",
     rejected: Annotated[str, _rule("The worse text, or messages.")] = "",
     pair: Annotated[str, _rule("A,B: two columns of texts.")] = "",
-    winner: Annotated[str, _rule("Names the better one: A or B, 1 or 2, first or second.")] = "",
+    winner: Annotated[str, _rule("Names the better one: A or B, 1 or 2, a system, tie.")] = "",
+    winners: Annotated[str, _rule("VALUE=first, second or tie,...: what the values of --winner mean.")] = "",
     leave_out: Annotated[list[str] | None, _reading("COLUMN=VALUE,...: no judgements; repeat it.")] = None,
     missing: Annotated[str, _reading("VALUE,...: nobody judged.")] = "",
     decimal: Annotated[str, _reading("Decimal mark, . or ,")] = "",
@@ -70,27 +71,26 @@ def new(
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
     edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
     """
-    from nnd_tasks.sets.new import NoTableError, draft_set, write_draft, write_skeleton
+    from nnd_tasks.sets.new import NeedsPrepareError, draft_set, draft_skeleton, write_draft, write_skeleton
 
     keys = _drop_empty({
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
         "category": category, "min_gap": min_gap, "chosen": chosen, "rejected": rejected, "winner": winner, "decimal": decimal,
         "encoding": encoding, "group": parts_of(group), "better": parts_of(better), "pair": parts_of(pair),
         "missing": parts_of(missing), "spans": _split_spans(spans),
-        "attribute": dict(_split_equals("--attribute", "NAME=COLUMN", attribute)),
-        "leave_out": {column: parts_of(values) for column, values in _split_equals("--leave-out", "COLUMN=VALUE", leave_out)},
+        "attribute": _split_attributes(attribute), "leave_out": _split_left_out(leave_out), "winners": _split_winners(winners),
         "facts": _drop_empty({"license": license_, "language": parts_of(language)}),
     })  # fmt: skip
     try:
         draft = draft_set(name, source, keys, replace=replace)
-    except NoTableError as needs:
-        recipe, prepare, lines = write_skeleton(name, needs, keys)
-        say_lines(
-            f"{needs}\n"
-            f"complete lines {', '.join(map(str, lines))} of {prepare}\n"
-            f"complete `better` (or another rule) in {recipe}\n"
-            f"then: nnd build {name} --source {source}"
-        )
+    except NeedsPrepareError as needs:
+        skeleton = draft_skeleton(name, needs, replace=replace)
+        say(str(needs))
+        if dry_run:
+            say_lines(f"\n{skeleton.prepare[1]}\nnothing written (--dry-run)")
+            return
+        write_skeleton(skeleton)
+        _say_what_to_complete(skeleton, f"nnd build {name} --source {source}")
         return
     _preview(draft)
     if dry_run:
@@ -109,15 +109,47 @@ def _drop_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, "", [], {})}
 
 
-def _split_equals(option: str, form: str, values: list[str] | None) -> list[tuple[str, str]]:
-    """Return what stands before and after the first = of each text."""
-    pairs = []
+def _split_equals(option: str, form: str, value: str) -> tuple[str, str]:
+    """Return what stands before and after the first = of a text."""
+    name, _, rest = (part.strip() for part in value.partition("="))
+    if not name or ("VALUE" in form and not rest):
+        raise NNDError(f"{option} {value}: write {form}")
+    first, *others = rest.split(",")
+    if any("=" in other for other in others):
+        head = ",".join([first, *(other for other in others if "=" not in other)])
+        more = " ".join(f"{option} {other.strip()}" for other in others if "=" in other)
+        raise NNDError(f"{option} {value}: one column per option; write {option} {name}={head} {more}")
+    return name, rest or name
+
+
+def _split_attributes(values: list[str] | None) -> dict[str, str]:
+    attributes: dict[str, str] = {}
     for value in values or []:
-        name, _, rest = (part.strip() for part in value.partition("="))
-        if not name or ("VALUE" in form and not rest):
-            raise NNDError(f"{option} {value}: write {form}")
-        pairs.append((name, rest or name))
-    return pairs
+        name, column = _split_equals("--attribute", "NAME=COLUMN", value)
+        if name in attributes:
+            raise NNDError(f"--attribute {value}: {name} is named twice; give each attribute a name of its own")
+        attributes[name] = column
+    return attributes
+
+
+def _split_left_out(values: list[str] | None) -> dict[str, list[str]]:
+    left_out: dict[str, list[str]] = {}
+    for value in values or []:
+        column, cells = _split_equals("--leave-out", "COLUMN=VALUE", value)
+        left_out[column] = [*left_out.get(column, []), *parts_of(cells)]
+    return left_out
+
+
+def _split_winners(values: str) -> dict[str, str]:
+    winners: dict[str, str] = {}
+    for part in parts_of(values):
+        value, _, meaning = (text.strip() for text in part.rpartition("="))
+        if meaning not in ("first", "second", "tie") or value in winners:
+            raise NNDError(
+                f"--winners {values}: write VALUE=first, VALUE=second or VALUE=tie for each value, with commas"
+            )
+        winners[value] = meaning
+    return winners
 
 
 def _split_spans(value: str) -> dict[str, Any]:
@@ -128,6 +160,17 @@ def _split_spans(value: str) -> dict[str, Any]:
         marks = all(part.startswith(("<", "[", "{")) for part in parts)
         return {"marks": parts} if marks else {"start": parts[0], "end": parts[1]}
     return {"column": parts[0]} if parts else {}
+
+
+def _say_what_to_complete(skeleton: Skeleton, build: str) -> None:
+    recipe, prepare = skeleton.recipe[0], skeleton.prepare[0]
+    if skeleton.lines:
+        say(f"complete lines {', '.join(map(str, skeleton.lines))} of {prepare}")
+    else:
+        say(f"written to {prepare}; read what it takes")
+    if skeleton.lacks_rule:
+        say(f"complete the last line of {recipe}: the rule that says what is better")
+    say(f"then: {build}")
 
 
 def _preview(draft: Draft) -> None:

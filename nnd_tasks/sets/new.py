@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as change
 from pathlib import Path
@@ -14,27 +15,33 @@ from nnd_tasks.datasets import dataset_folder, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
 from nnd_tasks.sets.build import Made, check_same_recipe, count_categories, make_set, write_made
-from nnd_tasks.sets.cells import PATH, ROW, as_number, is_missing, render, unpack
-from nnd_tasks.sets.chat import is_chat
-from nnd_tasks.sets.fetch import open_source
-from nnd_tasks.sets.read import read_table
-from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.cells import PATH, as_number, is_missing, render, unpack
+from nnd_tasks.sets.fetch import Source, open_source
+from nnd_tasks.sets.layouts import recognise_layout
+from nnd_tasks.sets.other_files import recognise_json, recognise_xml
+from nnd_tasks.sets.prepare_code import write_code
+from nnd_tasks.sets.read import read_json, read_table
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.records import NAMES, Layout, columns_of
 from nnd_tasks.sets.shelf import SetRecipe, check_free_name, check_set_name
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
 
 _HEAD = 1000  # rows that are looked at for labels and numbers
-#: Role -> names of columns that are taken for it where no option says it, the likelier first.
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "context": ("context", "prompt", "question", "source", "instruction", "document", "article", "input"),
-    "candidate": ("candidate", "answer", "response", "summary", "translation", "output", "text"),
-    "label": ("label", "judgement", "judgment", "verdict"),
-    "score": ("score", "rating"),
-    "system": ("system", "model"),
-    "rater": ("rater", "annotator"),
-    "category": ("category",),
-}
+#: Options of which one may be given and the other is found by its name.
+_PAIRS = ("chosen", "rejected", "pair", "winner", "winners")
+_WINNERS = ("winner", "preferred", "preference", "choice", "better", "verdict", "label", "judgement", "judgment")
+#: Words that tell the two texts of a pair apart in the names of their columns.
+_SIDES = (("a", "b"), ("1", "2"), ("0", "1"), ("left", "right"), ("first", "second"))
+#: Keys of the positions of error spans, as files call them.
+_SPAN_KEYS = (
+    ("start", "end"),
+    ("from", "to"),
+    ("begin", "end"),
+    ("start_char", "end_char"),
+    ("start_offset", "end_offset"),
+)
 
 
 @dataclass
@@ -57,17 +64,20 @@ class Draft:
         return self.set_recipe.recipe
 
 
-class NoTableError(NNDError):
-    """No option can say what the rows of a file are: it is no table, or holds lists while columns are lacking.
+class NeedsPrepareError(NNDError):
+    """A row of the file is not one judged text, so that no option can say what it is.
 
     Attributes:
-        path: the file.
-        table: its first rows; empty where it is no table.
+        recipe: what the user, and the names of columns, say.
+        layout: how the file's records become rows.
+        files: names of the files of the set.
+        columns: of the first file.
     """
 
-    def __init__(self, path: Path, table: pd.DataFrame) -> None:
-        super().__init__(f"{path}: no table with a row per judged text; say in pandas what a row is")
-        self.path, self.table = path, table
+    def __init__(self, source: Source, recipe: Recipe, layout: Layout, columns: Sequence[str] = ()) -> None:
+        first = next(iter(source.files.values()))
+        super().__init__(f"{first}: {layout.seen}; a prepare.py says what a row is")
+        self.recipe, self.layout, self.files, self.columns = recipe, layout, [*source.files], columns
 
 
 def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool = False) -> Draft:
@@ -82,11 +92,12 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
         replace: forget the facts of an earlier recipe of this name.
 
     Raises:
-        NoTableError: only a ``prepare.py`` can say what the rows are.
+        NeedsPrepareError: only a ``prepare.py`` can say what the rows are.
         NNDError: a name that is taken, a wrong key, column or cell, or no test comes out.
     """
-    set_recipe = _own_recipe(name, keys, replace)
-    recipe, proposed = _complete_recipe(set_recipe, source)
+    set_recipe = _own_recipe(name, {key: value for key, value in keys.items() if key not in _PAIRS}, replace)
+    pairs = {key: value for key, value in keys.items() if key in _PAIRS}
+    recipe, proposed = _complete_recipe(set_recipe, source, pairs)
     set_recipe = change(set_recipe, loaded=recipe)
     made = make_set(set_recipe, source)
     parts = made.report.values()
@@ -107,39 +118,142 @@ def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
     return SetRecipe(name, path, "own", make_recipe({**keys, **({"facts": facts} if facts else {})}, "options"))
 
 
-def _complete_recipe(set_recipe: SetRecipe, source: str) -> tuple[Recipe, list[str]]:
-    """Return the recipe with the columns of the first file that are called as their roles, and these roles."""
+def _complete_recipe(set_recipe: SetRecipe, source: str, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
+    """Add the columns of the first file that are called as their roles to a recipe; return it and these roles."""
     recipe = set_recipe.recipe
     with open_source(change(set_recipe, path=Path("_")), source) as files:
-        path = next(iter(files.files.values()))
-        try:
-            table = read_table(path, recipe).head(_HEAD)
-        except NNDError as error:
-            table_like = path.suffix in (".csv", ".tsv", ".xlsx", ".parquet") or "not valid JSON" in str(error)
-            if table_like or recipe.candidate or recipe.pairs:
-                raise
-            raise NoTableError(path.resolve(), pd.DataFrame()) from error
-        named = bool(recipe.candidate or recipe.pairs)
-        columns = {name.casefold(): name for name in _columns_of(table)}
-        found = {role: next((columns[name] for name in names if name in columns), "") for role, names in _NAMES.items()}
-        roles = [role for role, column in found.items() if column and not getattr(recipe, role)]
-        if recipe.pairs:
-            roles = [role for role in roles if role in ("context", "category")]
-        elif recipe.attribute or recipe.label or recipe.score:
-            roles = [role for role in roles if role not in ("label", "score")]
-        elif "label" in roles:
-            roles = [role for role in roles if role != "score"]
-        recipe = make_recipe({**recipe.dump(), **{role: found[role] for role in roles}}, "options")
-        column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
-        if not (named or (recipe.context and recipe.candidate and column)) and _find_lists(table):
-            raise NoTableError(path.resolve(), table)
+        table = _read_head(files, recipe)
+        paired = {**pairs, **_find_pairs(table, recipe, pairs)}
+        by_name = _name_roles(table, make_recipe({**recipe.dump(), **paired}, "options"))
+        recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
         if not recipe.pairs:
+            column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
+            complete = bool(recipe.context and recipe.candidate and column)
+            if layout := recognise_layout(table, recipe, complete=complete):
+                raise NeedsPrepareError(files, recipe, layout, columns_of(table))
             _check_enough(recipe, table, column)
-    return recipe, roles
+    return recipe, [*(role for role in paired if role not in pairs), *by_name]
 
 
-def _columns_of(table: pd.DataFrame) -> list[str]:
-    return [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
+def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
+    """The first rows of the first file; raise NeedsPrepareError where it is no table but can be read."""
+    path = next(iter(source.files.values()))
+    if path.suffix.lower() == ".xml":
+        raise NeedsPrepareError(source, recipe, recognise_xml(path, recipe))
+    try:
+        return read_table(path, recipe).head(_HEAD)
+    except NNDError as error:
+        if path.suffix.lower() != ".json" or recipe.candidate or recipe.pairs or "not valid JSON" in str(error):
+            raise
+        raise NeedsPrepareError(source, recipe, recognise_json(read_json(path, recipe.encoding), recipe)) from error
+
+
+def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
+    """Role -> the column that is called so, of roles that the user did not name."""
+    columns = {name.casefold(): name for name in columns_of(table)}
+    used = {*recipe.attribute.values(), *(getattr(recipe, role) for role in NAMES)}
+    found = {role: next((columns[name] for name in names if name in columns), "") for role, names in NAMES.items()}
+    roles = [role for role, column in found.items() if column and column not in used and not getattr(recipe, role)]
+    judged = [role for role in ("label", "score") if role in roles]
+    if recipe.pairs:
+        roles = [role for role in roles if role in ("context", "category")]
+    elif recipe.label or recipe.score or (recipe.attribute and not _names_attributes(table, recipe)):
+        roles = [role for role in roles if role not in judged]
+    elif len(judged) > 1:
+        roles.remove("score" if recipe.by_label or recipe.min_gap is None else "label")
+    named: dict[str, Any] = {role: found[role] for role in roles}
+    spans = recipe.spans and recipe.spans.column
+    if spans in table and (keys := _find_span_keys(table[spans])):
+        named["spans"] = {"column": spans, "start": keys[0], "end": keys[1]}
+    return named
+
+
+def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
+    """Whether the only attribute is a column of names, not one of judgements."""
+    column = next(iter(recipe.attribute.values()))
+    if len(recipe.attribute) > 1 or column not in table:
+        return False
+    cells = [str(cell).strip() for cell in table[column] if not is_missing(cell) and str(cell).strip()]
+    if recipe.by_label:
+        return not {*cells} & {*recipe.better, *(label for rank in recipe.order for label in rank)}
+    return bool(cells) and all(as_number(cell, recipe, ()) is None for cell in cells)
+
+
+def _find_span_keys(cells: pd.Series[Any]) -> tuple[str, str] | None:
+    """The keys of the positions in objects of error spans, where they are not ``start`` and ``end``.
+
+    Raises:
+        NNDError: the objects have neither positions nor words that are known.
+    """
+    for cell in map(unpack, cells):
+        item = cell[0] if isinstance(cell, list) and cell else cell
+        if isinstance(item, dict):
+            keys = next((keys for keys in _SPAN_KEYS if {*keys} <= {*item}), None)
+            if keys is None and "text" not in item:
+                raise NNDError(
+                    f"column {cells.name!r}: its error spans have the fields {some_of([*item], 12, str)}; say which are the "
+                    "first character and the one after the last in a recipe: spans: {column: ..., start: ..., end: ...}"
+                )
+            return keys if keys != _SPAN_KEYS[0] else None
+    return None
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def _find_pairs(table: pd.DataFrame, recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of pairs that are called so, where the user did not name the columns of single texts."""
+    single = (recipe.candidate, recipe.label, recipe.score, recipe.attribute, recipe.rules)
+    columns = {name.casefold(): name for name in columns_of(table)}
+    if any(single):
+        return {}
+    if not {"pair", "winner", "winners"} & {*given}:
+        both = {role: given.get(role) or columns.get(role) for role in ("chosen", "rejected")}
+        if all(both.values()):
+            return {role: column for role, column in both.items() if role not in given}
+    winner = given.get("winner") or next((columns[name] for name in _WINNERS if name in columns), None)
+    sides = _find_sides(table)
+    texts = {names: sides[names] for names in sides if winner not in names}
+    pair = given.get("pair") or max(texts, key=lambda names: texts[names], default=None) or _find_named(table, winner)
+    if not (winner and pair):
+        return {}
+    found: dict[str, Any] = {"pair": [*pair], "winner": winner}
+    systems = [
+        names
+        for names in sides
+        if names[0].casefold().startswith(("model", "system", "writer")) and names != tuple(pair)
+    ]
+    if systems:
+        found["systems"] = [*systems[0]]
+    return {role: column for role, column in found.items() if role not in given}
+
+
+def _find_sides(table: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Two columns of texts whose names differ in one word, such as a and b -> the mean length of their cells."""
+    words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in columns_of(table)}
+    sides = {}
+    for one, parts in words.items():
+        for other, others in words.items():
+            differing = [
+                tuple(map(str.casefold, pair)) for pair in zip(parts, others, strict=False) if pair[0] != pair[1]
+            ]
+            if len(parts) != len(others) or len(differing) != 1 or differing[0] not in _SIDES:
+                continue
+            cells = [cell for name in (one, other) for cell in table[name] if not is_missing(cell) and cell != ""]
+            if cells and not all(as_number(cell, Recipe(), ()) is not None for cell in cells):
+                sides[one, other] = sum(len(str(cell)) for cell in cells) / len(cells)
+    return sides
+
+
+def _find_named(table: pd.DataFrame, winner: str | None) -> tuple[str, ...] | None:
+    """The two columns that the cells of ``winner`` name."""
+    if winner not in table:
+        return None
+    named = {str(cell).strip() for cell in table[winner]} & {*columns_of(table)}
+    return tuple(name for name in columns_of(table) if name in named) if len(named) == 2 else None
+
+
+# ---------------------------------------------------------------- what is lacking
 
 
 def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> None:
@@ -151,7 +265,9 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> No
             if lacking
             else "of judgements with --label, --score or --attribute"
         )
-        offered = some_of(_columns_of(table), 40, str)
+        if lacking == ["candidate"]:
+            what += " (where each system has its own, --system A,B with the names of the systems)"
+        offered = some_of(columns_of(table), 40, str)
         raise NNDError(f"{table[PATH].iat[0]}: name the column {what}; there are: {offered}")
     if recipe.rules or column not in table:
         return
@@ -183,59 +299,58 @@ def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:
 # ---------------------------------------------------------------- files that need pandas
 
 
-def _find_lists(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """Return column -> the first of its cells that is a list of objects or texts, and no chat."""
-    found: dict[str, list[Any]] = {}
-    for column in table:
-        for cell in map(unpack, table[column].head(50)):
-            if isinstance(cell, list) and cell and isinstance(cell[0], (dict, str)) and not is_chat(cell):
-                found.setdefault(column, cell)
-    return found
+@dataclass
+class Skeleton:
+    """A recipe and a ``prepare.py`` that are not written yet.
+
+    Attributes:
+        recipe: path and text of the recipe.
+        prepare: path and text of the ``prepare.py``.
+    """
+
+    recipe: tuple[Path, str]
+    prepare: tuple[Path, str]
+
+    @property
+    def lines(self) -> list[int]:
+        """The lines of the ``prepare.py`` to complete."""
+        return [
+            number for number, line in enumerate(self.prepare[1].splitlines(), 1) if "[...]" in line.partition("#")[0]
+        ]
+
+    @property
+    def lacks_rule(self) -> bool:
+        """Whether the recipe does not say yet what is better."""
+        return self.recipe[1].endswith(tuple(_RULE_TO_COMPLETE.values()))
 
 
-_SKELETON = '''"""{name}: say here what a row of the files is."""
-
-from pathlib import Path
-
-import pandas as pd
-
-from nnd_tasks.sets.read import read_records
-
-
-def rows(folder: Path) -> pd.DataFrame:
-    """Return a row per judged candidate."""
-    return pd.DataFrame(
-        {{
-            "context": record[...],  # what a model is given
-            "candidate": {item}[...],  # the text that was judged
-            "label": {item}[...],  # what people said of it (or "score": a number)
-            "where": record.where,
-        }}
-        for record in read_records(folder / {file!r})  # fields: {fields}
-{loop}    )
-'''
-
-
-def write_skeleton(name: str, needs: NoTableError, keys: Mapping[str, Any]) -> tuple[Path, Path, list[int]]:
-    """Write a recipe and a ``prepare.py`` with the fields of a file, to be completed.
-
-    Returns:
-        The recipe, the ``prepare.py``, and its lines to complete.
+def draft_skeleton(name: str, needs: NeedsPrepareError, *, replace: bool = False) -> Skeleton:
+    """Make a recipe and a ``prepare.py`` that reads a file, to be completed, without writing anything.
 
     Raises:
-        NNDError: one of them is there already, or cannot be written.
+        NNDError: one of them is there already.
     """
-    set_recipe = _own_recipe(name, keys, replace=False)
-    prepare, file = set_recipe.path.with_name(PREPARE), needs.path.name
-    if prepare.exists() or set_recipe.path.exists():
-        raise NNDError(f"{set_recipe.path.parent}: a recipe is there already; complete it, or take another name")
-    fields = ", ".join(name for name in needs.table if name not in (PATH, ROW, FILE)) or "see the file"
-    item, loop = "record", ""
-    for column, items in _find_lists(needs.table).items():
-        if isinstance(items[0], dict):
-            item, loop = "item", f"        for item in record[{column!r}]  # fields: {', '.join(items[0])}\n"
-            break
-    text = _SKELETON.format(name=name, item=item, file=file, fields=fields, loop=loop)
-    recipe = dump_yaml({"files": {file: {}}, "better": ["TODO: the best label"], **set_recipe.recipe.dump()})
-    write_texts({set_recipe.path: recipe, prepare: text})
-    return set_recipe.path, prepare, [number for number, line in enumerate(text.splitlines(), 1) if "[...]" in line]
+    folder = user_tasks_dir() / name
+    if not replace and ((folder / PREPARE).exists() or (folder / RECIPE).exists()):
+        raise NNDError(f"{folder}: a recipe is there already; complete it, take another name, or --replace")
+    recipe = needs.recipe
+    keys = {key: value for key, value in recipe.dump().items() if key in _BESIDE_PREPARE or key in recipe.rules}
+    text = dump_yaml({"files": {file: {} for file in needs.files}, **keys})
+    if not recipe.rules:
+        text += _RULE_TO_COMPLETE["label" if "label" in needs.layout.roles else "score"]
+    code = write_code(name, needs.layout, needs.files, recipe, needs.columns)
+    return Skeleton((folder / RECIPE, text), (folder / PREPARE, code))
+
+
+#: The last line of a recipe that is to be completed.
+_RULE_TO_COMPLETE = {
+    "label": "# better: [LABEL]  # complete: the labels that are better than all others\n",
+    "score": "# min_gap: 1  # complete: the smallest difference of two scores that makes one text better\n",
+}
+#: Keys of a recipe that hold beside a ``prepare.py``.
+_BESIDE_PREPARE = ("decimal", "missing", "facts", "ignore", "best")
+
+
+def write_skeleton(skeleton: Skeleton) -> None:
+    """Write a recipe and its ``prepare.py``."""
+    write_texts(dict([skeleton.recipe, skeleton.prepare]))

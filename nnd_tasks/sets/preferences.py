@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,25 @@ from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_row
 
 _TIE, _UNJUDGED = -1, -2
 _MEANINGS = {
-    **{"1": 0, "a": 0, "first": 0, "2": 1, "b": 1, "second": 1},
-    **dict.fromkeys(("tie", "both", "equal", "neither", "none", "draw", "same"), _TIE),
+    **dict.fromkeys(("1", "a", "first", "left"), 0),
+    **dict.fromkeys(("2", "b", "second", "right"), 1),
+    **dict.fromkeys(("tie", "both", "bothbad", "equal", "neither", "none", "draw", "same"), _TIE),
+}
+#: Words of a winner that do not tell the two texts apart: model_a is A.
+_FILLERS = {
+    *(
+        "answer",
+        "assistant",
+        "candidate",
+        "chat",
+        "completion",
+        "conversation",
+        "model",
+        "option",
+        "output",
+        "response",
+    ),
+    *("summary", "system", "text", "translation"),
 }
 
 
@@ -42,26 +61,68 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     """Return which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
 
     Raises:
-        NNDError: a cell is neither a column of ``pair``, 1 or 2, A or B, first or second, a tie, nor a value of ``winners``.
+        NNDError: a cell is neither a column of ``pair`` or a word of its name, one of ``systems``, 1 or 2, A or B, first or
+            second, left or right, a tie, nor a value of ``winners``.
     """
-    ends = {column[-1:].casefold(): side for side, column in enumerate(recipe.pair)}
-    # "a" of answer_b and answer_a is the second.
-    known = _MEANINGS | (ends if {*ends} in ({"a", "b"}, {"1", "2"}, {"0", "1"}) else {})
-    known |= {column.casefold(): side for side, column in enumerate(recipe.pair)}
-    if recipe.winners:
-        known = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
-    known |= dict.fromkeys(recipe.unjudged, _UNJUDGED)
+    meanings = _winner_meanings(recipe)
+    systems = [take_column(table, column) for column in recipe.systems]
     sides = np.empty(len(table), dtype=np.int64)
-    for i, cell in enumerate(take_column(table, str(recipe.winner))):
-        value = (render(cell) or "").strip()
-        if value.casefold() not in known:
-            named = ", ".join(recipe.winners) or f"{' or '.join(recipe.pair)}, 1 or 2, A or B, first or second, tie"
+    cells = take_column(table, str(recipe.winner))
+    for i, cell in enumerate(cells):
+        value = (render(cell) or "").strip().casefold()
+        side = meanings.get(value)
+        if not recipe.winners:
+            side = _read_side(value, meanings) if side is None else side
+            named = [
+                place for place, names in enumerate(systems) if (render(names[i]) or "").strip().casefold() == value
+            ]
+            if len(named) == 1 and side in (None, named[0]):
+                side = named[0]
+            elif len(named) == 1 and side != _UNJUDGED:
+                side = None  # a system called 1 may be the second
+        if side is None:
             raise NNDError(
-                f"{place_of(table, i)}, column {recipe.winner!r}: {value!r:.60} names no winner (known: {named}); "
-                "say what it means under `winners` in the recipe, or name the better text in prepare.py"
+                f"{place_of(table, i)}, column {recipe.winner!r}: {render(cell)!r:.60} names no winner; say what each value "
+                f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
+                "recipe)"
             )
-        sides[i] = known[value.casefold()]
+        sides[i] = side
     return sides
+
+
+def _winner_meanings(recipe: Recipe) -> dict[str, int]:
+    """What values of ``winner`` mean, in small letters."""
+    if recipe.winners:
+        meanings = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
+    else:
+        first, second = (_split_words(column) for column in recipe.pair)
+        meanings = dict(_MEANINGS)
+        # "a" of answer_b and answer_a is the second.
+        if len({*first} - {*second}) == len({*second} - {*first}) == 1:
+            meanings |= {next(iter({*first} - {*second})): 0, next(iter({*second} - {*first})): 1}
+        meanings |= {column.casefold(): side for side, column in enumerate(recipe.pair)}
+    return meanings | dict.fromkeys(recipe.unjudged, _UNJUDGED)
+
+
+def _split_words(name: str) -> list[str]:
+    """The words of a name in small letters: ``responseA``, ``response_a`` and ``response-a`` have two."""
+    words = re.findall(r"[^\W\d_]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
+    return [word.casefold() for word in words]
+
+
+def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
+    words = _split_words(value)
+    if words and meanings.get(words[0]) == _TIE:
+        return _TIE  # tie (bothbad)
+    telling = [word for word in words if word not in _FILLERS]
+    return meanings.get(telling[0]) if len(telling) == 1 else None
+
+
+def _example_winners(cells: Iterable[Any], meanings: Mapping[str, int]) -> str:
+    values = [value for value in dict.fromkeys((render(cell) or "").strip() for cell in cells) if value]
+    words = {0: "first", 1: "second", _TIE: "tie"}
+    shown = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
+    return f"'{','.join(shown)}{',...' if len(values) > 6 else ''}'"
 
 
 def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame | None:

@@ -116,7 +116,14 @@ def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothi
         (f"{JUDGED} --score n", "holds numbers from -9 to 5, so --min-gap X"),
         (f"{JUDGED} --label n", "so --score n --min-gap X"),
         ("--candidate a --label l --better good", "name the column of the context with --context; there are: q, a, l"),
-        (JUDGED, "name the column of judgements with --label, --score or --attribute"),
+        (
+            JUDGED,
+            "'from', 'to' hold numbers; where each is what was judged (an attribute), write --attribute n --attribute",
+        ),
+        (
+            "--context q --candidate a --category n --system to --group from",
+            "name the column of judgements with --label, --score",
+        ),
         (f"{JUDGED} --label ll --better good", "no column 'll'"),
         (f"{LABEL} --min-gap 1", "better and min_gap: one rule says what is better"),
         (f"{LABEL} --spans a,b,c", "--spans a,b,c: write COLUMN, START,END or two marks"),
@@ -203,7 +210,10 @@ def test_prompts_and_fields_of_a_recipe_come_into_the_task(recipe: Path, table: 
 # ---------------------------------------------------------------- a prepare.py to complete
 
 NESTED = {
-    str(i): {"doc": f"D{i}", "answers": [{"text": f"a{i}", "mark": "ok"}, {"text": f"b{i}", "mark": "no"}]}
+    str(i): {
+        "doc": f"D{i}",
+        "answers": [{"one": f"a{i}", "two": f"x{i}", "mark": "ok"}, {"one": f"b{i}", "two": f"y{i}", "mark": "no"}],
+    }
     for i in (1, 2)
 }
 
@@ -212,36 +222,24 @@ def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path: Path, 
     source = write_files(tmp_path, {"nested.json": json.dumps(NESTED)}) / "nested.json"
     said, prepare = new(source, "--license mit"), recipe.with_name("prepare.py")
     text = prepare.read_text("utf-8")
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if "[...]" in line]
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if "[...]" in line.partition("#")[0]]
     assert f"complete lines {', '.join(map(str, lines))} of {prepare}" in said
-    assert "record['answers']" in text
-    assert "doc, answers" in text
-    assert "text, mark" in text
+    assert f"complete the last line of {recipe}" in said
+    assert 'record["doc"], record["answers"], item["one"], item["two"], item["mark"]' in text
     assert not (nnd_home / "nnd").exists()
     with pytest.raises(NNDError, match=re.escape(f"{prepare}, line {lines[0]}")):
         build_set("mine", source)
-    for field in ("doc", "text", "mark"):
-        text = text.replace("[...]", f"[{field!r}]", 1)
-    prepare.write_text(text, encoding="utf-8")
-    recipe.write_text(recipe.read_text("utf-8").replace("TODO: the best label", "ok"), encoding="utf-8")
+    prepare.write_text(text.replace("[...]", '["one"]'), encoding="utf-8")
+    recipe.write_text(recipe.read_text("utf-8").replace("# better: [LABEL]", "better: [ok]"), encoding="utf-8")
     assert build_set("mine", source).notes == []
     tests = pick(load("mine").to_list(), "context", "high", "low", "category")
     assert tests == [("D1", "a1", "b1", "no"), ("D2", "a2", "b2", "no")]
     assert "a recipe is there already" in refusal(source)
 
 
-@pytest.mark.parametrize(
-    ("content", "fields"),
-    [
-        ('{"meta": {"by": "us"}, "rows": [1, 2]}', "see the file"),
-        ('[{"question": "x", "right": ["a"], "wrong": ["b", "c"]}]', "question, right, wrong"),
-    ],
-)
-def test_a_file_that_options_cannot_describe_gives_a_skeleton(
-    content: str, fields: str, tmp_path: Path, recipe: Path
-) -> None:
-    new(write_files(tmp_path, {"notes.json": content}) / "notes.json")
-    assert fields in recipe.with_name("prepare.py").read_text("utf-8")
+def test_json_without_records_gives_a_skeleton(tmp_path: Path, recipe: Path) -> None:
+    new(write_files(tmp_path, {"notes.json": '{"meta": {"by": "us"}, "rows": [1, 2]}'}) / "notes.json")
+    assert 'for record in read_json(folder / "notes.json")[...]' in recipe.with_name("prepare.py").read_text("utf-8")
 
 
 def test_a_file_that_is_cut_off_gives_none(tmp_path: Path, nnd_home: Path) -> None:

@@ -63,34 +63,52 @@ def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: P
 
 @pytest.mark.parametrize(
     "values",
-    [("answer_1", "Answer_2"), (1, "2"), ("A", " b "), ("first", "Second"), ("left", "right")],
-)
+    [("answer_1", "Answer_2"), (1, "2"), ("A", " b "), ("first", "Second"), ("left", "right"), ("model_a", "Model B"),
+     ("s", "T"), (0, "yes")],
+)  # fmt: skip
 def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> None:
     cells = [*values, "tie", None, "k.A."]
     rows = [
         {"q": f"Q{i}", "answer_1": "a", "answer_2": "b", "who": who, "by_1": "S", "by_2": "T"}
         for i, who in enumerate(cells)
     ]
-    winners = {"winners": {"left": "first", "right": "second", "tie": "tie"}} if values[0] == "left" else {}
+    winners = {"winners": {"0": "first", "yes": "second", "tie": "tie"}} if values[0] == 0 else {}
     made = make_rows(tmp_path, rows, **WINNER, **winners, systems=["by_1", "by_2"], missing="k.A.")
     expected = [("Q0", "a", "b", "S", "T"), ("Q1", "b", "a", "T", "S")]
     assert pick(read_tests(made), "context", "high", "low", "high_system", "low_system") == expected
     assert made.report["default"]["dropped"] == {"undecided": 1, "no_judgement": 2}
 
 
-@pytest.mark.parametrize("line", ["answer_b,answer_a,A", "text2,text1,1", "response_0,response_1,1"])
-def test_letters_and_numbers_mean_the_column_that_ends_with_them(line: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    ["answer_b,answer_a,A", "text2,text1,1", "response_0,response_1,1", "right,left,left", "by_gpt,by_llama,Llama"],
+)
+def test_a_word_of_one_column_means_this_column(line: str, tmp_path: Path) -> None:
     first, second, value = line.split(",")
     made = make_csv(tmp_path, f"{first},{second},w", f"x,y,{value}", pair=[first, second], winner="w")
     assert pick(read_tests(made), "high", "low") == [("y", "x")]
 
 
+@pytest.mark.parametrize("value", ["tie", "tie (bothbad)", "both_bad", "Tie (both good)", "bothbad", "neither"])
+def test_ties_of_arenas_give_no_test(value: str, tmp_path: Path) -> None:
+    lines = ["q,answer_1,answer_2,who", "Q,a,b,A", f"R,a,b,{value}"]
+    assert make_csv(tmp_path, *lines, **WINNER).report["default"]["dropped"] == {"undecided": 1}
+
+
+def test_a_system_whose_name_means_the_other_side_is_no_winner(tmp_path: Path) -> None:
+    lines = ["q,answer_1,answer_2,who,s,t", "Q,a,b,1,2,1"]
+    with pytest.raises(NNDError, match="'1' names no winner"):
+        make_csv(tmp_path, *lines, **WINNER, systems=["s", "t"])
+
+
 @pytest.mark.parametrize("value", ["Alice", "0", "answer_1 is better", "1.5"])
 def test_what_names_no_winner_is_refused_with_file_and_row(value: str, tmp_path: Path) -> None:
     lines = ["q,answer_1,answer_2,who", "Q,a,b,A", f"Q,a,b,{value}"]
-    with pytest.raises(NNDError, match=f"row 3, column 'who': {value!r} names no winner .*`winners`"):
+    with pytest.raises(
+        NNDError, match=f"row 3, column 'who': {value!r} names no winner.*--winners 'A=first,{value}=[?]'"
+    ):
         make_csv(tmp_path, *lines, **WINNER)
-    with pytest.raises(NNDError, match="left"):
+    with pytest.raises(NNDError, match="'A' names no winner"):
         make_csv(tmp_path, *lines, **WINNER, winners={"left": "first"})
 
 
