@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -17,9 +19,10 @@ import yaml
 from nnd_tasks.datasets import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
+from nnd_tasks.folders import leftovers, new_folder, only_writer
 
 FOLDER = "nnd_tasks"
-#: Made first and removed last; holds the paths of the YAMLs while all stubs are there.
+#: Holds the paths of the YAMLs that the stubs include.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
 
@@ -55,11 +58,14 @@ def _listing(paths: Iterable[Path]) -> str:
 
 def is_current() -> bool:
     """Tell whether stock ``lm_eval`` knows exactly the tasks of `include_paths`, from an earlier `register`."""
+    folder = lm_eval_tasks_dir() / FOLDER
     try:
-        found = (lm_eval_tasks_dir() / FOLDER / MARKER).read_text(encoding="utf-8")
+        listed = (folder / MARKER).read_text(encoding="utf-8")
+        names = {path.name for path in folder.iterdir()}
     except OSError:
         return False
-    return found == _listing(task_files().values())
+    files = task_files()
+    return listed == _listing(files.values()) and names == {MARKER, *files}
 
 
 def register() -> tuple[Path, int]:
@@ -74,15 +80,17 @@ def register() -> tuple[Path, int]:
     folder = lm_eval_tasks_dir() / FOLDER
     files = task_files()
     hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd register --print)" ...`, which need no registration'
-    unregister()
-    with changing(folder, hint=hint):
-        folder.mkdir(exist_ok=True)
-        if any(folder.iterdir()):
+    with changing(folder, hint=hint), _workshop(folder) as workshop:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
             raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
-        (folder / MARKER).touch()
+        stubs = workshop / "new"
+        stubs.mkdir()
         for name, path in files.items():
-            (folder / name).write_text(yaml.safe_dump({"include": str(path)}), encoding="utf-8")
-        (folder / MARKER).write_text(_listing(files.values()), encoding="utf-8")
+            (stubs / name).write_text(yaml.safe_dump({"include": str(path)}), encoding="utf-8")
+        (stubs / MARKER).write_text(_listing(files.values()), encoding="utf-8")
+        if folder.exists():
+            folder.rename(workshop / "old")
+        stubs.rename(folder)
     return folder, len(files)
 
 
@@ -95,10 +103,25 @@ def unregister() -> Path | None:
     folder = lm_eval_tasks_dir() / FOLDER
     if not (folder / MARKER).is_file():
         return None
-    with changing(folder, done="removed"):
-        (folder / MARKER).write_text("", encoding="utf-8")
-        for stub in folder.glob("*.yaml"):
-            stub.unlink()
-        (folder / MARKER).unlink()
-        folder.rmdir()
+    with changing(folder, done="removed"), _workshop(folder) as workshop:
+        if folder.exists():
+            folder.rename(workshop / "old")
     return folder
+
+
+@contextmanager
+def _workshop(folder: Path) -> Iterator[Path]:
+    """Yield a folder to prepare stubs in, for one process at a time; it is removed in the end.
+
+    It lies outside of the folder that lm-eval searches, so that lm-eval sees all stubs or none. What an earlier process that
+    was killed left there is removed.
+
+    Raises:
+        NNDError: another process registers for longer than a minute.
+    """
+    beside = folder.parent.parent / folder.name
+    with only_writer(beside, 60.0, f"{folder}: another command is still writing it; try again when it is done"):
+        for leftover in leftovers(beside, "new"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        with new_folder(beside) as workshop:
+            yield workshop

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,28 +26,43 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("act", [register, unregister])
-@pytest.mark.parametrize("failing", ["write_text", "unlink", "rmdir"])
-def test_after_a_kill_the_next_command_clears_up(
+@pytest.mark.parametrize("failing", ["write_text", "rename", "rmtree"])
+def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up(
     failing: str, act: Callable[[], object], tasks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def killed(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
     register()
-    real, calls = getattr(Path, failing), []
-
-    def killed(self: Path, *args: Any, **kwargs: Any) -> Any:
-        calls.append(self)
-        if len(calls) == 3 or failing == "rmdir":
-            raise KeyboardInterrupt
-        return real(self, *args, **kwargs)
-
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Path, failing, killed)
+        patch.setattr(shutil if failing == "rmtree" else Path, failing, killed)
+        patch.setattr(shutil, "rmtree", killed)  # a killed process does not clear up
         act()
-    assert not is_current()
+    assert is_current() or not list(tasks.iterdir())
     assert register() == (tasks / FOLDER, len(task_files()))
     assert is_current()
     assert unregister() == tasks / FOLDER
     assert list(tasks.iterdir()) == []
+    assert list(tasks.parent.iterdir()) == [tasks]
     assert unregister() is None
+
+
+def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=register) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert {path.name for path in (tasks / FOLDER).iterdir()} == {MARKER, *task_files()}
+    assert is_current()
+
+
+def test_a_stub_that_is_gone_is_seen(tasks: Path) -> None:
+    register()
+    next((tasks / FOLDER).glob("*.yaml")).unlink()
+    assert not is_current()
 
 
 def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home: Path, tasks: Path) -> None:
