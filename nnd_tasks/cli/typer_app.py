@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from inspect import cleandoc
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rich.markup import escape
 from typer import Exit, Option, Typer, echo
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
@@ -75,6 +76,17 @@ OLD_VERBS = {
 }
 
 
+class _Verb(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Refuse an option that is given twice, of which only the last would count."""
+        _, _, parameters = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter, count in Counter(parameters).items():
+            takes_one_value = isinstance(parameter, TyperOption) and not (parameter.multiple or parameter.is_flag)
+            if count > 1 and takes_one_value:
+                raise NNDError(f"{parameter.opts[0]} is given {count} times; give it once")
+        return super().parse_args(ctx, args)
+
+
 class _Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in OLD_VERBS:
@@ -116,7 +128,7 @@ def verb(
         # Typer keeps the line breaks of a docstring, which are those of our editors.
         text = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(function.__doc__ or ""))
         settings.update(help=text, rich_help_panel=panel, epilog=examples(*lines))
-        return group.command(name, **settings)(function)
+        return group.command(name, cls=_Verb, **settings)(function)
 
     return add
 

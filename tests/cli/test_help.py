@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
 from nnd_tasks.cli.typer_app import OLD_VERBS
+from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from tests.analysis.fake_runs import write_run
 from tests.commands import Outcome, refused
@@ -130,6 +132,18 @@ def test_brief_has_one_name_and_one_text() -> None:
 def test_there_are_at_most_120_options() -> None:
     names = {name for command in VERBS.values() for option in command.params for name in getattr(option, "opts", ())}
     assert len([name for name in names if name.startswith("--") and name != "--help"]) <= 120
+
+
+def test_an_option_that_is_given_twice_is_a_list_or_an_error() -> None:
+    for path, command in VERBS.items():
+        for option in command.params:
+            name = option.opts[0]
+            if not name.startswith("-") or option.is_flag:
+                continue
+            context = command.context_class(command, resilient_parsing=True)
+            with nullcontext() if option.multiple else pytest.raises(NNDError, match=f"^{name} is given 2 times; "):
+                command.parse_args(context, [name, "1", f"{name}=2"])
+                assert option.multiple, path
 
 
 @pytest.mark.parametrize("old", OLD_VERBS)
