@@ -43,13 +43,22 @@ def nnd_home() -> Path:
     """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
 
     Raises:
-        NNDError: ``$NND_HOME`` names an unknown user's home, or a loop of symbolic links.
+        NNDError: ``$NND_HOME`` names a file, an unknown user's home, or a loop of symbolic links.
     """
     configured = os.environ.get("NND_HOME")
+    if not configured:
+        return _default_home()
     try:
-        return expand(configured) if configured else Path(platformdirs.user_data_dir("nnd-tasks", False))
+        home = expand(configured)
     except NNDError as error:
         raise NNDError(f"NND_HOME={error}") from error
+    if home.is_file():
+        raise NNDError(f"NND_HOME={configured}: is a file; name a folder, or unset it for {_default_home()}")
+    return home
+
+
+def _default_home() -> Path:
+    return Path(platformdirs.user_data_dir("nnd-tasks", False))
 
 
 def dataset_folder(name: str) -> Path:
@@ -276,7 +285,11 @@ def no_set(name: str) -> str:
     ours = {path.parent.name for path in tasks_dir().glob("*/_recipe")}
     ours |= {path.stem.removeprefix("nnd_") for path in tasks_dir().glob("blindspot/nnd_blindspot_*.yaml")}
     if name in ours:
-        return f"set {name!r} is not built here; run: {how_to_build(name)}"
+        elsewhere = _default_home() / "nnd" / name
+        hint = (
+            f"; it is built in {elsewhere}, which NND_HOME={nnd_home()} hides" if (elsewhere / CARD).is_file() else ""
+        )
+        return f"set {name!r} is not built here; run: {how_to_build(name)}{hint}"
     plain = name.lower().replace("-", "_").removeprefix("nnd_")
     meant = did_you_mean(plain, sorted(ours.union(built_sets())), end=" ")
     return f"there is no set {name!r}; {meant}nnd list shows those there are"
@@ -296,10 +309,10 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
     names, default = list_configs(folder)
     config = config or default
     if config not in names:
-        raise NNDError(
-            f"{folder}: it has no config {config!r}, only {', '.join(names)}; build it: {how_to_build(folder.name)}"
-            f"{f' --{PREFERENCE}' * config.endswith(PREFERENCE)}"
-        )
+        names += config_names(read_header(folder), preferences=True)
+        hint = did_you_mean(config, names, end=" ") or f"build it: {how_to_build(folder.name)}"
+        hint += f" --{PREFERENCE}" * (config.endswith(PREFERENCE) and config not in names)
+        raise NNDError(f"{folder}: it has no config {config!r}; it has {', '.join(names)}; {hint.strip()}")
     table = read_config(folder, config, columns)
     return table if columns else check_table(table, f"{folder} (config {config})")
 

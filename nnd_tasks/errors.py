@@ -9,17 +9,35 @@ from contextlib import contextmanager
 def reason_of(error: BaseException) -> str:
     """Return in one line why something failed, for an error message that names the file or the thing itself.
 
-    That is what the operating system says ("No space left on device", without the path), else the first line of the
-    message, else the name of the error's type.
+    That is what the operating system says ("No space left on device", without the path), else the message, else the name of
+    the error's type.
     """
     said = error.strerror if isinstance(error, OSError) else None
-    return said or next(iter(str(error).splitlines()), "") or type(error).__name__
+    return said or one_line(str(error)) or type(error).__name__
 
 
 def typed_reason_of(error: BaseException) -> str:
     """Return why something failed, with the type of the error before the message unless it is an `NNDError`."""
-    said = next(iter(str(error).splitlines()), "")
+    said = one_line(str(error), least=80)
     return said if isinstance(error, NNDError) else f"{type(error).__name__}{f': {said}' if said else ''}"
+
+
+def one_line(message: str, least: int = 0) -> str:
+    """Return the first lines of a message as one: as many as give ``least`` characters and do not end by a colon."""
+    text = ""
+    for line in message.splitlines():
+        text = f"{text} {' '.join(line.split())}".strip()
+        if len(text) > least and not text.endswith(":"):
+            break
+    return text
+
+
+def cut_middle(message: str, most: int = 3000) -> str:
+    """Return a message of at most ``most`` characters: a longer one loses its middle, as its end says what to do."""
+    if len(message) <= most:
+        return message
+    tail = most // 5
+    return f"{message[: most - tail - 3]} … {message[-tail:]}"
 
 
 def visible(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,6 +15,7 @@ from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
 from nnd_tasks.files import changing, read_bytes, read_text, reading, write_text, write_texts, writing, writing_all
 from nnd_tasks.folders import new_folder, only_writer, replacing, rewriting
 from nnd_tasks.yaml_json import parse_yaml, read_json, read_yaml
+from tests.commands import Outcome, refused
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 
@@ -114,7 +116,13 @@ def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path: Path) -
     ("error", "reason", "typed"),
     [
         (OSError(28, "No space left on device", "/x"), "No space left on device", "OSError: [Errno 28] No space left"),
-        (ValueError("first\nsecond"), "first", "ValueError: first"),
+        (ValueError(f"{'first':80}!\nsecond"), "first !", "ValueError: first !"),
+        (
+            ValueError("cannot load:\n\tsize of a\n\tsize of b"),
+            "cannot load: size of a",
+            "ValueError: cannot load: size of a",
+        ),
+        (ValueError("404\n\nNo model x"), "404", "ValueError: 404 No model x"),
         (ValueError(), "ValueError", "ValueError"),
         (NNDError("it is ours"), "it is ours", "it is ours"),
     ],
@@ -122,6 +130,13 @@ def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path: Path) -
 def test_the_reason_of_an_error_is_one_line(error: Exception, reason: str, typed: str) -> None:
     assert reason_of(error) == reason
     assert typed_reason_of(error).startswith(typed)
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end(nnd: Callable[..., Outcome]) -> None:
+    message = refused(nnd("show", "x" * 100_000))
+    assert len(message) < 5_000
+    assert message.startswith("there is no set 'xxx")
+    assert message.endswith("nnd list shows those there are")
 
 
 @pytest.mark.parametrize("earlier", [True, False])

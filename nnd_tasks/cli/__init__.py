@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, cut_middle
 from nnd_tasks.models.model_error import ModelError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def main(command: Callable[[], object] | None = None) -> None:
             raise
         from nnd_tasks.show.console import warn
 
-        warn(f"nnd: error: {error}")
+        warn(f"nnd: error: {cut_middle(str(error))}")
         sys.exit(1)
     except KeyboardInterrupt:
         if debug:

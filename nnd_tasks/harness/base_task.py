@@ -14,6 +14,7 @@ from lm_eval.api.samplers import ContextSampler
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks.harness.sandbox import render
+from nnd_tasks.harness.settings import check_places
 
 __all__ = ["BaseTask", "ContextSampler", "Instance", "make_requests"]
 
@@ -74,12 +75,18 @@ class BaseTask(ConfigurableTask):  # type: ignore[misc]
     def doc_iterator(self, *, samples: Sequence[int] | None = None, **kwargs: Any) -> Iterable[tuple[int, Any]]:
         """Return the documents of a run with their numbers.
 
-        Those that ``samples`` names are numbered among themselves, from which both releases look up their places; 0.5.0.dev1
-        gives the places themselves, and then fails.
+        The number of a document that ``samples`` names is its position there, by which both releases look up its place for
+        the samples file. Upstream numbers these documents in the order of the set; 0.5.0.dev1 gives the places themselves,
+        and then fails.
+
+        Raises:
+            NNDError: ``samples`` is empty, or names a document that is not there.
         """
-        if not samples:
+        if samples is None:
             return super().doc_iterator(**kwargs)  # type: ignore[no-any-return]
-        chosen = enumerate(self.eval_docs[place] for place in sorted(set(samples)))
+        places = check_places(samples, len(self.eval_docs), str(self.config.task))
+        positions = {place: samples.index(place) for place in places}
+        chosen = [(position, self.eval_docs[place]) for place, position in positions.items()]
         return islice(chosen, kwargs["rank"], None, kwargs["world_size"])
 
     def pairs(self, doc: Mapping[str, Any], context: str, *, chat: bool) -> list[tuple[str, str]]:

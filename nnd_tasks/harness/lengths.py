@@ -8,7 +8,7 @@ with lm-eval's own methods. The model is never loaded, so a run whose answers co
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +17,8 @@ import datasets
 import torch
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
-from nnd_tasks.files import expand
 from nnd_tasks.harness.settings import Settings, check_bos
+from nnd_tasks.models.architectures import text_config
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.masked_lm import MASKED
 from nnd_tasks.models.model_error import ModelError
@@ -76,6 +76,7 @@ class TokenCounter(TokenizingOnce):
 
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
         # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
+        self._given = frozenset(metadata)
         self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
         self.reward = model_type == REWARD
         self.whole = self.reward or model_type == MASKED
@@ -97,9 +98,6 @@ class TokenCounter(TokenizingOnce):
                 "--model_args (or to --metadata); in Python pass metadata={'tokenizer': ...} to simple_evaluate or "
                 "TaskManager"
             )
-        for name in (model, tokenizer):
-            if isinstance(name, str) and name.startswith(("/", "./", "../", "~")) and not expand(name).exists():
-                raise NNDError(f"{name}: there is no such model or tokenizer folder; --model_args names it")
         if self.remote and str(metadata.get("tokenizer_backend", "auto")) not in ("huggingface", "auto"):
             raise NNDError(
                 f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
@@ -271,6 +269,28 @@ class TokenCounter(TokenizingOnce):
                 f"the tokenizer {self.name} has no chat template; leave out --apply_chat_template, or name the tokenizer of a "
                 "chat model with tokenizer=... in --model_args"
             )
+
+    def check_vocabulary(self, texts: Iterable[str]) -> None:
+        """Check that the model has an embedding for each token of some texts, or else torch says "index out of range".
+
+        Args:
+            texts: prompts and candidates.
+
+        Raises:
+            NNDError: one of them has a token that the model lacks.
+        """
+        resized = "peft" in self._given or "delta" in self._given  # lm-eval fits these to the tokenizer
+        size = getattr(self._config and text_config(self._config), "vocab_size", None)
+        if size is None or self.remote or resized or len(self.tokenizer) <= size:
+            return
+        for text in texts:
+            beyond = [token for token in self.tok_encode(text, add_special_tokens=False) if token >= size]
+            if beyond:
+                token = self.tokenizer.convert_ids_to_tokens(beyond[0])
+                raise NNDError(
+                    f"the tokenizer {self.name} has {len(self.tokenizer):,} tokens and the model {size:,}: the texts have token "
+                    f"{beyond[0]} ({token!r}), which the model lacks; name the tokenizer that the model was trained with"
+                )
 
     def find_flaws(self, context: str, continuation: str) -> list[str]:
         """Return which of `nnd_tasks.harness.requests.FLAWS` a request has.

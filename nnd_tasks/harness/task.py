@@ -7,7 +7,8 @@ many tests use it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -162,8 +163,19 @@ class NNDTask(RequestTask):
                 "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
             )
         self.counter.check(self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
+        self.counter.check_vocabulary(self._texts(chat=chat))
         # The name of a ready-made model does not tell its precision.
         self._coarse = self.counter.warn_of_rounding() if self._model_type else None
+
+    def _texts(self, *, chat: bool) -> Iterator[str]:
+        """Yield the prompts and candidates of the set, after one prompt in the chat template."""
+        if chat:
+            message = [{"role": "user", "content": self.doc_to_text(self.eval_docs[0])}]
+            with suppress(Exception):  # some templates want more than a user's message; lm-eval tells that
+                yield self.counter.tokenizer.apply_chat_template(message, tokenize=False)
+        for doc in self.eval_docs:
+            yield self.doc_to_text(doc)
+            yield from self.doc_to_choice(doc)
 
     # ------------------------------------------------------------ texts
 

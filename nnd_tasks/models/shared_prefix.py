@@ -107,6 +107,8 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         pairs = short_pairs(size)
         for length in read:
             pairs += long_pairs(size, length, self.max_length)
+        tokens = sum(len(context) + len(continuation) for context, continuation in pairs)
+        logger.info("hf-shared-prefix: checking the numbers on %d random tokens first, which can take a minute", tokens)
         reason = self._difference(pairs)
         if reason is None and short:
             with shortened(config):

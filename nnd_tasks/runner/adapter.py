@@ -5,6 +5,8 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,18 +14,18 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from lm_eval.api.model import LM
-from lm_eval.utils import sanitize_model_name, simple_parse_args_string
+from lm_eval.utils import simple_parse_args_string
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.runner.register import include_paths, is_current
 from nnd_tasks.runner.saving import remove_results, write_tokens
 from nnd_tasks.secrets import Veiled
 
-__all__ = ["LM", "sanitize_model_name"]
+__all__ = ["LM"]
 
 
 def parsed(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
@@ -56,6 +58,39 @@ def run_command_line(arguments: list[str], evaluate: Callable[..., Any]) -> None
 
     with patch.object(sys, "argv", arguments), patch.object(lm_eval, "simple_evaluate", evaluate):
         cli_evaluate()
+
+
+class Words(NamedTuple):
+    """An option of a command line, and the words that are its values."""
+
+    option: str
+    values: list[str]
+
+
+def words_by_option(arguments: Sequence[str]) -> list[Words]:
+    """Return the words of lm-eval's command line by the options that they belong to.
+
+    Args:
+        arguments: as one would type them after ``lm_eval run``; options may be shortened as `argparse` allows it.
+
+    Returns:
+        One entry each time an option is given, with its long name.
+    """
+    from lm_eval._cli import HarnessCLI
+
+    options = HarnessCLI()._subparsers.choices["run"]._option_string_actions
+    given: list[Words] = []
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        matches = {options[option].dest for option in options if option == name}
+        matches = matches or {
+            options[option].dest for option in options if name[:2] == "--" and option.startswith(name)
+        }
+        if len(matches) == 1:
+            given.append(Words(matches.pop(), [value] if equals else []))
+        elif given:
+            given[-1].values.append(word)
+    return given
 
 
 # ---------------------------------------------------------------- tasks
@@ -185,23 +220,44 @@ def _is_of_hub(error: BaseException) -> bool:
 
 
 @contextmanager
-def veiled_config() -> Iterator[None]:
-    """Keep lm-eval's configuration from showing the secrets in it.
+def configured_by(change: Callable[[Any], None]) -> Iterator[None]:
+    """Call ``change`` with lm-eval's configuration when it is complete, and keep it from showing the secrets in it.
 
-    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py) prints the arguments, and those of a file.
+    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py) prints the arguments, and those of a file. It
+    runs before the evaluator is imported.
     """
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
     configure = EvaluatorConfig._configure
 
-    def veiled(self: Any) -> Any:
+    def configure_and_change(self: Any) -> Any:
         configure(self)
+        change(self)
         for field in fields(self):
             if isinstance(given := getattr(self, field.name), dict):
                 setattr(self, field.name, Veiled(given))
         return self
 
-    with patch.object(EvaluatorConfig, "_configure", veiled):
+    with patch.object(EvaluatorConfig, "_configure", configure_and_change):
+        yield
+
+
+@contextmanager
+def git_asked_quietly() -> Iterator[None]:
+    """Look up the commit of the current folder only where that is in a git repository.
+
+    Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py) lets git print "fatal: not a git repository".
+    """
+    from lm_eval import evaluator
+
+    look_up = evaluator.get_git_commit_hash
+
+    def look_up_in_repository() -> Any:
+        git = shutil.which("git")
+        asked = git and subprocess.run([git, "rev-parse"], capture_output=True, check=False)  # noqa: S603
+        return None if asked and asked.returncode != 0 else look_up()
+
+    with patch.object(evaluator, "get_git_commit_hash", look_up_in_repository):
         yield
 
 

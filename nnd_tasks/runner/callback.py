@@ -21,7 +21,8 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.adapter import task_manager, without_look_ups
-from nnd_tasks.runner.run import check_prompts, evaluate
+from nnd_tasks.runner.checks import check_selection
+from nnd_tasks.runner.run import evaluate
 from nnd_tasks.runner.training_log import (
     LOG_NAME,
     Line,
@@ -87,7 +88,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self.tasks = [tasks] if isinstance(tasks, str) else list(tasks)
         if every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
-        check_prompts(sample, {"limit": limit})
+        check_selection({"limit": limit, "sample": sample})
         _check_names(self.tasks, include_path)
         self.every, self.batch_size = every, batch_size
         self._prompts = {"limit": limit, "sample": sample}

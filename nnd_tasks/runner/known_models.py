@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 
 from nnd_tasks.datasets import nnd_home
@@ -42,15 +41,6 @@ def resolve_model(pretrained: str) -> str:
         return _find_on_hub()
     _convert(Path(package.submodule_search_locations[0]), folder)
     return str(folder)
-
-
-def resolve_argument(words: str) -> str:
-    """Return a word of a command line with the model that it names, if any, replaced by that model's folder."""
-    return re.sub(
-        r"""((?:^|[,={\s])['"]?pretrained['"]?\s*[=:]\s*['"]?)([^,'"\s}]+)""",
-        lambda found: found[1] + resolve_model(found[2]),
-        words,
-    )
 
 
 def _find_on_hub() -> str:

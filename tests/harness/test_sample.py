@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import lm_eval
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
 
+from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.documents import sample_of
 from tests.random_models import evaluate
@@ -91,9 +94,37 @@ def test_a_run_of_a_sample_is_a_part_of_the_whole_run_and_scores_only_what_the_c
     assert len(digests) == 4, "runs with different samples are never compared as equal"
 
 
+def test_places_that_are_not_sorted_get_their_own_texts(tiny_models: dict[str, Path], home: Path) -> None:
+    """The task alone, as stock lm_eval runs it, too: lm-eval looks the places of documents up by their numbers."""
+    whole = {
+        row["doc_id"]: row["doc"]["cluster_id"]
+        for row in evaluate(tiny_models["gpt2"], ["nnd_demo"])["samples"]["nnd_demo"]
+    }
+    settings = {"metadata": {"pretrained": str(tiny_models["gpt2"])}}
+    asked = {"nnd_demo": [5, 2, 9, 5]}
+    stock = lm_eval.simple_evaluate(
+        model="hf",
+        model_args={"pretrained": str(tiny_models["gpt2"])},
+        tasks=["nnd_demo"],
+        task_manager=TaskManager(include_path=str(tasks_dir()), include_defaults=False, **settings),
+        samples=asked,
+        device="cpu",
+        bootstrap_iters=0,
+    )
+    ours = evaluate(tiny_models["gpt2"], ["nnd_demo"], samples=json.dumps(asked))
+    for results in (stock, ours):
+        rows = {row["doc_id"]: row["doc"]["cluster_id"] for row in results["samples"]["nnd_demo"]}
+        assert list(rows) == [5, 2, 9]
+        assert rows.items() <= whole.items()
+        assert results["results"]["nnd_demo"]["clusters,none"] == 3
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"sample": 2.5}, "--sample 2.5: expected a whole number"),
+        ({"limit": "2"}, "--limit '2': expected a number"),
+        ({"limit": True}, "--limit True: expected a number"),
         ({"sample": 0}, "--sample 0: no prompt is left"),
         ({"sample": 3, "limit": 2}, "--sample and --limit both say which prompts are taken"),
         ({"sample": 3, "samples": {"nnd_demo": [1]}}, "--sample and --samples both"),

@@ -8,23 +8,19 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.runner.known_models import INSTALL, resolve_argument, resolve_model
+from nnd_tasks.runner.known_models import INSTALL, resolve_model
 
 
 def test_the_name_stands_for_a_folder(nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = nnd_home / "models" / "smollm2"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    assert resolve_argument("pretrained=smollm2") == f"pretrained={folder}"
-    assert resolve_argument("dtype=float32,pretrained=smollm2,revision=main") == (
-        f"dtype=float32,pretrained={folder},revision=main"
-    )
-    assert resolve_argument("--model_args=pretrained=smollm2") == f"--model_args=pretrained={folder}"
-    for other in ("pretrained=smollm2-360m", "pretrained=me/smollm2", "tokenizer=smollm2", "smollm2"):
-        assert resolve_argument(other) == other
+    assert resolve_model("smollm2") == str(folder)
+    for other in ("smollm2-360m", "me/smollm2", "gpt2"):
+        assert resolve_model(other) == other
     for misspelt in ("smollm", "SmolLM2", "smolm2"):
         with pytest.raises(NNDError, match=f"pretrained={misspelt}: no such model; did you mean 'smollm2'"):
-            resolve_argument(f"dtype=float32,pretrained={misspelt}")
+            resolve_model(misspelt)
     monkeypatch.chdir(tmp_path)
     Path("smollm2").mkdir()
     assert resolve_model("smollm2") == "smollm2", "a folder of the user comes first"

@@ -6,6 +6,8 @@ import errno
 import json
 import logging
 import os
+import re
+import shutil
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +23,9 @@ from nnd_tasks import cli
 from nnd_tasks.analysis.page import render_report
 from nnd_tasks.analysis.results import read_results
 from nnd_tasks.errors import NNDError
+from tests.commands import nnd_process
+from tests.commands import refused as refused_message
+from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.runner.completions_server import CompletionsServer
 
@@ -84,6 +89,42 @@ CASES: dict[str, tuple[Sequence[str], str]] = {
         "leave out --apply_chat_template",
     ),
     "cache of requests": (["--tasks", "nnd_demo", "--cache_requests", "true"], "leave it out, building requests"),
+    "type of numbers": (
+        ["--tasks", "nnd_demo", "--model_args", "dtype=float31"],
+        "dtype=float31: no such type of numbers; did",
+    ),
+    "open quote": (["--model_args", "dtype='auto,revision=main"], "--model_args: ' is opened and not closed in "),
+    "open bracket": (["--model_args", "max_memory={0:1,revision=main"], "--model_args: { is opened and not closed in "),
+    "apostrophe": (["--model_args", "tokenizer=o'hara,revision=main"], "--model_args: ' is opened and not closed in "),
+    "a key twice": (["--model_args", "dtype=auto,dtype=float32"], "--model_args: dtype is given 2 times; give it once"),
+    "an option twice": (["--limit", "2", "-L", "3"], "--limit is given 2 times; give it once"),
+    "an option twice, shortened": (
+        ["--output_path", "a", "--output=b"],
+        "--output_path is given 2 times; give it once",
+    ),
+    "a split twice": (
+        ["--metadata", "split=train", "--split", "test"],
+        "--metadata: split is given 2 times; give it once",
+    ),
+    "no number": (["--tasks", "nnd_demo", "--limit", "nan"], "--limit nan: expected a number of prompts"),
+    "one and a half": (
+        ["--tasks", "nnd_demo", "--limit", "1.5"],
+        "--limit 1.5: expected a whole number of prompts, or a",
+    ),
+    **{
+        f"samples {samples}": (["--tasks", "nnd_demo", "--samples", samples], f"--samples{message}")
+        for samples, message in {
+            '{"nnd_dmeo": [1]}': ": no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?",
+            '{"nnd_demo": [0, -1]}': ": nnd_demo: there is no prompt -1; expected a list of places from 0",
+            '{"nnd_demo": [999]}': ": nnd_demo: there is no prompt 999; expected a list of places from 0 to 59",
+            '{"nnd_demo": []}': ": nnd_demo: no prompt is left",
+            '{"nnd_demo": [1.0]}': ": nnd_demo: there is no prompt 1.0",
+            '{"nnd_demo": ["1"]}': ": nnd_demo: there is no prompt '1'",
+            '{"nnd_demo": 3}': ": nnd_demo: 3 is no list",
+            "nowhere.json": " nowhere.json: there is no such file",
+            "[3]": ": [3] names no prompts; expected {",
+        }.items()
+    },
 }
 
 
@@ -95,6 +136,61 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
     nnd_tasks.build_set("demo")
     arguments, message = CASES[case]
     assert message in refused(*hf(tiny_models["gpt2"], *arguments))
+
+
+def test_what_needs_no_model_is_checked_before_torch_is_imported(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')", encoding="utf-8")
+    (tmp_path / "checkpoints" / "step-10").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "step-10" / "config.json").touch()
+    path = os.pathsep.join([str(tmp_path), str(REPO)])
+    mistakes = {
+        "dtype=float31": "no such type",
+        f"pretrained={tmp_path}/checkpoints": f"is a folder of models and none itself; name one: {tmp_path}/checkpoints/step-10",
+        f"pretrained={tmp_path}/nowhere": "there is no such model",
+        "dtype='auto": "not closed",
+    }
+    for argument, message in mistakes.items():
+        words = "run", "--model", "hf", "--tasks", "nnd_demo", "--model_args", argument
+        assert message in refused_message(nnd_process(*words, PYTHONPATH=path, NND_HOME=str(home)))
+    no_folder = nnd_process("run", "--tasks", "nnd_demo", PYTHONPATH=path, NND_HOME=str(tmp_path / "torch.py"))
+    assert "is a file; name a folder" in refused_message(no_folder)
+
+
+def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    tokenizer.add_tokens(["unused and rare"])
+    tokenizer.save_pretrained(tmp_path / "unused")
+    tokenizer.add_tokens(["the"])
+    tokenizer.save_pretrained(tmp_path / "used")
+    arguments = f"tokenizer={tmp_path / 'used'}"
+    message = refused(*hf(tiny_models["gpt2"], "--model_args", arguments, "--tasks", "nnd_demo"))
+    assert "('the'), which the model lacks; name the tokenizer that the model was trained with" in message
+    nnd_tasks.evaluate(
+        "nnd_demo",
+        model_args=f"pretrained={tiny_models['gpt2']},tokenizer={tmp_path / 'unused'}",
+        limit=1,
+        device="cpu",
+    )
+
+
+def test_weights_that_do_not_fit_say_which(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    shutil.copytree(tiny_models["gpt2"], tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "n_embd": 64}), encoding="utf-8")
+    assert call(monkeypatch, *hf(tmp_path / "model", "--tasks", "nnd_demo", "--limit", "1")) == 1
+    assert re.search(r"lm-eval stopped with RuntimeError: .*(size mismatch|mismatched)", capsys.readouterr().err)
+
+
+def test_outside_of_a_git_repository_git_says_nothing(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "1")) == 0
+    assert "fatal" not in capfd.readouterr().err
 
 
 def test_a_folder_without_a_model_is_named_as_such(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
