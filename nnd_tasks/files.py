@@ -25,7 +25,7 @@ def expand(path: str | Path) -> Path:
     """Return ``path`` with ``~`` replaced by the home directory.
 
     Raises:
-        NNDError: it names an unknown user, or its symbolic links form a loop.
+        NNDError: it names an unknown user, is too long, or its symbolic links form a loop.
     """
     try:
         place = Path(path).expanduser()
@@ -36,6 +36,8 @@ def expand(path: str | Path) -> Path:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NNDError(f"{path}: its symbolic links form a loop; name another place") from error
+        if error.errno == errno.ENAMETOOLONG:
+            raise NNDError(f"{path}: this name is longer than a file can have") from error
     except ValueError:  # a NUL in the name: opening the file will raise an error for it
         pass
     return place
