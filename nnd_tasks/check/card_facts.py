@@ -37,4 +37,6 @@ def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:
                 if not corpus:
                     yield finding("card_license_other")
             elif not (licence.startswith("todo") or is_open(licence)):
-                yield finding("card_license_closed", licence)
+                known = "-nd-" in licence or licence in ("proprietary", "all rights reserved")
+                fix = {} if known else {"fix": "name it by its identifier on the hub, such as cc-by-4.0, if it has one"}
+                yield finding("card_license_closed", licence, **fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -16,6 +17,7 @@ from nnd_tasks.check import texts
 from nnd_tasks.check.texts import RULES
 from nnd_tasks.errors import visible
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
+from nnd_tasks.sets.rows import find_space_twins
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
@@ -25,6 +27,8 @@ EXAMPLES = 5
 LEAK, OFTEN = 0.95, 0.8
 #: Tests that a category needs for such a finding. By the rule of three, 30 passed of 30 means a rate of at least 0.9 (95%).
 ENOUGH = 30
+#: Share of tests whose candidates begin with their context from which on that is no accident.
+REPEATING = 0.1
 
 #: For each test True, or the text that a rule is about; False or missing where there is nothing.
 Marks: TypeAlias = "pd.Series[Any]"
@@ -168,8 +172,12 @@ def _find_few_prompts(tests: Tests) -> str:
 
 def _find_low_power(tests: Tests) -> str:
     sizes = planned_by_category(tests.frame["cluster_id"], tests.frame["category"])
-    weak = [f"{name} ({points(mde)})" for name, (mde, prompts) in sizes.items() if prompts >= FEW and mde > LARGEST_MDE]
-    return f"smallest difference that is detected, in percentage points: {', '.join(weak)}" if weak else ""
+    weak = []
+    for name, (mde, prompts) in sizes.items():
+        if prompts >= FEW and mde > LARGEST_MDE:
+            least = "no difference is" if math.isinf(mde) else f"only a difference above {points(mde)} points is"
+            weak.append(f"{name}, {counted(prompts, 'prompt')}: {least} likely to be detected")
+    return "; ".join(weak)
 
 
 # ---------------------------------------------------------------- prompts and labels
@@ -184,6 +192,12 @@ def _find_split(tests: Tests) -> Marks:
     prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]  # else something else tells prompts apart
     again = prompts.drop(columns="cluster_id").astype(str).duplicated()
     return tests.frame["cluster_id"].isin(prompts["cluster_id"][again])
+
+
+def _find_space_twins(tests: Tests) -> Marks:
+    prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]
+    twins = find_space_twins(prompts.drop(columns="cluster_id"))
+    return tests.frame["cluster_id"].isin(prompts["cluster_id"][twins])
 
 
 def _find_contradictory(tests: Tests) -> Marks:
@@ -219,12 +233,26 @@ def _search_texts(tests: Tests, search: Callable[[str], Any], sides: Sequence[st
     return columns.where(columns.isin([text for text in pd.unique(columns.to_numpy().ravel()) if search(text)]))
 
 
-def _find_other_script(tests: Tests) -> Marks | str:
+def _find_prompt_in_texts(tests: Tests) -> Marks:
+    """Find tests with a candidate that goes on after its whole context, if there are enough of them to be no accident."""
+    plain = tests.frame[["context", "high", "low"]].map(lambda text: " ".join(text.split()))
+    repeats = [
+        bool(context) and any(text.startswith(context) and text != context for text in both)
+        for context, *both in plain.to_numpy()
+    ]
+    found = pd.Series(repeats, tests.frame.index)
+    return found if found.mean() > REPEATING else found & False
+
+
+def _check_scripts(tests: Tests) -> Iterator[Finding]:
     expected = texts.scripts_of(tests.languages)
     if not expected:
-        return ""
+        return
     found = _search_texts(tests, lambda text: texts.find_other_script(text, expected), ["context", "high", "low"])
-    return found.bfill(axis=1)["context"]
+    marks = found.bfill(axis=1)["context"]
+    scripts = sorted({str(texts.find_other_script(text, expected)) for text in marks.dropna()})
+    names = " and ".join("Chinese characters" if script == "CJK" else f"{script.title()} letters" for script in scripts)
+    yield from _report(tests, "language_mismatch", marks, f", in {names}; declared: {', '.join(tests.languages)}")
 
 
 #: Code -> what finds the tests: marks, or a note on the whole config, empty where nothing is wrong.
@@ -241,7 +269,8 @@ _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
     "empty": lambda tests: tests.blank[["high", "low"]].any(axis=1),
     "context_missing": lambda tests: tests.blank["context"] & ~tests.blank["context"].all(),
     "no_context": lambda tests: "all of them" if tests.blank["context"].all() else "",
-    "language_mismatch": _find_other_script,
+    "context_spaces": _find_space_twins,
+    "prompt_in_texts": _find_prompt_in_texts,
 }
 
 
@@ -257,13 +286,15 @@ def check_tests(tests: Tests) -> Iterator[Finding]:
             yield from _report(tests, code, found, **changes)
         elif found:
             yield finding(code, found, tests.name)
+    yield from _check_scripts(tests)
     for code, search in texts.SEARCHES.items():
         sides = _search_texts(tests, search, ["high", "low"])
         note = f", {sides['high'].nunique():,} better and {sides['low'].nunique():,} worse texts"
         yield from _report(tests, code, sides["high"].fillna(sides["low"]), note)
         if severity := RULES[code].get("in_contexts"):
             contexts = _search_texts(tests, search, ["context"])["context"]
-            yield from _report(tests, code, contexts, " in contexts", severity=Severity[severity.upper()])
+            fix = RULES[code].get("fix_contexts", RULES[code]["fix"])
+            yield from _report(tests, code, contexts, " in contexts", severity=Severity[severity.upper()], fix=fix)
 
 
 def _report(tests: Tests, code: str, marks: Marks, note: str = "", **changes: Any) -> Iterator[Finding]:

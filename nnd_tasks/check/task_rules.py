@@ -11,7 +11,7 @@ from nnd_tasks.check.reading import Folder
 from nnd_tasks.check.rules import Finding, Tests, finding
 from nnd_tasks.datasets import how_to_build, task_yamls, tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.sandbox import render
+from nnd_tasks.harness.sandbox import doubles_space, render
 from nnd_tasks.harness.task_yaml import CLASS, check_settings, read_task_yaml
 from nnd_tasks.wording import counted
 
@@ -136,12 +136,15 @@ def _check_prompts(task: Task, tests: Tests) -> Iterator[Finding]:
             rows = tests.list_rows(tests.frame["context"].loc[[row]])
             yield finding("prompt_invalid", str(error), tests.name, rows=rows, count=1)
             return
+    delimiter = str(settings.get("target_delimiter", " "))
     texts = tests.prompts.assign(prompt=prompts)
+    doubled = texts["prompt"].map(lambda prompt: doubles_space(prompt, delimiter))
     texts = texts[~tests.blank["context"][texts.index]]  # a set without contexts has one prompt for all
     empty = texts["prompt"].str.strip() == ""
     without = [context.strip() not in prompt for context, prompt in texts[["context", "prompt"]].to_numpy()]
     for code, marks in (
         ("prompt_empty", empty),
+        ("prompt_space", doubled[texts.index]),
         ("prompt_without_context", ~empty & all(without)),
         ("prompt_repeated", texts["prompt"].duplicated() & ~empty),
     ):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.base_task import Instance
 from nnd_tasks.harness.metrics import ENOUGH, Breakdown, Score, coarse_precision, score_document
+from nnd_tasks.harness.sandbox import doubles_space
 from nnd_tasks.harness.scored_tokens import ScoredTokens, scored_tokens
 from nnd_tasks.harness.settings import Settings
 
@@ -36,6 +37,8 @@ _WARNINGS = {
     "left_out": "candidates do not fit the model's window of {window} tokens; their tests count as unscored",
     "merged": "candidates begin within a token of their prompt, so other tokens than their own are scored; begin "
     "target_delimiter with white space",
+    "two_spaces": "candidates begin with a space after a prompt that ends in one, so that the model reads two; end the prompt "
+    "without a space, or set target_delimiter: ''",
     "bos_twice": "candidates follow a prompt that begins with the BOS token twice; leave it out of the prompt or the chat "
     "template, or add add_bos_token=False to --model_args",
     "empty": "candidates are empty or white space; only with append_eos they have a token to score, else their tests count as "
@@ -157,6 +160,8 @@ def warn_of_requests(
 ) -> None:
     """Warn of contexts that were shortened and candidates that were left out, to fit the model's window, and of flaws.
 
+    A space on either side of the border between prompt and candidate is one of them.
+
     Args:
         requests: of a run.
         task: its task.
@@ -165,7 +170,13 @@ def warn_of_requests(
     """
     shortened = {one.doc_id for one in requests if one.context_part == "shortened" and one.candidate is not None}
     left_out = {request.doc_id: len(request.doc.get(LEFT_OUT, ())) for request in requests}
-    for name, count in {"shortened": len(shortened), "left_out": sum(left_out.values()), **flaws}.items():
+    counts = {
+        "shortened": len(shortened),
+        "left_out": sum(left_out.values()),
+        "two_spaces": sum(one.candidate is not None and doubles_space(*one.args) for one in requests),
+        **flaws,
+    }
+    for name, count in counts.items():
         if count:
             logger.warning("%s: %d %s", task, count, _WARNINGS[name].format(window=window))
 

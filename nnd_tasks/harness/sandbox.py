@@ -17,7 +17,8 @@ from nnd_tasks.languages import language_pair, translation_prompt
 #: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
 #: the template, so a YAML that includes another one and sets its own prompt does not inherit it.
 _LANGUAGES = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
-
+#: White space within a line, with the no-break space.
+_SPACES = (" ", "\t", "\u00a0")
 
 #: Renders every template of an NND task: an environment as lm-eval's, without access from a template to Python's internals.
 SANDBOX = ImmutableSandboxedEnvironment(
@@ -54,6 +55,11 @@ def render(template: Any, doc: Mapping[str, Any], where: str) -> Any:
     except Exception as error:  # a template can raise anything, for example by dividing by zero
         names = ", ".join(name for name in doc if name not in ("tests", "candidates"))
         raise NNDError(f"{where}: {reason_of(error)} (fields of this set: {names})") from error
+
+
+def doubles_space(prompt: str, continuation: str) -> bool:
+    """Tell whether a prompt ends in a space, and what follows it begins with one."""
+    return prompt[-1:] in _SPACES and continuation[:1] in _SPACES
 
 
 def check_languages(template: Any, config: str, task: str | None, where: str) -> None:

@@ -141,6 +141,17 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, 
     return number, prompts
 
 
+def find_space_twins(prompts: pd.DataFrame) -> pd.Series[bool]:
+    """Tell which prompts another one equals but for white space, no-break spaces included.
+
+    Args:
+        prompts: the texts of distinct prompts, a column each for the context and the prompt fields.
+    """
+    texts = prompts.fillna("").astype(str)
+    plain = texts.map(lambda text: " ".join(text.split()))
+    return plain.duplicated(keep=False) & ~texts.duplicated(keep=False)
+
+
 def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
     """Return rows whose ``spans`` are JSON of spans within the candidate, or ``""``; marks are taken out of candidates.
 

@@ -93,6 +93,11 @@ CASES: dict[str, Spoil] = {
     "empty": lambda made: made.put(" \n"),
     "edge_space": lambda made: made.put("amber brook. "),
     "context_missing": lambda made: made.put(" ", column="context"),
+    "context_spaces": lambda made: made.put(f"{made.tests['context'][8]}\u00a0", column="context"),
+    "prompt_in_texts": each(
+        high=lambda tests: tests["context"] + " " + tests["high"],
+        low=lambda tests: tests["context"] + "\n" + tests["low"],
+    ),
     "no_context": each(context=lambda tests: ""),
     "language_mismatch": lambda made: made.put("敏捷的棕色狐狸跳过了懒狗", column="high"),
 }
@@ -201,6 +206,34 @@ def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
     assert "contradictory" not in made.found()
     made.put("good", 160, "high_label")
     assert [row.index for row in made.found()["contradictory"].rows] == [0, 160]
+
+
+def test_what_a_finding_says_names_numbers_scripts_and_what_to_type(made: Made) -> None:
+    few(12)(made)
+    made.tests["category"] = "fluency"
+    assert "fluency, 12 prompts: no difference is likely to be detected" in made.found()["low_power"].message
+    made.tests["high"] = [f"быстрая бурая лиса {i}" for i in made.tests.index]
+    one = made.found()["language_mismatch"]
+    assert "in Cyrillic letters; declared: en" in one.message
+    assert "`language` under `facts`" in one.fix
+    made.put("<b>bold</b>", column="context")
+    assert made.found()["html"].fix.endswith("unless a model should read it")
+    made.header["license"] = "CC BY 4.0"
+    assert "card_license_closed" not in made.found()
+    made.header["license"] = "our terms"
+    assert "identifier on the hub" in made.found()["card_license_closed"].fix
+
+
+@pytest.mark.parametrize("repeating", [0, 20, 160])
+def test_candidates_that_begin_with_their_prompt_are_found_where_that_is_no_accident(
+    repeating: int, made: Made
+) -> None:
+    for i in range(repeating):
+        made.put(f"{made.tests['context'][i]}  And on.", row=i)
+    found = made.found()
+    assert ("prompt_in_texts" in found) is (repeating > 16)
+    if repeating:
+        assert found["prompt_in_texts"].count == repeating
 
 
 # ---------------------------------------------------------------- baselines

@@ -79,3 +79,14 @@ def test_a_candidate_that_merges_wholly_into_the_prompt_is_an_error_that_names_i
     )
     with pytest.raises(NNDError, match=r"the candidate 'b' of test [0-9a-f]{16} has no token of its own"):
         build_task("small", {"tokenizer": letters}, [include])
+
+
+@pytest.mark.parametrize(("prompt", "delimiter", "warned"), [(" ", " ", 3), (" ", "", 0), ("", " ", 0), ("\n", " ", 0)])
+def test_a_space_on_both_sides_of_the_border_is_warned_of(
+    prompt: str, delimiter: str, warned: int, letters: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [("xc", "b", "ok"), ("xc", "c", "wrong"), ("xc", "bc", "wrong")]
+    include = small_set(tmp_path, rows, doc_to_text=f"{{{{context}}}}{prompt}", target_delimiter=delimiter)
+    build_task("small", {"tokenizer": letters}, [include])
+    found = [message for message in caplog.messages if "the model reads two" in message]
+    assert [message.split()[1] for message in found] == ([str(warned)] if warned else [])
