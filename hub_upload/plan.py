@@ -109,7 +109,8 @@ def make_plan(
         licences = list(dict.fromkeys([*licences, *(one for term in terms for one in term.licences)]))
         check_licences(licences, str(folder / CARD))
     header["license"] = licences[0] if len(licences) == 1 else licences
-    recipe = list_recipes().get(name)
+    recipe_file = list_recipes().get(name)
+    recipe = recipe_file.read() if recipe_file else None
     notes = _build_again(name, recipe, tables, reports, source, dry_run=dry_run)
     use = rf'from datasets import load_dataset\n\ntests = load_dataset("{repo}", \1, split="test")'
     body = re.sub(r'import nnd_tasks\n\ntests = nnd_tasks\.load\("[^"]*", ("[^"]*")\)', use, body)

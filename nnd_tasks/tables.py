@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,9 @@ from nnd_tasks.schema import (
     severity_slugs,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 #: Type of `nnd_tasks.schema.SPANS_COLUMN`.
 SPANS = pa.list_(
     pa.struct([("start", pa.int64()), ("end", pa.int64()), ("category", pa.string()), ("severity", pa.string())])
@@ -30,6 +33,22 @@ _COLUMNS = {name: TYPES[kind] for name, kind in {**REQUIRED_COLUMNS, **OPTIONAL_
 }
 #: Rows that `fingerprint` takes at a time.
 _PIECE = 10_000
+
+
+_NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
+
+
+def to_arrow(tests: pd.DataFrame) -> pa.Table:
+    """Convert tests, whose spans are JSON, to an Arrow table with the types of the schema."""
+    kinds = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
+    arrays = {}
+    for name in tests:
+        if name == SPANS_COLUMN:
+            cells = [[{**_NO_SPAN, **span} for span in json.loads(cell)] if cell else [] for cell in tests[name]]
+            arrays[name] = pa.array(cells, SPANS)
+        else:
+            arrays[name] = pa.array(tests[name].to_numpy(), TYPES[kinds.get(name, "string")])
+    return pa.table(arrays)
 
 
 class Fault(NamedTuple):

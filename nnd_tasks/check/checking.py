@@ -17,7 +17,7 @@ from nnd_tasks.files import expand
 from nnd_tasks.runner.register import include_paths
 from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.recipe import PREPARE, RECIPE
-from nnd_tasks.sets.shelf import find_recipe, list_recipes
+from nnd_tasks.sets.shelf import find_recipe_file, list_recipes
 
 
 def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = ()) -> CheckReport:
@@ -37,7 +37,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     path, built = expand(name), look_up_set(name)
     sent = path / RECIPE if path.is_dir() else path
     if sent.is_file() and not (built and [*built.glob(f"*/{SPLIT}-*.parquet")]):
-        found = find_recipe(str(sent.absolute()))
+        found = find_recipe_file(str(sent.absolute()))
         return CheckReport(found.name, found.path.parent, findings=check_recipe(found)[1])
     folder = read_folder(find_set(name), configs)
     findings, must_cite = folder.findings, True

@@ -11,11 +11,11 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 from nnd_tasks.sets.look import look_at_code
 from nnd_tasks.sets.recipe import FILE, Recipe, make_recipe, read_recipe
-from nnd_tasks.sets.shelf import SetRecipe
+from nnd_tasks.sets.shelf import RecipeFile
 from nnd_tasks.wording import some_of
 
 
-def check_recipe(found: SetRecipe) -> tuple[Recipe | None, list[Finding]]:
+def check_recipe(found: RecipeFile) -> tuple[Recipe | None, list[Finding]]:
     """Check a recipe without its data: nothing that it names is read, downloaded or run.
 
     Returns:

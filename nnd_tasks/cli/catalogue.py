@@ -26,7 +26,8 @@ from nnd_tasks.languages import code_of, language_pair
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.licences import licence_columns, terms_of
-from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
+from nnd_tasks.sets.rule import make_rule
+from nnd_tasks.sets.shelf import RecipeFile, find_recipe, list_recipes
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.tables import pick_examples
 from nnd_tasks.wording import did_you_mean
@@ -67,19 +68,21 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
     return sets
 
 
-def _describe(name: str, one: SetRecipe | None) -> list[dict[str, Any]]:
+def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]:
     """Return a row per config of a set, with what its recipe says and what is in its folder; an error hides no other set."""
     about: dict[str, Any] = {"name": name, "state": f"not built; run: {how_to_build(name)}"}
     codes: list[str] = []
     published: Mapping[str, int] = {}
     broken = ""
-    if one is not None:
-        about |= {"shipped": one.shipped, "recipe": str(one.path)}
+    if recipe_file is not None:
+        about |= {"shipped": recipe_file.shipped, "recipe": str(recipe_file.path)}
         try:
-            facts, expected = one.recipe.facts, sum(one.recipe.expected.values())
+            recipe = recipe_file.read().recipe
+            facts = recipe.facts
+            expected = sum(recipe.expected.values())
             about |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
             codes = list(facts.language)
-            published = one.recipe.published or ({one.recipe.config or "default": expected} if expected else {})
+            published = recipe.published or ({recipe.config or "default": expected} if expected else {})
         except NNDError as error:
             about["state"] = broken = f"recipe unreadable: {error}"
     configs: list[dict[str, Any]] = [{"config": config, "tests": tests} for config, tests in published.items()]
@@ -178,7 +181,7 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
             columns = licence_columns(facts.pop("license"), terms_of(task, {}, config or ""))
             facts |= {"license" if key == "annotations" else key: value for key, value in columns.items()}
-            facts |= {"rule": one.recipe.rule_text(), "errors": ERRORS[known.errors], "recipe": str(one.path)}
+            facts |= {"rule": make_rule(one.recipe).sentence, "errors": ERRORS[known.errors], "recipe": str(one.path)}
         except NNDError as error:
             if folder is None:
                 raise

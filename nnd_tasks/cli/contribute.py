@@ -176,20 +176,18 @@ def _say_what_to_complete(skeleton: Skeleton, build: str) -> None:
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
     from nnd_tasks.cli.catalogue import tabulate_examples
-    from nnd_tasks.sets.card import left_out
+    from nnd_tasks.sets.account import describe_accounts
     from nnd_tasks.show.terminal import print_counts, print_table
 
     for role in draft.proposed:
         say(f"{role}: column {getattr(draft.recipe, role)!r}, by its name")
-    say(f"rule: {draft.recipe.rule_text()}")
+    say(f"rule: {draft.made.rule}")
     config, tests = next(iter(draft.made.tables.items()))
     print_table(tabulate_examples(tests, 3))
     say(counted(tests.num_rows, "test"))
     print_counts(draft.made.summaries[config].categories)
-    report = draft.made.report[config]
-    for reason, text in left_out(report["dropped"], report.get("unranked_labels", ())).items():
-        places = ", ".join(report["dropped_rows"].get(reason, []))
-        say(f"left out: {text}" + (f" (such as {places})" if places else ""))
+    for line in describe_accounts(draft.made.report[config]["accounts"]):
+        say(line)
 
 
 def _print_missing(draft: Draft) -> None:

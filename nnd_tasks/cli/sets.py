@@ -12,7 +12,7 @@ from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.sets.build import Made
+    from nnd_tasks.sets.build import BuiltSet
 
 
 @verb(
@@ -101,7 +101,8 @@ def build(
         say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
 
 
-def _print_build(result: Made) -> None:
+def _print_build(result: BuiltSet) -> None:
+    from nnd_tasks.sets.account import describe_accounts
     from nnd_tasks.show.terminal import print_counts
 
     for summary in result.summaries.values():
@@ -110,6 +111,9 @@ def _print_build(result: Made) -> None:
             f"{counted(summary.candidates, 'candidate')}"
         )
         print_counts(summary.categories)
+        accounts = result.report[summary.name].get("accounts")
+        for line in describe_accounts(accounts) if accounts else ():
+            say(f"{summary.name}: {line}")
     if result.kept:
         say(f"kept as they were: {', '.join(result.kept)}")
     for note in result.notes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,25 +20,27 @@ from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_text
 from nnd_tasks.schema import clean_name, slug
-from nnd_tasks.sets.card import About, left_out
+from nnd_tasks.sets.account import check_sum, describe_accounts, tally_counts, tally_table
+from nnd_tasks.sets.card import About
 from nnd_tasks.sets.clean import clean_tests, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
-from nnd_tasks.sets.judge import rate_candidates, read_judgements
-from nnd_tasks.sets.pair import pair_candidates, pair_tests, to_arrow
+from nnd_tasks.sets.judge import conclude_rows, rate_candidates, read_judgements
+from nnd_tasks.sets.pair import pair_candidates, pair_tests, repeat_for_errors
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import run_prepare
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
-from nnd_tasks.sets.rows import FIELD, Dropped, leave_out, take_roles
+from nnd_tasks.sets.rows import FIELD, match_left_out, select_used, take_roles
+from nnd_tasks.sets.rule import LabelRule, PairRule, Rule, make_rule
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
-from nnd_tasks.tables import ConfigSummary, check_table, summarize
+from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_arrow
 from nnd_tasks.wording import counted, some_of
 from nnd_tasks.yaml_json import dump_yaml
 
 
 @dataclass
-class Made:
+class BuiltSet:
     """The tests of a set.
 
     Attributes:
@@ -48,6 +50,7 @@ class Made:
         notes: one line each for what the user should know.
         folder: the dataset folder, where it is written.
         kept: names of other configs that the folder had and still has.
+        rule: what makes a candidate better, in a sentence.
     """
 
     tables: dict[str, pa.Table] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class Made:
     notes: list[str] = field(default_factory=list)
     folder: Path = Path()
     kept: list[str] = field(default_factory=list)
+    rule: str = ""
 
     @property
     def categories(self) -> dict[str, dict[str, int]]:
@@ -83,7 +87,7 @@ def build_set(
     trust: bool = False,
     replace: bool = False,
     progress: bool = True,
-) -> Made:
+) -> BuiltSet:
     """Build a set into a dataset folder.
 
     A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME``, unless ``out`` is given.
@@ -104,16 +108,16 @@ def build_set(
     folder = expand(out) if out is not None else dataset_folder(set_recipe.name)
     if set_recipe.origin == "elsewhere" and not replace:
         check_same_recipe(set_recipe, folder)
-    made = make_set(set_recipe, source, trust=trust, progress=progress)
-    write_made(set_recipe, made, folder, replace=replace)
+    built = make_set(set_recipe, source, trust=trust, progress=progress)
+    write_built(set_recipe, built, folder, replace=replace)
     if set_recipe.origin == "elsewhere" and out is None:
         keep_recipe(set_recipe)
-    return made
+    return built
 
 
 def make_set(
     set_recipe: SetRecipe, source: str | Path | None = None, *, trust: bool = False, progress: bool = True
-) -> Made:
+) -> BuiltSet:
     """Make the tests of a set, without writing anything; arguments and errors as of `build_set`."""
     if set_recipe.prepare and set_recipe.origin == "elsewhere" and not trust:
         raise NNDError(
@@ -121,78 +125,93 @@ def make_set(
             f"{set_recipe.path.parent.absolute()}` names what stands out), then add --trust"
         )
     with open_source(set_recipe, source, progress=progress) as files:
-        made = _make(set_recipe, files)
-    made.notes = [*files.notes, *made.notes, *compare_counts(set_recipe.recipe, made.categories)]
-    return made
+        built = _make_configs(set_recipe, files)
+    built.notes = [*files.notes, *built.notes, *compare_counts(set_recipe.recipe, built.categories)]
+    return built
 
 
-def _make(set_recipe: SetRecipe, source: Source) -> Made:
-    recipe, made = set_recipe.recipe, Made()
+def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
+    recipe = set_recipe.recipe
+    rule = make_rule(recipe)
+    built = BuiltSet(rule=rule.sentence)
     origin = {
-        **({} if set_recipe.shipped else {"recipe": recipe.dump()}),
+        **({} if set_recipe.origin == "package" else {"recipe": recipe.dump()}),
         "source_sha256": {name: sha256_of(path) for name, path in sorted(source.files.items())},
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
-    for config, (rows, mended, dropped) in _read_configs(set_recipe, source).items():
-        tests, counts, contradictory = make_tests(rows, recipe, dropped)
-        details = {**counts, "dropped": dropped.counts, "dropped_rows": dropped.rows}
-        if dropped.labels:
-            details["unranked_labels"] = dropped.labels
-        if dropped.unmatched and not set_recipe.shipped:
-            made.notes.append(f"{config}: `leave_out` names {some_of(dropped.unmatched, show=str)}, which no row has")
-        if dropped.lost_spans:
-            spans = counted(dropped.lost_spans, "error span")
-            made.notes.append(f"{config}: {spans} left out, as they do not lie in their candidate")
-        if not recipe.as_published:
-            made.add(config, tests, {**details, **origin})
+    given = _read_rows(set_recipe, source)
+    if given.unmatched and set_recipe.origin != "package":
+        built.notes.append(f"`leave_out` names {some_of(given.unmatched, show=str)}, which no row has")
+    for config, rows in given.configs.items():
+        tests, accounts, contradictory = make_tests(rows, recipe, rule)
+        if recipe.candidates == "texts":
+            built.add(config, tests, {"accounts": accounts, **origin})
             continue
-        again, counts_again = tests, counts
-        if mended is not None:
-            again, counts_again, contradictory = make_tests(mended, recipe, Dropped())
-        kept, cleaning = clean_tests(again, contradictory)
-        if not again.equals(tests):
-            lacking = counts["judgements"] - counts_again["judgements"]
-            cleaning["mended"] = {"left_out": lacking, "tests": len(again), "reasons": cleaning["reasons"]}
-        made.add(config, tests, {**details, "cleaning": cleaning, **origin})
-        if len(kept):
-            made.add(clean_name(config), kept, {"cleaned_from": config, **origin})
+        tests_again, accounts_again = tests, accounts
+        if config in given.mended:
+            tests_again, accounts_again, contradictory = make_tests(given.mended[config], recipe, rule)
+        clean, cleaning = clean_tests(tests_again, contradictory)
+        if not tests_again.equals(tests):
+            fewer = accounts["judgements"]["used"] - accounts_again["judgements"]["used"]
+            cleaning["mended"] = {"left_out": fewer, "tests": len(tests_again), "reasons": cleaning["reasons"]}
+        built.add(config, tests, {"accounts": accounts, "cleaning": cleaning, **origin})
+        if len(clean):
+            built.add(clean_name(config), clean, {"cleaned_from": config, **origin})
         else:
-            made.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
-    return made
+            built.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
+    return built
 
 
-def _read_configs(
-    set_recipe: SetRecipe, source: Source
-) -> dict[str, tuple[pd.DataFrame, pd.DataFrame | None, Dropped]]:
-    """Return config -> its rows by role, those of its clean config if they are others, and what was left out so far."""
-    recipe, dropped = set_recipe.recipe, defaultdict[str, Dropped](Dropped)
+@dataclass(frozen=True)
+class _GivenRows:
+    """What the files of a set hold.
+
+    Attributes:
+        configs: config -> its rows by role; ``exclusion`` says which of them the recipe leaves out.
+        mended: config -> the rows of its clean config, where ``prepare.py`` gives others.
+        unmatched: what ``leave_out`` names and no row has.
+    """
+
+    configs: dict[str, pd.DataFrame]
+    mended: dict[str, pd.DataFrame]
+    unmatched: list[str]
+
+
+def _read_rows(set_recipe: SetRecipe, source: Source) -> _GivenRows:
+    recipe = set_recipe.recipe
     if set_recipe.prepare:
         rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe)
-        again = _split_configs(mended, recipe, defaultdict(Dropped))
-        return {
-            name: (part, again.get(name), dropped[name]) for name, part in _split_configs(rows, recipe, dropped).items()
-        }
+        matches = match_left_out(rows, recipe)
+        configs = _split_configs(rows, matches, recipe)
+        again = {} if mended is None else _split_configs(mended, match_left_out(mended, recipe), recipe)
+        return _GivenRows(configs, again, _list_unmatched([matches]))
     parts: dict[str, list[pd.DataFrame]] = {}
+    every_match = []
     start = 0
     for name, path in source.files.items():
-        config = config_of(set_recipe, name, path)
-        table = leave_out(read_table(path, recipe), recipe, dropped[config])
-        part = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
-        parts.setdefault(config, []).append(part.set_index(part.index + start))
+        table = read_table(path, recipe)
+        matches = match_left_out(table, recipe)
+        every_match.append(matches)
+        table = table.assign(exclusion=np.where(matches.any(axis=1), "by_recipe", ""))
+        rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
+        parts.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
         start += len(table)
-    return {config: (pd.concat(several), None, dropped[config]) for config, several in parts.items()}
+    return _GivenRows(
+        {config: pd.concat(several) for config, several in parts.items()}, {}, _list_unmatched(every_match)
+    )
 
 
-def _split_configs(
-    rows: pd.DataFrame | None, recipe: Recipe, dropped: Mapping[str, Dropped]
-) -> dict[str, pd.DataFrame]:
-    if rows is None:
-        return {}
+def _list_unmatched(matches: list[pd.DataFrame]) -> list[str]:
+    met = pd.concat(matches).any()
+    return [str(named) for named in met.index[~met]]
+
+
+def _split_configs(rows: pd.DataFrame, matches: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
     rows = rows.rename(columns={name: FIELD + name for name in recipe.field})
+    rows["exclusion"] = np.where(matches.any(axis=1), "by_recipe", "")
     configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
-    parts = {str(config): part.reset_index(drop=True) for config, part in rows.groupby(configs, sort=False)}
-    return {config: leave_out(part, recipe, dropped[config]) for config, part in parts.items()}
+    return {str(config): part.reset_index(drop=True) for config, part in rows.groupby(configs, sort=False)}
 
 
 def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
@@ -212,46 +231,77 @@ def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
     return config
 
 
-def make_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd.DataFrame, dict[str, int], Any]:
-    """Return the tests of rows, counts for the report, and which tests have a candidate that was judged both good and bad.
+def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, dict[str, Any], Any]:
+    """Make the tests of the rows of a config.
+
+    Returns:
+        The tests; what was used and left out, for the report; and which tests have a candidate that was judged both good and
+        bad, shape (tests,).
 
     Raises:
         NNDError: the rows are not as the recipe says, or no test comes out.
     """
+    read = rows.index.nunique()
     if "chosen" in rows:
-        count = len(rows) + sum(dropped.counts.values())
-        tests = preference_tests(rows, recipe, dropped)
+        tests, rows = preference_tests(rows, recipe)
+        accounts = _count_rows(rows, rows, read)
         if tests is None:
-            raise NNDError(_why_nothing(dropped))
-        return tests, {"rows": count}, np.zeros(len(tests), dtype=bool)
-    if not recipe.rules:
+            raise NNDError(_say_why_nothing(accounts))
+        return tests, accounts, np.zeros(len(tests), dtype=bool)
+    if isinstance(rule, PairRule):
         raise NNDError("the recipe names no rule: better, order, min_gap or majority")
-    count = rows.index.nunique() + sum(dropped.counts.values())
-    judgements, prompts = read_judgements(rows, recipe, dropped)
-    if not len(judgements):
-        raise NNDError(_why_nothing(dropped))
-    candidates, gap = rate_candidates(judgements, recipe, dropped)
-    high, low, high_first = pair_candidates(candidates, gap, dropped, "the table")
-    counts = {
-        "rows": count,
-        "judgements": len(judgements),
-        "candidates_judged": len(candidates),
-        "groups": candidates["group"].nunique(),
-        "groups_with_tests": candidates["group"].iloc[high].nunique(),
+    judgements, prompts = read_judgements(rows, recipe, rule)
+    candidates, errors, judgements = rate_candidates(judgements, recipe, rule)
+    rated = select_used(candidates)
+    high, low, high_first, pairs, rated = pair_candidates(rated, rule.min_gap, "the table")
+    candidates = candidates.assign(
+        exclusion=rated["exclusion"].reindex(candidates.index).fillna(candidates["exclusion"])
+    )
+    rows = conclude_rows(rows, judgements)
+    of_used_rows = judgements[judgements["row_id"].isin(select_used(rows).index)]
+    accounts = {
+        **_count_rows(rows, judgements, read),
+        "judgements": tally_table(of_used_rows, "judgement"),
+        "candidates": tally_table(candidates, "candidate"),
+        "pairs": pairs,
+        "groups": rated["group"].nunique(),
+        "groups_with_tests": rated["group"].iloc[high].nunique(),
     }
+    if differently := int(candidates["differently"].sum()):
+        accounts["judged_differently"] = differently
+        accounts["what_counts"] = (
+            "the most frequent label counts" if isinstance(rule, LabelRule) else "the mean of their scores counts"
+        )
+    unranked = judgements[judgements["exclusion"] == "unranked"]
+    if len(unranked):
+        accounts["unranked_labels"] = unranked["value"].unique().tolist()
     if not len(high):
-        raise NNDError(_why_nothing(dropped, merged=len(judgements) > len(candidates)))
-    tests = pair_tests(candidates, prompts, high, low, high_first, by_label=recipe.by_label)
-    wrong = find_contradicted(candidates, gap)
-    return tests, counts, wrong[high] | wrong[low]
+        raise NNDError(_say_why_nothing(accounts, merged=accounts["judgements"]["used"] > len(candidates)))
+    pair, error = repeat_for_errors(rated, errors, low)
+    high, low = high[pair], low[pair]
+    tests = pair_tests(rated, errors.iloc[error], prompts, high, low, high_first[pair])
+    contradicted = find_contradicted(rated, rule.min_gap)
+    return tests, accounts, contradicted[high] | contradicted[low]
 
 
-def _why_nothing(dropped: Dropped, *, merged: bool = False) -> str:
-    alone = "no_pair" in dropped.counts and "no_order" not in dropped.counts
+def _count_rows(rows: pd.DataFrame, spans: pd.DataFrame, read: int) -> dict[str, Any]:
+    """Count rows, and error spans in the rows of ``spans``; raise RuntimeError where the sum is not what was read."""
+    accounts = {"rows": tally_table(rows, "row")}
+    check_sum(accounts["rows"], rows, read)
+    if "spans_nowhere" in spans:
+        spans = select_used(spans)
+        spans = spans[~spans.get("row_id", spans.index.to_series()).duplicated()]
+        nowhere = int(spans["spans_nowhere"].sum())
+        accounts["error_spans"] = tally_counts(int(spans["spans_placed"].sum()) + nowhere, {"nowhere": nowhere})
+    return accounts
+
+
+def _say_why_nothing(accounts: Mapping[str, Any], *, merged: bool = False) -> str:
+    candidates = accounts.get("candidates", {}).get("left_out", {})
+    alone = "no_pair" in candidates and not accounts["pairs"]["total"]
     why = ": no context has two candidates; is --context the column of what candidates share?" if alone else ""
-    shown = left_out({name: n for name, n in dropped.counts.items() if name != "no_pair"}, dropped.labels).values()
-    lacking = f"; left out are {', '.join(shown)}" if shown else ""
-    return f"no test comes out{why}{lacking}{'; equal texts of a context count as one candidate' if merged else ''}"
+    hint = "; equal texts of a context count as one candidate" if merged else ""
+    return f"no test comes out{why}; {'; '.join(describe_accounts(accounts))}{hint}"
 
 
 def count_categories(configs: Mapping[str, Mapping[str, int]]) -> Counter[str]:
@@ -272,24 +322,24 @@ def compare_counts(recipe: Recipe, configs: Mapping[str, Mapping[str, int]]) -> 
         yield f"{counted(made.total(), 'test')}, the recipe expects {number}: other files?"
 
 
-def write_made(set_recipe: SetRecipe, made: Made, folder: Path, *, replace: bool = False) -> None:
+def write_built(set_recipe: SetRecipe, built: BuiltSet, folder: Path, *, replace: bool = False) -> None:
     """Write the tests of a set as configs of its dataset folder, beside those that it has."""
     recipe = set_recipe.recipe
     about = About(
         name=set_recipe.name,
         facts=recipe.facts,
-        rule=recipe.rule_text(),
-        recipe="" if set_recipe.shipped else dump_yaml(recipe.dump()),
-        pairs=not any("judgements" in part for part in made.report.values()),
+        rule=built.rule,
+        recipe="" if set_recipe.origin == "package" else dump_yaml(recipe.dump()),
+        pairs=not any("judgements" in part.get("accounts", {}) for part in built.report.values()),
     )
     first = next(iter(recipe.files), "")
     default = config_of(set_recipe, first, Path(first)) if recipe.config == FILE and first else recipe.config
-    obsolete = {clean_name(config) for config in made.tables} - set(made.tables)
+    obsolete = {clean_name(config) for config in built.tables} - set(built.tables)
     summaries = write_dataset(
-        folder, made.tables, about=about, report=made.report, default=default or next(iter(made.tables)), obsolete=obsolete,
-        known=made.summaries, replace=replace,
+        folder, built.tables, about=about, report=built.report, default=default or next(iter(built.tables)),
+        obsolete=obsolete, known=built.summaries, replace=replace,
     )  # fmt: skip
-    made.folder, made.kept = folder, [one.name for one in summaries if one.name not in made.tables]
+    built.folder, built.kept = folder, [one.name for one in summaries if one.name not in built.tables]
 
 
 def keep_recipe(set_recipe: SetRecipe) -> None:

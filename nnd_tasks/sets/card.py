@@ -20,9 +20,10 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.languages import language_pair
 from nnd_tasks.markdown import cell, code, fenced, plain
 from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, clean_name
+from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.licences import publishing_note, terms_of
 from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import counted, some_of
+from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import dump_yaml
 
 if TYPE_CHECKING:
@@ -36,25 +37,6 @@ KNOWN_BY_PEOPLE: Mapping[str, str] = {
     "judges": "who judged, how many, and what they were asked",
     "homepage": "where the judgements come from",
     "citation": "BibTeX of the human evaluation",
-}
-#: Reason -> what was left out: a noun, and what is said of it.
-DROPPED: Mapping[str, str] = {
-    "by_recipe": "row left out by the recipe, as no judgement",
-    "empty": "row with an empty candidate",
-    "no_context": "row with an empty context",
-    "no_judgement": "row without a judgement",
-    "ignored": "judgement whose label says nothing of quality",
-    "unranked": "judgement whose label the order does not have",
-    "rater_tie": "candidate that a rater judged differently, each way equally often (only these judgements)",
-    "tie": "candidate of which as many judgements say one thing as another",
-    "undecided": "pair that people called a tie",
-    "no_category": "pair without a category",
-    "other_prompt": "pair with different prompts, or of a chat and a text",
-    "equal_texts": "pair of equal texts",
-    "contradictory": "pair that people judged the other way round as often or more often",
-    "repeated": "pair equal to an earlier one",
-    "no_order": "pair of candidates neither of which is better by the rule",
-    "no_pair": "candidate (of an attribute) in no test",
 }
 #: Fact -> where the template writes it, still to be filled in. Elsewhere a text may say TODO.
 _TODOS = {
@@ -194,21 +176,6 @@ def find_todos(header: Mapping[str, Any], body: str) -> list[str]:
     return list(dict.fromkeys([*fields, *facts]))
 
 
-def left_out(counts: Mapping[str, int], labels: Sequence[str] = ()) -> dict[str, str]:
-    """Return reason -> text that says how many things of which kind were left out for it.
-
-    Args:
-        counts: reason -> how many.
-        labels: the labels that the order of the recipe does not have; they are named.
-    """
-    texts = {}
-    for reason, count in counts.items():
-        noun, said = DROPPED[reason].split(" ", 1)
-        named = f" ({some_of(labels)})" if labels and reason == "unranked" else ""
-        texts[reason] = f"{counted(count, noun)} {said}{named}"
-    return texts
-
-
 def _find_written(card: str) -> tuple[dict[str, Any], str]:
     """Return the header of a card, and what people wrote between its markers."""
     header, body = parse_card(card, CARD)
@@ -251,5 +218,10 @@ def _template() -> Template:
         env.filters[name] = lambda value, make=make: Markup(make(value))  # noqa: S704 (they escape)
     env.filters |= {"fence": _fence, "markdown": Markup, "counted": counted}
     env.globals |= {"ALL": ALL, "ERRORS": ERRORS, "REASONS": CLEANING_REASONS, "RESERVED": RESERVED_COLUMNS}
-    env.globals |= {"clean_name": clean_name, "find_fact": find_fact, "left_out": left_out, "version": __version__}
+    env.globals |= {
+        "clean_name": clean_name,
+        "find_fact": find_fact,
+        "describe_accounts": describe_accounts,
+        "version": __version__,
+    }
     return env.from_string(Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"))

@@ -16,9 +16,9 @@ from nnd_tasks.sets.rows import number_rows
 
 def find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
     """Tell which candidates were judged both good and bad for one prompt and attribute; shape (candidates,)."""
-    of_text = candidates.groupby([candidates["prompt"], candidates["aspect"], candidates["candidate"].fillna("")])[
-        "quality"
-    ]
+    of_text = candidates.groupby(
+        [candidates["prompt"], candidates["attribute_id"], candidates["candidate"].fillna("")]
+    )["quality"]
     return (of_text.transform("max") - of_text.transform("min") >= gap).to_numpy(bool)
 
 

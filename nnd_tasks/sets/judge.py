@@ -12,99 +12,118 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, unpack
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_rows, place_spans
+from nnd_tasks.sets.rows import clean_texts, exclude, number_prompts, number_rows, place_spans, select_used
+from nnd_tasks.sets.rule import LabelRule, ScoreRule
 from nnd_tasks.wording import some_of
 
+#: What is said of the error of a candidate.
+ERROR_COLUMNS = ("category", "subcategory", "severity")
+#: Severities that people use, the mildest first.
+_SEVERITIES = ("no-error", "none", "neutral", "trivial", "minor", "moderate", "major", "severe", "critical")
 
-def read_judgements(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the judgements of rows by role, and the prompts.
+
+def read_judgements(
+    rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read the judgements of rows by role.
 
     Args:
-        rows: of judged candidates, from `take_roles` or a ``prepare.py``.
-        recipe: names the rule.
-        dropped: gets what is left out.
+        rows: of judged candidates, from `take_roles` or a ``prepare.py``; those that are left out already have no judgement.
+        recipe: of the set.
+        rule: what is better.
 
     Returns:
-        One row per judgement: ``candidate``, ``mark`` (a label, or a number), ``prompt``, ``group`` and ``aspect`` (numbered by
-        first appearance), ``unit`` (its row), and what is known of ``system``, ``rater``, ``category``, ``subcategory``,
-        ``severity``, ``shown`` (a label beside a score) and ``spans``; and the table of `number_prompts`.
+        One row per judgement: ``candidate``, ``value`` (a label, or a number), ``prompt``, ``group`` and ``attribute_id``
+        (numbered by first appearance), ``row_id``, ``exclusion``, and what is known of ``system``, ``rater``, ``category``,
+        ``subcategory``, ``severity``, ``published_label`` (beside a score) and ``spans``; and the table of `number_prompts`.
 
     Raises:
         NNDError: a cell is of a wrong kind, or the rows of a group have several prompts; the error names the row.
     """
-    rows = clean_texts(place_spans(rows.rename_axis("unit").reset_index(), recipe, dropped), recipe)
+    rows = clean_texts(place_spans(select_used(rows).rename_axis("row_id").reset_index(), recipe), recipe)
     rows["prompt"], prompts = number_prompts(rows, recipe)
     rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
     rows["group"], first = number_rows(rows["group_id"] if "group" in rows else rows["prompt"])
-    if len(other := np.flatnonzero(rows["prompt"].to_numpy() != rows["prompt"].to_numpy()[first][rows["group"]])):
+    prompt = rows["prompt"].to_numpy()
+    if len(other := np.flatnonzero(prompt != prompt[first][rows["group"]])):
         raise NNDError(f"{place_of(rows, other[0])}: the rows of its group do not all have the same context and fields")
     if "attribute" not in rows:
         rows["attribute"] = ""
-    rows["aspect"] = pd.factorize(rows["attribute"])[0]  # -1 without a name
-    if not recipe.by_label and "label" in rows and "score" in rows:
-        rows = rows.rename(columns={"label": "shown"})
-    marks = _explode_marks(rows, recipe)
-    _count_unjudged(marks, dropped)
-    known = marks["candidate"].notna() & (marks["context"].notna()) & marks["mark"].notna() & (marks["aspect"] >= 0)
-    marks = marks[known.to_numpy(bool)]
-    if recipe.by_label:
-        marks = marks[dropped.add("ignored", marks, marks["mark"].isin(recipe.ignore))]
-        if unknown := find_unranked(marks["mark"].unique().tolist(), recipe):
-            dropped.labels = unknown
-            marks = marks[dropped.add("unranked", marks, marks["mark"].isin(unknown))]
-    return marks.reset_index(drop=True), prompts
+    rows["attribute_id"] = pd.factorize(rows["attribute"])[0]  # -1 without a name
+    if isinstance(rule, ScoreRule) and "label" in rows and "score" in rows:
+        rows = rows.rename(columns={"label": "published_label"})
+    judgements = _explode_values(rows, recipe, rule)
+    judgements = exclude(judgements, judgements["candidate"].isna(), "empty")
+    judgements = exclude(judgements, judgements["context"].isna(), "no_context")
+    judgements = exclude(judgements, judgements["attribute_id"] < 0, "no_attribute")
+    judgements = exclude(judgements, judgements["value"].isna(), "no_judgement")
+    if isinstance(rule, LabelRule):
+        judgements = exclude(judgements, judgements["value"].isin(rule.ignored), "ignored")
+        unranked = find_unranked(select_used(judgements)["value"].unique().tolist(), recipe, rule)
+        judgements = exclude(judgements, judgements["value"].isin(unranked), "unranked")
+    return judgements, prompts
 
 
-def _explode_marks(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Return a row per mark, as a cell may hold a list of them; a mark that says that nobody judged is missing."""
-    role = "label" if recipe.by_label else "score"
+def _explode_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule) -> pd.DataFrame:
+    """Make a row per value, as a cell may hold a list of them; a value that says that nobody judged is missing."""
+    role = rule.role
     if role not in rows:
         raise NNDError(f"{place_of(rows, 0)}: the rule needs a {role}, and no column has one")
     cells = [unpack(cell) for cell in rows[role].to_numpy(object)]
     if any(isinstance(cell, (list, tuple)) for cell in cells):
         rows = rows.assign(**{role: pd.Series(cells, dtype=object, index=rows.index)}).explode(role, ignore_index=True)
     column = getattr(recipe, role) or role
-    if role == "score":
-        return rows.assign(mark=as_numbers(rows[role].to_numpy(object), rows, column, recipe))
+    if isinstance(rule, ScoreRule):
+        return rows.assign(value=as_numbers(rows[role].to_numpy(object), rows, column, recipe))
     labels = pd.Series(as_texts(rows[role], rows, column, strip=True), rows.index, dtype=object)
-    if "" in recipe.better:
+    if "" in rule.better:
         labels = labels.fillna("")
     missing = recipe.unjudged
-    return rows.assign(mark=[None if label and label.casefold() in missing else label for label in labels])
+    values = [None if label and label.casefold() in missing else label for label in labels]
+    return rows.assign(value=pd.Series(values, rows.index, dtype=object))
 
 
-def _count_unjudged(marks: pd.DataFrame, dropped: Dropped) -> None:
-    """Count rows without a candidate, a context or a judgement; an attribute without a judgement is no row."""
-    judged = marks["unit"][marks["mark"].notna()]
-    rows = marks.drop_duplicates("unit")
-    rows = rows[dropped.add("empty", rows, rows["candidate"].isna())]
-    rows = rows[dropped.add("no_context", rows, rows["context"].isna())]
-    dropped.add("no_judgement", rows, ~rows["unit"].isin(judged))
-
-
-def find_unranked(labels: Sequence[str], recipe: Recipe) -> list[str]:
-    """Return the labels that the order lacks; the list is empty for a rule without an order.
+def find_unranked(labels: Sequence[str], recipe: Recipe, rule: LabelRule) -> list[str]:
+    """Find the labels that the order lacks; there are none for a rule without an order.
 
     Raises:
         NNDError: a label of the rule is not in the table, or one of the table differs from one of the rule in case only.
     """
-    shown = some_of(sorted(labels))
-    better = () if recipe.as_published else recipe.better
-    ranked = [label for rank in recipe.order for label in rank]
+    if not labels:
+        return []
+    offered = some_of(sorted(labels))
+    better = () if recipe.candidates == "rows" else rule.better
     absent = [label for label in better if label and label not in labels]
-    if absent := absent or ([] if {*labels} & {*ranked} else ranked):
-        raise NNDError(f"no candidate has the label {absent[0]!r}; the labels are {shown}")
-    others = [label for label in labels if label not in (*better, *ranked)]
-    known = {label.casefold() for label in (*better, *ranked)}
-    if twins := [label for label in others if label.casefold() in known]:
-        raise NNDError(f"the rule lacks the label {twins[0]!r}; name it too, or ignore it (labels: {shown})")
-    return others if ranked else []
+    if absent := absent or ([] if {*labels} & {*rule.ranks} else [*rule.ranks]):
+        raise NNDError(f"no candidate has the label {absent[0]!r}; the labels are {offered}")
+    others = [label for label in labels if label not in (*better, *rule.ranks)]
+    folded = {label.casefold() for label in (*better, *rule.ranks)}
+    if twins := [label for label in others if label.casefold() in folded]:
+        raise NNDError(f"the rule lacks the label {twins[0]!r}; name it too, or ignore it (labels: {offered})")
+    return others if rule.ranks else []
+
+
+def conclude_rows(rows: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
+    """Say of each row why it is left out.
+
+    A row is used if one of its judgements is; else it has the reason of the judgement that came furthest.
+
+    Returns:
+        The rows, each once, with their ``exclusion``.
+    """
+    order = ["empty", "no_context", "no_attribute", "no_judgement", "ignored", "unranked", "rater_tie", ""]
+    rank = judgements["exclusion"].map({reason: place for place, reason in enumerate(order)})
+    furthest = rank.groupby(judgements["row_id"]).max().map(dict(enumerate(order)))
+    rows = rows[~rows.index.duplicated()]
+    return rows.assign(exclusion=furthest.reindex(rows.index).fillna(rows["exclusion"]))
 
 
 # ---------------------------------------------------------------- candidates
 
 
-def rate_candidates(judgements: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> tuple[pd.DataFrame, float]:
+def rate_candidates(
+    judgements: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Put the judgements of each candidate together.
 
     A candidate is a row of the table, or a distinct text of a group and attribute. Its quality is the most frequent rank of its
@@ -113,73 +132,94 @@ def rate_candidates(judgements: pd.DataFrame, recipe: Recipe, dropped: Dropped) 
     labels count once, by majority.
 
     Returns:
-        One row per candidate in the order of the table, with ``quality``, ``mark`` (its label) or ``mean`` (of its scores),
-        ``context``, ``group`` and so on, as the first judgement with its label says, of all its systems, and of its rater
-        where it had one only; and the smallest difference of two qualities that counts.
+        One row per candidate in the order of the table, with ``candidate_id``, ``quality``, ``value`` (its label) or ``mean``
+        (of its scores), ``exclusion``, ``differently`` (whether judgements of it differ), ``context``, ``group`` and so on, as
+        the first judgement with its label says, of all its systems, and of its rater where it had one only; the errors of
+        `choose_errors`; and the judgements, with the reason of those that do not count for their rater.
+
+    Raises:
+        NNDError: errors of a candidate differ, and the recipe does not say which one counts.
     """
-    key = ["unit"] if recipe.as_published else ["group", "candidate"]
-    judgements = judgements.assign(owner=number_rows(*(judgements[name] for name in [*key, "aspect"]))[0])
-    ranks = {label: float(place) for place, rank in enumerate(recipe.order) for label in rank}
-    rank = ranks.get if ranks else lambda label: float(label in recipe.better)
-    votes = _count_raters_once(judgements, recipe, rank, dropped) if "rater" in judgements else judgements
-    counted = judgements
-    if recipe.by_label:
-        label, first = _elect(votes, "owner", rank), judgements.drop_duplicates("owner")
-        dropped.add("tie", first, ~first["owner"].isin(label.index))
-        counted = judgements[judgements["mark"] == judgements["owner"].map(label)]
-    candidates = counted.drop_duplicates("owner").set_index("owner").sort_index()
-    if recipe.by_label:
-        candidates["quality"] = candidates["mark"].map(rank).astype(float)
+    used = select_used(judgements)
+    key = ["row_id"] if recipe.candidates == "rows" else ["group", "candidate"]
+    used = used.assign(candidate_id=number_rows(*(used[name] for name in [*key, "attribute_id"]))[0])
+    votes = used
+    if "rater" in used:
+        used, votes = _count_raters_once(used, rule)
+        judgements = judgements.assign(
+            exclusion=used["exclusion"].reindex(judgements.index).fillna(judgements["exclusion"])
+        )
+        used = used[used["candidate_id"].isin(votes["candidate_id"])]
+    counting = used
+    if isinstance(rule, LabelRule):
+        label = used["candidate_id"].map(_elect(votes, "candidate_id", rule.rank))
+        counting = used[(used["value"] == label) | label.isna()]
+    candidates = counting.drop_duplicates("candidate_id").set_index("candidate_id").sort_index()
+    by_candidate = used.groupby("candidate_id")
+    if isinstance(rule, LabelRule):
+        tied = candidates.index.isin(used["candidate_id"][label.isna()])
+        candidates = exclude(candidates, tied, "tie")
+        candidates["quality"] = candidates["value"].map(rule.rank).astype(float).mask(tied)
+        candidates["differently"] = used["value"].map(rule.rank).groupby(used["candidate_id"]).nunique() > 1
     else:
-        candidates["mean"] = candidates["quality"] = _take_means(votes["owner"], votes["mark"])
-    if recipe.majority:
-        highest = votes["aspect"].map(judgements.groupby("aspect")["mark"].max())
-        good = np.isclose(votes["mark"], highest if recipe.best is None else recipe.best, 1e-9, 1e-12)
-        candidates["quality"] = (_take_means(votes["owner"], good) > 0.5).astype(float)
-        if recipe.as_published:
-            shown = judgements["mark"].map("{:g}".format).groupby(judgements["owner"])
-            candidates["shown"] = shown.agg(",".join)
-    if "spans" in counted:
-        candidates["spans"] = _join_several(counted.set_index("owner")["spans"], _join_spans)
-    if "system" in judgements:
-        systems = judgements.dropna(subset="system").set_index("owner")["system"]
-        candidates["system"] = _join_several(systems, lambda names: "|".join(dict.fromkeys(names)))
-    if "rater" in judgements:
-        alone = judgements.groupby("owner")["rater"].nunique(dropna=False) == 1
-        candidates["rater"] = candidates["rater"].where(alone)
-    # Scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding.
-    return candidates.reset_index(drop=True), (recipe.min_gap or 1.0) * (1 - 1e-9)
+        candidates["mean"] = candidates["quality"] = _take_means(votes["candidate_id"], votes["value"])
+        candidates["differently"] = (by_candidate["value"].nunique() > 1) & (not rule.majority)
+        if rule.majority:
+            candidates["quality"] = _find_majority(used, votes, rule)
+            if recipe.candidates == "rows":
+                candidates["published_label"] = (
+                    used["value"].map("{:g}".format).groupby(used["candidate_id"]).agg(",".join)
+                )
+    if "spans" in counting:
+        candidates["spans"] = _join_several(counting.set_index("candidate_id")["spans"], _join_spans)
+    for name in ("system", "published_label"):
+        if name in used and not (name == "published_label" and isinstance(rule, ScoreRule) and rule.majority):
+            cells = used.dropna(subset=name).set_index("candidate_id")[name]
+            candidates[name] = _join_several(cells, lambda names: "|".join(dict.fromkeys(names)))
+    if "rater" in used:
+        candidates["rater"] = candidates["rater"].where(by_candidate["rater"].nunique(dropna=False) == 1)
+    rated = counting[counting["candidate_id"].isin(select_used(candidates).index)]
+    return candidates.reset_index(), choose_errors(rated, recipe), judgements
 
 
-def _take_means(number: Any, marks: Any) -> Any:
-    return np.bincount(number, marks.astype(float)) / np.bincount(number)  # groupby's mean differs in the last digit
+def _take_means(number: Any, values: Any) -> Any:
+    return np.bincount(number, values.astype(float)) / np.bincount(number)  # groupby's mean differs in the last digit
+
+
+def _find_majority(used: pd.DataFrame, votes: pd.DataFrame, rule: ScoreRule) -> Any:
+    highest = votes["attribute_id"].map(used.groupby("attribute_id")["value"].max())
+    good = np.isclose(votes["value"], highest if rule.best is None else rule.best, 1e-9, 1e-12)
+    return (_take_means(votes["candidate_id"], good) > 0.5).astype(float)
 
 
 def _elect(votes: pd.DataFrame, key: str, rank: Callable[[str], float | None]) -> pd.Series[Any]:
-    """Return key -> its most frequent label of its most frequent rank (the first seen on a tie), unless two ranks tie."""
-    votes = votes.assign(rank=votes["mark"].map(rank))
-    of_rank, of_label = (votes.groupby([key, name])[name].transform("size") for name in ("rank", "mark"))
+    """Elect key -> its most frequent label of its most frequent rank (the first seen on a tie), unless two ranks tie."""
+    votes = votes.assign(rank=votes["value"].map(rank))
+    of_rank, of_label = (votes.groupby([key, name])[name].transform("size") for name in ("rank", "value"))
     best = votes.assign(votes=of_label)[of_rank == of_rank.groupby(votes[key]).transform("max")]
-    label = best.sort_values("votes", ascending=False, kind="stable").drop_duplicates(key).set_index(key)["mark"]
+    label = best.sort_values("votes", ascending=False, kind="stable").drop_duplicates(key).set_index(key)["value"]
     return label[best.groupby(key)["rank"].nunique()[label.index] == 1]
 
 
-def _count_raters_once(
-    judgements: pd.DataFrame, recipe: Recipe, rank: Callable[[str], float | None], dropped: Dropped
-) -> pd.DataFrame:
-    """Return a vote for each rater of a candidate; without a name each judgement is a vote, and so is each mark of one cell."""
-    turn = judgements.groupby(["owner", "unit"]).cumcount()
+def _count_raters_once(judgements: pd.DataFrame, rule: LabelRule | ScoreRule) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Give each rater of a candidate one vote; without a name each judgement is a vote, and so is each value of one cell.
+
+    Returns:
+        The judgements, of which those of a rater without a majority are left out; and the votes.
+    """
+    turn = judgements.groupby(["candidate_id", "row_id"]).cumcount()
     rater = judgements["rater"].where(judgements["rater"].notna(), judgements.index)
-    ballot, first = number_rows(judgements["owner"], rater, turn)
-    ballots, votes = judgements.assign(ballot=ballot), judgements.iloc[first].reset_index(drop=True)
-    if not recipe.by_label:
-        return votes.assign(mark=_take_means(ballot, ballots["mark"]))
-    label = _elect(ballots, "ballot", rank)
-    return votes.assign(mark=label)[dropped.add("rater_tie", votes, ~votes.index.isin(label.index))]
+    ballot, first = number_rows(judgements["candidate_id"], rater, turn)
+    votes = judgements.iloc[first].reset_index(drop=True)
+    if isinstance(rule, ScoreRule):
+        return judgements, votes.assign(value=_take_means(ballot, judgements["value"]))
+    label = _elect(judgements.assign(ballot=ballot), "ballot", rule.rank)
+    judgements = exclude(judgements, ~pd.Series(ballot).isin(label.index), "rater_tie")
+    return judgements, votes.assign(value=label)[votes.index.isin(label.index)]
 
 
 def _join_several(cells: pd.Series[Any], join: Callable[[Any], str]) -> pd.Series[Any]:
-    """Return the cell of each owner, which is in the index; several are joined."""
+    """Join the cells of each candidate, which is in the index."""
     several = cells.index.duplicated(keep=False)
     return pd.concat([cells[~several], cells[several].groupby(level=0).agg(join)])
 
@@ -187,3 +227,77 @@ def _join_several(cells: pd.Series[Any], join: Callable[[Any], str]) -> pd.Serie
 def _join_spans(cells: Any) -> str:
     spans = {json.dumps(span): span for cell in cells if cell for span in json.loads(cell)}
     return json.dumps(sorted(spans.values(), key=lambda span: (span["start"], span["end"]))) if spans else ""
+
+
+# ---------------------------------------------------------------- errors of a candidate
+
+
+def choose_errors(judgements: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Choose which error of a candidate counts, where its judgements name several.
+
+    A judgement that names no category is no error beside one that names one.
+
+    Args:
+        judgements: those that say the quality of their candidate.
+        recipe: of the set, whose ``several_errors`` is the rule.
+
+    Returns:
+        ``candidate_id``, and those of ``category``, ``subcategory`` and ``severity`` that there are: one row for each candidate,
+        or for each of its errors; sorted by candidate.
+
+    Raises:
+        NNDError: the errors of a candidate differ, and there is no rule; or their severities have no known order.
+    """
+    names = [name for name in ERROR_COLUMNS if name in judgements]
+    errors = judgements.drop_duplicates(["candidate_id", *names])
+    several = errors["candidate_id"].duplicated(keep=False)
+    single, errors = errors[~several], errors[several]
+    if "category" in names:
+        named = errors["category"].notna()
+        errors = errors[named | ~named.groupby(errors["candidate_id"]).transform("any")]
+    by_candidate = errors.groupby("candidate_id")[names]
+    differing = (by_candidate.nunique() > 1).any(axis=1)
+    agreed = by_candidate.first()[~differing].reset_index()
+    errors = errors[errors["candidate_id"].map(differing).astype(bool)]
+    if len(errors):
+        errors = _apply_several_errors(errors, names, recipe)
+    columns = ["candidate_id", *names]
+    return pd.concat([single[columns], agreed, errors[columns]]).sort_values("candidate_id", kind="stable")
+
+
+def _apply_several_errors(errors: pd.DataFrame, names: Sequence[str], recipe: Recipe) -> pd.DataFrame:
+    if recipe.several_errors is None:
+        example = errors[errors["candidate_id"] == errors["candidate_id"].iat[0]]
+        name = next(name for name in names if example[name].nunique() > 1)
+        column = getattr(recipe, name) or name
+        values = some_of(list(example[name].dropna().unique()))
+        attribute = f"--attribute {column} judges each of these alone; or " if name == "category" else ""
+        raise NNDError(
+            f"{place_of(example, 0)}: judgements of one candidate differ in {name} ({values}); {attribute}say in the recipe "
+            "what counts: `several_errors: first`, `most_severe` or `each`"
+        )
+    if recipe.several_errors == "each":
+        return errors
+    if recipe.several_errors == "most_severe":
+        errors = errors.assign(severity_rank=_rank_severities(errors)).sort_values(
+            "severity_rank", ascending=False, kind="stable"
+        )
+    return errors.drop_duplicates("candidate_id")
+
+
+def _rank_severities(errors: pd.DataFrame) -> list[float]:
+    if "severity" not in errors:
+        raise NNDError(
+            "`several_errors: most_severe` needs a column of severities: name it as `severity` in the recipe"
+        )
+    ranks = []
+    for position, severity in enumerate(errors["severity"].fillna("none")):
+        try:
+            ranks.append(
+                float(_SEVERITIES.index(severity.casefold()) if severity.casefold() in _SEVERITIES else severity)
+            )
+        except ValueError:
+            raise NNDError(
+                f"{place_of(errors, position)}: how severe is {severity!r}? Known are numbers and {', '.join(_SEVERITIES)}"
+            ) from None
+    return ranks

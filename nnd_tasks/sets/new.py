@@ -14,7 +14,7 @@ import pandas as pd
 from nnd_tasks.datasets import dataset_folder, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text, write_texts
-from nnd_tasks.sets.build import Made, check_same_recipe, count_categories, make_set, write_made
+from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
 from nnd_tasks.sets.cells import PATH, as_number, is_missing, render, unpack
 from nnd_tasks.sets.fetch import Source, open_source
 from nnd_tasks.sets.layouts import recognise_layout
@@ -23,7 +23,7 @@ from nnd_tasks.sets.prepare_code import write_code
 from nnd_tasks.sets.read import read_json, read_table
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.records import NAMES, Layout, columns_of
-from nnd_tasks.sets.shelf import SetRecipe, check_free_name, check_set_name
+from nnd_tasks.sets.shelf import SetRecipe, check_free_name, check_set_name, find_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
@@ -55,7 +55,7 @@ class Draft:
     """
 
     set_recipe: SetRecipe
-    made: Made
+    made: BuiltSet
     proposed: list[str]
 
     @property
@@ -98,15 +98,15 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
     set_recipe = _own_recipe(name, {key: value for key, value in keys.items() if key not in _PAIRS}, replace)
     pairs = {key: value for key, value in keys.items() if key in _PAIRS}
     recipe, proposed = _complete_recipe(set_recipe, source, pairs)
-    set_recipe = change(set_recipe, loaded=recipe)
+    set_recipe = change(set_recipe, recipe=recipe)
     made = make_set(set_recipe, source)
     parts = made.report.values()
     files = {file: {"sha256": digest} for part in parts for file, digest in part["source_sha256"].items()}
     keys = {**recipe.dump(), "files": files, "expected": dict(count_categories(made.categories))}
-    loaded = make_recipe(keys, "recipe")
+    recipe = make_recipe(keys, "recipe")
     for part in parts:
-        part["recipe"] = loaded.dump()
-    return Draft(change(set_recipe, loaded=loaded), made, proposed)
+        part["recipe"] = recipe.dump()
+    return Draft(change(set_recipe, recipe=recipe), made, proposed)
 
 
 def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
@@ -115,7 +115,8 @@ def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
     path = user_tasks_dir() / name / RECIPE
     facts = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
     facts = {**facts, **keys.get("facts", {})}
-    return SetRecipe(name, path, "own", make_recipe({**keys, **({"facts": facts} if facts else {})}, "options"))
+    recipe = make_recipe({**keys, **({"facts": facts} if facts else {})}, "options")
+    return SetRecipe(name, path, "own", find_prepare(path), recipe=recipe)
 
 
 def _complete_recipe(set_recipe: SetRecipe, source: str, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
@@ -156,7 +157,7 @@ def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     roles = [role for role, column in found.items() if column and column not in used and not getattr(recipe, role)]
     judged = [role for role in ("label", "score") if role in roles]
     if recipe.pairs:
-        roles = [role for role in roles if role in ("context", "category")]
+        roles = [role for role in roles if role in ("context", "rater", "category")]
     elif recipe.label or recipe.score or (recipe.attribute and not _names_attributes(table, recipe)):
         roles = [role for role in roles if role not in judged]
     elif len(judged) > 1:
@@ -291,7 +292,7 @@ def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:
     set_recipe, folder = draft.set_recipe, dataset_folder(draft.set_recipe.name)
     if not replace:
         check_same_recipe(set_recipe, folder)
-    write_made(set_recipe, draft.made, folder, replace=replace)
+    write_built(set_recipe, draft.made, folder, replace=replace)
     write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
     return write_tasks(set_recipe, draft.made, replace=replace)
 

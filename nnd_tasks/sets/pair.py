@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
-from nnd_tasks.sets.rows import Dropped, number_rows
-from nnd_tasks.tables import SPANS, TYPES
+from nnd_tasks.sets.account import tally_counts
+from nnd_tasks.sets.rows import exclude, number_rows
 
 #: Category of tests where the source has no categories.
 PREFERENCE = "preference"
@@ -23,19 +21,22 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def pair_candidates(candidates: pd.DataFrame, gap: float, dropped: Dropped, where: str) -> tuple[Index, Index, Mask]:
+def pair_candidates(
+    candidates: pd.DataFrame, gap: float, where: str
+) -> tuple[Index, Index, Mask, dict[str, Any], pd.DataFrame]:
     """Form every pair of candidates of one group and attribute whose qualities differ by ``gap`` or more.
 
     Tests are sorted by group, by attribute, and by the places of their two candidates in the table.
 
     Returns:
-        Positions of the better and of the worse candidate, and whether the better one comes first; each of shape (tests,).
+        Positions of the better and of the worse candidate, and whether the better one comes first; each of shape (tests,). The
+        count of pairs, and the candidates with the reason of those that are in no test.
 
     Raises:
         NNDError: there are more pairs than can be formed.
     """
-    order = np.lexsort((np.arange(len(candidates)), candidates["aspect"], candidates["group"]))
-    group = number_rows(candidates["group"].to_numpy()[order], candidates["aspect"].to_numpy()[order])[0]
+    order = np.lexsort((np.arange(len(candidates)), candidates["attribute_id"], candidates["group"]))
+    group = number_rows(candidates["group"].to_numpy()[order], candidates["attribute_id"].to_numpy()[order])[0]
     quality = candidates["quality"].to_numpy(float)[order]
     sizes = np.bincount(group, minlength=1).astype(np.int64)
     compared = int((sizes * (sizes - 1) // 2).sum())
@@ -43,40 +44,76 @@ def pair_candidates(candidates: pd.DataFrame, gap: float, dropped: Dropped, wher
         raise NNDError(
             f"{where}: {compared:,} pairs of candidates, {sizes.max():,} candidates in one context; is --context right?"
         )
-    firsts, seconds, made = [], [], 0
+    firsts = []
+    seconds = []
+    tests = 0
     first = np.arange(len(order))
     for step in range(1, int(sizes.max(initial=0))):
         first = first[: np.searchsorted(first, len(order) - step)]
         first = first[group[first] == group[first + step]]
-        known = np.abs(quality[first] - quality[first + step]) >= gap  # so that nan makes no test
-        firsts.append(first[known])
-        seconds.append(first[known] + step)
-        made += len(firsts[-1])
-        if made > MOST_TESTS:
+        apart = np.abs(quality[first] - quality[first + step]) >= gap
+        firsts.append(first[apart])
+        seconds.append(first[apart] + step)
+        tests += len(firsts[-1])
+        if tests > MOST_TESTS:
             raise NNDError(f"{where}: more than {MOST_TESTS:,} tests come out; take fewer rows, or a stricter rule")
-    left, right = np.concatenate([*firsts, np.empty(0, np.int64)]), np.concatenate([*seconds, np.empty(0, np.int64)])
+    left = np.concatenate([*firsts, np.empty(0, np.int64)])
+    right = np.concatenate([*seconds, np.empty(0, np.int64)])
     sorting = np.lexsort((right, left))
-    left, right = left[sorting], right[sorting]
-    better = quality[left] > quality[right]
-    used = np.zeros(len(order), dtype=bool)
-    used[order[left]] = used[order[right]] = True
-    if compared > made:
-        dropped.counts["no_order"] = compared - made
-    dropped.add("no_pair", candidates, ~used)
-    return order[np.where(better, left, right)], order[np.where(better, right, left)], better
+    left, right = order[left[sorting]], order[right[sorting]]
+    left_is_better = candidates["quality"].to_numpy(float)[left] > candidates["quality"].to_numpy(float)[right]
+    in_test = np.zeros(len(order), dtype=bool)
+    in_test[left] = in_test[right] = True
+    return (
+        np.where(left_is_better, left, right),
+        np.where(left_is_better, right, left),
+        left_is_better,
+        tally_counts(compared, {"no_order": compared - tests}),
+        exclude(candidates, ~in_test, "no_pair"),
+    )
+
+
+def repeat_for_errors(candidates: pd.DataFrame, errors: pd.DataFrame, low: Index) -> tuple[Index, Index]:
+    """Repeat the pairs whose worse candidate has several errors.
+
+    Args:
+        candidates: sorted by ``candidate_id``.
+        errors: of `nnd_tasks.sets.judge.choose_errors`.
+        low: position of the worse candidate of each pair.
+
+    Returns:
+        Position of the pair and of the error of each test; each of shape (tests,).
+    """
+    sizes = errors.groupby("candidate_id").size().reindex(candidates["candidate_id"]).to_numpy(np.int64)
+    starts = np.cumsum(sizes) - sizes
+    pair = np.repeat(np.arange(len(low)), sizes[low])
+    turn = np.arange(len(pair)) - np.repeat(np.cumsum(sizes[low]) - sizes[low], sizes[low])
+    return pair, starts[low[pair]] + turn
 
 
 def pair_tests(
-    candidates: pd.DataFrame, prompts: pd.DataFrame, high: Index, low: Index, high_first: Mask, *, by_label: bool
+    candidates: pd.DataFrame, errors: pd.DataFrame, prompts: pd.DataFrame, high: Index, low: Index, high_first: Mask
 ) -> pd.DataFrame:
-    """Return the tests of pairs of judged candidates, in the columns of the schema.
+    """Make the tests of pairs of judged candidates, in the columns of the schema.
 
     The category is the attribute that was judged, else the one that the source names, else the label of the worse candidate.
+
+    Args:
+        candidates: of `nnd_tasks.sets.judge.rate_candidates`.
+        errors: of the worse candidate of each test.
+        prompts: of `nnd_tasks.sets.rows.number_prompts`.
+        high: position of the better candidate of each test.
+        low: of the worse candidate.
+        high_first: whether the better candidate comes first in the source.
     """
-    better, worse = candidates.iloc[high].reset_index(drop=True), candidates.iloc[low].reset_index(drop=True)
-    category, subcategory = worse.get("category", worse["mark"] if by_label else None), worse.get("subcategory")
+    better = candidates.iloc[high].reset_index(drop=True)
+    worse = candidates.iloc[low].reset_index(drop=True)
+    errors = errors.reset_index(drop=True)
+    by_label = "mean" not in candidates
+    category = errors.get("category", worse["value"] if by_label else None)
+    subcategory = errors.get("subcategory")
     if (candidates["attribute"].fillna("") != "").any():
-        category, subcategory = worse["attribute"], worse.get("subcategory", worse.get("category"))
+        category, subcategory = worse["attribute"], errors.get("subcategory", errors.get("category"))
     columns = {
         "context_id": better["group_id"],
         "high": better["candidate"],
@@ -84,11 +121,11 @@ def pair_tests(
         "high_first": high_first,
         "category": category,
         "subcategory": subcategory,
-        "severity": worse.get("severity"),
+        "severity": errors.get("severity"),
         "rater": worse.get("rater"),
         SPANS_COLUMN: worse.get("spans"),
     }
-    label = "mark" if by_label else "shown"
+    label = "value" if by_label else "published_label"
     for side, rows in (("high", better), ("low", worse)):
         roles = {"label": label, "system": "system", "score": "mean"}
         columns |= {f"{side}_{name}": rows.get(role) for name, role in roles.items()}
@@ -122,19 +159,3 @@ def make_table(
     table["test_id"] = [short_hash(*row, str(n)) for *row, n in zip(*keys, turn, strict=True)]
     names = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN)
     return table[[*(name for name in names if name in table), *fields]]
-
-
-_NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
-
-
-def to_arrow(tests: pd.DataFrame) -> pa.Table:
-    """Return tests as an Arrow table with the types of the schema."""
-    kinds = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
-    arrays = {}
-    for name in tests:
-        if name == SPANS_COLUMN:
-            cells = [[{**_NO_SPAN, **span} for span in json.loads(cell)] if cell else [] for cell in tests[name]]
-            arrays[name] = pa.array(cells, SPANS)
-        else:
-            arrays[name] = pa.array(tests[name].to_numpy(), TYPES[kinds.get(name, "string")])
-    return pa.table(arrays)

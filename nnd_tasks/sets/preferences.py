@@ -10,12 +10,20 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import SPANS_COLUMN
+from nnd_tasks.schema import SPANS_COLUMN, short_hash
 from nnd_tasks.sets.cells import place_of, render, take_column
 from nnd_tasks.sets.chat import split_pair
 from nnd_tasks.sets.pair import make_table
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.rows import Dropped, clean_texts, number_prompts, number_rows, place_spans, take_roles
+from nnd_tasks.sets.rows import (
+    clean_texts,
+    exclude,
+    number_prompts,
+    number_rows,
+    place_spans,
+    select_used,
+    take_roles,
+)
 
 _TIE, _UNJUDGED = -1, -2
 _MEANINGS = {
@@ -42,23 +50,27 @@ _FILLERS = {
 
 
 def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Return rows with the roles ``chosen`` and ``rejected``, and ``side``: 0 or 1, -1 for a tie, -2 where nobody judged.
+    """Take rows with the roles ``chosen`` and ``rejected``; those without a winner are left out.
 
     Raises:
         NNDError: a column is missing, or a cell names no winner.
     """
     rows = take_roles(table, recipe)
-    rows["side"] = find_winners(table, recipe) if recipe.pair else 0
+    side = find_winners(table, recipe) if recipe.pair else np.zeros(len(table))
+    rows = exclude(rows, side == _TIE, "undecided")
+    rows = exclude(rows, side == _UNJUDGED, "no_judgement")
     texts = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
     for names, columns in ((("chosen", "rejected"), texts), (("high_system", "low_system"), recipe.systems)):
         cells = [take_column(table, column) for column in columns]
         for name, one, other in zip(names, cells, reversed(cells), strict=False):
-            rows[name] = np.where(rows["side"] == 1, other, one)
+            rows[name] = np.where(side == 1, other, one)
     return rows
 
 
 def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
-    """Return which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
+    """Find which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
+
+    Rows that are left out already need none.
 
     Raises:
         NNDError: a cell is neither a column of ``pair`` or a word of its name, one of ``systems``, 1 or 2, A or B, first or
@@ -66,9 +78,12 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     """
     meanings = _winner_meanings(recipe)
     systems = [take_column(table, column) for column in recipe.systems]
-    sides = np.empty(len(table), dtype=np.int64)
+    sides = np.full(len(table), _UNJUDGED)
+    excluded = (table["exclusion"] != "").to_numpy()
     cells = take_column(table, str(recipe.winner))
     for i, cell in enumerate(cells):
+        if excluded[i]:
+            continue
         value = (render(cell) or "").strip().casefold()
         side = meanings.get(value)
         if not recipe.winners:
@@ -125,51 +140,63 @@ def _example_winners(cells: Iterable[Any], meanings: Mapping[str, int]) -> str:
     return f"'{','.join(shown)}{',...' if len(values) > 6 else ''}'"
 
 
-def preference_tests(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame | None:
-    """Return the tests of rows with ``chosen`` and ``rejected``; None where no pair makes one.
+def preference_tests(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame | None, pd.DataFrame]:
+    """Make the tests of rows with ``chosen`` and ``rejected``.
 
-    The messages that both chats of a pair begin with become the context, unless a column of the context has them. Left out
-    and counted are pairs without a winner, that answer different prompts, with an empty text, of equal texts, that repeat an
-    earlier one, and those that people judged both ways round equally often; of pairs that were judged both ways round
-    unequally often, the more frequent way stays.
+    The messages that both chats of a pair begin with become the context, unless a column of the context has them. A pair makes
+    one test, in the direction that more people say; each rater counts once, by the majority of what that rater says. Where
+    nothing gives a context, each pair is a prompt of its own: a model reads nothing before either text.
+
+    Returns:
+        The tests, None where no pair makes one; and the rows with the reason of those that make none.
 
     Raises:
         NNDError: a cell is of a wrong kind; the error names the row.
     """
-    if "side" in rows:
-        rows = rows[dropped.add("undecided", rows, rows["side"] == _TIE)]
-        rows = rows[dropped.add("no_judgement", rows, rows["side"] == _UNJUDGED)].reset_index(drop=True)
-    rows = _split_context(rows, dropped)
-    rows = clean_texts(place_spans(rows, recipe, dropped), recipe)
-    if not recipe.as_published:
-        rows = rows[dropped.add("empty", rows, rows["chosen"].isna() | rows["rejected"].isna())]
-        rows = rows[dropped.add("equal_texts", rows, rows["chosen"] == rows["rejected"])]
+    rows = _split_context(rows)
+    pairs = clean_texts(place_spans(select_used(rows), recipe), recipe)
+    if recipe.candidates == "texts":
+        pairs = exclude(pairs, pairs["chosen"].isna() | pairs["rejected"].isna(), "empty")
+        pairs = exclude(pairs, pairs["chosen"] == pairs["rejected"], "equal_texts")
         if recipe.context:
-            rows = rows[dropped.add("no_context", rows, rows["context"].isna())]
-    if not len(rows):
-        return None
-    prompt, prompts = number_prompts(rows, recipe)
-    rows = rows.assign(prompt=prompt)
-    if "category" in rows:
-        rows = rows[dropped.add("no_category", rows, rows["category"].isna())]
-    if not recipe.as_published:
-        rows = _decide(rows, dropped)
-    if not len(rows):
-        return None
-    rows = rows.reset_index(drop=True)
+            pairs = exclude(pairs, pairs["context"].isna(), "no_context")
+    if "category" in pairs:
+        pairs = exclude(pairs, pairs["category"].isna(), "no_category")
+    prompt, prompts = number_prompts(pairs, recipe)
+    pairs = pairs.assign(prompt=prompt)
+    if recipe.candidates == "texts":
+        pairs = _decide(pairs)
+    rows = rows.assign(exclusion=pairs["exclusion"].reindex(rows.index).fillna(rows["exclusion"]))
+    if "spans_nowhere" in pairs:
+        rows["spans_placed"], rows["spans_nowhere"] = pairs["spans_placed"], pairs["spans_nowhere"]
+    used = select_used(pairs).reset_index(drop=True)
+    if not len(used):
+        return None, rows
     names = ("category", "subcategory", "severity", "high_system", "low_system")
-    columns = {name: rows.get(name) for name in (*names, "spans")}
+    columns = {name: used.get(name) for name in (*names, "rater")}
     # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
-    high, low = rows["chosen"].fillna(""), rows["rejected"].fillna("")
-    columns |= {"high": high, "low": low, "high_first": (high < low).to_numpy(bool), SPANS_COLUMN: columns.pop("spans")}
-    return make_table(columns, prompts, rows["prompt"].to_numpy(), keep=names)
+    high = used["chosen"].fillna("")
+    low = used["rejected"].fillna("")
+    columns |= {"high": high, "low": low, "high_first": (high < low).to_numpy(bool), SPANS_COLUMN: used.get("spans")}
+    prompts = prompts.iloc[used["prompt"]].reset_index(drop=True)
+    if not recipe.context and not recipe.field:
+        alone = [short_hash("", *sorted(texts)) for texts in zip(high, low, strict=True)]
+        prompts["cluster_id"] = prompts["cluster_id"].where(prompts["context"] != "", alone)
+    return make_table(columns, prompts, np.arange(len(used)), keep=names), rows
 
 
-def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
-    contexts, apart = [], []
+def _split_context(rows: pd.DataFrame) -> pd.DataFrame:
+    contexts = []
+    apart = []
     given = rows["context"].to_numpy(object) if "context" in rows else [None] * len(rows)
-    chosen, rejected = rows["chosen"].to_numpy(object).copy(), rows["rejected"].to_numpy(object).copy()
+    chosen = rows["chosen"].to_numpy(object).copy()
+    rejected = rows["rejected"].to_numpy(object).copy()
+    excluded = (rows["exclusion"] != "").to_numpy()
     for i, column in enumerate(given):
+        if excluded[i]:
+            apart.append(False)
+            contexts.append(None)
+            continue
         try:
             split = split_pair(chosen[i], rejected[i])
             text = render(column) or ""
@@ -181,23 +208,37 @@ def _split_context(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
     # As objects: pandas would copy equal texts, which are one object here.
     columns = {"context": contexts, "chosen": chosen, "rejected": rejected}
     rows = rows.assign(**{name: pd.Series(cells, dtype=object, index=rows.index) for name, cells in columns.items()})
-    return rows[dropped.add("other_prompt", rows, apart)].reset_index(drop=True)
+    return exclude(rows, apart, "other_prompt")
 
 
 def _join_contexts(text: str, shared: str) -> str:
-    """Return what a column and the turns that both chats share say, each once."""
+    """Join what a column and the turns that both chats share say, each once."""
     if shared in text:
         return text
     return shared if text.strip() in shared else f"{text}\n\n{shared}"
 
 
-def _decide(rows: pd.DataFrame, dropped: Dropped) -> pd.DataFrame:
-    """Return the first row of each pair that was judged more often in this direction than in reverse."""
-    category = rows["category"] if "category" in rows else pd.Series("", index=rows.index)
-    turned = (rows["chosen"] > rows["rejected"]).to_numpy()
-    one, other = rows["chosen"].where(~turned, rows["rejected"]), rows["rejected"].where(~turned, rows["chosen"])
-    pair = number_rows(rows["prompt"], category, one, other)[0]
-    sense = np.where(turned, -1, 1)
-    won = sense * np.bincount(pair, weights=sense)[pair] > 0
-    rows, pair = rows[dropped.add("contradictory", rows, ~won)], pair[won]
-    return rows[dropped.add("repeated", rows, pd.Series(pair).duplicated())]
+def _decide(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Leave out all rows of a pair but the first one of the direction that more people say."""
+    used = select_used(pairs)
+    category = used["category"] if "category" in used else pd.Series("", index=used.index)
+    turned = (used["chosen"] > used["rejected"]).to_numpy(bool)
+    one = used["chosen"].where(~turned, used["rejected"])
+    other = used["rejected"].where(~turned, used["chosen"])
+    pair = number_rows(used["prompt"], category, one, other)[0]
+    direction = np.where(turned, -1, 1)
+    voter = np.arange(len(used))
+    if "rater" in used:
+        voter = number_rows(pair, used["rater"].where(used["rater"].notna(), used.index))[0]
+    vote = np.sign(np.bincount(voter, weights=direction))  # 0 for a rater who says both equally often
+    first_row = np.flatnonzero(~pd.Series(voter).duplicated())
+    votes = np.bincount(pair[first_row], weights=vote, minlength=pair.max(initial=-1) + 1)
+    used = exclude(used, vote[voter] == 0, "rater_tie")
+    used = exclude(used, direction * votes[pair] <= 0, "contradictory")
+    still = (used["exclusion"] == "").to_numpy()
+    repeated = np.zeros(len(used), dtype=bool)
+    repeated[still] = pd.Series(pair[still]).duplicated().to_numpy()
+    used = exclude(used, repeated, "repeated")
+    if "rater" in used:
+        pairs["rater"] = used["rater"].where(used.groupby(pair)["rater"].transform("nunique") == 1)
+    return pairs.assign(exclusion=used["exclusion"].reindex(pairs.index).fillna(pairs["exclusion"]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -25,6 +26,11 @@ RECIPE, PREPARE = "_recipe", "prepare.py"
 FILE, KEY = "@file", "@key"
 MAX_RECIPE_BYTES = 1_000_000
 CONFIG = "default"
+#: Roles that may be of one column. A column of ``group`` or ``field`` may have any other role, too.
+_MAY_SHARE = frozenset({
+    ("label", "category"), ("label", "subcategory"), ("label", "severity"),
+    ("system", "category"), ("system", "subcategory"),
+})  # fmt: skip
 
 
 def _as_text(value: Any) -> Any:
@@ -176,12 +182,14 @@ class Recipe(_Strict):
         score: column of a number, higher is better, or of a list of numbers.
         system: column of who wrote the candidate.
         rater: column of who judged. Of several judgements of one candidate the most frequent label counts (a tie leaves it
-            out), or the mean score, each rater once.
+            out), or the mean score, each rater once. Of a pair that was judged several times, the more frequent way counts.
         attribute: name -> column of its labels or scores: ``{fluency: Flüssigkeit}``; beside ``label`` or ``score``, the
             one column that names the attribute.
         category: column of the category of the tests.
         subcategory: column of a finer label of the worse candidate.
         severity: column of how bad its error is.
+        several_errors: what counts where judgements of one candidate differ in category, subcategory or severity: ``first``,
+            ``most_severe``, or ``each``, which makes a test of each. Without it, that is an error.
         spans: where errors are marked.
         field: prompt field -> column: ``{answer: answer_span}``.
         chosen: column of the better text of a pair, or of its chat messages.
@@ -222,6 +230,7 @@ class Recipe(_Strict):
     category: Column = None
     subcategory: Column = None
     severity: Column = None
+    several_errors: Literal["first", "most_severe", "each"] | None = None
     spans: Spans | None = None
     field: Columns = {}
     chosen: Column = None
@@ -289,7 +298,7 @@ class Recipe(_Strict):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Recipe:
-        texts = [key for key in ("candidate", "label", "score", "rater") if self.pairs and getattr(self, key)]
+        texts = [key for key in ("candidate", "label", "score") if self.pairs and getattr(self, key)]
         rules = " and ".join(self.rules)
         mistakes = [
             (bool(self.pair) != bool(self.winner) or len(self.pair) not in (0, 2),
@@ -300,10 +309,23 @@ class Recipe(_Strict):
             (texts, f"{', '.join(texts)} is of single texts; the table holds pairs, which say themselves what is better"),
             (len(self.rules) > 1, f"{rules}: one rule says what is better"),
             (self.pairs and rules, f"{rules}: pairs say themselves what is better"),
+            (self.pairs and self.several_errors, "several_errors is of single texts; the table holds pairs"),
+            *((True, mistake) for mistake in self._find_shared_columns()),
         ]  # fmt: skip
         if found := [message for wrong, message in mistakes if wrong]:
             raise ValueError("; ".join(found))
         return self
+
+    def _find_shared_columns(self) -> Iterator[str]:
+        """Yield a mistake for each column that is named in two roles which cannot be one."""
+        single = ("context", "candidate", "label", "score", "system", "rater", "category", "subcategory", "severity",
+                  "chosen", "rejected", "winner")  # fmt: skip
+        roles = [(role, getattr(self, role)) for role in single]
+        roles += [("pair", column) for column in self.pair]
+        roles += [(f"attribute {name}", column) for name, column in self.attribute.items()]
+        for (role, column), (other, twin) in combinations(roles, 2):
+            if column not in (None, FILE, KEY) and column == twin and (role, other) not in _MAY_SHARE:
+                yield f"column {column!r} is both {role} and {other}; name another for one of them"
 
     @property
     def pairs(self) -> bool:
@@ -323,31 +345,9 @@ class Recipe(_Strict):
         return bool(self.better or self.order)
 
     @property
-    def as_published(self) -> bool:
-        """Whether every row is a candidate of its own."""
-        return self.candidates == "rows"
-
-    @property
     def unjudged(self) -> frozenset[str]:
         """Cells that mean "nobody judged": stripped texts whose case is ignored."""
         return frozenset(text.strip().casefold() for text in ("", *self.missing))
-
-    def rule_text(self) -> str:
-        """Return the rule as a sentence."""
-        if self.facts.rule:
-            return self.facts.rule
-        if self.better:
-            labels = ["without a label" if not label else f"labelled `{label}`" for label in self.better]
-            return f"Candidates {' or '.join(labels)} are better than all others of the same context."
-        if self.order:
-            ranks = " < ".join(" = ".join(rank) for rank in self.order)
-            return f"Labels have an order: {ranks}. Pairs of equal rank are left out."
-        if self.majority:
-            mark = "the highest score" if self.best is None else f"{self.best:g}"
-            return f"A candidate is good when more than half of its scores are {mark}, else bad."
-        if self.min_gap is not None:
-            return f"A candidate is better when its mean score is {self.min_gap:g} or more above that of another."
-        return "The source says of each pair which text is better." if self.pairs else "The recipe names no rule."
 
     def dump(self) -> dict[str, Any]:
         """Return the keys that differ from their defaults, in the form of a recipe's YAML."""

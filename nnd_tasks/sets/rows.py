@@ -1,10 +1,8 @@
-"""Rows by the roles of their columns, what is left out of them, and the prompts that they share."""
+"""Rows by the roles of their columns, why some are left out, and the prompts that they share."""
 
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,41 +14,41 @@ from nnd_tasks.sets.cells import PATH, ROW, as_texts, place_of, render, take_col
 from nnd_tasks.sets.recipe import Recipe, Spans
 from nnd_tasks.sets.spans import Span, locate_spans, span_cells, take_marks
 
-_EXAMPLES = 3
-_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
 FIELD = "field "  # before the name of a prompt field, as a column of rows
 TEXTS = ("context", "candidate", "chosen", "rejected")
 #: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 
 
-@dataclass
-class Dropped:
-    """What was left out, and why.
+# ---------------------------------------------------------------- what is left out
 
-    Attributes:
-        counts: reason -> how many rows, candidates or pairs.
-        rows: reason -> places of the first few.
-        labels: labels of the table that the rule's order lacks.
-        lost_spans: number of error spans that do not lie in their candidate.
-        unmatched: what ``leave_out`` names and no row has.
+
+def exclude(table: pd.DataFrame, wrong: Any, reason: str) -> pd.DataFrame:
+    """Give a reason to those rows of a table that are ``wrong`` and are not left out yet.
+
+    Args:
+        table: with the column ``exclusion``: why a row is left out, ``""`` where it is used.
+        wrong: shape (rows,).
+        reason: a key of `nnd_tasks.sets.account.REASONS`.
     """
+    excluded = np.asarray(wrong, dtype=bool) & (table["exclusion"] == "").to_numpy()
+    return table.assign(exclusion=table["exclusion"].mask(excluded, reason))
 
-    counts: dict[str, int] = field(default_factory=dict)
-    rows: dict[str, list[str]] = field(default_factory=dict)
-    labels: list[str] = field(default_factory=list)
-    lost_spans: int = 0
-    unmatched: list[str] = field(default_factory=list)
 
-    def add(self, reason: str, rows: pd.DataFrame, wrong: Any) -> Any:
-        """Count the rows that are ``wrong``, and return which are not; shape (rows,)."""
-        wrong = np.asarray(wrong, dtype=bool)
-        if wrong.any():
-            self.counts[reason] = self.counts.get(reason, 0) + int(wrong.sum())
-            known = self.rows.setdefault(reason, [])
-            examples = np.flatnonzero(wrong)[: _EXAMPLES - len(known)]
-            known += [_FOLDER.sub("", place_of(rows, int(i))) for i in examples]
-        return ~wrong
+def select_used(table: pd.DataFrame) -> pd.DataFrame:
+    """Select the rows of a table that are not left out."""
+    return table[table["exclusion"] == ""]
+
+
+def match_left_out(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Tell which rows have which value of the recipe's ``leave_out``: a column of truth values for each ``column = 'value'``."""
+    matches = {}
+    for column, values in recipe.leave_out.items():
+        texts = as_texts(take_column(table, column), table, column, strip=True)
+        cells = pd.Series([(text or "").casefold() for text in texts], table.index, dtype=object)
+        for value in values:
+            matches[f"{column} = {value!r}"] = cells == value.strip().casefold()
+    return pd.DataFrame(matches, index=table.index, dtype=bool)
 
 
 def number_rows(*columns: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -79,7 +77,7 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     columns = {role: column for role, column in named.items() if column and isinstance(column, str)}
     columns |= {FIELD + name: column for name, column in recipe.field.items()}
     rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
-    rows[[PATH, ROW]] = table[[PATH, ROW]].to_numpy(object)
+    rows[[PATH, ROW, "exclusion"]] = table[[PATH, ROW, "exclusion"]].to_numpy(object)
     if recipe.group:
         parts = [as_texts(take_column(table, column), table, column) for column in recipe.group]
         rows["group"] = (
@@ -98,27 +96,12 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     return pd.concat(of_each).sort_index(kind="stable")
 
 
-def leave_out(table: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
-    """Return a table without the rows that the recipe says are no judgements."""
-    if not recipe.leave_out:
-        return table
-    wrong = np.zeros(len(table), dtype=bool)
-    for column, values in recipe.leave_out.items():
-        texts = as_texts(take_column(table, column), table, column, strip=True)
-        found = np.array([(text or "").casefold() for text in texts])
-        for value in values:
-            those = found == value.strip().casefold()
-            wrong |= those
-            dropped.unmatched += [] if those.any() else [f"{column} = {value!r}"]
-    return table[dropped.add("by_recipe", table, wrong)].reset_index(drop=True)
-
-
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Return rows with every text in NFC, names stripped, and None for what is absent; blank texts stay in rows as published."""
     rows = rows.copy()
     for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
-        if role in NAMES or (role != "group" and not recipe.as_published):
+        if role in NAMES or (role != "group" and recipe.candidates == "texts"):
             texts[[text is not None and not text.strip() for text in texts]] = None
         rows[role] = pd.Series(
             texts, rows.index, dtype=object
@@ -152,11 +135,15 @@ def find_space_twins(prompts: pd.DataFrame) -> pd.Series[bool]:
     return plain.duplicated(keep=False) & ~texts.duplicated(keep=False)
 
 
-def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.DataFrame:
-    """Return rows whose ``spans`` are JSON of spans within the candidate, or ``""``; marks are taken out of candidates.
+def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Place the spans of each row in its candidate.
 
     Positions count characters of the candidate as published, so this comes before `clean_texts`. Spans of ``prepare.py`` are
     objects with the keys that `Spans` has by default.
+
+    Returns:
+        The rows with ``spans``, JSON of spans within the candidate, or ``""``; ``spans_placed`` and ``spans_nowhere``, the
+        numbers of those that lie in it and that do not; and candidates without marks.
     """
     if not recipe.spans and "spans" not in rows:
         return rows
@@ -164,9 +151,11 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.Data
     role = "rejected" if "rejected" in rows else "candidate"
     texts = rows[role].to_numpy(object).copy()
     given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
-    cells = []
+    cells: list[str] = []
+    counts: list[tuple[int, int]] = []
     for i, cell in enumerate(given):
         placed: list[Span] = []
+        lost = 0
         try:
             text = render(texts[i]) or ""
         except ValueError:  # `clean_texts` names the row
@@ -175,9 +164,11 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe, dropped: Dropped) -> pd.Data
             texts[i], placed = take_marks(text, *keys.marks)
         elif text.strip():
             try:
-                placed, away = locate_spans(cell, text, keys)
+                placed, lost = locate_spans(cell, text, keys)
             except ValueError as error:
                 raise NNDError(f"{place_of(rows, i)}: {error}") from None
-            dropped.lost_spans += away
         cells.append(json.dumps(placed) if placed else "")
-    return rows.assign(**{role: pd.Series(texts, rows.index, dtype=object), "spans": cells})
+        counts.append((len(placed), lost))
+    rows = rows.assign(**{role: pd.Series(texts, rows.index, dtype=object), "spans": cells})
+    rows[["spans_placed", "spans_nowhere"]] = np.array(counts).reshape(-1, 2)
+    return rows

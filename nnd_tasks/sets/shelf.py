@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -20,70 +19,84 @@ VARIANTS = ("choice", "validator", "clean", "heldout")
 
 
 @dataclass(frozen=True)
-class SetRecipe:
-    """A recipe, the set that it makes, and where it comes from.
+class RecipeFile:
+    """Where the recipe of a set is.
 
     Attributes:
         name: of the set.
         path: of the recipe's YAML.
         origin: ``package``, ``own`` (in the user's folder of tasks), or ``elsewhere``: somebody sent it.
-        loaded: the recipe, where it is not to be read from ``path``.
+        prepare: the ``prepare.py`` beside it, if there is one.
     """
 
     name: str
     path: Path
     origin: Literal["package", "own", "elsewhere"]
-    loaded: Recipe | None = None
+    prepare: Path | None = None
 
     @property
     def shipped(self) -> bool:
         """Whether it comes with the package."""
         return self.origin == "package"
 
-    @cached_property
-    def recipe(self) -> Recipe:
-        """The recipe; raises NNDError where it is wrong."""
-        return self.loaded or make_recipe(read_recipe(self.path), str(self.path))
-
-    @property
-    def prepare(self) -> Path | None:
-        """Its ``prepare.py``, or None."""
-        path = self.path.with_name(PREPARE)
-        return path if self.path.name == RECIPE and path.is_file() else None
+    def read(self) -> SetRecipe:
+        """Read the recipe; raise NNDError where it is wrong."""
+        recipe = make_recipe(read_recipe(self.path), str(self.path))
+        return SetRecipe(self.name, self.path, self.origin, self.prepare, recipe=recipe)
 
 
-def list_recipes() -> dict[str, SetRecipe]:
-    """Return set -> its recipe, of the package and of the user; where both have a name, the package's is taken."""
-    found: dict[str, SetRecipe] = {}
-    for folder, origin in ((tasks_dir(), "package"), (user_tasks_dir(), "own")):
-        for path in sorted(folder.glob(f"[!.]*/{RECIPE}")) if folder.is_dir() else []:
-            found.setdefault(path.parent.name, SetRecipe(path.parent.name, path, origin))  # type: ignore[arg-type]
-    return found
+@dataclass(frozen=True)
+class SetRecipe(RecipeFile):
+    """A recipe that was read, and the set that it makes."""
+
+    recipe: Recipe = field(kw_only=True)
+
+
+def find_prepare(recipe: Path) -> Path | None:
+    """Find the ``prepare.py`` beside a recipe; only a file that is called as `RECIPE` has one."""
+    prepare = recipe.with_name(PREPARE)
+    return prepare if recipe.name == RECIPE and prepare.is_file() else None
+
+
+def list_recipes() -> dict[str, RecipeFile]:
+    """List set -> its recipe, of the package and of the user; where both have a name, the package's is taken."""
+    recipes: dict[str, RecipeFile] = {}
+    folders: dict[Path, Literal["package", "own"]] = {tasks_dir(): "package", user_tasks_dir(): "own"}
+    for folder, origin in folders.items():
+        for path in sorted(folder.glob(f"[!.]*/{RECIPE}")):
+            name = path.parent.name
+            recipes.setdefault(name, RecipeFile(name, path, origin, find_prepare(path)))
+    return recipes
 
 
 def find_recipe(name: str) -> SetRecipe:
-    """Return the recipe of the set ``name``, or the recipe in the file or folder ``name``.
+    """Find the recipe of a set, as `find_recipe_file`, and read it; raise NNDError where it is wrong."""
+    return find_recipe_file(name).read()
+
+
+def find_recipe_file(name: str) -> RecipeFile:
+    """Find the recipe of the set ``name``, or the recipe in the file or folder ``name``.
 
     Raises:
         NNDError: there is none; the error suggests similar names.
     """
-    known = list_recipes()
-    if name in known:
-        return known[name]
+    recipes = list_recipes()
+    if name in recipes:
+        return recipes[name]
     path = expand(name)
     if "/" in name or path.suffix or path.name == RECIPE:
         path = path / RECIPE if path.is_dir() else path
         if not path.is_file():
             raise NNDError(f"{path}: there is no such recipe")
-        for own in known.values():
-            if own.path.samefile(path):
-                return own
+        for recipe in recipes.values():
+            if recipe.path.samefile(path):
+                return recipe
         sent = path.absolute().parent.name if path.name == RECIPE else path.stem
         check_set_name(sent, f"{path}: rename its folder: ")
         check_free_name(sent, f"{path}: rename the folder of the recipe: ")
-        return SetRecipe(sent, path, "elsewhere")
-    hint = did_you_mean(name.removeprefix("nnd_"), known, at_most=3, cutoff=0.5) or f"known sets: {', '.join(known)}"
-    raise NNDError(f"there is no set {name!r}; {hint}")
+        return RecipeFile(sent, path, "elsewhere", find_prepare(path))
+    similar = did_you_mean(name.removeprefix("nnd_"), recipes, at_most=3, cutoff=0.5)
+    raise NNDError(f"there is no set {name!r}; {similar or 'known sets: ' + ', '.join(recipes)}")
 
 
 def check_set_name(name: str, where: str = "") -> None:

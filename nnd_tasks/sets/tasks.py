@@ -14,7 +14,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import reading, write_text
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS
-from nnd_tasks.sets.build import Made
+from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.chat import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.sets.shelf import SetRecipe
@@ -66,7 +66,7 @@ def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None)
     return UserTask(name, path)
 
 
-def write_tasks(set_recipe: SetRecipe, made: Made, *, replace: bool = False) -> list[UserTask]:
+def write_tasks(set_recipe: SetRecipe, made: BuiltSet, *, replace: bool = False) -> list[UserTask]:
     """Write a task for each config that a build made, where the package has none; add notes to ``made``.
 
     Args:

@@ -17,7 +17,7 @@ from nnd_tasks.datasets import dataset_folder, read_report
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.schema import short_hash
-from nnd_tasks.sets.build import Made
+from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.shelf import list_recipes
@@ -160,7 +160,7 @@ class NewSet:
             made: the same in words.
             summary: of the set, in a sentence.
         """
-        sets = Made()
+        sets = BuiltSet()
         sets.add(CONFIG, tests, report)
         known = KNOWN.get(self.corpus.name, {})
         facts = Facts(

@@ -28,6 +28,25 @@ def mean(numbers: Sequence[float]) -> float:
     return math.fsum(numbers) / len(numbers)
 
 
+SEVERITIES = ("", "minor", "major")
+
+
+def choose_errors(judgements: Sequence[Row], recipe: Row) -> list[dict[str, str]]:
+    """Return the errors of a candidate that the recipe counts."""
+    names = [name for name in ("category", "subcategory", "severity") if name in recipe]
+    errors = list(dict.fromkeys(tuple(one[name] for name in names) for one in judgements))
+    if "category" in names and any(error[0] for error in errors):
+        errors = [error for error in errors if error[0]]
+    values = [list(dict.fromkeys(error[i] for error in errors if error[i])) for i in range(len(names))]
+    if len(errors) > 1 and all(len(several) < 2 for several in values):
+        errors = [tuple(several[0] if several else "" for several in values)]
+    if len(errors) > 1 and recipe["several_errors"] == "most_severe":
+        errors.sort(key=lambda error: -SEVERITIES.index(error[names.index("severity")]))
+    if recipe["several_errors"] != "each":
+        errors = errors[:1]
+    return [dict(zip(names, error, strict=True)) for error in errors]
+
+
 def by_label(recipe: Row) -> bool:
     return bool({"better", "order"} & {*recipe})
 
@@ -75,10 +94,13 @@ def rate(judgements: list[dict[str, Any]], recipe: Row, best: Mapping[str, float
         label = vote(votes, rank) if votes else None
         if label is None:
             return None
-        found = {**next(one for one in judgements if one["mark"] == label), "quality": rank[label], "label": label}
+        judgements_with = [one for one in judgements if one["mark"] == label]
+        found = {**judgements_with[0], "quality": rank[label], "label": label}
+        found["errors"] = choose_errors(judgements_with, recipe)
     else:
         votes = [mean(marks) for marks in ballots.values()]
         found["score"] = found["quality"] = mean(votes)
+        found["errors"] = choose_errors(judgements, recipe)
         if "majority" in recipe:
             found["quality"] = int(2 * votes.count(best[found["aspect"]]) > len(votes))
     found["system"] = "|".join(dict.fromkeys(one["system"] for one in judgements if one["system"]))
@@ -108,26 +130,31 @@ def slow_tests(rows: Sequence[Row], recipe: Row) -> tuple[list[dict[str, Any]], 
                     continue
                 high, low = (first, second) if first["quality"] > second["quality"] else (second, first)
                 test = {"context": high["c"], "high": high["t"], "low": low["t"], "high_first": high is first}
-                known = low["category"] if "category" in recipe else low.get("label")
-                test["category"] = aspect or known or "preference"
-                finer = low["category"] if aspect and "category" in recipe else ""
-                test["subcategory"] = low["subcategory"] if "subcategory" in recipe else finer
-                test |= {name: low[name] if name in recipe else "" for name in ("severity", "rater")}
+                test["rater"] = low["rater"] if "rater" in recipe else ""
                 for side, one in (("high", high), ("low", low)):
                     test |= {f"{side}_label": one.get("label", ""), f"{side}_system": one["system"]}
                     test[f"{side}_score"] = one.get("score")
-                tests.append(test)
                 twins = [
                     [one["quality"] for one in candidates
                      if (one["aspect"], one["c"], one["t"]) == (aspect, side["c"], side["t"])]
                     for side in (high, low)
                 ]  # fmt: skip
-                key = tuple(test[name] for name in ("context", "high", "low", "category"))
-                keep.append(
-                    high["t"] != low["t"]
-                    and key not in seen
-                    and not any(max(qualities) - min(qualities) >= gap for qualities in twins)
-                    and bool(high["t"].strip() and low["t"].strip())
-                )
-                seen.add(key)
+                for error in low["errors"]:
+                    category = error.get("category", low.get("label"))
+                    finer = error.get("category", "") if aspect else ""
+                    test = {
+                        **test,
+                        "category": aspect or category or "preference",
+                        "subcategory": error.get("subcategory", finer),
+                        "severity": error.get("severity", ""),
+                    }
+                    tests.append(test)
+                    key = tuple(test[name] for name in ("context", "high", "low", "category"))
+                    keep.append(
+                        high["t"] != low["t"]
+                        and key not in seen
+                        and not any(max(qualities) - min(qualities) >= gap for qualities in twins)
+                        and bool(high["t"].strip() and low["t"].strip())
+                    )
+                    seen.add(key)
     return tests, keep

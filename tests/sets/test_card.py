@@ -32,11 +32,11 @@ FACTS = Facts(
 ABOUT = About("answers", FACTS, "Right ones are better.", recipe="label: grade\nbetter: [right]\n")
 REASONS = ("equal_texts", "repeated", "contradictory", "empty")
 REPORT: dict[str, Any] = {
-    "rows": 1200,
-    "judgements": 1199,
-    "candidates_judged": 900,
-    "dropped": {"no_judgement": 1, "unranked": 2},
-    "unranked_labels": ["odd", "new"],
+    "accounts": {
+        "rows": {"total": 1200, "used": 1199, "left_out": {"no_judgement": 1}},
+        "judgements": {"total": 1199, "used": 1197, "left_out": {"unranked": 2}},
+        "unranked_labels": ["odd", "new"],
+    },
     "cleaning": {
         "kept": 996,
         "reasons": {reason: {"tests": 0} for reason in REASONS} | {"empty": {"tests": 4}},
@@ -65,8 +65,9 @@ def test_a_card_has_the_facts_and_the_counts() -> None:
     for line in (
         f"| `all` | 1,000 | 70 | 900 | `{'f' * 16}` |",
         "| `question` | prompt field: what was asked |",
-        "- `all`: 1,200 rows, 1,199 judgements of 900 candidates; left out: 1 row without a judgement; 2 judgements whose "
-        "label the order does not have ('odd', 'new').",
+        "- `all`: 1,200 rows read = 1,199 used + 1 left out: 1 row without a judgement.",
+        "- `all`: 1,199 judgements read = 1,197 used + 2 left out: 2 judgements whose label the order does not have ('odd', "
+        "'new').",
         "| `all` | wrong | **0.810** | 0.500 |",
         "| `all` | 1,000 | 0 | 0 | 0 | 4 | 4 | 996 | `all_clean` |",
         f"| `answers.csv` | `{'ab' * 32}` | `all` |",

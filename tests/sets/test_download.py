@@ -23,7 +23,7 @@ import pooch.core
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.build import Made, build_set, make_set
+from nnd_tasks.sets.build import BuiltSet, build_set, make_set
 from nnd_tasks.sets.fetch import RETRIES
 from nnd_tasks.sets.recipe import File, make_recipe
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe
@@ -83,11 +83,11 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
         server.shutdown()
 
 
-def build(**files: dict[str, Any]) -> Made:
+def build(**files: dict[str, Any]) -> BuiltSet:
     """Build a set of one table per file, whose addresses need not be https."""
     made = {f"{name}.csv": File.model_construct(**{**File().model_dump(), **file}) for name, file in files.items()}
     recipe = make_recipe({**LABELS, "config": "@file"}, "here").model_copy(update={"files": made})
-    return make_set(SetRecipe("mine", Path("_"), "own", recipe), progress=False)
+    return make_set(SetRecipe("mine", Path("_"), "own", recipe=recipe), progress=False)
 
 
 def refusal(**files: dict[str, Any]) -> str:

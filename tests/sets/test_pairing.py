@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.card import left_out
+from nnd_tasks.sets.account import describe_accounts
 from tests.sets.slow_pairing import slow_tests
-from tests.sets.tables import LABELS, make_csv, make_rows, pick, read_tests
+from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick, read_tests
 
 WORDS = ("good", "bad", "ugly", "odd")
 MARKS = st.sampled_from([None, "n/a", "skip", *WORDS, *WORDS])
@@ -23,9 +23,9 @@ COLUMNS = {
     "t": st.sampled_from(["x", "x ", "y", "z", " ", "é"]),
     "system": st.sampled_from(["s1", "s2"]),
     "rater": st.sampled_from(["r1", "r2", "r3", ""]),
-    "category": st.sampled_from(["K", "L"]),
+    "category": st.sampled_from(["K", "L", ""]),
     "subcategory": st.sampled_from(["p", "q"]),
-    "severity": st.sampled_from(["minor", "major"]),
+    "severity": st.sampled_from(["minor", "major", ""]),
     "name": st.sampled_from(["one", "two"]),
 }
 LABEL_RULES: list[dict[str, Any]] = [
@@ -60,6 +60,9 @@ def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     recipe |= shape if "one" in shape.get("attribute", {}) else {**shape, "label" if labels else "score": "mark"}
     for role in ("rater", "category", "subcategory", "severity"):
         recipe |= {role: role} if draw(st.booleans()) else {}
+    recipe["several_errors"] = draw(
+        st.sampled_from(["first", "each", *(["most_severe"] if "severity" in recipe else [])])
+    )
     recipe |= {"group": "g"} if draw(st.booleans()) else {}
     recipe |= {"candidates": "rows"} if draw(st.booleans()) else {}
     return rows, recipe
@@ -85,8 +88,14 @@ def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(
         assert "no test comes out" in str(error), error  # noqa: PT017
         assert not expected
         return
-    assert all(left_out(made.report["default"]["dropped"]).values()), "every reason has words"
+    left_out(made)
+    accounts = made.report["default"]["accounts"]
+    assert accounts["rows"]["total"] == len(rows)
+    assert len(describe_accounts(accounts)) >= 1 + bool(accounts["pairs"]["left_out"]), "every reason has words"
     ours = read_tests(made)
+    assert accounts["pairs"]["used"] == len(
+        {tuple(test[name] for name in ("test_id", "high", "low")) for test in ours}
+    ) or (recipe["several_errors"] == "each")
     names = [name for name in expected[0] if not name.endswith("_score")]
     if "majority" in recipe and recipe.get("candidates") == "rows":  # the marks themselves are shown
         names = [name for name in names if not name.endswith("_label")]
@@ -101,7 +110,7 @@ def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(
     assert {*pick(shuffled, "context_id", "high", "low")} == {*pick(ours, "context_id", "high", "low")}
 
 
-LINES = ["c,t,l", "q,a,good", "q,b,bad"]
+LINES = ["c,t,l,u", "q,a,good,1", "q,b,bad,2"]
 
 
 def test_what_is_left_out_is_counted_with_its_rows(tmp_path: Path) -> None:
@@ -110,10 +119,9 @@ def test_what_is_left_out_is_counted_with_its_rows(tmp_path: Path) -> None:
     made = make_csv(tmp_path, *lines, "other,h,bad,", "q,i,good,", "q,i,bad,", **keys)
     report = made.report["default"]
     rows = {"empty": 4, "no_context": 5, "no_judgement": 6, "ignored": 7, "by_recipe": 8}
-    reasons = [*rows, "no_pair", "tie"]
-    assert {reason: report["dropped"][reason] for reason in reasons} == dict.fromkeys(reasons, 1)
-    for reason, row in rows.items():
-        assert report["dropped_rows"][reason] == [f"table.csv, row {row}"]
+    assert left_out(made) == dict.fromkeys(rows, 1)
+    assert left_out(made, "candidates") == {"tie": 1, "no_pair": 1}
+    assert report["accounts"]["rows"]["examples"] == {reason: [f"table.csv, row {row}"] for reason, row in rows.items()}
     assert any("`leave_out` names check = 'z', which no row has" in note for note in made.notes)
 
 
@@ -137,7 +145,7 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: P
             {"better": [], "label": None, "score": "l", "min_gap": 1},
             "row 2, column 'l': expected a number, found 'good'",
         ),
-        ({"context": "t"}, "no test comes out: no context has two candidates"),
+        ({"context": "u"}, "no test comes out: no context has two candidates"),
     ],
 )
 def test_a_rule_that_does_not_fit_is_refused_in_one_line(keys: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -148,8 +156,8 @@ def test_a_rule_that_does_not_fit_is_refused_in_one_line(keys: dict[str, Any], m
 
 
 def test_labels_beyond_the_order_are_left_out_and_named(tmp_path: Path) -> None:
-    made = make_csv(tmp_path, *LINES, "q,z,???", **LABELS | {"better": []}, order=["bad", "good"])
-    assert made.report["default"]["unranked_labels"] == ["???"]
+    made = make_csv(tmp_path, *LINES, "q,z,???,3", **LABELS | {"better": []}, order=["bad", "good"])
+    assert made.report["default"]["accounts"]["unranked_labels"] == ["???"]
     assert len(read_tests(made)) == 1
 
 
@@ -165,11 +173,11 @@ TEXT = "The mill stood stil and stood."
 
 
 def read_spans(folder: Path, *cells: Any, **keys: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the spans of a worse candidate, judged once for each cell, and the notes."""
+    """Return the spans of a worse candidate, judged once for each cell, and what was left out."""
     good, bad = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": TEXT, "l": "bad"}
     made = make_rows(folder, [good, *({**bad, "s": cell} for cell in cells)], **LABELS, spans={"column": "s", **keys})
     [test] = made.tables["default"].to_pylist()
-    return test.get("low_spans") or [], made.notes
+    return test.get("low_spans") or [], describe_accounts(made.report["default"]["accounts"])
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path: Path)
     }
     made = make_sent(write_set(tmp_path / "less", more="leave_out: {candidate: b}\nfield: []\n"))
     assert made.tables["default"].num_rows == 1
-    assert made.report["default"]["dropped_rows"]["by_recipe"] == ["docs.jsonl, line 1"]
+    assert made.report["default"]["accounts"]["rows"]["examples"]["by_recipe"] == ["docs.jsonl, line 1"]
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,9 @@ def test_several_files_are_one_table_or_a_config_each_and_their_rows_are_named_w
         write_files(tmp_path / "in" / "de", {f"{name}.csv": f"c,t,s\nq,{name},1\nq,?,\nq,x{name},2\n"})
     made = make(tmp_path / "in", **KEYS)
     assert len(read_tests(made)) == 4
-    assert made.report["default"]["dropped_rows"] == {"no_judgement": ["one.csv, row 3", "two.csv, row 3"]}
+    assert made.report["default"]["accounts"]["rows"]["examples"] == {
+        "no_judgement": ["one.csv, row 3", "two.csv, row 3"]
+    }
     assert str(tmp_path) not in json.dumps(made.report), "a report does not say where a file lies"
     assert list(make(tmp_path / "in", **KEYS, config="@file").tables) == ["one", "two"]
     assert len(read_tests(make(tmp_path / "in" / "de" / "o*.csv", **KEYS))) == 1
@@ -183,7 +185,7 @@ def test_only_named_texts_mean_that_nobody_judged(cells: str, missing: Any, tmp_
     rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(json.loads(cells))]
     made = make_rows(tmp_path, rows, **KEYS, missing=missing)
     assert pick(read_tests(made), "high", "low") == [("4", "0")]
-    assert made.report["default"]["dropped"]["no_judgement"] == 3
+    assert made.report["default"]["accounts"]["rows"]["left_out"]["no_judgement"] == 3
 
 
 @pytest.mark.parametrize(

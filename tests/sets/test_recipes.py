@@ -10,6 +10,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, make_recipe
+from nnd_tasks.sets.rule import make_rule
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe, list_recipes
 from nnd_tasks.yaml_json import dump_yaml, parse_yaml
 from tests.conftest import SOURCES
@@ -70,7 +71,7 @@ def test_the_config_of_a_file_stays_in_the_folder(tmp_path: Path, nnd_home: Path
     write_files(tmp_path, {"t.csv": "c,t,l\nq,a,good\nq,b,bad\n"})
     recipe = make_recipe({**LABELS, "files": {"t.csv": {"config": "../x"}}}, "")
     with pytest.raises(NNDError, match="a config is named by letters"):
-        build_set(SetRecipe("mine", tmp_path / "_recipe", "own", recipe))
+        build_set(SetRecipe("mine", tmp_path / "_recipe", "own", recipe=recipe))
     assert not (nnd_home / "nnd").exists()
 
 
@@ -104,7 +105,7 @@ def test_recipes_of_ours_are_whole_and_come_back_from_their_yaml(name: str) -> N
     assert make_recipe(parse_yaml(dump_yaml(recipe.dump()), ""), "") == recipe
     assert recipe.rules or recipe.pairs or SOURCES[name].prepare
     assert all(getattr(recipe.facts, name) for name in ("license", "language", "summary", "judges"))
-    assert recipe.rule_text().endswith(".")
+    assert make_rule(recipe).sentence.endswith(".")
     assert len(Recipe.model_fields) <= 38, "37 keys, and the facts"
 
 

@@ -1,0 +1,109 @@
+"""What became of everything that a build read: used, or left out for a reason; each row, judgement and so on counts once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks.sets.cells import place_of
+from nnd_tasks.wording import counted, some_of
+
+_EXAMPLES = 3
+_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
+#: What is counted -> reason -> what is said of those that are left out for it.
+#:
+#: A row is used if one of its judgements is; a judgement counts as left out if its row is used without it. A candidate is used
+#: if it is in a test, a pair of candidates if it makes one.
+REASONS: Mapping[str, Mapping[str, str]] = {
+    "row": {
+        "by_recipe": "left out by the recipe, as no judgement",
+        "undecided": "with a pair that people called a tie",
+        "other_prompt": "with two texts that answer different prompts, or of a chat and a text",
+        "empty": "with an empty text",
+        "no_context": "with an empty context",
+        "no_attribute": "with an empty attribute",
+        "no_category": "with an empty category",
+        "no_judgement": "without a judgement",
+        "ignored": "whose label says nothing of quality",
+        "unranked": "whose label the order does not have",
+        "rater_tie": "of a rater who judged the same differently, each way equally often",
+        "equal_texts": "with two equal texts",
+        "contradictory": "with a pair that people judged the other way round as often or more often",
+        "repeated": "with the same pair as an earlier one",
+    },
+    "judgement": {
+        "no_judgement": "that is missing beside others of its row",
+        "ignored": "whose label says nothing of quality",
+        "unranked": "whose label the order does not have",
+        "rater_tie": "of a rater who judged the same differently, each way equally often",
+    },
+    "candidate": {
+        "tie": "of which as many judgements say one thing as another",
+        "no_pair": "in no test",
+    },
+    "pair": {"no_order": "of candidates neither of which is better by the rule"},
+    "error span": {"nowhere": "that does not lie in its text"},
+}
+
+
+def tally_table(table: pd.DataFrame, noun: str) -> dict[str, Any]:
+    """Count the rows of a table by the reason in ``exclusion``, with the places of the first few.
+
+    Args:
+        table: a row per thing that is counted.
+        noun: a key of `REASONS`.
+    """
+    counts = table["exclusion"].value_counts()
+    left_out = {reason: int(counts[reason]) for reason in REASONS[noun] if reason in counts}
+    examples = {}
+    for reason in left_out:
+        first = table[table["exclusion"] == reason].head(_EXAMPLES)
+        examples[reason] = [_FOLDER.sub("", place_of(first, position)) for position in range(len(first))]
+    return {**tally_counts(len(table), left_out), "examples": examples}
+
+
+def tally_counts(total: int, left_out: Mapping[str, int]) -> dict[str, Any]:
+    """Count what is used of a total, of which some are left out for each reason."""
+    left_out = {reason: count for reason, count in left_out.items() if count}
+    return {"total": total, "used": total - sum(left_out.values()), "left_out": left_out}
+
+
+def check_sum(tally: Mapping[str, Any], table: pd.DataFrame, read: int) -> None:
+    """Raise RuntimeError where some of the rows that were read are neither used nor left out for a reason that is counted."""
+    used = int((table["exclusion"] == "").sum())
+    if not (tally["total"] == read and tally["used"] == used):
+        raise RuntimeError(
+            f"of {read:,} rows that were read, {used:,} are used and {sum(tally['left_out'].values()):,} left out for a "
+            "reason; this is a mistake of nnd-tasks, please report it"
+        )
+
+
+def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, complete: bool = False) -> list[str]:
+    """Say what was read, used and left out: a line for rows, and one for whatever else something was left out of.
+
+    Args:
+        accounts: of a config, from ``build_report.json``.
+        examples: name the first rows that were left out for each reason.
+        complete: a line for whatever was counted.
+    """
+    lines = []
+    for noun, reasons in REASONS.items():
+        tally = accounts.get(f"{noun}s".replace(" ", "_"))
+        if tally is None or not (noun == "row" or complete or tally["left_out"]):
+            continue
+        sum_text = f"{tally['used']:,} used + {tally['total'] - tally['used']:,} left out"
+        texts = []
+        for reason, count in tally["left_out"].items():
+            text = f"{counted(count, noun)} {reasons[reason]}"
+            if reason == "unranked" and "unranked_labels" in accounts:
+                text += f" ({some_of(accounts['unranked_labels'])})"
+            places = tally.get("examples", {}).get(reason, []) if examples else []
+            texts.append(text + (f" (such as {'; '.join(places)})" if places else ""))
+        lines.append(f"{counted(tally['total'], noun)} read = {sum_text}{': ' if texts else ''}{', '.join(texts)}")
+    if "judged_differently" in accounts:
+        number = counted(accounts["judged_differently"], "candidate")
+        lines.append(f"{number} judged differently by several: {accounts['what_counts']}")
+    return lines
