@@ -49,6 +49,10 @@ REASONS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+#: What happened to all of them.
+_VERBS = {"row": "read", "judgement": "read", "candidate": "judged", "pair": "compared", "error span": "read"}
+
+
 def tally_table(table: pd.DataFrame, noun: str) -> dict[str, Any]:
     """Count the rows of a table by the reason in ``exclusion``, with the places of the first few.
 
@@ -100,9 +104,11 @@ def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, com
             text = f"{counted(count, noun)} {reasons[reason]}"
             if reason == "unranked" and "unranked_labels" in accounts:
                 text += f" ({some_of(accounts['unranked_labels'])})"
-            places = tally.get("examples", {}).get(reason, []) if examples else []
+            places = tally.get("examples", {}).get(reason, []) if examples and reason != "no_pair" else []
             texts.append(text + (f" (such as {'; '.join(places)})" if places else ""))
-        lines.append(f"{counted(tally['total'], noun)} read = {sum_text}{': ' if texts else ''}{', '.join(texts)}")
+        lines.append(
+            f"{counted(tally['total'], noun)} {_VERBS[noun]} = {sum_text}{': ' if texts else ''}{', '.join(texts)}"
+        )
     if "judged_differently" in accounts:
         number = counted(accounts["judged_differently"], "candidate")
         lines.append(f"{number} judged differently by several: {accounts['what_counts']}")

@@ -186,8 +186,8 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame |
 
 
 def _split_context(rows: pd.DataFrame) -> pd.DataFrame:
-    contexts = []
-    apart = []
+    contexts: list[str | None] = []
+    apart: list[bool] = []
     given = rows["context"].to_numpy(object) if "context" in rows else [None] * len(rows)
     chosen = rows["chosen"].to_numpy(object).copy()
     rejected = rows["rejected"].to_numpy(object).copy()
