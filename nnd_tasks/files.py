@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -102,9 +104,49 @@ def writing(path: Path, *, hint: str = "") -> Iterator[Path]:
         yield new
 
 
+#: What `writing_all` calls its temporary files: ``.NAME.``, eight characters of `tempfile`, ``.tmp``.
+_TEMPORARY = re.compile(r"\..*\.[a-z0-9_]{8}\.tmp")
+
+
+def _lock(handle: int, *, wait: bool) -> None:
+    """Lock an open file until it is closed; raise OSError where another process has it, or files cannot be locked."""
+    if sys.platform == "win32":
+        raise OSError("no such locks")
+    import fcntl
+
+    fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _open_temporary(target: Path) -> tuple[int, Path]:
+    """Make an empty file beside ``target``; return a handle that locks it until it is closed, and its path."""
+    while True:
+        # What a killed process leaves must have no ending that somebody searches for, such as lm-eval for .yaml.
+        handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=".tmp", dir=target.parent)
+        with suppress(OSError):  # not every file system has locks
+            _lock(handle, wait=True)
+        if os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)  # another process took it for a left-over before it was locked
+
+
+def clear_left_overs(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder: those that no process has locked."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for path in [entry.path for entry in entries if _TEMPORARY.fullmatch(entry.name)]:
+            with suppress(OSError):
+                handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    _lock(handle, wait=False)
+                    Path(path).unlink()
+                finally:
+                    os.close(handle)
+
+
 @contextmanager
 def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]]:
     """Yield a new, empty file beside each path; all take their places when the block ends, or none does.
+
+    What killed processes left in the folders is removed first.
 
     Args:
         paths: the files to write; their folders are made.
@@ -115,6 +157,7 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
     """
     targets = list(paths)
     files: list[Path] = []
+    handles: list[int] = []
     current = Path()
     try:
         for target in targets:
@@ -122,11 +165,11 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
             if target.is_dir():
                 raise IsADirectoryError(0, "is a folder")
             target.parent.mkdir(parents=True, exist_ok=True)
-            # What a killed process leaves must have no ending that somebody searches for, such as lm-eval for .yaml.
-            handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=".tmp", dir=target.parent)
-            os.close(handle)
-            files.append(Path(name))
-            files[-1].chmod(0o666 & ~umask())  # mkstemp makes it private
+            clear_left_overs(target.parent)
+            handle, file = _open_temporary(target)
+            handles.append(handle)
+            files.append(file)
+            file.chmod(0o666 & ~umask())  # mkstemp makes it private
         current = targets[0] if len(targets) == 1 else targets[0].parent
         yield files
         for file in files:
@@ -141,6 +184,8 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
         for file in files:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
+        for handle in handles:
+            os.close(handle)
 
 
 def write_text(path: Path, text: str, *, hint: str = "") -> None:
