@@ -254,6 +254,11 @@ _DIFFERENCES_CAPTION = (
 )
 
 
+def signatures_for_print(paired: Paired) -> str:
+    """Return a line with the short signature of each model."""
+    return f"Signatures for print: {'; '.join(f'{run.model}: {run.short_line}' for run in paired.runs)}."
+
+
 def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Report:
     """Return everything that is known of the models on one set.
 
@@ -292,7 +297,7 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
         findings=[*paired.notes, *give_verdicts(comparison)],
         tables=tables,
-        notes=[*notes, *comparison.not_compared],
+        notes=[*notes, *comparison.not_compared, signatures_for_print(paired)],
         legend=LEGEND,
         brief=brief,
         facts={

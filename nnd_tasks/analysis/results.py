@@ -20,6 +20,7 @@ from nnd_tasks.analysis.samples import check_outcomes, rates_of, read_lines, rea
 from nnd_tasks.analysis.selecting import select_runs
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, read_text, reading
+from nnd_tasks.harness.signature import short_signature
 from nnd_tasks.secrets import hide
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import parse_json
@@ -117,6 +118,11 @@ class Run:
         return f"{self.model} was trained on {', '.join(self.trained_on)}; {tests}."
 
     @property
+    def short_line(self) -> str:
+        """The signature for print, see `nnd_tasks.harness.signature.short_signature`."""
+        return short_signature(self.protocol, self.model_info, self.environment)
+
+    @property
     def file(self) -> Path:
         """Its results file."""
         return self.path.with_name(f"results_{self.date}.json")
@@ -156,6 +162,7 @@ class Runs(list[Run]):
                     "prompts": len(run.documents),
                     "tests": len(run.tests),
                     "signature": run.line,
+                    "short_signature": run.short_line,
                     "file": str(run.file),
                 },
                 "tokens": str(run.tokens) if run.tokens.is_file() else None,

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 import platform
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +25,8 @@ from nnd_tasks.harness.settings import Settings
 from nnd_tasks.secrets import bare_urls, hide, is_secret, open_query, without_secrets
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
+#: Characters that a short signature has at most.
+SHORT = 99
 _PROBE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
 
 
@@ -228,7 +231,7 @@ def environment(*more: str) -> tuple[tuple[str, str], ...]:
 
 
 def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], spans: str | None) -> dict[str, Any]:
-    """Return the signature of a run as the results file has it: the three parts, and all of them in one ``line``.
+    """Return the signature of a run as the results file has it: the three parts, all of them in one ``line``, and ``short``.
 
     Args:
         protocol: see `protocol_part`.
@@ -239,6 +242,7 @@ def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], spans
     packages = dict(environment(*engine_packages(model.get("type"))))
     return {
         "line": line(protocol, model, packages) + (f" || spans:{spans}" if spans else ""),
+        "short": short_signature(protocol, model, packages),
         "protocol": protocol,
         "protocol_digest": digest(protocol),
         **({"spans": spans} if spans else {}),
@@ -257,6 +261,24 @@ def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mappin
     return " || ".join(
         "|".join(f"{key}:{_text(value)}" for key, value in part.items()) for part in (protocol, shown, packages)
     )
+
+
+def short_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, str]) -> str:
+    """Return a signature for print, of at most `SHORT` characters: ``nnd:0.1.0|demo/authors:1b4e28ba2fa1|gpt2:5f0c8b3a``.
+
+    After the set and its config stands the digest of the protocol, ``protocol_digest`` of the results; after the model's name
+    that of its part of the signature. Of names that are paths the last part is shown. Weights in a local folder count by their
+    digest, wherever the folder lies.
+    """
+    placed = {"name", "tokenizer"} if model.get("weights") else set()
+    about_model = {key: value for key, value in model.items() if key not in placed}
+    names = [protocol.get("set"), protocol.get("config"), model.get("name")]
+    digests = [digest(protocol), digest(about_model)[:8]]
+    nnd = str(packages.get("nnd_tasks", "?"))[:20]
+    room = (SHORT - len(f"nnd:{nnd}|/:{digests[0]}|:{digests[1]}")) // len(names)
+    last_parts = [re.split(r"[/\\]", str(name or "?").rstrip("/\\"))[-1] for name in names]
+    data, config, model_name = (_text(part)[:room] for part in last_parts)
+    return f"nnd:{nnd}|{data}/{config}:{digests[0]}|{model_name}:{digests[1]}"
 
 
 def _text(value: Any) -> str:

@@ -171,7 +171,7 @@ def mutate_table(table: pa.Table, rng: random.Random) -> tuple[pa.Table, str]:
         if change == "shorter":
             row[name].pop()
         else:
-            row[name][rng.randrange(len(row[name]))] = rng.choice([None, -1, 2**30])
+            row[name][rng.randrange(len(row[name]))] = rng.choice([None, -1, 2**24])
     else:
         row[name] = None if change == "null" or isinstance(row[name], list) else type(row[name])(rng.choice((99, -1)))
     made = pa.Table.from_pylist(rows, schema=table.schema)

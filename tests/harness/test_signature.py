@@ -16,7 +16,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nnd_tasks.datasets import read_table
 from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.signature import digest, line, model_part, selection, tokenizer_digest, weights_digest
+from nnd_tasks.harness.signature import (
+    digest,
+    line,
+    model_part,
+    selection,
+    short_signature,
+    tokenizer_digest,
+    weights_digest,
+)
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.tables import SPANS
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
@@ -270,3 +278,25 @@ def test_digests_tell_functions_by_their_source_and_selections_by_their_clusters
     assert selection(["b", "a"], 2) == "all"
     assert selection(["b", "a"], 3) == selection(["a", "b"], 3) != selection(["a", "c"], 3)
     assert selection(["a"], 3).startswith("1 of 3 (")
+
+
+def test_the_short_signature_names_the_run_without_its_place(plain: Signed) -> None:
+    signature, _ = plain
+    protocol, model, versions = (signature[name] for name in ("protocol", "model", "environment"))
+    short = signature["short"]
+    assert short.startswith(f"nnd:{versions['nnd_tasks']}|demo/authors:{signature['protocol_digest']}|llama:")
+    elsewhere = {**model, "name": "/home/anna/copies/llama/", "tokenizer": "/home/anna/copies/llama/"}
+    assert short_signature(protocol, elsewhere, versions) == short
+    for changed in ({**model, "dtype": "bfloat16"}, {**model, "weights": "0"}, {**model, "weights": None}):
+        assert short_signature(protocol, changed, versions) != short
+    assert short_signature({**protocol, "eos": True}, model, versions) != short
+
+
+@pytest.mark.parametrize("name", ["m" * 300, "/home/anna/" + "m" * 300, r"C:\models\m", "", None, "a|b c"])
+def test_the_short_signature_stays_below_a_hundred_characters(name: str | None) -> None:
+    short = short_signature(
+        {"set": name, "config": name}, {"name": name}, {"nnd_tasks": "0.1.0.dev123+g0123456789abcdef"}
+    )
+    assert len(short) < 100
+    assert not any(part in short for part in ("home", "\\", "models"))
+    assert short.count("|") == 2
