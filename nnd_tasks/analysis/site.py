@@ -7,8 +7,9 @@ files that cannot be used are named.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     if not sets:
         raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
     place = expand(folder)
-    names = {name: f"set-{file_stem(name.removeprefix('nnd/'))}.html" for name in sets}
+    names = _name_pages(sets)
     sections = [section for of_set in sets.values() for section in of_set]
     pages = {
         names[name]: render_page(name, of_set, home="index.html", texts=_texts_are_free(of_set[0].paired.runs[0]))
@@ -82,6 +83,16 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     pages["results.json"] = f"[{', '.join(to_json(section.report) for section in sections)}]"
     write_texts({place / name: text for name, text in pages.items()})
     return place / "index.html", skipped
+
+
+def _name_pages(sets: Iterable[str]) -> dict[str, str]:
+    """Return set -> name of its page; sets whose names differ in other characters than letters and digits get numbers."""
+    names: dict[str, str] = {}
+    for name in sets:
+        stem = f"set-{file_stem(name.removeprefix('nnd/'))}"
+        taken = sum(re.fullmatch(rf"{re.escape(stem)}(-\d+)?\.html", other) is not None for other in names.values())
+        names[name] = f"{stem}-{taken + 1}.html" if taken else f"{stem}.html"
+    return names
 
 
 def _texts_are_free(run: Run) -> bool:

@@ -255,6 +255,16 @@ def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path: Path) -
     assert not (tmp_path / "site").exists()
 
 
+def test_a_set_whose_name_is_almost_that_of_another_has_a_page_of_its_own(tmp_path: Path) -> None:
+    for name, of_set in {"a": "nnd/made_up", "b": "made_up", "c": "made/up", "d": "x" * 400, "e": "nul\0"}.items():
+        run_of(tmp_path / "people", name, contexts=3, protocol={"set": of_set})
+    page, skipped = write_site([tmp_path / "people"], tmp_path / "site")
+    assert skipped == []
+    pages = {path.name for path in page.parent.glob("set-*.html")}
+    assert len(pages) == 5
+    assert {f"set-made_up_authors{end}.html" for end in ("", "-2", "-3")} < pages
+
+
 def test_texts_are_there_only_where_anyone_may_publish_them(people: Path, tmp_path: Path) -> None:
     run_of(tmp_path / "more", "m-a", task="nnd_summeval", protocol={"set": "nnd/summeval"})
     page, _ = write_site([people, tmp_path / "more"], tmp_path / "site")
