@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from nnd_tasks.analysis.diagnostics import diagnostics_of, diagnostics_table
+from nnd_tasks.analysis.diagnostics import baselines_of, baselines_table, diagnostics_of, diagnostics_table
 from nnd_tasks.analysis.margins import margin_parts, margins_table
 from nnd_tasks.analysis.marks import FEW_PROMPTS, is_few
-from nnd_tasks.analysis.power import EXACT, LARGEST_MDE, LEVEL, RESAMPLES, detectable, is_underpowered
+from nnd_tasks.analysis.power import EXACT, LARGEST_MDE, LEVEL, POWER, RESAMPLES, detectable, is_underpowered
 from nnd_tasks.analysis.readers import pair_readers, reader_of, reader_tables
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import Paired, pair, pair_several
@@ -23,7 +23,7 @@ from nnd_tasks.analysis.verdicts import give_verdicts
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.secrets import without_secrets
-from nnd_tasks.show.report import Cell, Report, Table
+from nnd_tasks.show.report import MISSING, Cell, Report, Table, write_cell
 from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
 
 _BLOCK = 500  # resamples at a time; numpy draws four signs at once, so a multiple of four
@@ -40,8 +40,10 @@ class Comparison:
         differences: a row per category and pair of models. ``difference``: rate of the ``second`` less rate of the ``first``,
             with ``standard_error`` and the 95% interval ``low`` to ``high`` (nan where there is none); ``p``: two-sided, by
             paired permutation over prompts; ``p_holm``: corrected, on all tests over the pairs of models, on a category over
-            pairs and categories; ``mde`` (`nnd_tasks.analysis.power.detectable`) from the paired variance; ``underpowered``;
-            ``disagrees``: interval and p disagree on whether the true difference can be 0. Empty for one model.
+            pairs and categories; ``significant``: ``p_holm`` is below 0.05, the one rule for ranks and verdicts; ``disagrees``:
+            the interval, which is of this pair alone, says otherwise; ``mde`` (`nnd_tasks.analysis.power.detectable`) from the
+            paired variance; ``underpowered``: not significant, and too few prompts to find realistic differences. Empty for one
+            model.
         ranks: a row per model, the best first; see `rank`. Empty for fewer than three models.
         not_compared: a line for each run that no other could be compared with.
     """
@@ -122,7 +124,7 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool 
     """
     if alone and len({run.model for run in runs}) == 1:
         return [compare(paired) for paired in pair(runs, allow)]
-    groups, lone = pair_several(runs, allow, "a comparison")
+    groups, lone = pair_several(runs, allow, "a comparison", "; nnd report shows one model")
     return [compare(paired, lone) for paired in groups]
 
 
@@ -148,37 +150,39 @@ def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comp
 def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     """Compare every pair of models on all tests and on each category; of one model alone there are no differences."""
     rates = category_rates(paired)
-    differences = pd.DataFrame(row for category in rates["category"].unique() for row in _differences(category, paired))
+    differences = pd.DataFrame(row for category in paired.categories for row in _compare_pairs(category, paired))
     if differences.empty:
         return Comparison(paired, rates, differences, differences, not_compared)
     # Two questions: which models differ, and on which categories. The answers to each have one chance of a false alarm.
     differences = differences.rename(columns={"mean": "difference"})
     differences["p_holm"] = differences.groupby(differences["category"] == ALL)["p"].transform(holm)
+    differences["significant"] = differences["p_holm"] < LEVEL
+    excludes_zero = (differences["low"] > 0) | (differences["high"] < 0)
+    differences["disagrees"] = differences["low"].notna() & (excludes_zero != differences["significant"])
+    too_few = [is_underpowered(row.mde, row.prompts) for row in differences.itertuples()]
+    differences["underpowered"] = ~differences["significant"] & np.array(too_few)
     whole = (table[table["category"] == ALL] for table in (rates, differences))
     ranks = rank(*whole) if len(paired.runs) > 2 else pd.DataFrame()
     return Comparison(paired, rates, differences, ranks, not_compared)
 
 
-def _differences(category: str, paired: Paired) -> Iterator[dict[str, Any]]:
-    """Yield rows of `Comparison.differences` for all pairs of models on a category, without ``p_holm``."""
+def _compare_pairs(category: str, paired: Paired) -> Iterator[dict[str, Any]]:
+    """Yield rows of `Comparison.differences` for all pairs of models on a category, without what Holm's correction decides."""
     counts, tests = paired.by_prompt(paired.passed, category)
     pairs = list(combinations(range(len(paired.models)), 2))
     firsts, seconds = np.array(pairs, dtype=int).reshape(-1, 2).T
     p_values = permutation_p(counts[:, seconds] - counts[:, firsts]).tolist()
     hypotheses = len(pairs) * (1 if category == ALL else paired.tests["category"].nunique())
     for (a, b), p in zip(pairs, p_values, strict=True):
-        found = paired_difference(counts[:, a], counts[:, b], tests)
-        mde = detectable(found.standard_error, len(tests), hypotheses)
+        difference = paired_difference(counts[:, a], counts[:, b], tests)
         yield {
             "category": category,
             "prompts": len(tests),
             "first": paired.models[a],
             "second": paired.models[b],
-            **found._asdict(),
-            "disagrees": not math.isnan(found.low) and (found.low > 0 or found.high < 0) != (p < LEVEL),
+            **difference._asdict(),
             "p": p,
-            "mde": mde,
-            "underpowered": is_underpowered(mde, len(tests)),
+            "mde": detectable(difference.standard_error, len(tests), hypotheses),
         }
 
 
@@ -195,7 +199,7 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
         significantly better than every model of the groups below (as in the rankings of the WMT shared tasks). Within a group
         some pairs may differ, but it cannot be divided into two such groups.
     """
-    sure = differences[(differences["p_holm"] < LEVEL) & (differences["difference"] != 0)]
+    sure = differences[differences["significant"]]
     beats = {(b, a) if more > 0 else (a, b) for a, b, more in sure[["first", "second", "difference"]].to_numpy()}
     ranks = rates[["model", "rate"]].sort_values(["rate", "model"], ascending=[False, True], ignore_index=True)
     order = ranks["model"].tolist()
@@ -214,10 +218,10 @@ RATE = "{rate:.3f}{beaten:§} [{low:.3f}, {high:.3f}]"
 LEGEND = {
     **FEW_PROMPTS,
     "§": 'a baseline, such as "the longer text wins", passes as many tests or more.',
-    "‡": f"underpowered: too few prompts to detect what models really differ by (fewer than {FEW}, or an MDE above "
-    f"{LARGEST_MDE}). none: no difference can be found, as no p can be small enough with so few prompts.",
-    "≠": "interval and p (before Holm) do not agree on whether 0 is possible. They are two methods, and this is a close call or "
-    "one of few prompts: take the difference as not shown.",
+    "‡": f"underpowered: too few prompts to find what models really differ by (fewer than {FEW}, or an MDE above "
+    f"{100 * LARGEST_MDE:.0f} points).",
+    "none": "no difference can be found: with so few prompts no p (Holm) is below 0.05.",
+    "≠": "p (Holm) decides whether a difference is shown. The interval, which is of this pair alone, does not agree.",
 }
 _RATES = {
     "category": "{category}",
@@ -236,21 +240,31 @@ _RANKS_CAPTION = (
     "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences on all "
     "tests say (paired permutation, Holm over pairs, 0.05)."
 )
+
+
+def _write_mde(row: Mapping[str, Any]) -> str:
+    """The MDE in points, of which there are 100. Missing where a difference is shown as others made Holm's correction milder."""
+    if row["significant"] and math.isinf(row["mde"]):
+        return MISSING
+    text = ">100" if 1 < row["mde"] < math.inf else write_cell("{mde:points}", row)
+    return f"{text}‡" if row["underpowered"] else text
+
+
 _DIFFERENCES: Mapping[str, Cell] = {
     "category": "{category}",
     "second - first": "{second} - {first}",
-    "difference": "{difference:+.3f}",
-    "95% interval": "{low:+.3f} to {high:+.3f}{disagrees: ≠}",
+    "difference (points)": "{difference:+points}",
+    "95% interval": "{low:+points} to {high:+points}{disagrees: ≠}",
     "p": "{p:p}",
     "p (Holm)": "{p_holm:p}",
-    "MDE": "{mde:.3f}{underpowered:‡}",
+    "MDE (points)": _write_mde,
 }
 _DIFFERENCES_CAPTION = (
-    f"Differences, paired by test and clustered by prompt: 95% t interval, p by permutation ({RESAMPLES:,} resamples), "
-    "MDE: the smallest true difference that p (Holm) "
-    "finds with probability 0.8. p (Holm) answers two questions. On all tests: which models differ? Corrected over the pairs "
-    "of models. On a category: which models differ on which errors? Corrected over pairs and categories together. With equal "
-    "models, each question gives a false positive (any p (Holm) below 0.05) in at most 5% of tables."
+    "Differences in percentage points, paired by test and clustered by prompt: 95% t interval, p by permutation "
+    f"({RESAMPLES:,} resamples), MDE: the smallest true difference that p (Holm) finds with probability {POWER}. A difference is "
+    f"shown if p (Holm) is below {LEVEL}. p (Holm) answers two questions. On all tests: which models differ? Corrected over the "
+    "pairs of models. On a category: which models differ on which categories? Corrected over pairs and categories together. "
+    "With equal models, each question gives a false positive in at most 5% of tables."
 )
 
 
@@ -270,32 +284,40 @@ def report_comparison(comparison: Comparison, *, adjusted: bool = False) -> Repo
         NNDError: a file of token scores is damaged or belongs to another run.
     """
     paired, differences = comparison.paired, comparison.differences
-    diagnostics = pd.concat([diagnostics_of(run) for run in paired.runs], ignore_index=True)
-    rates = comparison.rates.merge(diagnostics[["category", "model", "best_baseline"]], how="left")
+    baselines = baselines_of(paired)
+    rates = comparison.rates.merge(baselines[["category", "best_baseline"]], how="left")
     rates["beaten"] = rates["best_baseline"] >= rates["rate"]
-    tables = [Table("rates", rates, _RATES, "Pass rates with 95% intervals (Wilson's), clustered by prompt.")]
+    caption = "Pass rates with 95% intervals (Wilson's), clustered by prompt."
+    if paired.prompts_in_set is not None:
+        caption += f" Of a sample: {len(paired.runs[0].documents):,} of the set's {paired.prompts_in_set:,} prompts."
+    tables = [Table("rates", rates, _RATES, caption)]
     if len(comparison.ranks):
         tables.append(Table("ranks", comparison.ranks, _RANKS, _RANKS_CAPTION))
-    brief, notes = None, list[str]()
+    brief, notes = list[Table](), list[str]()
     if len(differences):
         tables.append(Table("differences", differences, _DIFFERENCES, _DIFFERENCES_CAPTION))
         whole = differences[differences["category"] == ALL].assign(task=paired.title)
         columns = {name: cell for name, cell in _DIFFERENCES.items() if name not in ("category", "p")}
-        brief = Table("differences", whole, {"task": "{task}", **columns})
-    tables.append(diagnostics_table(diagnostics))
+        brief.append(Table("differences", whole, {"task": "{task}", **columns}))
+    tables += [
+        baselines_table(baselines),
+        diagnostics_table(pd.concat(map(diagnostics_of, paired.runs), ignore_index=True)),
+    ]
     if adjusted:
         from nnd_tasks.analysis.adjust import adjust_all  # the import of splines takes long
 
         table, notes = adjust_all(paired)
         tables.append(table)
+        of_all = table.data[table.data["category"] == ALL].assign(task=paired.title)
+        brief.append(Table("adjusted", of_all, {"task": "{task}", **table.columns}))
     if len({reader_of(run) for run in paired.runs}) > 1:
         tables += reader_tables(paired)
     if len(parts := margin_parts(paired)):
         tables.append(margins_table(parts))
     return Report(
-        name=f"compare {paired.title}",
+        name=f"compare {paired.name}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
-        findings=[*paired.notes, *give_verdicts(comparison)],
+        findings=[*paired.notes, *give_verdicts(comparison.rates, differences)],
         tables=tables,
         notes=[*notes, *comparison.not_compared, signatures_for_print(paired)],
         legend=LEGEND,

@@ -18,7 +18,7 @@ from nnd_tasks.analysis.readers import pair_readers
 from nnd_tasks.analysis.results import Run, notes_on
 from nnd_tasks.analysis.side_by_side import Paired, not_compared, pair
 from nnd_tasks.baselines import ALL, BASELINES
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.secrets import hide, without_secrets
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
@@ -38,7 +38,7 @@ class Section:
         report: its tables.
         around: surprise around marked errors; empty without these or token scores.
         settings: the signature of each run, part by part.
-        note: what was asked otherwise than in the first section of a site's page.
+        note: why it cannot be compared with the first section of a site's page.
     """
 
     paired: Paired
@@ -88,7 +88,7 @@ def report_pages(pairs: Sequence[Paired]) -> list[Report]:
 
 
 def render_report(runs: Sequence[Run], allow: Sequence[str] = (), skipped: Sequence[str] = ()) -> str:
-    """Return the page about some runs.
+    """The page about some runs; each that cannot be compared with the others has a section of its own, and the page says why.
 
     Args:
         runs: of any sets.
@@ -96,11 +96,14 @@ def render_report(runs: Sequence[Run], allow: Sequence[str] = (), skipped: Seque
         skipped: a line for each file that could not be used.
 
     Raises:
-        NNDError: runs cannot be compared, or token scores are damaged.
+        NNDError: a run has no test that was scored, or token scores are damaged.
     """
-    pairs = [*pair(runs, allow), *pair_readers(runs, allow)]
-    lone = not_compared(runs, pairs) if len({run.model for run in runs}) > 1 else []
-    notes = [*lone, *(f"left out: {line}" for line in skipped)]
+    pairs = pair(runs, allow, split_conflicts=True)
+    several_models = len({run.model for run in runs}) > 1
+    notes = not_compared(runs, pairs) if several_models or any(paired.conflict for paired in pairs) else []
+    with noting(notes):
+        pairs += pair_readers(runs, allow)
+    notes += [f"left out: {line}" for line in skipped]
     return render_page("NND report", [make_section(paired) for paired in pairs], notes)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import ndtr, stdtrit
 
 from nnd_tasks.statistics import FEW, WITHIN
 
@@ -20,6 +21,9 @@ RESAMPLES = 10_000
 EXACT = 13
 #: Probability with which a difference as large as the MDE is found.
 POWER = 0.8
+#: Prompts up to which the power of the permutation test is simulated, and sums that are drawn for it: studies times flips.
+SIMULATED = 50
+DRAWN_SUMS = 2_000_000
 #: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
 LARGEST_MDE = 0.2
 
@@ -30,35 +34,68 @@ DISAGREEMENT = 0.3
 
 
 def least_p(prompts: int) -> float:
-    """Return the smallest two-sided p value that sign flips of so many prompts allow: one pattern and its mirror image."""
-    return 2.0 ** (1 - prompts) if prompts <= EXACT else 1 / (1 + RESAMPLES)
+    """The smallest two-sided p value that sign flips of so many prompts allow: one pattern and its mirror image."""
+    return 1 / _count_flips(prompts)
 
 
-def detectable(standard_error: float, prompts: int, hypotheses: int = 1, most: float = 1.0) -> float:
-    """Return the MDE: the smallest true difference that is found with probability `POWER`.
+def _count_flips(prompts: int) -> int:
+    """How many flips the permutation test looks at, mirror images left out, with the one that was observed."""
+    return 2 ** (prompts - 1) if prompts <= EXACT else 1 + RESAMPLES
 
-    A difference counts as found when its p value is below `LEVEL` after Holm's correction over ``hypotheses``. The MDE takes
-    the hardest case, where nothing else is significant: p must be below level / hypotheses. It is
-    (t(1 - level / hypotheses / 2) + t(power)) x standard error, with prompts - 1 degrees of freedom (Cohen, 1988; Miller,
-    2024, section 5).
+
+def detectable(standard_error: float, prompts: int, hypotheses: int = 1) -> float:
+    """The MDE: the smallest true difference that the permutation test finds with probability `POWER`.
+
+    A difference is found when its p value is below `LEVEL` after Holm's correction over ``hypotheses``. The MDE takes the
+    hardest case, where nothing else is significant: p must be below level / hypotheses.
 
     Args:
         standard_error: of the difference.
         prompts: how many.
         hypotheses: number of p values that are corrected together.
-        most: largest difference that is possible.
 
     Returns:
-        Infinity where no difference can be found, because so few prompts allow no such p value or because the MDE would be
-        above ``most``; nan for fewer than two prompts or a standard error of 0.
+        A share, which exceeds 1 where even the largest possible difference is found less often. Infinity where sign flips of so
+        few prompts allow no such p value; nan for fewer than two prompts or a standard error of 0.
     """
     if prompts < 2 or math.isnan(standard_error) or standard_error == 0:
         return math.nan
-    level = LEVEL / hypotheses
-    if least_p(prompts) >= level:
+    return standard_error * _detectable_errors(prompts, LEVEL / hypotheses)
+
+
+@lru_cache(maxsize=1024)
+def _detectable_errors(prompts: int, level: float) -> float:
+    """`detectable` in standard errors, for a test at a level; infinity where no flip is rare enough.
+
+    Up to `SIMULATED` prompts their differences are drawn from a normal distribution, always the same draws. Let r_i be the
+    differences of one draw less their mean, and d a true difference that is added to all. Then the flip with signs s_i is at
+    least as extreme as what was observed if |sum s_i r_i + d N| >= d k, with N = sum s_i. That is so if d is at most the larger
+    one of sum s_i r_i / (k - N) and -sum s_i r_i / (k + N). So d is found if it is above all but the few largest of these
+    limits, as many as the level allows. The mean of a draw is normal and independent of its r_i, so it needs no drawing.
+
+    With more prompts the test is as good as Student's: t(1 - level / 2) + t(`POWER`) (Cohen, 1988; Miller, 2024, section 5).
+    """
+    flips = _count_flips(prompts)
+    allowed = math.ceil(level * flips) - 2  # flips beside the observed one that may be as extreme, as p < level
+    if allowed < 0:
         return math.inf
-    mde = float(stdtrit(prompts - 1, [1 - level / 2, POWER]).sum()) * standard_error
-    return mde if mde <= most else math.inf
+    if prompts > SIMULATED:
+        return float(stdtrit(prompts - 1, [1 - level / 2, POWER]).sum())
+    rng = np.random.default_rng(prompts)
+    if prompts <= EXACT:
+        signs = 1 - 2 * ((np.arange(1, flips)[:, None] >> np.arange(prompts)) & 1)
+    else:
+        signs = rng.choice([-1, 1], size=(flips - 1, prompts))
+    residuals = rng.normal(size=(min(4000, DRAWN_SUMS // flips), prompts))
+    residuals -= residuals.mean(axis=1, keepdims=True)
+    sums, total = residuals @ signs.T, signs.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a drawn flip of all signs, or of none, is always as extreme
+        limits = np.maximum(sums / (prompts - total), -sums / (prompts + total))
+    limits[:, np.abs(total) == prompts] = np.inf
+    found_above = math.sqrt(prompts) * np.partition(limits, -1 - allowed, axis=1)[:, -1 - allowed]
+    differences = np.linspace(0, found_above.max() + 2, 500)
+    power = ndtr(differences[:, None] - found_above).mean(axis=1)
+    return float(np.interp(POWER, power, differences))
 
 
 def needed(standard_error: float, prompts: int, difference: float, hypotheses: int = 1) -> float:
@@ -85,7 +122,7 @@ def needed(standard_error: float, prompts: int, difference: float, hypotheses: i
 
 
 def planned(tests: ArrayLike, hypotheses: int = 1) -> float:
-    """Return the MDE that a category can be expected to have, before any model has run.
+    """The MDE that a category can be expected to have, before any model has run.
 
     The variance of a sum of n equally correlated differences is n d (1 + (n - 1) r) for a share d of discordant tests
     (`DISAGREEMENT`) and a correlation r within a prompt (`WITHIN`; Kish, 1965, section 5.4), so the standard error of the pooled
@@ -96,11 +133,11 @@ def planned(tests: ArrayLike, hypotheses: int = 1) -> float:
         hypotheses: as for `detectable`.
 
     Returns:
-        As `detectable`; infinity also where the MDE is above d, the largest difference possible.
+        As `detectable`; it may be above d, the largest difference that is possible.
     """
     n = np.asarray(tests, dtype=np.float64)
     error = math.sqrt(float((n * DISAGREEMENT * (1 + (n - 1) * WITHIN)).sum())) / float(n.sum())
-    return detectable(error, n.size, hypotheses, most=DISAGREEMENT)
+    return detectable(error, n.size, hypotheses)
 
 
 def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> dict[str, tuple[float, int]]:
@@ -117,11 +154,15 @@ def is_underpowered(mde: float, prompts: int) -> bool:
     return prompts < FEW or mde > LARGEST_MDE
 
 
-def points(mde: float) -> str:
-    """Return an MDE in percentage points, as text."""
-    return "?" if math.isnan(mde) else "none" if math.isinf(mde) else f"{100 * mde:.0f}"
+def planned_points(mde: float) -> str:
+    """A `planned` MDE in percentage points, as text: ``none`` if no p can be small enough, ``>30`` if it cannot be reached."""
+    if math.isnan(mde):
+        return "?"
+    if math.isinf(mde):
+        return "none"
+    return f"{100 * mde:.0f}" if mde <= DISAGREEMENT else f">{100 * DISAGREEMENT:.0f}"
 
 
 def marked_points(mde: float, prompts: int) -> str:
-    """Return an MDE in percentage points, as text, with a mark where it is underpowered."""
-    return f"{points(mde)}{' ‡' if is_underpowered(mde, prompts) else ''}"
+    """`planned_points` with a mark where it is underpowered."""
+    return f"{planned_points(mde)}{' ‡' if is_underpowered(mde, prompts) else ''}"

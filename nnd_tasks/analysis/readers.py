@@ -66,7 +66,7 @@ def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]
     groups = []
     for model in dict.fromkeys(run.model for run in others):
         readers = [*_name_readers([run for run in others if run.model == model]), *rewards]
-        known = {key for run in readers for key in run.asked}
+        known = {key for run in readers for key in run.comparison_key}
         paired = pair(readers, [*(name for name in _ALLOWED if name in known), *allow])
         several = (one for one in paired if len({reader_of(run) for run in one.runs}) > 1)
         groups += [replace(one, task=f"{one.runs[0].task} as read by {model}") for one in several]

@@ -34,7 +34,7 @@ _CLOSE = 1e-9
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Run:
     """What one model gave on one task.
 
@@ -59,6 +59,12 @@ class Run:
         spans: digest of the set's error spans; None for a run without span metrics.
         reported: what lm-eval wrote of the task: metric -> value.
         prompts: their number, as lm-eval wrote it.
+        set: name of the set and its config.
+        comparison_key: what must be equal for runs to be compared: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
+            What to do with texts that are too long makes no difference where every prompt was whole and every test was scored.
+        trained_on: splits that the model was trained on, ``SET:SPLIT`` or ``SET``, as ``--metadata`` said.
+        training_overlap: those of ``trained_on`` that the run's tests hold.
+        training_note: a sentence on what the model was trained on; ``""`` where nothing was said.
     """
 
     model: str
@@ -80,42 +86,38 @@ class Run:
     reported: Mapping[str, Any] = field(default_factory=dict, repr=False)
     prompts: int | None = None
 
-    @property
-    def set(self) -> str:
-        """Name of the set and its config."""
-        return f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
+    set: str = field(init=False)
+    comparison_key: dict[str, Any] = field(init=False, repr=False)
+    trained_on: list[str] = field(init=False)
+    training_overlap: list[str] = field(init=False)
+    training_note: str = field(init=False, repr=False)
 
-    @property
-    def asked(self) -> dict[str, Any]:
-        """What must be equal for runs to be compared: task, protocol, and the N of a version N-X (CONTRIBUTING.md)."""
-        return {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
-
-    @property
-    def trained_on(self) -> list[str]:
-        """Splits that the model was trained on, ``SET:SPLIT`` or ``SET``, as ``--metadata`` said."""
-        return [part for part in str(self.model_info.get("trained_on") or "").split(",") if part]
-
-    @property
-    def seen(self) -> list[str]:
-        """Those of `trained_on` that the run's tests hold."""
-        here, split = str(self.protocol.get("set")).removeprefix("nnd/"), self.protocol.get("split")
-        sets = [part.partition(":") for part in self.trained_on]
-        return ["".join(part) for part in sets if part[0] == here and (split is None or part[2] in ("", split))]
-
-    @property
-    def training_note(self) -> str:
-        """A sentence on what the model was trained on; ``""`` where nothing was said."""
-        if not self.trained_on:
-            return ""
-        split = self.protocol.get("split")
-        apart = split is not None and not {"", split} & {part.partition(":")[2] for part in self.trained_on}
-        tests = (
-            "none of its texts is in these tests"
-            if apart
-            else "these tests may share texts with it; another split does not"
-        )
-        tests = f"these tests hold {', '.join(self.seen)}" if self.seen else tests
-        return f"{self.model} was trained on {', '.join(self.trained_on)}; {tests}."
+    def __post_init__(self) -> None:
+        """Compute what the protocol says of the run."""
+        self.set = f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
+        self.comparison_key = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
+        everything_fits = not self.truncated and len(self.tests) > 0 and self.tests["passed"].notna().all()
+        if everything_fits and "overlong" in self.protocol:
+            self.comparison_key["overlong"] = "nothing is"
+        self.trained_on = [part for part in str(self.model_info.get("trained_on") or "").split(",") if part]
+        # Set and split of each.
+        trained = [part.partition(":")[::2] for part in self.trained_on]
+        tested_set = str(self.protocol.get("set")).removeprefix("nnd/")
+        tested_split = self.protocol.get("split")
+        self.training_overlap = [
+            named
+            for named, (name, split) in zip(self.trained_on, trained, strict=True)
+            if name == tested_set and (tested_split is None or split in ("", tested_split))
+        ]
+        self.training_note = ""
+        if self.trained_on:
+            if self.training_overlap:
+                tests = f"these tests hold {', '.join(self.training_overlap)}"
+            elif tested_split is not None and not {"", tested_split} & {split for _, split in trained}:
+                tests = "none of its texts is in these tests"
+            else:
+                tests = "these tests may share texts with it; another split does not"
+            self.training_note = f"{self.model} was trained on {', '.join(self.trained_on)}; {tests}."
 
     @property
     def short_line(self) -> str:
@@ -212,7 +214,7 @@ def read_results(
         raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
     equal: dict[str, list[Run]] = defaultdict(list)
     for run in select_runs(found, select) if found else ():
-        equal[json.dumps([run.asked, run.model_info, run.model], sort_keys=True)].append(run)
+        equal[json.dumps([run.comparison_key, run.model_info, run.model], sort_keys=True)].append(run)
     runs = Runs()
     firsts = [same[0] for same in equal.values()]
     names = short_names([run.model for run in firsts], [run.model_info for run in firsts])

@@ -35,7 +35,7 @@ def texts_apart(values: Sequence[Any]) -> list[str]:
 def _parts_of(run: Run) -> dict[str, str]:
     """Return what a run can be chosen by; ``limit`` is the number of prompts that --limit or --samples took, or all."""
     limit = str(run.protocol.get("selection", "all")).partition(" of ")[0]  # 10 of 60 (digest)
-    return {key: text_of(value) for key, value in {"limit": limit, "reader": "writer", **run.asked}.items()}
+    return {key: text_of(value) for key, value in {"limit": limit, "reader": "writer", **run.comparison_key}.items()}
 
 
 def select_runs(runs: Sequence[Run], wanted: Sequence[str]) -> Sequence[Run]:

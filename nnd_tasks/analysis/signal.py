@@ -302,7 +302,7 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
             Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
         ],
         notes=[*notes, *replace(paired, left_out=paired.left_out + len(paired.tests) - len(every)).notes],
-        brief=Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF),
+        brief=[Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF)],
         facts={
             "set": paired.set,
             "task": paired.title,

@@ -120,11 +120,11 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
     for name, of_set in groups.items():
         # Models that were trained on these tests come last.
         order = sorted((list(of_model.values()) for of_model in of_set.values()), key=len, reverse=True)
-        ordered = sorted(order, key=lambda group: bool(group[0].seen))
+        ordered = sorted(order, key=lambda group: bool(group[0].training_overlap))
         for number, group in enumerate(ordered, start=1):
             with noting(skipped):
                 [paired] = pair(group)
-                paired = replace(paired, apart=f"group {number}" if number > 1 else "")
+                paired = replace(paired, distinguished_by=f"group {number}" if number > 1 else "")
                 sets.setdefault(name, []).append(make_section(paired, _differs(group[0], ordered[0][0])))
     return sets
 
@@ -134,15 +134,17 @@ def _group_key(run: Run) -> str:
     alone = run.model if run.tests["passed"].notna().mean() < LEAST_SCORED else ""
     window = run.model_info.get("window") if run.truncated else ""
     texts = digest(sorted(asked_texts(run).reset_index().to_numpy().tolist()))
-    return json.dumps([run.task, run.asked, texts, window, alone, run.seen], sort_keys=True, default=str)
+    return json.dumps(
+        [run.task, run.comparison_key, texts, window, alone, run.training_overlap], sort_keys=True, default=str
+    )
 
 
 def _differs(run: Run, main: Run) -> str:
     """Return what a run was asked otherwise than the main group, or which of its tests the model was trained on."""
-    if run is main and not run.seen:
+    if run is main and not run.training_overlap:
         return ""
-    mine, theirs = run.asked, main.asked
-    said = [f"trained on {', '.join(run.seen)}"] if run.seen else []
+    mine, theirs = run.comparison_key, main.comparison_key
+    said = [f"trained on {', '.join(run.training_overlap)}"] if run.training_overlap else []
     said += [
         f"{key} {mine.get(key)} in place of {theirs.get(key)}"
         for key in {**mine, **theirs}

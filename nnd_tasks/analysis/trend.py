@@ -226,7 +226,7 @@ def report_trend(trend: Trend) -> Report:
             "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.",
         ],
         legend=FEW_PROMPTS,
-        brief=Table("rates", table.data[points["category"] == ALL], columns),
+        brief=[Table("rates", table.data[points["category"] == ALL], columns)],
         figures=figures,
         facts={"x": x},
     )

@@ -3,94 +3,117 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from nnd_tasks.analysis.power import LEVEL, needed
+import pandas as pd
+
+from nnd_tasks.analysis.power import needed
 from nnd_tasks.baselines import ALL
 from nnd_tasks.show.report import write_cell
 from nnd_tasks.statistics import FEW
-from nnd_tasks.wording import counted
+from nnd_tasks.wording import counted, some_of
 
-if TYPE_CHECKING:
-    from nnd_tasks.analysis.compare import Comparison
-
-#: Differences of which one, the first below the MDE, is what an undecided comparison could aim for.
+#: Differences of which one, the first below the MDE, is what a comparison that shows none could aim for.
 _AIMS = (0.05, 0.02, 0.01)
-#: Pairs of models above which the undecided ones are counted, not listed: those of more than five models.
+#: Pairs of models above which those without a difference are counted, not listed: those of more than five models.
 _LISTED = 10
 
 
-def give_verdicts(comparison: Comparison) -> list[str]:
-    """Return a sentence or two for each pair of models: which passes more tests, or what would be needed to tell.
+def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
+    """A sentence or more for each pair of models: which passes more tests, or what it would take to tell.
 
-    A difference counts where p (Holm) is below 0.05 and the interval agrees. An undecided pair gets the MDE
-    (`nnd_tasks.analysis.power.detectable`) and the prompts that a smaller difference would need; of many models they are counted.
+    A difference is shown where it is ``significant``, as for the ranks. Signs are those of the table: the second model less the
+    first. A pair without a difference gets the MDE (`nnd_tasks.analysis.power.detectable`) and the number of prompts that a
+    smaller difference needs; of many models such pairs are counted.
+
+    Args:
+        rates: those of `nnd_tasks.analysis.compare.Comparison`.
+        differences: likewise; empty for one model.
     """
     sentences: list[str] = []
-    if comparison.differences.empty:
+    if differences.empty:
         return sentences
-    rates = comparison.rates.set_index(["category", "model"])["rate"][ALL]
-    pairs = comparison.differences.groupby(["first", "second"], sort=False)
-    undecided = 0
+    rate_of = rates[rates["category"] == ALL].set_index("model")["rate"]
+    pairs = differences.groupby(["first", "second"], sort=False)
+    not_listed = 0
     for _, of_pair in pairs:
-        whole, *categories = of_pair.itertuples()
-        categories = categories if len(categories) > 1 else []
-        if decided := _is_decided(whole):
-            better, worse = (whole.first, whole.second) if whole.difference < 0 else (whole.second, whole.first)
-            both = f"{100 * rates[better]:.1f}% against {100 * rates[worse]:.1f}%"
-            said = f"{better} passes more tests than {worse}: {both} ({_certainty(whole)})."
-        else:
-            said = _undecided(whole, len(pairs))
-        found: dict[str, list[str]] = defaultdict(list)
-        for one in filter(_is_decided, categories):
-            text = f"{one.category} (by {_points(one.difference)}, p {_p_value(one)})"
-            found[one.second if one.difference > 0 else one.first].append(text)
-        more = "; ".join(f"{model} passes more on {', '.join(names)}" for model, names in found.items())
-        if more:
-            said += f" By category, {more}."
-        elif categories and decided:
-            said += " No category shows it alone."
-        elif not decided and len(pairs) > _LISTED:
-            undecided += 1
+        overall, *categories = of_pair.itertuples()
+        by_category = _describe_categories(categories) if len(categories) > 1 else ""
+        significant = any(row.significant for row in (overall, *categories))
+        if not significant and len(pairs) > _LISTED:
+            not_listed += 1
             continue
-        sentences.append(said)
-    if undecided:
-        sentences.append(f"Undecided: {undecided} of {len(pairs)} pairs of models; the table of differences has each.")
+        both = ", ".join(f"{model} {100 * rate_of[model]:.1f}%" for model in (overall.first, overall.second))
+        if overall.significant:
+            better, worse = (
+                (overall.second, overall.first) if overall.difference > 0 else (overall.first, overall.second)
+            )
+            sentence = f"{better} passes more tests than {worse}: {both} ({_describe_difference(overall)})."
+        else:
+            sentence = f"No difference shown: {both} ({_describe_interval(overall)})."
+            sentence += _describe_power(overall, len(pairs))
+        sentences.append(sentence + by_category)
+    if not_listed:
+        sentences.append(
+            f"No difference shown: {not_listed} of {len(pairs)} pairs of models; the table of differences has each."
+        )
     return sentences
 
 
-def _is_decided(difference: Any) -> bool:
-    return difference.p_holm < LEVEL and not difference.disagrees and difference.difference != 0
+def _describe_categories(categories: list[Any]) -> str:
+    """On which categories which model passes more, and on which no difference is shown."""
+    statements = []
+    for second_is_better in (True, False):
+        rows = [row for row in categories if row.significant and (row.difference > 0) == second_is_better]
+        if rows:
+            better = rows[0].second if second_is_better else rows[0].first
+            names = (f"{row.category} ({_write_points(row.difference)} points, p {_write_p(row)})" for row in rows)
+            statements.append(f"{better} passes more on {', '.join(names)}")
+    undecided = [row.category for row in categories if not row.significant]
+    if undecided:
+        statements.append(f"no difference shown on {some_of(undecided, show=str)}")
+    return f" By category: {'; '.join(statements)}."
 
 
-def _p_value(difference: Any) -> str:
-    return write_cell("{p:p}", {"p": difference.p_holm})
+def _describe_difference(row: Any) -> str:
+    """How large a significant difference is, and how sure."""
+    if math.isnan(row.low):
+        return f"{_write_points(row.difference)} points on every prompt, p {_write_p(row)}"
+    interval = f"{_write_points(row.low)} to {_write_points(row.high)}"
+    return f"{_write_points(row.difference)} points, 95% interval {interval}, p {_write_p(row)}"
 
 
-def _points(share: float) -> str:
-    """Return the size of a share in percentage points."""
-    points = f"{100 * abs(share):.1f}".removesuffix(".0")
-    return f"{points} point{'' if points == '1' else 's'}"
+def _describe_interval(row: Any) -> str:
+    """What differences the interval leaves possible; with p where that is why none is shown."""
+    if math.isnan(row.low) and row.difference:
+        return f"{_write_points(row.difference)} points on every prompt, p {_write_p(row)}"
+    if math.isnan(row.low):
+        return "the same on every prompt"
+    interval = f"{_write_points(row.low)} to {_write_points(row.high)} points"
+    return f"{interval}, but p {_write_p(row)}" if row.disagrees else interval
 
 
-def _certainty(difference: Any) -> str:
-    """Return how large a difference is, and how sure."""
-    low, high = sorted((difference.low, difference.high), key=abs)
-    interval = "" if math.isnan(low) else f", 95% interval {_points(low).split()[0]} to {_points(high)}"
-    return f"{_points(difference.difference)}{interval}, p {_p_value(difference)}"
+def _describe_power(row: Any, hypotheses: int) -> str:
+    """What so many prompts can detect, and what a smaller difference needs."""
+    if math.isnan(row.mde):
+        return ""
+    possible = row.mde <= 1
+    sentence = f" {counted(row.prompts, 'prompt')} can detect "
+    sentence += f"{write_cell('{mde:points}', {'mde': row.mde})} points" if possible else "no difference"
+    if row.prompts >= FEW:  # the spread of fewer prompts is too unsure to plan from
+        aim = next((aim for aim in _AIMS if aim < row.mde), None)
+        prompts = math.inf if aim is None else needed(row.standard_error, row.prompts, aim, hypotheses)
+        if aim is not None and math.isfinite(prompts):
+            sentence += (
+                f"; {counted(round(100 * aim), 'point')} {'needs' if aim == 0.01 else 'need'} about {prompts:,.0f}"
+            )
+    return f"{sentence}."
 
 
-def _undecided(difference: Any, hypotheses: int) -> str:
-    """Return what so many prompts could have shown, and what a smaller difference would need."""
-    said = f"Undecided between {difference.first} and {difference.second}: {counted(difference.prompts, 'prompt')}"
-    if math.isnan(difference.mde):
-        return f"{said}, without any spread between them."
-    more = ""
-    if difference.prompts >= FEW:  # a standard error of fewer prompts is too unsure to plan from
-        aim = next((aim for aim in _AIMS if aim < difference.mde), math.nan)
-        wanted = needed(difference.standard_error, difference.prompts, aim, hypotheses)
-        more = f"; about {wanted:,.0f} would be needed for {_points(aim)}" if math.isfinite(wanted) else ""
-    if math.isinf(difference.mde):
-        return f"{said} can show no difference{more}."
-    return f"{said} show differences above {_points(difference.mde)}{more}."
+def _write_p(row: Any) -> str:
+    return write_cell("{p:p}", {"p": row.p_holm})
+
+
+def _write_points(share: float) -> str:
+    """A difference in percentage points, with its sign."""
+    return write_cell("{share:+points}", {"share": share}).replace("-", "\N{MINUS SIGN}")

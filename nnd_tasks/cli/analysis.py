@@ -120,7 +120,7 @@ def report(
         page = render_test(test, pairs)
     else:
         if out is not None:
-            show(report_pages(pair(chosen, parts_of(allow))), out=out, brief=True)
+            show(report_pages(pair(chosen, parts_of(allow), split_conflicts=True)), out=out, brief=True)
         page = render_report(chosen, parts_of(allow), left_out)
     path = expand(output)
     write_text(path, page, hint="name a file with --output")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: How a cell is written: a template over the row's values, ``"{rate:.3f} [{low:.3f}, {high:.3f}]"``, or a function of the row.
 Cell: TypeAlias = str | Callable[[Mapping[str, Any]], str]
-#: What stands where a value is missing, and where it is infinite (an MDE that no difference reaches).
+#: What stands where a value is missing, and where it is infinite (an MDE where no p can be small enough).
 MISSING, INFINITE = "-", "none"
 
 
@@ -68,7 +68,7 @@ class Report:
         tables: in the order in which they are read.
         notes: what else one has to know.
         legend: mark -> what it means; said where a cell has the mark.
-        brief: the table that ``--brief`` prints after the findings.
+        brief: the tables that ``--brief`` prints after the findings.
         figures: name -> what draws it.
         facts: what only JSON holds, such as settings; and ``signatures``, model -> line, which stand in all files with notes.
     """
@@ -79,7 +79,7 @@ class Report:
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
     legend: Mapping[str, str] = field(default_factory=dict)
-    brief: Table | None = None
+    brief: Sequence[Table] = ()
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class Report:
 
 
 class _Writer(string.Formatter):
-    """Writes a cell: a missing value as `MISSING`, a truth value as its mark, a p value by ``:p``."""
+    """Writes a cell: a missing value as `MISSING`, a truth value as its mark, p by ``:p``, a share in points by ``:points``."""
 
     def format_field(self, value: Any, spec: str) -> str:
         if isinstance(value, bool):
@@ -106,6 +106,8 @@ class _Writer(string.Formatter):
             return INFINITE
         if spec == "p":
             return "<0.001" if value < 0.001 else f"{value:.3f}"
+        if spec.endswith("points"):
+            return format(100 * value, spec.replace("points", ".1f"))
         return format(value, spec)
 
 
@@ -129,7 +131,7 @@ def is_missing(value: Any) -> bool:
 
 
 #: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
-_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|none|<(?=0\.))*")
+_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|of|none|<(?=0\.)|>(?=\d))*")
 
 
 def numeric_columns(cells: pd.DataFrame) -> list[bool]:

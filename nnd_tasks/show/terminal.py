@@ -48,13 +48,13 @@ def show_reports(
         reports: at least one.
         out: folder for the files of each report: Markdown, JSON, LaTeX, HTML, one CSV per table, and its figures.
         form: what is printed; ``text`` is drawn on a terminal, and Markdown elsewhere.
-        brief: print the findings and `Report.brief` only.
+        brief: print the findings and `Report.brief` only, in every form.
 
     Raises:
         NNDError: the folder cannot be written; all files are written or none.
     """
     if form != "text":
-        say_lines(_print_form(reports, form))
+        say_lines(_print_form([_shorten(report) for report in reports] if brief else reports, form))
     elif brief:
         _print_brief(reports)
     elif on_terminal():
@@ -64,6 +64,11 @@ def show_reports(
         say_lines("\n".join(forms.to_markdown(report, files=False) for report in reports))
     for path in write_reports(reports, out) if out is not None else ():
         say(f"written: {path}", stderr=form != "text")
+
+
+def _shorten(report: Report) -> Report:
+    """The report with its findings and brief tables only."""
+    return replace(report, tables=report.brief, notes=(), figures={}, facts={})
 
 
 def _print_form(reports: Sequence[Report], form: Form) -> str:
@@ -77,17 +82,20 @@ def _print_form(reports: Sequence[Report], form: Form) -> str:
 
 
 def _print_brief(reports: Sequence[Report]) -> None:
-    """Print the findings of all reports, and their brief tables as one."""
+    """Print the findings of all reports, and their brief tables, those of one name as one."""
     for report in reports:
         heading = [f"{report.title}:"] if len(reports) > 1 else []
         for line in [*heading, *(f"- {line}" for line in report.findings)]:
             say(line)
-    briefs = [report.brief for report in reports if report.brief]
-    if briefs:
-        table = replace(briefs[0], data=pd.concat([brief.data for brief in briefs]))
+    by_name: dict[str, list[Table]] = {}
+    for report in reports:
+        for table in report.brief:
+            by_name.setdefault(table.name, []).append(table)
+    merged = [replace(tables[0], data=pd.concat([table.data for table in tables])) for tables in by_name.values()]
+    for table in merged:
         print_table(table)
-        for line in reports[0].explain_marks([table]):
-            say(line)
+    for line in reports[0].explain_marks(merged):
+        say(line)
 
 
 def _draw_report(report: Report) -> None:

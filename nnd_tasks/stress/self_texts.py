@@ -177,7 +177,7 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame
         title=f"Self-evaluation: {prompts}",
         tables=tables,
         notes=[_READING, lost] if left_out else [_READING],
-        brief=tables[1],
+        brief=tables[1:2],
         facts={
             "prompts": len(scores),
             "left_out": left_out,

@@ -140,7 +140,7 @@ def report_scores(title: str, metric: str, tests: pd.DataFrame, **facts: str) ->
         findings=findings,
         tables=[Table("levels", levels, _LEVELS)],
         notes=notes,
-        brief=Table("verdicts", levels, {"error": "{error}", "{title}": "{outcome}"}),
+        brief=[Table("verdicts", levels, {"error": "{error}", "{title}": "{outcome}"})],
         figures={"levels": partial(draw_levels, levels, metric, title)},
         facts={**facts, "metric": metric, "unscored": unscored},
     )

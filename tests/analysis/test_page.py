@@ -58,7 +58,7 @@ def test_the_tables_are_those_of_the_comparison(three: list[Path]) -> None:
     [section] = map(make_section, pair(read_results(three)))
     every = [*section.report.tables, section.settings]
     tables = {table.name: table.cells().to_numpy().tolist() for table in every}
-    assert tables.keys() == {"rates", "ranks", "differences", "diagnostics", "settings"}
+    assert tables.keys() == {"rates", "ranks", "differences", "baselines", "diagnostics", "settings"}
     for name, rows in tables.items():
         assert rows_of(page, name) == rows
 

@@ -19,13 +19,14 @@ import pytest
 from nnd_tasks.analysis.adjust import adjust
 from nnd_tasks.analysis.compare import compare_runs
 from nnd_tasks.analysis.correlation import verify_rates
-from nnd_tasks.analysis.diagnostics import diagnostics_of
+from nnd_tasks.analysis.diagnostics import baselines_of, diagnostics_of
 from nnd_tasks.analysis.error_spans import around_errors
 from nnd_tasks.analysis.experiments import load_experiments
 from nnd_tasks.analysis.familiarity import report_familiarity
 from nnd_tasks.analysis.margins import margin_parts
 from nnd_tasks.analysis.reproduce import measure
 from nnd_tasks.analysis.results import Run, read_results
+from nnd_tasks.analysis.side_by_side import pair
 from nnd_tasks.analysis.signal import report_signals
 from nnd_tasks.analysis.trend import find_trend, read_logs
 from nnd_tasks.analysis.verdicts import give_verdicts
@@ -75,7 +76,10 @@ def collect_compare(folder: Path) -> Pins:
         pins |= pin(comparison.rates, "category", "model", start=task)
         pins |= pin(comparison.differences, "category", "first", "second", start=task)
         pins |= pin(comparison.ranks, "model", start=task)
-        pins |= {f"{task}/verdict/{i}": said for i, said in enumerate(give_verdicts(comparison))}
+        pins |= {
+            f"{task}/verdict/{i}": said
+            for i, said in enumerate(give_verdicts(comparison.rates, comparison.differences))
+        }
     return pins
 
 
@@ -84,7 +88,8 @@ def collect_diagnostics(folder: Path) -> Pins:
     runs = [(run.task, run) for run in read_results([write_models(folder)])]
     with _built(folder, "score"):
         runs += [("built", run) for run in _liking(folder / "built")]
-        found = [(task, diagnostics_of(run).dropna(axis="columns")) for task, run in runs]
+        tables = [(task, diagnostics_of(run), baselines_of(pair([run])[0])) for task, run in runs]
+        found = [(task, shares.merge(rates, on="category").dropna(axis="columns")) for task, shares, rates in tables]
     return {key: value for task, table in found for key, value in pin(table, "model", "category", start=task).items()}
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from nnd_tasks.analysis import diagnostics as reading
-from nnd_tasks.analysis.diagnostics import diagnostics_of
+from nnd_tasks.analysis.diagnostics import baselines_of, diagnostics_of
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.page import render_report
 from nnd_tasks.analysis.results import read_results
@@ -82,7 +82,7 @@ def test_the_example_in_pandas_runs(
 def test_the_command_compares_and_writes(scored: Path, tmp_path: Path, nnd: Command) -> None:
     done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path)
     assert done.status == 0, done.err
-    assert "# nnd_demo on nnd/demo (authors): gpt2, llama, t5" in done.out
+    assert "# nnd_demo (10 of 60 prompts) on nnd/demo (authors): gpt2, llama, t5" in done.out
     assert "| rank group | model | pass rate | best rank | worst rank |" in done.out
     found = json.loads((tmp_path / "compare_nnd_demo.json").read_text())["tables"]
     assert len([row for row in found["differences"] if row["category"] == "all"]) == 3
@@ -91,7 +91,7 @@ def test_the_command_compares_and_writes(scored: Path, tmp_path: Path, nnd: Comm
     assert found["rates"][0]["standard_error"] == pytest.approx(raw["pass_rate_stderr,none"])
     expected = pd.concat(map(diagnostics_of, read_results(scored))).sort_values(["category", "model"])
     shown = pd.DataFrame(found["diagnostics"]).sort_values(["category", "model"])
-    for name in ("overlap", "flips_bytes", "flips_sum"):
+    for name in ("flips_bytes", "flips_sum"):
         assert shown[name].tolist() == expected[name].tolist()
 
 
@@ -200,10 +200,10 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(tmp_p
     out = tmp_path / "out"
     done = nnd("compare", tmp_path, "--out", out)
     assert done.status == 0, done.err
-    assert "# nnd_made_up (shots 0) on nnd/made_up (authors)" in done.out
+    assert "# nnd_made_up (shots 0) (30 of 60 prompts) on nnd/made_up (authors)" in done.out
     assert {path.stem for path in out.glob("*.md")} == {"compare_nnd_made_up_shots_0", "compare_nnd_made_up_shots_2"}
     done = nnd("compare", tmp_path, "--select", "shots=2,limit=10", "--select", "chat_template=no")
-    assert "# nnd_made_up on nnd/made_up (authors): a, b\n" in done.out
+    assert "# nnd_made_up (30 of 60 prompts) on nnd/made_up (authors): a, b\n" in done.out
     message = refused(nnd("compare", tmp_path, "--allow", "shots, prompt,shots_seed"))
     assert re.search(r"a: several runs of it on nnd/made_up .*; name .*--select", message)
 
@@ -259,7 +259,8 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
     assert found["near"].to_dict() == {"all": pytest.approx(1 / 3), "x": 0.5, "y": 0.0}
     assert found.loc[["x", "y"], ["flips_sum", "flips_bytes"]].to_numpy().tolist() == [[0.0, 0.5], [1.0, 0.0]]
     # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
-    assert found.loc["all", ["shorter", "longer", "overlap"]].tolist() == [1.0, 0.0, 1.0]
+    baselines = baselines_of(pair([run])[0]).set_index("category")
+    assert baselines.loc["all", ["shorter", "longer", "overlap"]].tolist() == [1.0, 0.0, 1.0]
     assert math.isnan(found.loc["all", "pmi"])
 
 
@@ -274,5 +275,5 @@ def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
         monkeypatch.setenv("NND_HOME", str(place))
         frequency = mean_frequency({row[side] for row in counted for side in ("high", "low")})
         passed = [frequency(row["high"]) > frequency(row["low"]) for row in rows_of_run]
-        assert diagnostics_of(run)["unigram"][0] == pytest.approx(np.mean(passed))
+        assert baselines_of(pair([run])[0])["unigram"][0] == pytest.approx(np.mean(passed))
     reading._set_facts.cache_clear()

@@ -65,13 +65,19 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
     # Of k, l and m, a passes 3 of 6 and b 4.
     rates = found.rates[found.rates["category"] == "all"].set_index("model")["rate"]
     assert (rates["a"], rates["b"]) == (pytest.approx(3 / 6), pytest.approx(4 / 6))
-    note = report_comparison(found).findings[0]
+    report = report_comparison(found)
+    assert report.title.startswith("nnd_demo (3 of 4 prompts) on ")
+    assert report.tables[0].caption.endswith("Of a sample: 3 of the set's 4 prompts.")
+    sampled, note = report.findings[:2]
+    assert sampled.startswith(
+        "A sample: 3 of 4 prompts. Its rates over all tests can be far from those of the whole set"
+    )
     assert "on the 6 tests of 3 prompts that all of them have; left out: 1 test of other" in note
     for run in found.paired.runs:  # what is read beside the rates is of these tests too
         assert [run.documents[i]["cluster_id"] for i in run.tests["document"]] == run.tests["cluster_id"].tolist()
     # A sample of c joins both, and takes no test from a and b.
     few = _cut(c, ["k", "m"])
-    assert {(tuple(group.models), len(group.tests), group.beyond) for group in pair([a, b, few])} == {
+    assert {(tuple(group.models), len(group.tests), group.unshared_tests) for group in pair([a, b, few])} == {
         (("a", "b"), 7, 0),
         (("a", "b", "c"), 4, 3),
     }
@@ -80,7 +86,7 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
     assert [len(group.runs) for group in pair(runs)] == [1, 1]
     assert all("--allow selection" in line for line in not_compared(runs, pair(runs)))
     [both] = pair(runs, ["selection"])
-    assert (set(both.tests["cluster_id"]), both.beyond) == ({"l"}, 4)
+    assert (set(both.tests["cluster_id"]), both.unshared_tests) == ({"l"}, 4)
     with pytest.raises(NNDError, match="no prompt is in all of their runs"):
         pair([_cut(a, ["k"]), _cut(b, ["l"])], ["selection"])
 

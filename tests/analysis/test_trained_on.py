@@ -42,7 +42,7 @@ def run(folder: Path, name: str, trained_on: str = "", split: str | None = None,
 )
 def test_what_a_model_has_seen(trained_on: str, split: str | None, seen: list[str], tmp_path: Path) -> None:
     one = run(tmp_path, "a", trained_on, split)
-    assert one.seen == seen
+    assert one.training_overlap == seen
     plain = run(tmp_path, "b", "", split, seed=1)
     if seen:
         with pytest.raises(NNDError, match=rf"a was trained on {seen[0]}, which is in these tests.*--allow trained_on"):
@@ -69,7 +69,14 @@ def test_command_and_pages_mark_it(nnd: Callable[..., Outcome], tmp_path: Path) 
     runs = [run(tmp_path / "r", "a", "made_up:train"), run(tmp_path / "r", "b", seed=1)]
     assert "run both with --split test" in nnd("compare", tmp_path / "r").err
     page = tmp_path / "page.html"
-    assert nnd("report", tmp_path / "r", "-o", page).status == 1
+    assert nnd("report", tmp_path / "r", "-o", page).status == 0
+    shown = text_of(parse(page.read_text("utf-8")))
+    for model in "ab":  # each has a section of its own, and the page says why
+        assert f"nnd_made_up ({model})" in shown
+        assert (
+            f"the run of {model} on nnd_made_up ({model}) is in no comparison: b and a cannot be compared: a was"
+            in shown
+        )
     assert nnd("report", tmp_path / "r", "-o", page, "--allow", "trained_on").status == 0
     assert "a was trained on made_up:train" in text_of(parse(page.read_text("utf-8")))
     skipped: list[str] = []

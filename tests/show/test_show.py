@@ -63,7 +63,7 @@ def make_report(name: str = "one", title: str = "Title", **more: Any) -> Report:
         tables=[TABLE, signatures],
         notes=["A note."],
         legend={"†": "few prompts.", "‡": "never there."},
-        brief=Table("brief", TABLE.data.iloc[:1], {"model": "{model}"}),
+        brief=[Table("brief", TABLE.data.iloc[:1], {"model": "{model}"})],
         facts={"seed": 1, "signatures": {"m-a": "model:m-a|shots:0"}},
         **more,
     )
@@ -197,6 +197,8 @@ def test_brief_is_the_findings_and_one_table_of_all_reports(capsys: pytest.Captu
     lines = capsys.readouterr().out.splitlines()
     found = [f"{make_report().title}:", "- It is found."]  # which report says it
     assert lines == [*found, *found, "| model |", "|---|", "| m-a |", "| m-a |"]
+    show_reports([make_report()], brief=True, form="json")  # in every form
+    assert [*json.loads(capsys.readouterr().out)["tables"]] == ["brief"]
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "json", "latex", "html"])
