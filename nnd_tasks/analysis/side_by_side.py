@@ -168,9 +168,14 @@ def _group_equal(runs: Sequence[Run], skip: Container[str]) -> list[list[Run]]:
         # One model twice: then also those are apart that differ in what would have been done with texts that are too long.
         exact: dict[str, list[Run]] = defaultdict(list)
         for run in group:
-            exact[_key_text({**run.comparison_key, **run.protocol}, skip)].append(run)
+            exact[_key_text(_exact_key(run), skip)].append(run)
         groups += exact.values()
     return groups
+
+
+def _exact_key(run: Run) -> dict[str, Any]:
+    """The comparison key with every setting as it was, those included that made no difference."""
+    return {**run.comparison_key, **run.protocol}
 
 
 def _key_text(comparison_key: Mapping[str, Any], skip: Container[str]) -> str:
@@ -219,8 +224,8 @@ def _distinguish(groups: Sequence[Sequence[Run]]) -> list[str]:
     """What tells each group from the others of its tasks, in words if they do; empty where there are none."""
     texts = []
     for group in groups:
-        tasks, mine = {run.task for run in group}, group[0].comparison_key
-        rivals = [other[0].comparison_key for other in groups if tasks & {run.task for run in other}]
+        tasks, mine = {run.task for run in group}, _exact_key(group[0])
+        rivals = [_exact_key(other[0]) for other in groups if tasks & {run.task for run in other}]
         keys = [key for key in dict.fromkeys(chain(*rivals)) if key != "task"]
         table = pd.DataFrame({key: texts_apart([rival.get(key) for rival in rivals]) for key in keys})
         table = table.loc[:, table.nunique() > 1]

@@ -149,10 +149,11 @@ def report_sets(language: str | None, task: str | None) -> Report:
     }
     legend = (
         "In parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
-        "tests to tell models apart; none: they can show none; ?: not known."
+        "tests to tell models apart; none: with so few prompts no difference is significant; >30: above what models differ by; "
+        "?: not known."
     )
     first = Table("sets", sets.drop_duplicates("name"), brief)
-    return Report("sets", "Sets", tables=[Table("sets", sets, columns)], notes=[legend], brief=first)
+    return Report("sets", "Sets", tables=[Table("sets", sets, columns)], notes=[legend], brief=[first])
 
 
 # ---------------------------------------------------------------- one set

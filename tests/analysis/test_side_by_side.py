@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from nnd_tasks.analysis.compare import compare_runs, report_comparison
+from nnd_tasks.analysis.page import render_report
 from nnd_tasks.analysis.results import Run
 from nnd_tasks.analysis.side_by_side import not_compared, pair
 from nnd_tasks.errors import NNDError
+from tests.analysis.fake_runs import score
+from tests.analysis.pages import parse, text_of
 from tests.analysis.runs import PROTOCOL, make_run
 
 
@@ -98,3 +102,40 @@ def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_i
     [found] = compare_runs(runs)
     [line] = found.not_compared
     assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
+
+
+def test_what_is_done_with_long_texts_makes_no_difference_where_none_was_too_long() -> None:
+    def run(name: str, rule: str, *, outcomes: list[bool | None] | None = None, truncated: int = 0) -> Run:
+        protocol = {**PROTOCOL, "overlong": rule}
+        return make_run(name, outcomes or [True, False], ["k", "l"], protocol=protocol, truncated=truncated)
+
+    fits = run("a", "shorten")
+    assert [one.models for one in pair([fits, run("b", "leave_out")])] == [["a", "b"]]
+    for other in (run("b", "leave_out", outcomes=[True, None]), run("b", "whole", truncated=1)):
+        assert [one.models for one in pair([fits, other])] == [["a"], ["b"]]
+    # Both runs of two models: those of one setting stay together.
+    four = [run(name, rule) for rule in ("shorten", "leave_out") for name in "ab"]
+    assert [one.title for one in pair(four)] == ["nnd_demo (overlong shorten)", "nnd_demo (overlong leave_out)"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"model_info": {"window": 128}, "truncated": 1},
+            "a (nnd_demo) and b (nnd_demo) cannot be compared: window 64 and 128",
+        ),
+        ({"model_info": {"trained_on": "demo"}}, "b was trained on demo, which is in these tests"),
+        ({"clusters": ["x", "l"]}, "has another prompt, category or text"),
+        ({"passed": [None, False], "other": [True, None]}, "no test was scored by all of a, b"),
+    ],
+)
+def test_a_page_shows_runs_apart_that_cannot_be_compared(changes: dict[str, Any], reason: str) -> None:
+    passed, clusters = changes.pop("passed", [True, False]), changes.pop("clusters", ["k", "l"])
+    runs = [make_run("a", changes.pop("other", [True, True]), ["k", "l"]), make_run("b", passed, clusters, **changes)]
+    for document in [document for run in runs for document in run.documents]:
+        document.update(scores=[score(-1.0) for _ in document["candidates"]], no_context=None)
+    page = text_of(parse(render_report(runs)))
+    for model in "ab":
+        assert f"the run of {model} on nnd_demo ({model}) is in no comparison: " in page
+    assert reason in page

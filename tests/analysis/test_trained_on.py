@@ -74,7 +74,7 @@ def test_command_and_pages_mark_it(nnd: Callable[..., Outcome], tmp_path: Path) 
     for model in "ab":  # each has a section of its own, and the page says why
         assert f"nnd_made_up ({model})" in shown
         assert (
-            f"the run of {model} on nnd_made_up ({model}) is in no comparison: b and a cannot be compared: a was"
+            f"the run of {model} on nnd_made_up ({model}) is in no comparison: a and b cannot be compared: a was"
             in shown
         )
     assert nnd("report", tmp_path / "r", "-o", page, "--allow", "trained_on").status == 0
