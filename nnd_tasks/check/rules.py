@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -11,7 +10,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from nnd_tasks.analysis.power import LARGEST_MDE, planned_by_category
+from nnd_tasks.analysis.power import DISAGREEMENT, LARGEST_MDE, planned_by_category
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.check import texts
 from nnd_tasks.check.texts import RULES
@@ -175,7 +174,7 @@ def _find_low_power(tests: Tests) -> str:
     weak = []
     for name, (mde, prompts) in sizes.items():
         if prompts >= FEW and mde > LARGEST_MDE:
-            least = "no difference is" if math.isinf(mde) else f"only a difference above {100 * mde:.0f} points is"
+            least = "no difference is" if mde > DISAGREEMENT else f"only a difference above {100 * mde:.0f} points is"
             weak.append(f"{name}, {counted(prompts, 'prompt')}: {least} likely to be detected")
     return "; ".join(weak)
 
