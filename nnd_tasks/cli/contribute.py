@@ -180,7 +180,11 @@ def _preview(draft: Draft) -> None:
     from nnd_tasks.show.terminal import print_counts, print_table
 
     for role in draft.proposed:
-        say(f"{role}: column {getattr(draft.recipe, role)!r}, by its name")
+        column = getattr(draft.recipe, role)
+        if role == "spans":
+            say(f"spans: fields {column.start!r} and {column.end!r} of column {column.column!r}")
+        else:
+            say(f"{role}: column {column!r}, by its name" if isinstance(column, str) else f"{role}: columns {column}")
     say(f"rule: {draft.made.rule}")
     config, tests = next(iter(draft.made.tables.items()))
     print_table(tabulate_examples(tests, 3))

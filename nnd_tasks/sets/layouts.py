@@ -48,7 +48,7 @@ def recognise_layout(table: pd.DataFrame, recipe: Recipe, *, complete: bool) -> 
     records = Records(table, recipe)
     if not complete and records.recipe.candidate is None:
         nested = _find_keyed(records) or _find_lists(records)
-        return nested or _find_system_columns(records)
+        return nested or _find_system_columns(records) or _find_best_column(records)
     return _find_rater_columns(records) or (_find_raters_in_cells(records) if complete else None)
 
 
@@ -153,7 +153,9 @@ def _find_system_columns(records: Records) -> Layout | None:
         return None
     systems, texts, judged = groups
     used = [*texts.values(), *(column for columns in judged.values() for column in columns.values())]
-    roles = {**records.name_roles(used), "candidate": "record[text]", "system": "system"}
+    roles = {**records.name_roles(used), "candidate": "record[text]"}
+    if max(map(len, systems)) > 1:  # a and b are no names
+        roles["system"] = "system"
     columns = [(system, texts[system], *([name] if len(judged) > 1 else []), of_system[system])
                for system in systems for name, of_system in judged.items()]  # fmt: skip
     if not judged:
@@ -166,6 +168,28 @@ def _find_system_columns(records: Records) -> Layout | None:
         roles["attribute"] = "attribute"
     loops = [f"for {', '.join(names)} in COLUMNS"]
     return Layout(f"a column per system: {some_of(list(systems), 6, str)}", roles, loops, columns)
+
+
+def _find_best_column(records: Records) -> Layout | None:
+    """A column of texts per system, and one whose cells name the system with the best text."""
+    for column, cells in records.cells.items():
+        systems = [name for name in records.columns if name in {str(cell).strip() for cell in cells}]
+        if len(systems) < 2 or column in systems:
+            continue
+        # Systems that are never the best have columns, too: those of texts beside them.
+        names = [name for name in records.columns if name != records.recipe.context and are_texts(records.cells[name])]
+        places = [names.index(name) for name in systems if name in names]
+        systems = [name for name in names[min(places) : max(places) + 1] if name != column] if places else systems
+        label = f'"best" if str(record[{quote(column)}]).strip() == system else "other"'
+        roles = {
+            **records.name_roles([*systems, column]),
+            "candidate": "record[system]",
+            "system": "system",
+            "label": label,
+        }
+        seen = f"a column per system, the best one in column {column!r}: {some_of(systems, 6, str)}"
+        return Layout(seen, roles, [f"for system in {literal(systems)}"], better="best")
+    return None
 
 
 def _split_names(records: Records) -> list[str]:
@@ -189,6 +213,7 @@ def _group_by_affix(records: Records) -> Groups | None:
             by_affix.setdefault(("ends", _strip(tail)), {})[_strip(head)] = column
             by_affix.setdefault(("begins", _strip(head)), {})[_strip(tail)] = column
     best: Groups | None = None
+    most = (0, 0.0)  # systems, and the length of their texts: names of systems are shorter
     for affix, texts in by_affix.items():
         systems = [name for name, column in texts.items() if are_texts(records.cells[column])]
         judged = {}
@@ -197,11 +222,13 @@ def _group_by_affix(records: Records) -> Groups | None:
             numbers = [name for name in both if are_numbers(records.cells[columns[name]])]
             if other[1] and other != affix and len(numbers) > 1 and not NO_JUDGEMENT.search(other[1]):
                 judged[other[1]] = {name: columns[name] for name in numbers}
-        most = max(map(len, judged.values()), default=0)
-        judged = {name: columns for name, columns in judged.items() if len(columns) == most}
+        count = max(map(len, judged.values()), default=0)
+        judged = {name: columns for name, columns in judged.items() if len(columns) == count}
         systems = list(next(iter(judged.values()), {}))
-        if judged and (best is None or len(systems) > len(best[0])):
-            best = (systems, {name: texts[name] for name in systems}, judged)
+        cells = [str(cell) for name in systems for cell in records.cells[texts[name]]]
+        size = (len(systems), sum(map(len, cells)) / max(len(cells), 1))
+        if judged and size > most:
+            best, most = (systems, {name: texts[name] for name in systems}, judged), size
     if best is None:
         return None
     systems, texts, judged = best
@@ -299,13 +326,14 @@ def _find_raters_in_cells(records: Records) -> Layout | None:
         labels = recipe.label and len({*parts}) * 2 <= len(parts) and len(several) * 2 >= len(cells)
         if not several or not (numbers or labels) or {*cells} & {*recipe.better}:
             continue
-        if separator == "," and recipe.decimal == ",":
+        alike = separator == "," and all(re.fullmatch(r"\s*\d+,\d+\s*", cell) for cell in several)
+        if separator == "," and (recipe.decimal == "," or (alike and records.has_decimal_commas)):
             continue
         roles = {**records.name_roles([column]), "candidate": records.take(str(recipe.candidate))}
         split = f"str(record[{quote(column)}]).split({quote(separator)})"
         roles |= {"label": "label"} if recipe.label else {"score": split}
         seen = f"column {column!r} holds several judgements in a cell, such as {several[0]!r}"
-        if separator == "," and all(re.fullmatch(r"\s*\d+,\d+\s*", cell) for cell in several):
+        if alike:
             seen += f" (if {several[0]!r} is one number instead, say so with --decimal)"
         return Layout(seen, roles, [f"for label in {split}"] if recipe.label else [])
     return None

@@ -11,12 +11,12 @@ from nnd_tasks.files import read_text
 
 #: What a ``prepare.py`` may import without a second look.
 _HARMLESS = re.compile(
-    r"(__future__|collections|csv|itertools|json|math|nnd_tasks|numpy|pandas|pathlib|re|typing)(\..*)?"
+    r"(__future__|collections|csv|itertools|json|math|nnd_tasks|numpy|pandas|pathlib|re|typing|xml)(\..*)?"
 )
 #: Names that can do more than read tables: run code, change files or reach the network.
 _MARKED = re.compile(
     "__.*|breakpoint|chmod|compile|(del|get|set)attr|eval|exec|globals|(hard|sym)link_to|locals|mkdir|open|popen|remove|rename"
-    "|read_(clipboard|html|pickle|sql)|rm(dir|tree)|system|to_(clipboard|csv|excel|json|parquet|pickle|sql)|touch|unlink"
+    "|read_(clipboard|html|pickle|sql)|rm(dir|tree)|to_(clipboard|csv|excel|json|parquet|pickle|sql)|touch|unlink"
     "|url(open|retrieve)|vars|write(_bytes|_text)?"
 )
 
@@ -44,6 +44,8 @@ def _look_at(node: ast.AST) -> list[str]:
             return [f"import {module or 'of a file beside it'}"]
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) if _MARKED.fullmatch(name):
             return [name]
+        case ast.Attribute(attr="system"):  # of os; a variable may well have this name
+            return ["system"]
         case ast.Constant(value=str(text)) if re.match(r"\w+://", text):
             return [text]
     return []

@@ -192,8 +192,8 @@ def _find_span_keys(cells: pd.Series[Any]) -> tuple[str, str] | None:
             keys = next((keys for keys in _SPAN_KEYS if {*keys} <= {*item}), None)
             if keys is None and "text" not in item:
                 raise NNDError(
-                    f"column {cells.name!r}: its error spans have the fields {some_of([*item], 12, str)}; say which are the "
-                    "first character and the one after the last in a recipe: spans: {column: ..., start: ..., end: ...}"
+                    f"column {cells.name!r}: its error spans have the fields {some_of([*item], 12, str)}; leave out --spans, and "
+                    f"say in the recipe where a span starts and ends: spans: {{column: {cells.name}, start: FIELD, end: FIELD}}"
                 )
             return keys if keys != _SPAN_KEYS[0] else None
     return None
@@ -212,7 +212,10 @@ def _find_pairs(table: pd.DataFrame, recipe: Recipe, given: Mapping[str, Any]) -
         both = {role: given.get(role) or columns.get(role) for role in ("chosen", "rejected")}
         if all(both.values()):
             return {role: column for role, column in both.items() if role not in given}
-    winner = given.get("winner") or next((columns[name] for name in _WINNERS if name in columns), None)
+    if (winner := given.get("winner")) and winner.split(".")[0] not in table:
+        offered = some_of(columns_of(table), 40, str)
+        raise NNDError(f"--winner {winner}: name the column whose cells say which text is better; there are: {offered}")
+    winner = winner or next((columns[name] for name in _WINNERS if name in columns), None)
     sides = _find_sides(table)
     texts = {names: sides[names] for names in sides if winner not in names}
     pair = given.get("pair") or max(texts, key=lambda names: texts[names], default=None) or _find_named(table, winner)
@@ -336,8 +339,10 @@ def draft_skeleton(name: str, needs: NeedsPrepareError, *, replace: bool = False
         raise NNDError(f"{folder}: a recipe is there already; complete it, take another name, or --replace")
     recipe = needs.recipe
     keys = {key: value for key, value in recipe.dump().items() if key in _BESIDE_PREPARE or key in recipe.rules}
+    if needs.layout.better and not recipe.rules:
+        keys["better"] = [needs.layout.better]
     text = dump_yaml({"files": {file: {} for file in needs.files}, **keys})
-    if not recipe.rules:
+    if not (recipe.rules or needs.layout.better):
         text += _RULE_TO_COMPLETE["label" if "label" in needs.layout.roles else "score"]
     code = write_code(name, needs.layout, needs.files, recipe, needs.columns)
     return Skeleton((folder / RECIPE, text), (folder / PREPARE, code))

@@ -111,19 +111,20 @@ def recognise_json(data: Any, recipe: Recipe) -> Layout:
     reader = "for record in read_json({path})[...]"
     roles = dict.fromkeys(("context", "candidate", "label"), f"record{TO_COMPLETE}")
     where = {"where": 'f"{record}"[:60]'}
+    fields = [quote(key) for key in data] if isinstance(data, dict) else []
     if not (
         isinstance(data, dict)
         and data
         and all(are_objects(items) for items in data.values() if isinstance(items, list))
     ):
-        return Layout("a file that is no list of objects", {**roles, **where}, reader=reader)
+        return Layout("a file that is no list of objects", {**roles, **where}, reader=reader, fields=fields)
     lists = {key: items for key, items in data.items() if isinstance(items, list)}
     if len(lists) != len(data):
-        return Layout("a file that is no list of objects", {**roles, **where}, reader=reader)
-    fields = leaves_of([item for items in lists.values() for item in items], "record")
-    roles, more = guess_roles(fields, recipe, "record")
-    named = {name_of(expression): expression for expression in reversed(fields)}
-    texts = [name for name, cells in fields.items() if are_texts(cells) and name not in roles.values()]
+        return Layout("a file that is no list of objects", {**roles, **where}, reader=reader, fields=fields)
+    leaves = leaves_of([item for items in lists.values() for item in items], "record")
+    roles, more = guess_roles(leaves, recipe, "record")
+    named = {name_of(expression): expression for expression in reversed(leaves)}
+    texts = [name for name, cells in leaves.items() if are_texts(cells) and name not in roles.values()]
     context = choose_field(named, NAMES["context"], texts) or f"record{TO_COMPLETE}"
     loops = ["for number, record in enumerate(records, start=1)", *more]
     where = {"where": 'f"{system}, item {number}"'}
@@ -133,5 +134,5 @@ def recognise_json(data: Any, recipe: Recipe) -> Layout:
         {"context": context, **roles, "system": "system", **where},
         loops,
         reader="for system, records in read_json({path}).items()",
-        fields=list(fields),
+        fields=list(leaves),
     )

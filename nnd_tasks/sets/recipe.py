@@ -290,8 +290,12 @@ class Recipe(_Strict):
             from jinja2 import TemplateError
             from jinja2.sandbox import SandboxedEnvironment
 
+            environment = SandboxedEnvironment()
+            environment.filters["regex_replace"] = (
+                str.replace
+            )  # the one filter of lm-eval that Jinja lacks; nothing is rendered
             try:
-                SandboxedEnvironment().parse(prompt)
+                environment.compile(prompt)
             except TemplateError as error:
                 raise ValueError(f"no valid template ({error})") from None
         return prompt

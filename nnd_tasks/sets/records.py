@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -43,6 +44,7 @@ class Layout:
         columns: rows of the constant ``COLUMNS``, over which a loop goes.
         reader: the loop over records of ``{path}``; None takes the one for the kind of file.
         fields: names that the user can put for ``[...]``.
+        better: the labels of the rule, where the code gives labels of its own.
     """
 
     seen: str
@@ -51,6 +53,7 @@ class Layout:
     columns: list[tuple[str, ...]] = field(default_factory=list)
     reader: str | None = None
     fields: list[str] = field(default_factory=list)
+    better: str | None = None
 
 
 def columns_of(table: pd.DataFrame) -> list[str]:
@@ -68,6 +71,7 @@ class Records:
 
     def __init__(self, table: pd.DataFrame, recipe: Recipe) -> None:
         self.recipe = recipe
+        self.path = str(table[PATH].iat[0])
         self.columns = columns_of(table)
         self.cells: Fields = {}
         self.packed: set[str] = set()
@@ -79,6 +83,12 @@ class Records:
                 self.packed.add(column)
             if len(cells) < min(len(table), EXAMPLES):
                 self.incomplete.add(column)
+
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether semicolons separate the cells, as where commas are decimal marks."""
+        with Path(self.path).open("rb") as file:
+            return b";" in file.readline()
 
     def take(self, column: str) -> str:
         """The expression of a cell; a dotted name leads into objects."""
