@@ -130,6 +130,12 @@ def _lay_out(set_recipe: SetRecipe, place: Path, folder: Path) -> Iterator[Sourc
         yield _choose(set_recipe, folder, here, place, alone=[*here.values()] == [place])
     except NNDError as error:
         text = str(error)
+        for name in _required_files(set_recipe):
+            if name not in here and str(folder / name) in text:
+                what = some_of(_required_files(set_recipe), show=str)
+                raise NNDError(
+                    f"{place}: {name} is missing; --source names a folder or an archive with {what}"
+                ) from error
         for name, path in here.items():
             text = text.replace(str(folder / name), str(path))
         error.args = (visible(text.replace(str(folder), str(place if place.exists() else place.parent))),)

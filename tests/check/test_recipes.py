@@ -87,6 +87,7 @@ def test_what_is_wrong_with_a_recipe_is_found(changes: dict[str, Any], code: str
         ("pathlib.Path('x').open(mode='ab')", "open in line 1"),
         ("pathlib.Path('x').unlink()", "unlink"),
         ("pd.read_pickle('x')", "read_pickle"),
+        ("pathlib.os.system('x')", "system in line 1"),
         ("pd.read_csv('ftp://example.org/x')", "ftp://example.org/x"),
         ("getattr(pd, 'read' + '_pickle')", "getattr"),
     ],
@@ -99,7 +100,8 @@ def test_code_is_read_and_not_run(line: str, named: str, sent: Path) -> None:
 
 
 def test_code_that_only_reads_tables_is_a_note(sent: Path, nnd_home: Path) -> None:
-    more = "import csv, json, re\nfrom pathlib import Path\nfrom collections import Counter\n"
+    imports = "import csv, json\nfrom pathlib import Path\nfrom collections import Counter\nfrom xml.etree import ElementTree\n"
+    more = f"{imports}names = [system for system in 'ab']\n"
     (sent / "prepare.py").write_text(more + ROWS, encoding="utf-8")
     assert [(one.code, one.severity) for one in found(sent).values()] == [("prepare_code", Severity.NOTE)]
     made = Made(nnd_home, files={f"nnd/{NAME}/prepare.py": "import os\n" + ROWS})

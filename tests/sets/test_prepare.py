@@ -57,6 +57,15 @@ def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path: Path)
     assert made.report["default"]["accounts"]["rows"]["examples"]["by_recipe"] == ["docs.jsonl, line 1"]
 
 
+def test_a_file_that_prepare_reads_and_the_user_did_not_name_is_asked_for(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "sent", GOOD.replace("docs.jsonl", "other.jsonl"))
+    (folder / "_recipe").write_text("files: {docs.jsonl: {}, other.jsonl: {}}\nbetter: good\n", encoding="utf-8")
+    with pytest.raises(
+        NNDError, match=r"other.jsonl is missing; --source names a folder .* with docs.jsonl, other.jsonl"
+    ):
+        make_sent(folder, folder / "docs.jsonl")
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

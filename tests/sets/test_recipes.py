@@ -54,6 +54,7 @@ ADDRESSES = ["http://x.org/f", "file:///etc/passwd", "ftp://x.org/f", "https://u
         ({"encoding": "utf-9"}, "no such encoding: 'utf-9'"),
         ({"min_gap": float("nan")}, "min_gap"),
         ({"prompt": "{{context"}, "no valid template"),
+        ({"prompt": "{{context | shuffle}}"}, "No filter named 'shuffle'"),
         ({"winners": {"left": "won"}}, "winners.left: "),
         ({"files": {"x.csv": {"sha256": "abc"}}}, "files.x.csv.sha256"),
         ({"title": "T"}, "title: no such key; put it under `facts`"),
