@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,12 +65,68 @@ def parse_json(text: str, where: str, *, hint: str = "") -> Any:
     Raises:
         NNDError: no valid JSON, or nested too deeply; begins with ``where`` and ends with ``hint``.
     """
-    try:
+    with _reading_json(where, hint):
         return json.loads(text)
+
+
+def parse_json_sequence(text: str, where: str, *, hint: str = "") -> list[tuple[int, Any]]:
+    """Return the line and the value of each JSON text of several that stand one after the other; of a usual file, of one.
+
+    Raises:
+        NNDError: as `parse_json`.
+    """
+    decoder = json.JSONDecoder()
+    values: list[tuple[int, Any]] = []
+    position = _skip_space(text, 0)
+    line = 1 + text.count("\n", 0, position)
+    while position < len(text) or not values:
+        with _reading_json(where, hint):
+            value, end = decoder.raw_decode(text, position)
+        values.append((line, value))
+        line += text.count("\n", position, end)
+        position = _skip_space(text, end)
+        line += text.count("\n", end, position)
+    return values
+
+
+def _skip_space(text: str, position: int) -> int:
+    return re.compile(r"[ \t\r\n]*").match(text, position).end()  # type: ignore[union-attr]
+
+
+@contextmanager
+def _reading_json(where: str, hint: str) -> Iterator[None]:
+    try:
+        yield
     except RecursionError as error:
         raise NNDError(f"{where}: its lists and objects are nested too deeply to be read{hint}") from error
-    except ValueError as error:
+    except json.JSONDecodeError as error:
+        raise NNDError(f"{where}: is not valid JSON ({_explain_json(error)}){hint}") from error
+    except ValueError as error:  # a number of more digits than Python converts
         raise NNDError(f"{where}: is not valid JSON ({reason_of(error)}){hint}") from error
+
+
+def _explain_json(error: json.JSONDecodeError) -> str:
+    """Return the cause and the place of what is no JSON."""
+    text, at = error.doc, error.pos
+    place = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
+    here, before = text[at : at + 5], text[max(at - 100, 0) : at].rstrip()[-1:]
+    if not text.strip():
+        return "it is empty"
+    if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        cause = "it is cut off"
+    elif here[:1] in ("]", "}") and before == ",":
+        cause = f"a comma before {here[:1]}"
+    elif here[:1] == "," and before in ("}", "]"):
+        cause = "a comma after the end; a list of objects stands in [ ]"
+    elif here[:1] == "'":
+        cause = "a single quote, as Python prints it; JSON has double quotes"
+    elif here.startswith(("None", "True", "False", "nan")):
+        cause = f"{re.match('[A-Za-z]+', here)[0]}, as Python prints it; JSON has null, true, false and NaN"  # type: ignore[index]
+    elif error.msg == "Extra data":
+        cause = "more text after its end"
+    else:
+        cause = error.msg
+    return f"{cause}: {place}"
 
 
 def json_lines(

@@ -12,7 +12,7 @@ from nnd_tasks.sets.cells import place_of
 from nnd_tasks.wording import counted, some_of
 
 _EXAMPLES = 3
-_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (row|line|item|key) )")  # before the file in the place of a row
+_FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (sheet|row|line|item|key) )")  # before the file in the place of a row
 #: What is counted -> reason -> what is said of those that are left out for it.
 #:
 #: A row is used if one of its judgements is; a judgement counts as left out if its row is used without it. A candidate is used

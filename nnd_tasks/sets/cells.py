@@ -186,10 +186,31 @@ def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Re
         if value is None:
             hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
             if isinstance(cell, str) and re.search(r"\d", cell):
-                hint = "; a number has no unit, and no mark between thousands"
-                if recipe.decimal == "." and re.fullmatch(r"\s*[+-]?\d+,(\d{1,2}|\d{4,})\s*", cell):
-                    hint = "; for decimal commas add --decimal ,"
+                hint = _advise_number(cell, cells, recipe)
             name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
             raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
         numbers[i] = value
     return numbers
+
+
+def _advise_number(cell: str, cells: Sequence[Any], recipe: Recipe) -> str:
+    """Return what to do about a cell with digits that is no number; ``cells`` are those of its column."""
+    numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", cell)
+    if len(numbers) < 2 or not re.fullmatch(r"[\s\d.,;/|+-]+", cell) or re.search(r"[.,]\d{3}(?!\d)", cell):
+        return "; a number has no unit, and no mark between thousands"
+    as_list = f"[{', '.join(numbers)}]"
+    if recipe.decimal == "," or not re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell):
+        return f": {len(numbers)} numbers in one cell; write ratings as a list, {as_list}, or take their mean in prepare.py"
+    if _are_decimal_commas(cells):
+        return "; for decimal commas add --decimal ,"
+    return f": 2 numbers in one cell, or a decimal comma? Write ratings as a list, {as_list}, or name the mark with --decimal"
+
+
+def _are_decimal_commas(cells: Sequence[Any]) -> bool:
+    """Tell whether commas can only be decimal marks: 4,05; or 3,75 and 4,25, as two raters have one scale."""
+    parts = [cell.strip().lstrip("+-").split(",") for cell in cells if isinstance(cell, str) and "," in cell]
+    if not all(len(part) == 2 and part[0].isdecimal() and part[1].isdecimal() for part in parts):
+        return False
+    if any(fraction[0] == "0" and len(fraction) > 1 for _, fraction in parts):
+        return True
+    return all(len(whole) == 1 and len(fraction) == 2 and int(fraction) > 10 for whole, fraction in parts)

@@ -24,7 +24,8 @@ from nnd_tasks.datasets import nnd_home
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, reading, write_text
 from nnd_tasks.folders import only_writer
-from nnd_tasks.sets.read import MAX_BYTES, SUFFIXES
+from nnd_tasks.sets.decode import check_unpacked
+from nnd_tasks.sets.read import SUFFIXES, is_table
 from nnd_tasks.sets.recipe import FILE, File
 from nnd_tasks.sets.shelf import SetRecipe
 from nnd_tasks.wording import some_of
@@ -161,7 +162,10 @@ def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: P
     free = not required or set_recipe.recipe.config == FILE
     files = {name: here[name] for name in wanted if name in here}
     if not files and (alone or free):
-        files = {name: path for name, path in here.items() if alone or path.suffix.lower() in SUFFIXES}
+        tables = {name: path for name, path in here.items() if is_table(path)}
+        files = (
+            here if alone else tables or {name: path for name, path in here.items() if path.suffix.lower() == ".txt"}
+        )
     if not files or not (free or {*files} - ({*wanted} - {*required})):
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
         raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")
@@ -174,17 +178,19 @@ def unpack_archive(archive: Path, folder: Path) -> None:
     """Unpack a zip or tar into ``folder``.
 
     Raises:
-        NNDError: it is broken, unpacks to more than `nnd_tasks.sets.read.MAX_BYTES`, or a name in it leads out of the folder.
+        NNDError: it is broken, unpacks to too much (`check_unpacked`), or a name in it leads out of the folder.
     """
     try:
         if archive.name.lower().endswith(".zip"):
             with zipfile.ZipFile(archive) as bundle:
-                _check_size(archive, sum(info.file_size for info in bundle.infolist()))
+                check_unpacked(archive, sum(info.file_size for info in bundle.infolist()))
                 bundle.extractall(folder)  # noqa: S202 - zipfile keeps names inside the folder
         else:
             with tarfile.open(archive) as bundle:
-                _check_size(archive, sum(member.size for member in bundle))
+                size = 0
                 for member in filter(tarfile.TarInfo.isfile, bundle):  # extractall's filter is not in Python 3.11.3
+                    size += member.size
+                    check_unpacked(archive, size)  # before the next one, which is only met when this one is unpacked
                     target = folder / member.name
                     if not target.resolve().is_relative_to(folder.resolve()):
                         raise ValueError(f"{member.name} leads out of the folder")
@@ -193,11 +199,6 @@ def unpack_archive(archive: Path, folder: Path) -> None:
                         shutil.copyfileobj(bundle.extractfile(member), file)  # type: ignore[arg-type]
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, RuntimeError) as error:
         raise NNDError(f"{archive}: cannot be unpacked ({reason_of(error)}); is it a whole zip or tar?") from error
-
-
-def _check_size(archive: Path, size: int) -> None:
-    if size > MAX_BYTES:
-        raise NNDError(f"{archive}: it unpacks to more than {MAX_BYTES >> 20:,} MiB; this cannot be the file")
 
 
 # ---------------------------------------------------------------- downloads

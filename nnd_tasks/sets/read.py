@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import csv
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from io import BytesIO, StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import read_bytes
 from nnd_tasks.sets.cells import PATH, ROW, kind_of
-from nnd_tasks.sets.recipe import FILE, KEY, Recipe
-from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import json_lines, parse_json
+from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_content, read_text, split_ending
+from nnd_tasks.sets.recipe import FILE, KEY, SHEET, Recipe
+from nnd_tasks.sets.shapes import find_rows, parse_xml
+from nnd_tasks.wording import counted, some_of
+from nnd_tasks.yaml_json import json_lines, parse_json, parse_json_sequence
 
-logger = logging.getLogger(__name__)
-#: Endings of the files that hold tables.
-SUFFIXES = (".csv", ".tsv", ".tab", ".xlsx", ".json", ".jsonl", ".ndjson", ".parquet")
-MAX_BYTES = 1 << 30
-_ENCODINGS = ["cp1252", "utf_16", "cp1250", "cp1251", "cp1253", "cp1254", "gb18030", "shift_jis", "big5", "euc_kr"]
-_LATIN = ("cp1250", "cp1252", "cp1254", "cp1257", "latin_1", "iso8859_15", "mac_roman")
+_DELIMITED = (".csv", ".tsv", ".tab", ".txt")
+_RECORDS = (".json", ".jsonl", ".ndjson", ".xml")
+#: Endings of the files that hold tables; those of text may be compressed: ``.csv.gz``.
+SUFFIXES = (*_DELIMITED, ".xlsx", *_RECORDS, ".parquet")
 _HINT = "; is it the right file, and whole?"
+_HEAD_ROWS = 20  # rows that tell which character separates cells
+
+
+def is_table(path: Path) -> bool:
+    """Tell whether a file holds a table, by its name; a ``.txt`` may, but most are notes or licences."""
+    ending, compression = split_ending(path)
+    return ending in SUFFIXES and ending != ".txt" and (not compression or ending in (*_DELIMITED, *_RECORDS))
 
 
 class Record(dict[str, Any]):
@@ -72,26 +82,35 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
     """Return the table in a file: one row per row, cells as objects, None for nothing.
 
     Besides the file's columns there are ``@file`` (its name without the ending), ``@key`` (where the file is an object keyed by
-    id), and ``@path`` and ``@row``, which say where a row is: as a spreadsheet counts rows, a JSON Lines file lines, and a JSON
-    file items from 1.
+    id, or holds several lists of rows), ``@sheet`` (of a workbook with several sheets), and ``@path`` and ``@row``, which say
+    where a row is: as a spreadsheet counts rows, a JSON Lines file lines, and a JSON file items from 1. Of several columns of
+    one name the later ones are called ``name.1``, ``name.2``.
 
     Raises:
-        NNDError: it is no such table; a row has too many or too few cells; the error names file and row.
+        NNDError: it is no such table; a row has too many or too few cells; the recipe names a column whose name two columns
+            have, or that one of several sheets lacks. The error names file and row.
     """
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
+    ending, compression = split_ending(path)
+    if ending not in SUFFIXES:
         raise NNDError(f"{path}: a table ends in one of {', '.join(SUFFIXES)}")
-    if suffix in (".csv", ".tsv", ".tab"):
+    if compression and ending not in (*_DELIMITED, *_RECORDS):
+        raise NNDError(f"{path}: a {ending} is read as it is; unpack it first")
+    if ending in _DELIMITED:
         table = read_delimited(path, encoding=recipe.encoding, quotes=recipe.quotes)
-    elif suffix == ".xlsx":
-        table = _read_excel(path)
-    elif suffix == ".parquet":
+    elif ending == ".xlsx":
+        table = _read_excel(path, recipe)
+    elif ending == ".parquet":
         table = _read_parquet(path)
     else:
         table = to_frame(list(read_records(path, encoding=recipe.encoding)), path)
     if not len(table):
         raise NNDError(f"{path}: no row is in it")
+    if repeated := [name for name in table.attrs.get("repeated", ()) if name in recipe.columns]:
+        raise NNDError(f"{path}, row 1: two columns are called {repeated[0]!r}; rename one")
     return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
+
+
+# ---------------------------------------------------------------- tables of text
 
 
 def read_delimited(
@@ -101,19 +120,24 @@ def read_delimited(
 
     Args:
         path: the file.
-        delimiter: None takes the tab for .tsv, else whichever of ``, ; | tab`` the header has most of.
+        delimiter: None takes what a first line ``sep=;`` names, else whichever of ``, ; | tab`` splits the first rows into as
+            many cells as the header.
         quotes: whether quotes enclose cells; None: they do, unless the rows of a tab-separated file fit only without.
         encoding: None recognises it.
 
     Raises:
-        NNDError: a row has other cells than the header, a quote is not closed, or two columns have one name.
+        NNDError: a row has other cells than the header, or a quote is not closed.
     """
+    csv.field_size_limit(MAX_BYTES)  # the module's own, 131,072 characters, is less than long documents have
     _Progress.place = str(path)
-    text = read_text(path, encoding)
-    if delimiter is None:
-        head = text.split("\n", 1)
-        sizes = {mark: len(next(csv.reader(head, delimiter=mark), [])) for mark in ",;|\t"}
-        delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else max(sizes, key=lambda mark: sizes[mark])
+    text = read_text(path, encoding).replace("\r\n", "\n")
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # the line ends of old Macs
+    named = re.match(r'"?sep=(.)"?\n', text, re.IGNORECASE)
+    if named:  # written for Excel, which does not show it as a row
+        text = text[named.end() :]
+        delimiter = delimiter or named[1]
+    delimiter = delimiter or _find_delimiter(path, text)
     if quotes is not None or delimiter != "\t" or '"' not in text:
         return _split_rows(path, text, delimiter, quotes=quotes is not False)
     fitting = []
@@ -129,12 +153,31 @@ def read_delimited(
     return fitting[0]
 
 
+def _find_delimiter(path: Path, text: str) -> str:
+    """Return the character that splits most of the first rows into as many cells as the header, and the header into most."""
+    delimiters = ",;|\t" if split_ending(path)[0] == ".csv" else "\t,;|"
+
+    def rate(delimiter: str) -> tuple[float, int]:
+        reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+        header, *rows = [row for row in islice(reader, _HEAD_ROWS) if row] or [[]]
+        names = header[:-1] if header and header[-1].startswith("# ") else header
+        fitting = [row for row in rows if len(row) >= len(names) and not any(row[len(header) :])]
+        return (len(fitting) / max(len(rows), 1), len(header)) if len(header) > 1 else (0, 0)
+
+    rates = {delimiter: rate(delimiter) for delimiter in delimiters}
+    best = max(rates, key=lambda delimiter: rates[delimiter])
+    if not rates[best][1] and split_ending(path)[0] == ".txt":
+        raise NNDError(
+            f"{path}: no table, as no tab, comma, semicolon or | separates its first line; is it the right file?"
+        )
+    return best
+
+
 def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.DataFrame:
     # Not str.splitlines, which knows more line breaks than tables have.
-    lines = iter(text.replace("\r\n", "\n").split("\n"))
-    reader: Iterator[list[str]] = (line.split(delimiter) for line in lines)
+    reader: Iterable[list[str]] = (line.split(delimiter) for line in text.split("\n"))
     if quotes:
-        reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
+        reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     return _to_table(path, reader)
 
 
@@ -159,20 +202,70 @@ def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
             kept.append(cells)
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
-    if twice := [name for name in names if name and names.count(name) > 1]:
-        raise NNDError(f"{path}, row 1: two columns are called {twice[0]!r}; rename one")
-    columns = {name: [row[place] for row in kept] for place, name in enumerate(names) if name}
-    return pd.DataFrame({**columns, ROW: numbers}, dtype=object)
+    return _name_columns(names, [[row[place] for row in kept] for place in range(len(names))], numbers)
 
 
-def _read_excel(path: Path) -> pd.DataFrame:
+def _name_columns(names: Sequence[str], columns: Sequence[Sequence[Any]], row_numbers: Sequence[int]) -> pd.DataFrame:
+    """Return named columns as a table with ``@row``; ``attrs["repeated"]`` has the names that several columns have.
+
+    The later columns of one name are called as pandas does: ``name.1``. Columns without a name are left out.
+    """
+    total, seen = Counter(names), Counter[str]()
+    cells: dict[str, Any] = {}
+    for name, column in zip(names, columns, strict=True):
+        if name:
+            later = f"{name}.{seen[name]}" if seen[name] else name
+            cells.setdefault(later, pd.Series(column, dtype=object))
+            seen[name] += 1
+    table = pd.DataFrame({**cells, ROW: pd.Series(row_numbers, dtype=object)})
+    table.attrs["repeated"] = [name for name in seen if total[name] > 1]
+    return table
+
+
+# ---------------------------------------------------------------- workbooks and parquet
+
+
+def _read_excel(path: Path, recipe: Recipe) -> pd.DataFrame:
     try:
-        table = pd.read_excel(path, dtype=object, keep_default_na=False, na_filter=False, header=None)
+        with zipfile.ZipFile(BytesIO(read_bytes(path, limit=MAX_BYTES))) as bundle:
+            check_unpacked(path, sum(info.file_size for info in bundle.infolist()))
+        with pd.ExcelFile(path) as book:
+            names = [sheet.title for sheet in book.book.worksheets]
+            cells = pd.read_excel(book, names, dtype=object, keep_default_na=False, na_filter=False, header=None)
     except ImportError as error:
         raise NNDError(f"{path}: reading .xlsx needs openpyxl: pip install openpyxl") from error
+    except NNDError:
+        raise
     except Exception as error:  # openpyxl raises many kinds for a file that is no workbook
         raise NNDError(f"{path}: cannot be read as .xlsx ({reason_of(error)})") from error
-    return _to_table(path, table.to_numpy(object).tolist())
+    sheets = {name: _to_table(path, sheet.to_numpy(object).tolist()) for name, sheet in cells.items()}
+    sheets = {name: sheet for name, sheet in sheets.items() if len(sheet)} or sheets
+    return next(iter(sheets.values())) if len(sheets) == 1 else _join_sheets(path, sheets, recipe)
+
+
+def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Recipe) -> pd.DataFrame:
+    """Return the rows of several sheets, with the sheet's name in ``@sheet`` and in ``@row``.
+
+    Raises:
+        NNDError: a sheet lacks a column that the recipe names and another has, and the recipe does not leave the sheet out.
+    """
+    all_names = {name for sheet in sheets.values() for name in sheet}
+    left_out = [value.strip().casefold() for value in recipe.leave_out.get(SHEET, ())]
+    for name, sheet in sheets.items():
+        lacking = [column for column in recipe.columns if column in all_names and column not in sheet]
+        if lacking and name.strip().casefold() not in left_out:
+            raise NNDError(
+                f"{path}, sheet {name!r}: no column {lacking[0]!r}; there are: {some_of(list(sheet)[:-1], show=str)}; if it "
+                f"holds no judgements: --leave-out '{SHEET}={name}'"
+            )
+    named = [
+        sheet.assign(**{SHEET: name, ROW: [f"sheet {name!r}, row {row}" for row in sheet[ROW]]})
+        for name, sheet in sheets.items()
+    ]
+    table = pd.concat(named, ignore_index=True).astype(object)
+    table = table.where(table.notna(), None)
+    table.attrs["repeated"] = [name for sheet in sheets.values() for name in sheet.attrs["repeated"]]
+    return table
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -181,46 +274,13 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
     try:
         table = pq.read_table(path)
-        columns = {name: pd.Series(table.column(name).to_pylist(), dtype=object) for name in table.column_names}
+        columns = [column.to_pylist() for column in table.columns]
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NNDError(f"{path}: cannot be read as parquet ({reason_of(error)})") from error
-    return pd.DataFrame({**columns, ROW: np.arange(1, table.num_rows + 1)})
+    return _name_columns(table.column_names, columns, range(1, table.num_rows + 1))
 
 
-def read_text(path: Path, encoding: str | None = "utf-8") -> str:
-    """Return the text of a file; ``encoding`` None recognises it. Raises NNDError where it is not in this encoding."""
-    _Progress.place = str(path)
-    content = read_bytes(path, limit=MAX_BYTES)
-    if encoding is None:
-        encoding = _recognise(content, path)
-    try:
-        return content.decode("utf-8-sig" if encoding.replace("_", "-").lower() == "utf-8" else encoding).removeprefix(
-            "\ufeff"
-        )
-    except UnicodeDecodeError as error:
-        raise NNDError(
-            f"{path}: is not {encoding} (byte {error.start:,}); name its encoding with --encoding"
-        ) from error
-
-
-@cache
-def _tell_encoding(path: Path, name: str) -> None:
-    logger.warning("%s: read as %s; if letters are wrong, name its encoding with --encoding", path, name)
-
-
-def _recognise(content: bytes, path: Path) -> str:
-    with suppress(UnicodeDecodeError):
-        content.decode("utf-8")
-        return "utf-8"
-    from charset_normalizer import from_bytes
-
-    best = from_bytes(content[: 1 << 20], cp_isolation=_ENCODINGS).best()
-    if best is None:
-        raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding")
-    # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
-    name = "cp1252" if best.encoding in _LATIN else best.encoding
-    _tell_encoding(path, name)
-    return name
+# ---------------------------------------------------------------- records
 
 
 def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
@@ -229,15 +289,15 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
-    """Yield the objects of a JSON Lines file, or of a JSON file that holds a list of them or an object keyed by id.
+    """Yield the objects of a JSON Lines, JSON or XML file that are its rows (`nnd_tasks.sets.shapes.find_rows`).
 
-    An object keyed by id has the key in ``@key``. While one is at hand, an error of ``prepare.py`` names its place.
+    An object keyed by id, and one of several lists, has the key in ``@key``. While one is at hand, an error of ``prepare.py``
+    names its place.
 
     Raises:
-        NNDError: the file is no such JSON; the error names the line.
+        NNDError: the file is no such JSON or XML; the error names the line.
     """
-    text = read_text(path, encoding)
-    for where, key, value in _values(path, text):
+    for where, key, value in _values(path, encoding):
         if not isinstance(value, dict):
             raise NNDError(f"{where}: expected an object with fields, found {kind_of(value)}; is it the right file?")
         record = Record(value if key is None else {KEY: key, **value})
@@ -246,22 +306,32 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
     _Progress.place = str(path)
 
 
-def _values(path: Path, text: str) -> Iterator[tuple[str, str | None, Any]]:
-    if path.suffix.lower() != ".json":
-        lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
-        yield from ((where, None, value) for where, value in lines)
-        return
-    data = parse_json(text, str(path), hint=_HINT)
-    if isinstance(data, dict):
-        lists = [value for value in data.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
-        if len(lists) == 1 and not any(isinstance(value, dict) for value in data.values()):
-            data = lists[0]
-    if isinstance(data, dict):
-        yield from ((f"{path}, key {key!r}", key, value) for key, value in data.items())
-    elif isinstance(data, list):
-        yield from ((f"{path}, item {number}", None, value) for number, value in enumerate(data, start=1))
+def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield place, key and value of each record of a JSON or XML file."""
+    ending = split_ending(path)[0]
+    if ending == ".xml":
+        document = parse_xml(read_content(path) if encoding is None else read_text(path, encoding), str(path))
     else:
-        raise NNDError(f"{path}: expected a list of objects, found {kind_of(data)}; is it the right file?")
+        text = read_text(path, encoding)
+        if ending != ".json" and _is_object(text.lstrip().partition("\n")[0]):
+            lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
+            yield from ((where, None, value) for where, value in lines)
+            return
+        values = parse_json_sequence(text, str(path), hint=_HINT)
+        if len(values) > 1:
+            yield from ((f"{path}, line {line}", None, value) for line, value in values)
+            return
+        document = values[0][1]
+    if not isinstance(document, (list, dict)):
+        raise NNDError(f"{path}: expected a list of objects, found {kind_of(document)}; is it the right file?")
+    yield from ((f"{path}, {place}", key, value) for place, key, value in find_rows(document, path.name))
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def to_frame(records: Sequence[Record], path: Path) -> pd.DataFrame:

@@ -22,8 +22,9 @@ from nnd_tasks.yaml_json import StrictLoader, parse_yaml
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
 RECIPE, PREPARE = "_recipe", "prepare.py"
-#: Columns that every table has besides its own: the file's name without its ending, and the key of an entry of an object.
-FILE, KEY = "@file", "@key"
+#: Columns that tables have besides their own: the file's name without its ending, the key of an entry of an object or of one
+#: of several lists, and the name of one of several sheets.
+FILE, KEY, SHEET = "@file", "@key", "@sheet"
 MAX_RECIPE_BYTES = 1_000_000
 CONFIG = "default"
 #: Roles that may be of one column. A column of ``group`` or ``field`` may have any other role, too.
@@ -165,7 +166,8 @@ class Recipe(_Strict):
     """How a set is made of files.
 
     A *column* may have a dotted name that leads into objects and lists: ``scores.fluency``, ``votes.0``. Each table also has
-    the columns ``@file`` (the file's name without its ending) and, where a JSON file is an object keyed by id, ``@key``.
+    the column ``@file`` (the file's name without its ending); where a JSON file is an object keyed by id or holds several
+    lists, ``@key``; and where a workbook has several sheets, ``@sheet``.
 
     Attributes:
         files: file -> where it comes from: ``{ratings.csv: {}}``.
@@ -335,6 +337,24 @@ class Recipe(_Strict):
     def pairs(self) -> bool:
         """Whether the table holds ready-made pairs."""
         return bool(self.chosen or self.pair)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns that it names, each once."""
+        roles = ("context", "candidate", "label", "score", "system", "rater", "category", "subcategory", "severity")
+        single = [getattr(self, role) for role in (*roles, "chosen", "rejected", "winner")]
+        spans: list[str | None] = []
+        if self.spans and not self.spans.marks:
+            spans = [self.spans.column] if self.spans.column else [self.spans.start, self.spans.end]
+        several = (
+            *self.group,
+            *self.pair,
+            *self.systems,
+            *self.attribute.values(),
+            *self.field.values(),
+            *self.leave_out,
+        )
+        return list(dict.fromkeys(name for name in (*single, *spans, *several) if name))
 
     @property
     def rules(self) -> list[str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from nnd_tasks.errors import NNDError
@@ -33,29 +39,67 @@ def delimited(mark: str, decimal: str = ".", quotes: bool = True) -> str:
     return "".join(mark.join(map(cell, row)) + "\n" for row in [ROWS[0], *(row.values() for row in ROWS)])
 
 
-def excel(rows: list[dict[str, Any]]) -> bytes:
+def excel(*sheets: list[dict[str, Any]]) -> bytes:
+    """Return a workbook with the sheets s0, s1, ..."""
     openpyxl = pytest.importorskip("openpyxl")
     book, target = openpyxl.Workbook(), io.BytesIO()
-    for number, row in enumerate([rows[0], *(row.values() for row in rows)], 1):
-        for place, value in enumerate(row, 1):
-            cell = book.active.cell(number, place, value)
-            cell.data_type = "s" if isinstance(value, str) else cell.data_type
+    book.remove(book.active)
+    for place, rows in enumerate(sheets):
+        sheet = book.create_sheet(f"s{place}")
+        for number, row in enumerate([*rows[:1], *(row.values() for row in rows)], 1):
+            for column, value in enumerate(row, 1):
+                cell = sheet.cell(number, column, value)
+                cell.data_type = "s" if isinstance(value, str) else cell.data_type
     book.save(target)
     return target.getvalue()
 
 
+def xml() -> str:
+    rows = (
+        "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in row.items() if name != "s") for row in ROWS
+    )
+    items = "".join(f"<item s='{number}'>{row}</item>" for number, row in enumerate(rows))
+    return f"<data><by name='us'/><items>{items}</items></data>"
+
+
+FRAME = pd.DataFrame(ROWS)
 FORMATS: dict[str, Callable[[], bytes]] = {
     "comma.csv": lambda: delimited(",").encode(),
     "bom.csv": lambda: delimited(",").replace("\n", "\r\n").encode("utf-8-sig"),
     "german.csv": lambda: delimited(";", ",").replace("\n", "\r\n").encode("cp1252"),
+    "excel.csv": lambda: ("sep=;\n" + delimited(";")).encode(),
+    "mac.csv": lambda: delimited(",").replace("\n", "\r").encode(),
+    "tabs.csv": lambda: delimited("\t").encode(),
+    "commas.tsv": lambda: delimited(",").encode(),
+    "bars.txt": lambda: delimited("|").encode(),
     "quotes.tsv": lambda: delimited("\t").encode("utf-16"),
+    "little.tsv": lambda: delimited("\t").encode("utf-16-le"),
+    "big.csv": lambda: delimited(",").encode("utf-16-be"),
     "plain.tsv": lambda: delimited("\t", quotes=False).encode(),
+    "packed.csv.gz": lambda: gzip.compress(delimited(",").encode()),
+    "packed.tsv.bz2": lambda: bz2.compress(delimited("\t").encode()),
+    "packed.json.xz": lambda: lzma.compress(json.dumps(ROWS).encode()),
+    "packed.jsonl.zst": lambda: pa.compress("\n".join(map(json.dumps, ROWS)).encode(), "zstd", asbytes=True),
     "lines.jsonl": lambda: "\n\n".join(map(json.dumps, ROWS)).encode(),
+    "lines.json": lambda: "\n".join(map(json.dumps, ROWS)).encode(),
+    "several_lines.jsonl": lambda: "\n".join(json.dumps(row, indent=1) for row in ROWS).encode(),
+    "one_line.jsonl": lambda: "".join(map(json.dumps, ROWS)).encode(),
+    "list.jsonl": lambda: json.dumps(ROWS).encode(),
     "list.json": lambda: json.dumps(ROWS, ensure_ascii=False).encode("utf-8-sig"),
-    "data.json": lambda: json.dumps({"version": 1, "data": ROWS}).encode(),
+    "data.json": lambda: json.dumps({"version": 1, "about": {"by": "us"}, "data": ROWS}).encode(),
+    "parts.json": lambda: json.dumps({"train": ROWS[:4], "dev": [], "test": ROWS[4:]}).encode(),
     "keyed.json": lambda: json.dumps({f"id{row['s']}": row for row in ROWS}).encode(),
-    "columns.parquet": lambda: pd.DataFrame(ROWS).to_parquet(),
+    **{
+        f"{orient}.json": lambda orient=orient: FRAME.to_json(orient=orient).encode()  # type: ignore[misc]
+        for orient in ("columns", "index", "split", "records", "table")
+    },
+    "filtered.json": lambda: FRAME.set_axis(range(7, 7 + len(FRAME))).to_json().encode(),
+    "dict.json": lambda: json.dumps(FRAME.to_dict("list")).encode(),
+    "declared.xml": lambda: ("<?xml version='1.0' encoding='latin-1'?>" + xml()).encode("latin-1"),
+    "plain.xml": lambda: xml().encode(),
+    "columns.parquet": lambda: FRAME.to_parquet(),
     "sheet.xlsx": lambda: excel(ROWS),
+    "sheets.xlsx": lambda: excel(ROWS[:4], [], ROWS[4:]),
 }
 
 
@@ -68,18 +112,91 @@ def test_every_format_gives_the_texts_as_they_are_written(name: str, tmp_path: P
     assert {test["context"] for test in tests} == {"Wörter; viele, ja"}
 
 
+# ---------------------------------------------------------------- encodings
+
+BAD_BYTE = "c,t,s\nq,schön,1\nq,Käse,2\nq,über,5\n".encode().replace("Käse".encode(), "Käse".encode("cp1252"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "Où est-ce que la forêt, l'été, paraît si belle à l'œil ? Là-bas, près du château, où l'âne brait."),
+        ("cp1252", "São Paulo é uma cidade grande, não há ninguém que não a conheça, e as canções são boas."),
+        ("cp1252", "Där borta på ängen går en älg, och över sjön hörs en trana som ropar på sin make."),
+        ("cp1252", "Käse"),
+        ("cp1251", "Русский текст про погоду, завтра будет дождь."),
+        ("gb18030", "你好世界。这是中文文本。今天天气很好。"),
+        ("shift_jis", "カタカナと漢字の文章です。日本語のテキストを読みます。"),
+        ("utf-16-le", "Die Füße müssen größer sein"),
+        ("utf-16-be", "語文"),
+    ],
+)
+def test_an_encoding_that_is_guessed_is_said_with_words_that_it_makes(
+    encoding: str, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / f"{text[:4]}.csv").write_bytes(f"c;x;y\nQ;{text};x\n".encode(encoding))
+    assert pick(read_tests(make(tmp_path / f"{text[:4]}.csv", **PAIR)), "high") == [(text,)]
+    [said] = caplog.messages
+    word = next(word for word in re.split(r"[\s,;]+", text) if not word.isascii())[:30]
+    assert re.search(f"read as {encoding} \\('{word}.*; if letters are wrong, name its encoding with --encoding", said)
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8"])
+def test_a_file_that_is_utf8_but_for_a_byte_is_never_read_otherwise(encoding: str | None, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(BAD_BYTE)
+    with pytest.raises(NNDError) as caught:
+        make(tmp_path / "t.csv", **KEYS, encoding=encoding)
+    message = "t.csv: is UTF-8 but for row 3 (byte 0xe4); in cp1252 that byte is 'ä' ('q,Käse,2'): correct it there and"
+    assert message in str(caught.value)
+
+
+def test_letters_that_a_named_encoding_makes_of_utf8_are_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "t.csv").write_bytes(BAD_BYTE)
+    make(tmp_path / "t.csv", **KEYS, encoding="cp1252")
+    assert "t.csv: read as cp1252 ('schÃ¶n', 'Käse', 'Ã¼ber'), but it is UTF-8, or nearly so" in caplog.text
+
+
+# ---------------------------------------------------------------- shapes
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        "Où est-ce que la forêt, l'été, paraît si belle à l'œil ? Là-bas, près du château, où l'âne brait.",
-        "São Paulo é uma cidade grande, não há ninguém que não a conheça, e as canções são boas.",
-        "Där borta på ängen går en älg, och över sjön hörs en trana som ropar på sin make.",
-        "Die Füße müssen größer sein als die Schuhe, übrigens heißt das Mädchen Käthe.",
+        'c;t;s;"a, b, c, d"\nq, p;t;1;x\nq, p;u;5;y\n',
+        'c,t,s,"a; b; c; d; e; f"\nq;p,t,1,x\nq;p,u,5,y\n',
+        "c;t;s;a, b, c, d, e\nq;t;1;x\nq;u;5;y\n",
+        "c,t,s,note,note\nq,t,1,x,y\nq,u,5,x,y\n",
+        f"c,t,s\n{'a b ' * 40_000},t,1\n{'a b ' * 40_000},u,5\n",
+        f"c,t,s{''.join(f',x{i}' for i in range(30_000))}\nq,t,1{',' * 30_000}\nq,u,5{',' * 30_000}\n",
     ],
+    ids=["commas in the header", "semicolons in the header", "no quotes", "unused twins", "long cells", "many columns"],
 )
-def test_files_of_windows_in_western_europe_are_read_as_such(text: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(f"c;x;y\nQ;{text};x\n".encode("cp1252"))
-    assert pick(read_tests(make(tmp_path / "t.csv", **PAIR)), "high") == [(text,)]
+def test_tables_of_odd_shapes_are_read(text: str, tmp_path: Path) -> None:
+    write_files(tmp_path, {"t.csv": text})
+    assert pick(read_tests(make(tmp_path / "t.csv", **KEYS)), "high", "low") == [("u", "t")]
+
+
+def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sheet(tmp_path: Path) -> None:
+    more = {"c": "q2", "t": "b", "s": None, "note": "?"}
+    notes = [{"about": "the scale"}]
+    (tmp_path / "t.xlsx").write_bytes(excel(ROWS[:2], [{**more, "s": 1}, {**more, "t": "a", "s": 4}, more], notes))
+    with pytest.raises(
+        NNDError, match=r"t.xlsx, sheet 's2': no column 'c'; there are: about; .* --leave-out '@sheet=s2'"
+    ):
+        make(tmp_path / "t.xlsx", **KEYS)
+    made = make(tmp_path / "t.xlsx", **KEYS, category="@sheet", leave_out={"@sheet": "S2"})
+    assert pick(read_tests(made), "category", "high") == [("s0", TEXTS[1]), ("s1", "a")]
+    places = {"by_recipe": ["t.xlsx, sheet 's2', row 2"], "no_judgement": ["t.xlsx, sheet 's1', row 4"]}
+    assert {reason: made.report["default"]["dropped_rows"][reason] for reason in places} == places
+
+
+def test_of_a_folder_texts_are_tables_only_where_nothing_else_is_one(tmp_path: Path) -> None:
+    write_files(tmp_path, {"LICENSE.txt": "Do, what\nyou want", "t.csv": "c,t,s\nq,a,1\nq,b,2\n"})
+    assert len(read_tests(make(tmp_path, **KEYS))) == 1
+    (tmp_path / "t.csv").replace(tmp_path / "LICENSE.txt")
+    assert len(read_tests(make(tmp_path, **KEYS))) == 1
 
 
 def test_file_key_and_dotted_names_are_columns(tmp_path: Path) -> None:
@@ -140,20 +257,35 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
     "long row": ("t.csv", HEAD + b"q,b,2,3\n", "row 3: 4 cells, the header has 3"),
     "row after a cell of two lines": ("t.csv", b'c,t,s\n"q\nq",a,1\nq\n', "row 3: 1 cell"),
     "unclosed quote": ("t.csv", HEAD + b'q,"b,2\nq,c,3\n', "row 3: not a valid table"),
-    "two columns of one name": ("t.csv", b"c,t,t\nq,a,1\n", "row 1: two columns are called 't'"),
+    "two columns of one name": ("t.csv", b"c,t,s,t\nq,a,1,b\n", "row 1: two columns are called 't'"),
     "no row": ("t.csv", b"c,t,s\n", "no row is in it"),
     "missing column": ("t.csv", b"c,x,s\nq,a,1\n", "no column 't'; there are: c, x, s"),
-    "decimal comma": ("t.tsv", b"c\tt\ts\nq\ta\t1,5\n", "expected a number, found '1,5'; for decimal commas"),
-    "wrong encoding": ("t.jsonl", b'{"c": "q\xff"}', "is not utf-8 (byte 8)"),
-    "truncated line": ("t.jsonl", b'{"c": "q", "t": "a", "s": 1}\n{"c": "q", "t', "line 2: is not valid JSON"),
+    "wrong encoding": ("t.jsonl", b'{"c": "q\xff"}', "not utf-8 at line 1 (byte 0xff); it can be read as cp1252 ('qÿ'): name"),
+    "several bad bytes": ("t.csv", BAD_BYTE + b"\xfc\n", "is UTF-8 but for row 3 (byte 0xe4) and 1 more byte; in cp1252"),
+    "two encodings": ("t.csv", BAD_BYTE + b"q,Zur\xfcckhaltend,3\n" * 9, "mixes encodings: 2 letters of UTF-8, and 10 bytes of"),
+    "no text": ("t.csv", b"\0\1\2\0\0\0\0", "it holds NUL bytes, so it is no text"),
+    "truncated line": ("t.jsonl", b'{"c": "q", "t": "a", "s": 1}\n{"c": "q", "t', "line 2: is not valid JSON (it is cut off"),
+    "comma before the end": ("t.json", b'[\n{"c": "q"},\n]', "not valid JSON (a comma before ]: line 3, column 1)"),
+    "single quotes": ("t.json", b"[{'c': 1}]", "not valid JSON (a single quote, as Python prints it; JSON has double"),
+    "words of Python": ("t.json", b'[{"c": None}]', "not valid JSON (None, as Python prints it; JSON has null"),
+    "commas without brackets": ("t.json", b'{"c": 1},\n{"c": 2}', "a list of objects stands in [ ]: line 1, column 9)"),
+    "text after the end": ("t.jsonl", b'{"c": "q"}\n{"c": "p"} x', "line 2: is not valid JSON (more text after its end"),
+    "empty": ("t.json", b" \n", "is not valid JSON (it is empty)"),
+    "no xml": ("t.xml", b"<a>\n<b></a>", "is not valid XML (mismatched tag: line 2, column 5)"),
+    "entities": ("t.xml", b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "it declares entities"),
+    "no gzip": ("t.csv.gz", HEAD, "cannot be unpacked (Not a gzipped file"),
+    "half a gzip": ("t.csv.gz", gzip.compress(HEAD)[:-9], "cannot be unpacked (Compressed file ended"),
+    "much in little": ("t.csv.gz", gzip.compress(bytes(30_000_000)), "it unpacks to 21 MB or more, "),
+    "packed workbook": ("t.xlsx.gz", b"", "unpack it first"),
     "no object": ("t.json", b'[{"c": "q"}, 7]', "item 2: expected an object with fields, found a number"),
-    "truncated list": ("t.json", b'[{"c": "q"}, {"c"', "is not valid JSON"),
+    "truncated list": ("t.json", b'[{"c": "q"}, {"c"', "is not valid JSON (it is cut off: column 18)"),
     "half surrogate": ("t.json", b'[{"c": "q", "t": "\\ud800", "s": 1}]', "item 1, column 't': it holds half a surrogate"),
     "object": ("t.json", b'{"my k": {"c": "q", "t": {"x": 1}, "s": 1}}', "key 'my k', column 't': expected text"),
     "no such field": ("t.jsonl", b'{"c": "q", "t": "a", "s": {"y": 1}}', "line 1, column 's.x': no 'x' in an object"),
     "no parquet": ("t.parquet", b"PAR1", "cannot be read as parquet"),
     "no sheet": ("t.xlsx", b"PK", "cannot be read as .xlsx"),
-    "no table": ("t.txt", b"c,t,s", "a table ends in one of .csv"),
+    "no table": ("t.pdf", b"c,t,s", "a table ends in one of .csv"),
+    "prose": ("t.txt", b"Once upon a time\nthere was", "no table, as no tab, comma, semicolon or | separates"),
 }  # fmt: skip
 
 
@@ -167,6 +299,33 @@ def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name: str, tmp_
     assert str(caught.value).startswith(f"{tmp_path / file}")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        (["4,05"], "'4,05'; for decimal commas add --decimal ,"),
+        (["3,75", "4,25"], "'3,75'; for decimal commas add --decimal ,"),
+        (
+            ["3,4", "1,5"],
+            "'3,4': 2 numbers in one cell, or a decimal comma? Write ratings as a list, [3, 4], or name the mark",
+        ),
+        (["4,25", "10,9"], "'4,25': 2 numbers in one cell, or a decimal comma?"),
+        (
+            ["3, 4, 5"],
+            "'3, 4, 5': 3 numbers in one cell; write ratings as a list, [3, 4, 5], or take their mean in prepare.py",
+        ),
+        (["4/5"], "'4/5': 2 numbers in one cell; write"),
+        (["1,000"], "'1,000'; a number has no unit, and no mark between thousands"),
+        (["5 points"], "'5 points'; a number has no unit"),
+    ],
+)
+def test_numbers_that_cannot_be_read_get_advice_that_fits_the_column(
+    cells: list[str], advice: str, tmp_path: Path
+) -> None:
+    rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(cells)]
+    with pytest.raises(NNDError, match=re.escape(f"expected a number, found {advice}")):
+        make_rows(tmp_path, rows, **KEYS)
 
 
 # ---------------------------------------------------------------- cells that mean nothing

@@ -1,0 +1,263 @@
+"""From the bytes of a file to its text: compressed files are unpacked within limits, encodings are recognised and said."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import logging
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import read_bytes
+from nnd_tasks.wording import counted
+
+logger = logging.getLogger(__name__)
+#: Bytes that a file, or all files of an archive, may have.
+MAX_BYTES = 1 << 30
+#: How many times its own size a file may unpack to. Texts shrink to a third or a tenth; those of annotations, which
+#: repeat contexts, rarely below a fiftieth.
+MAX_RATIO = 100
+_SMALL_BYTES = 20_000_000  # what unpacks to less is read, whatever the ratio
+_CHUNK_BYTES = 1 << 22
+
+
+def _open_zst(path: Path) -> Any:
+    return pa.input_stream(str(path), compression="zstd")
+
+
+_UNPACKERS: Mapping[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": _open_zst,
+}
+
+
+def split_ending(path: Path) -> tuple[str, str]:
+    """Return the ending of a file in lower case, and that of its compression: ``.csv``, ``.gz``; or ``.csv`` and ``""``."""
+    ending = path.suffix.lower()
+    if ending in _UNPACKERS:
+        return path.with_suffix("").suffix.lower(), ending
+    return ending, ""
+
+
+def check_unpacked(path: Path, size: int) -> None:
+    """Raise NNDError where ``path`` unpacks to ``size`` bytes or more, and that is above `MAX_BYTES` or `MAX_RATIO`."""
+    ratio = size / max(path.stat().st_size, 1)
+    if size > MAX_BYTES or (size > _SMALL_BYTES and ratio > MAX_RATIO):
+        raise NNDError(
+            f"{path}: it unpacks to {size / 1e6:,.0f} MB or more, {ratio:,.0f} times its size; if that is right, unpack it "
+            "and name the files in it"
+        )
+
+
+def read_content(path: Path) -> bytes:
+    """Return the bytes of a file, unpacked where its name ends in .gz, .bz2, .xz or .zst.
+
+    Raises:
+        NNDError: it cannot be read or unpacked, or is too large (`check_unpacked`).
+    """
+    unpacker = _UNPACKERS.get(split_ending(path)[1])
+    if unpacker is None:
+        return read_bytes(path, limit=MAX_BYTES)
+    content = bytearray()
+    try:
+        with unpacker(path) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                content += chunk
+                check_unpacked(path, len(content))
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
+        raise NNDError(f"{path}: cannot be unpacked ({reason_of(error)}); is it whole?") from error
+    return bytes(content)
+
+
+def read_text(path: Path, encoding: str | None = "utf-8") -> str:
+    """Return the text of a file without a byte order mark.
+
+    Args:
+        path: the file; it may be compressed.
+        encoding: None recognises it. One that is guessed is said, with words that it makes.
+
+    Raises:
+        NNDError: it is not in this encoding; the error names the row, the byte, and the way out.
+    """
+    content = read_content(path)
+    used = encoding or _recognise(content, path)
+    try:
+        text = _decode(content, used)
+    except UnicodeError as error:
+        raise NNDError(f"{path}: {_explain(content, used, error, path)}") from error
+    if encoding is None and used != "utf-8" and not _by_mark(content):
+        warn_once(
+            f"{path.name}: read as {used}{_words_of(text)}; if letters are wrong, name its encoding with --encoding"
+        )
+    elif encoding is not None and not _is_utf8(encoding) and not content.isascii() and _is_nearly_utf8(content):
+        warn_once(
+            f"{path.name}: read as {encoding}{_words_of(text)}, but it is UTF-8, or nearly so; are the letters right?"
+        )
+    return text
+
+
+@cache
+def warn_once(line: str) -> None:
+    """Log a warning the first time only, as a file is read several times."""
+    logger.warning("%s", line)
+
+
+def _words_of(text: str) -> str:
+    """Return the first words with letters beyond ASCII: `` ('schöne', 'Mädchen')``."""
+    words = dict.fromkeys(
+        match[0][:30] for match in re.finditer(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text[:1_000_000])
+    )
+    shown = ", ".join(repr(word) for word in [*words][:3])
+    return f" ({shown})" if shown else ""
+
+
+# ---------------------------------------------------------------- encodings
+
+#: Byte order marks; that of UTF-32 begins with that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+_CANDIDATES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "gb18030", "shift_jis", "big5", "euc_kr"]
+_LATIN = ("cp1250", "cp1252", "cp1254", "cp1257", "latin_1", "iso8859_15", "mac_roman")
+_HIGH = rb"[\x80-\xff]"
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+
+
+def _decode(content: bytes, encoding: str) -> str:
+    return content.decode("utf-8-sig" if _is_utf8(encoding) else encoding).removeprefix("\ufeff")
+
+
+def _fits(content: bytes, encoding: str) -> bool:
+    try:
+        _decode(content, encoding)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _by_mark(content: bytes) -> str | None:
+    return next((encoding for mark, encoding in _MARKS.items() if content.startswith(mark)), None)
+
+
+def _recognise(content: bytes, path: Path) -> str:
+    """Return the encoding of a text; UTF-8 also where a few bytes are wrong.
+
+    Raises:
+        NNDError: it is none that is known, or no text.
+    """
+    if marked := _by_mark(content):
+        return marked
+    if b"\0" in content:
+        return _recognise_wide(content, path)
+    if _fits(content, "utf-8") or _is_nearly_utf8(content):
+        return "utf-8"
+    lines = _lines_beyond_ascii(content)
+    if _is_latin(lines) and _fits(content, "cp1252"):
+        return "cp1252"
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(lines, cp_isolation=_CANDIDATES).best()
+    # Single bytes do not tell Latin alphabets apart; nearly all such files are of Windows in western Europe.
+    encoding = "cp1252" if best and best.encoding in _LATIN else best.encoding if best else ""
+    if not encoding or not _fits(content, encoding):
+        raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding, or save it as UTF-8")
+    return encoding
+
+
+def _recognise_wide(content: bytes, path: Path) -> str:
+    """Return the encoding of a text with NULs: UTF-16 or UTF-32 without a mark; the wrong one makes fewer ASCII letters."""
+    ascii_letters = {}
+    for encoding in _WIDE:
+        try:
+            text = content.decode(encoding)
+        except UnicodeError:
+            continue
+        if "\0" not in text:
+            ascii_letters[encoding] = len(re.findall(r"[\x00-\x7f]", text[:100_000]))
+    if not ascii_letters:
+        raise NNDError(f"{path}: it holds NUL bytes, so it is no text; is it the right file, and does its ending fit?")
+    return max(ascii_letters, key=lambda encoding: ascii_letters[encoding])
+
+
+def _is_nearly_utf8(content: bytes) -> bool:
+    """Tell whether a text, which is not ASCII, is UTF-8 but for a few bytes, or in parts.
+
+    Texts in East Asian encodings hold bytes that make a letter of UTF-8 by chance, but more others; Latin texts hold none.
+    """
+    letters, wrong = _count_utf8(content)
+    return letters > 0 and (wrong <= 2 * letters or _is_latin(_lines_beyond_ascii(content)))
+
+
+def _count_utf8(content: bytes) -> tuple[int, int]:
+    """Return the number of letters beyond ASCII in a text taken as UTF-8, and of bytes that belong to no letter."""
+    text = content.decode("utf-8", errors="surrogateescape")
+    return len(re.findall("[^\x00-\x7f\udc80-\udcff]", text)), len(re.findall("[\udc80-\udcff]", text))
+
+
+def _lines_beyond_ascii(content: bytes) -> bytes:
+    return b"\n".join(re.findall(rb"[^\r\n]*" + _HIGH + rb"[^\r\n]*", content))[: 1 << 20]
+
+
+def _is_latin(lines: bytes) -> bool:
+    """Tell whether letters beyond ASCII are rare and stand alone, as in words of western Europe."""
+    high, alone = (
+        len(re.findall(_HIGH, lines)),
+        len(re.findall(b"(?<!" + _HIGH + b")" + _HIGH + b"(?!" + _HIGH + b")", lines)),
+    )
+    return 2 * alone >= high and 4 * high <= len(re.findall(rb"[A-Za-z\x80-\xff]", lines))
+
+
+# ---------------------------------------------------------------- what does not fit
+
+
+def _explain(content: bytes, encoding: str, error: UnicodeError, path: Path) -> str:
+    """Return which byte of a text is not in an encoding, and the way out."""
+    start = getattr(error, "start", 0)
+    place = f"{_place_of(content, start, path)} (byte 0x{content[start]:02x})" if start < len(content) else "its end"
+    if _is_utf8(encoding) and _is_nearly_utf8(content):
+        letters, wrong = _count_utf8(content)
+        letter = content[start : start + 1].decode("cp1252", errors="replace")
+        left = content[:start].decode("utf-8", errors="ignore").rpartition("\n")[2][-20:]
+        right = content[start + 1 :][:20].decode("utf-8", errors="replace").partition("\n")[0]
+        in_cp1252 = f"in cp1252 that byte is {letter!r} ({f'{left}{letter}{right}'.strip()!r})"
+        if wrong > letters:
+            return (
+                f"mixes encodings: {counted(letters, 'letter')} of UTF-8, and {counted(wrong, 'byte')} of another, the first in "
+                f"{place}; {in_cp1252}: save the file in one encoding, or have it read in one with --encoding"
+            )
+        others = f" and {counted(wrong - 1, 'more byte')}" if wrong > 1 else ""
+        return (
+            f"is UTF-8 but for {place}{others}; {in_cp1252}: correct it there and save the file as UTF-8, as --encoding cp1252 "
+            "would change all other letters"
+        )
+    fitting = _recognise(content, path)
+    if not _fits(content, fitting):
+        return f"is not {encoding} at {place}; leave out --encoding, as the file is nearly all UTF-8"
+    words = _words_of(_decode(content, fitting))
+    return f"is not {encoding} at {place}; it can be read as {fitting}{words}: name it with --encoding"
+
+
+def _place_of(content: bytes, start: int, path: Path) -> str:
+    before = content[:start]
+    number = before.count(b"\n" if b"\n" in content else b"\r") + 1
+    is_row = split_ending(path)[0] in (".csv", ".tsv", ".tab", ".txt") and b'"' not in before
+    return f"{'row' if is_row else 'line'} {number:,}"
