@@ -105,9 +105,20 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
         table = to_frame(list(read_records(path, encoding=recipe.encoding)), path)
     if not len(table):
         raise NNDError(f"{path}: no row is in it")
-    if repeated := [name for name in table.attrs.get("repeated", ()) if name in recipe.columns]:
+    if repeated := [name for name in table.attrs.get("repeated", ()) if name in _named_columns(recipe)]:
         raise NNDError(f"{path}, row 1: two columns are called {repeated[0]!r}; rename one")
     return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
+
+
+def _named_columns(recipe: Recipe) -> list[str]:
+    """Return the names of all columns that a recipe names, each once."""
+    roles = ("context", "candidate", "label", "score", "system", "rater", "category", "subcategory", "severity")
+    single = [getattr(recipe, role) for role in (*roles, "chosen", "rejected", "winner")]
+    spans: list[str | None] = []
+    if recipe.spans and not recipe.spans.marks:
+        spans = [recipe.spans.column] if recipe.spans.column else [recipe.spans.start, recipe.spans.end]
+    several = (*recipe.group, *recipe.pair, *recipe.systems, *recipe.attribute.values(), *recipe.field.values())
+    return list(dict.fromkeys(name for name in (*single, *spans, *several, *recipe.leave_out) if name))
 
 
 # ---------------------------------------------------------------- tables of text
@@ -252,7 +263,7 @@ def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Recipe)
     all_names = {name for sheet in sheets.values() for name in sheet}
     left_out = [value.strip().casefold() for value in recipe.leave_out.get(SHEET, ())]
     for name, sheet in sheets.items():
-        lacking = [column for column in recipe.columns if column in all_names and column not in sheet]
+        lacking = [column for column in _named_columns(recipe) if column in all_names and column not in sheet]
         if lacking and name.strip().casefold() not in left_out:
             raise NNDError(
                 f"{path}, sheet {name!r}: no column {lacking[0]!r}; there are: {some_of(list(sheet)[:-1], show=str)}; if it "

@@ -339,24 +339,6 @@ class Recipe(_Strict):
         return bool(self.chosen or self.pair)
 
     @property
-    def columns(self) -> list[str]:
-        """Names of all columns that it names, each once."""
-        roles = ("context", "candidate", "label", "score", "system", "rater", "category", "subcategory", "severity")
-        single = [getattr(self, role) for role in (*roles, "chosen", "rejected", "winner")]
-        spans: list[str | None] = []
-        if self.spans and not self.spans.marks:
-            spans = [self.spans.column] if self.spans.column else [self.spans.start, self.spans.end]
-        several = (
-            *self.group,
-            *self.pair,
-            *self.systems,
-            *self.attribute.values(),
-            *self.field.values(),
-            *self.leave_out,
-        )
-        return list(dict.fromkeys(name for name in (*single, *spans, *several) if name))
-
-    @property
     def rules(self) -> list[str]:
         """Names of the rules that are given; a complete recipe of judged texts has one."""
         return [
