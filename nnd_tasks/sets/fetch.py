@@ -163,9 +163,8 @@ def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: P
     files = {name: here[name] for name in wanted if name in here}
     if not files and (alone or free):
         tables = {name: path for name, path in here.items() if is_table(path)}
-        files = (
-            here if alone else tables or {name: path for name, path in here.items() if path.suffix.lower() == ".txt"}
-        )
+        others = {name: path for name, path in here.items() if path.suffix.lower() in (".txt", ".xml")}
+        files = here if alone else tables or others
     if not files or not (free or {*files} - ({*wanted} - {*required})):
         what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
         raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")

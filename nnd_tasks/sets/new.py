@@ -18,7 +18,7 @@ from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, 
 from nnd_tasks.sets.cells import PATH, as_number, is_missing, render, unpack
 from nnd_tasks.sets.fetch import Source, open_source
 from nnd_tasks.sets.layouts import recognise_layout
-from nnd_tasks.sets.other_files import recognise_json, recognise_xml
+from nnd_tasks.sets.other_files import describe_other_json, recognise_xml
 from nnd_tasks.sets.prepare_code import write_code
 from nnd_tasks.sets.read import read_json, read_table
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
@@ -146,7 +146,7 @@ def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
     except NNDError as error:
         if path.suffix.lower() != ".json" or recipe.candidate or recipe.pairs or "not valid JSON" in str(error):
             raise
-        raise NeedsPrepareError(source, recipe, recognise_json(read_json(path, recipe.encoding), recipe)) from error
+        raise NeedsPrepareError(source, recipe, describe_other_json(read_json(path, recipe.encoding))) from error
 
 
 def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:

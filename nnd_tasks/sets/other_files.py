@@ -1,4 +1,4 @@
-"""Recognise what an XML file, or a JSON file that is no list of objects, holds."""
+"""Recognise what an XML file holds, and describe a JSON file that holds no rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_bytes
-from nnd_tasks.sets.read import MAX_BYTES
+from nnd_tasks.sets.decode import read_content
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.sets.records import (
     EXAMPLES,
@@ -17,16 +16,13 @@ from nnd_tasks.sets.records import (
     TO_COMPLETE,
     Fields,
     Layout,
-    are_objects,
     are_texts,
     choose_field,
     guess_roles,
     is_number,
-    leaves_of,
     name_of,
     quote,
 )
-from nnd_tasks.wording import some_of
 
 
 def recognise_xml(path: Path, recipe: Recipe) -> Layout:
@@ -35,7 +31,7 @@ def recognise_xml(path: Path, recipe: Recipe) -> Layout:
     Raises:
         NNDError: it is no XML.
     """
-    content = read_bytes(path, limit=MAX_BYTES)
+    content = read_content(path)
     try:
         if b"<!ENTITY" in content:
             raise ValueError("it defines entities, which are not unfolded here")
@@ -106,33 +102,10 @@ def _element_fields(elements: Sequence[ElementTree.Element], expression: str) ->
 # ---------------------------------------------------------------- other JSON
 
 
-def recognise_json(data: Any, recipe: Recipe) -> Layout:
-    """Recognise what a JSON file holds that is no list of objects: lists keyed by system, or nothing that can be told."""
-    reader = "for record in read_json({path})[...]"
+def describe_other_json(data: Any) -> Layout:
+    """Describe a JSON file that holds no objects that could be rows: all is for the user to complete."""
     roles = dict.fromkeys(("context", "candidate", "label"), f"record{TO_COMPLETE}")
-    where = {"where": 'f"{record}"[:60]'}
+    reader = "for record in read_json({path})[...]"
     fields = [quote(key) for key in data] if isinstance(data, dict) else []
-    if not (
-        isinstance(data, dict)
-        and data
-        and all(are_objects(items) for items in data.values() if isinstance(items, list))
-    ):
-        return Layout("a file that is no list of objects", {**roles, **where}, reader=reader, fields=fields)
-    lists = {key: items for key, items in data.items() if isinstance(items, list)}
-    if len(lists) != len(data):
-        return Layout("a file that is no list of objects", {**roles, **where}, reader=reader, fields=fields)
-    leaves = leaves_of([item for items in lists.values() for item in items], "record")
-    roles, more = guess_roles(leaves, recipe, "record")
-    named = {name_of(expression): expression for expression in reversed(leaves)}
-    texts = [name for name, cells in leaves.items() if are_texts(cells) and name not in roles.values()]
-    context = choose_field(named, NAMES["context"], texts) or f"record{TO_COMPLETE}"
-    loops = ["for number, record in enumerate(records, start=1)", *more]
-    where = {"where": 'f"{system}, item {number}"'}
-    seen = f"lists keyed by system: {some_of(list(lists), 6, str)}"
-    return Layout(
-        seen,
-        {"context": context, **roles, "system": "system", **where},
-        loops,
-        reader="for system, records in read_json({path}).items()",
-        fields=list(leaves),
-    )
+    where = {"where": 'f"{record}"[:60]'}
+    return Layout("a file that is no list of objects", {**roles, **where}, reader=reader, fields=fields)

@@ -19,14 +19,14 @@ import pandas as pd
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import read_bytes
 from nnd_tasks.sets.cells import PATH, ROW, kind_of
-from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_content, read_text, split_ending
+from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_text, split_ending
 from nnd_tasks.sets.recipe import FILE, KEY, SHEET, Recipe
-from nnd_tasks.sets.shapes import find_rows, parse_xml
+from nnd_tasks.sets.shapes import find_rows
 from nnd_tasks.wording import counted, some_of
 from nnd_tasks.yaml_json import json_lines, parse_json, parse_json_sequence
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
-_RECORDS = (".json", ".jsonl", ".ndjson", ".xml")
+_RECORDS = (".json", ".jsonl", ".ndjson")
 #: Endings of the files that hold tables; those of text may be compressed: ``.csv.gz``.
 SUFFIXES = (*_DELIMITED, ".xlsx", *_RECORDS, ".parquet")
 _HINT = "; is it the right file, and whole?"
@@ -300,13 +300,13 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
-    """Yield the objects of a JSON Lines, JSON or XML file that are its rows (`nnd_tasks.sets.shapes.find_rows`).
+    """Yield the objects of a JSON Lines or JSON file that are its rows (`nnd_tasks.sets.shapes.find_rows`).
 
     An object keyed by id, and one of several lists, has the key in ``@key``. While one is at hand, an error of ``prepare.py``
     names its place.
 
     Raises:
-        NNDError: the file is no such JSON or XML; the error names the line.
+        NNDError: the file is no such JSON; the error names the line.
     """
     for where, key, value in _values(path, encoding):
         if not isinstance(value, dict):
@@ -318,21 +318,18 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
 
 
 def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield place, key and value of each record of a JSON or XML file."""
+    """Yield place, key and value of each record of a JSON file."""
     ending = split_ending(path)[0]
-    if ending == ".xml":
-        document = parse_xml(read_content(path) if encoding is None else read_text(path, encoding), str(path))
-    else:
-        text = read_text(path, encoding)
-        if ending != ".json" and _is_object(text.lstrip().partition("\n")[0]):
-            lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
-            yield from ((where, None, value) for where, value in lines)
-            return
-        values = parse_json_sequence(text, str(path), hint=_HINT)
-        if len(values) > 1:
-            yield from ((f"{path}, line {line}", None, value) for line, value in values)
-            return
-        document = values[0][1]
+    text = read_text(path, encoding)
+    if ending != ".json" and _is_object(text.lstrip().partition("\n")[0]):
+        lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
+        yield from ((where, None, value) for where, value in lines)
+        return
+    values = parse_json_sequence(text, str(path), hint=_HINT)
+    if len(values) > 1:
+        yield from ((f"{path}, line {line}", None, value) for line, value in values)
+        return
+    document = values[0][1]
     if not isinstance(document, (list, dict)):
         raise NNDError(f"{path}: expected a list of objects, found {kind_of(document)}; is it the right file?")
     yield from ((f"{path}, {place}", key, value) for place, key, value in find_rows(document, path.name))

@@ -1,13 +1,10 @@
-"""Which objects of a JSON or XML document are its rows."""
+"""Which objects of a JSON document are its rows."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
-from xml.etree import ElementTree
 
-from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.decode import warn_once
 from nnd_tasks.wording import some_of
 
@@ -83,46 +80,3 @@ def _read_indexed_columns(document: Mapping[str, Any]) -> dict[str, list[Any]]:
     if not numbered or any(list(value) != index for value in values):
         return {}
     return {name: list(column.values()) for name, column in document.items()}
-
-
-def parse_xml(content: bytes | str, where: str) -> Any:
-    """Return an XML document in the form of JSON: attributes and child elements are fields, a repeated child is a list.
-
-    Raises:
-        NNDError: no valid XML, or one that declares entities, whose few bytes can unfold to gigabytes.
-    """
-    if (b"<!ENTITY" if isinstance(content, bytes) else "<!ENTITY") in content:  # type: ignore[operator]
-        raise NNDError(f"{where}: it declares entities, which are not read here; write their texts out")
-    try:
-        root = ElementTree.fromstring(content)  # noqa: S314 - entities are refused above, and expat bounds their size
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise NNDError(f"{where}: is not valid XML ({error}); is it the right file, and whole?") from error
-    counts = ((parent.tag, Counter(child.tag for child in parent)) for parent in root.iter())
-    repeated = {(parent, child) for parent, children in counts for child, number in children.items() if number > 1}
-    document = _to_object(root, repeated)
-    while isinstance(document, dict) and not any(isinstance(value, list) for value in document.values()):
-        parts = [value for value in document.values() if isinstance(value, dict)]
-        with_lists = [part for part in parts if any(isinstance(value, list) for value in part.values())]
-        if len(parts) != 1 and len(with_lists) != 1:
-            return document if parts else [document]
-        document = (with_lists or parts)[0]
-    return document
-
-
-def _to_object(element: ElementTree.Element, repeated: set[tuple[str, str]]) -> Any:
-    """Return an element as a text, as None where it is empty, or as an object."""
-    text = "".join(element.itertext())
-    if not len(element) and not element.attrib:
-        return text or None
-    names = [child.tag.rpartition("}")[2] for child in element]
-    fields: dict[str, Any] = {f"@{name}" if name in names else name: value for name, value in element.attrib.items()}
-    for name, child in zip(names, element, strict=True):
-        value = _to_object(child, repeated)
-        if (element.tag, child.tag) in repeated:
-            fields.setdefault(name, []).append(value)
-        else:
-            fields[name] = value
-    own_texts = [element.text, *(child.tail for child in element)]
-    if any(own_text and own_text.strip() for own_text in own_texts):
-        fields["text"] = text
-    return fields

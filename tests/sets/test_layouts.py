@@ -1,4 +1,4 @@
-"""`recognise_layout`, `recognise_json`, `recognise_xml`, `write_code`: files in which a row is not one judged text."""
+"""`recognise_layout`, `recognise_xml`, `write_code`: files in which a row is not one judged text."""
 
 from __future__ import annotations
 
@@ -167,10 +167,10 @@ def test_xml(text: str, tmp_path: Path, nnd_home: Path) -> None:
     assert pick(build_new(source, "--min-gap 0.5", nnd_home), "context", "high", "low") == RATED
 
 
-def test_lists_keyed_by_system_are_a_whole_file(tmp_path: Path, nnd_home: Path) -> None:
+def test_lists_keyed_by_system_are_one_table(tmp_path: Path, nnd_home: Path) -> None:
     data = {"x": [{"question": "q", "text": "bb", "score": 1}], "y": [{"question": "q", "text": "aa", "score": 4}]}
-    source = write_files(tmp_path, {"t.json": json.dumps(data)}) / "t.json"
-    assert pick(build_new(source, "--min-gap 1", nnd_home), "context", "high", "low") == RATED
+    new(write_files(tmp_path, {"t.json": json.dumps(data)}) / "t.json", "--min-gap 1 --system @key")
+    assert pick(load("mine").to_list(), "context", "high", "low", "high_system") == [(*RATED[0], "y")]
 
 
 def test_texts_under_their_label_and_objects_in_the_cells_of_a_table(tmp_path: Path, nnd_home: Path) -> None:

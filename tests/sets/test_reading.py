@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 import pandas as pd
 import pyarrow as pa
@@ -54,14 +53,6 @@ def excel(*sheets: list[dict[str, Any]]) -> bytes:
     return target.getvalue()
 
 
-def xml() -> str:
-    rows = (
-        "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in row.items() if name != "s") for row in ROWS
-    )
-    items = "".join(f"<item s='{number}'>{row}</item>" for number, row in enumerate(rows))
-    return f"<data><by name='us'/><items>{items}</items></data>"
-
-
 FRAME = pd.DataFrame(ROWS)
 FORMATS: dict[str, Callable[[], bytes]] = {
     "comma.csv": lambda: delimited(",").encode(),
@@ -95,8 +86,6 @@ FORMATS: dict[str, Callable[[], bytes]] = {
     },
     "filtered.json": lambda: FRAME.set_axis(range(7, 7 + len(FRAME))).to_json().encode(),
     "dict.json": lambda: json.dumps(FRAME.to_dict("list")).encode(),
-    "declared.xml": lambda: ("<?xml version='1.0' encoding='latin-1'?>" + xml()).encode("latin-1"),
-    "plain.xml": lambda: xml().encode(),
     "columns.parquet": lambda: FRAME.to_parquet(),
     "sheet.xlsx": lambda: excel(ROWS),
     "sheets.xlsx": lambda: excel(ROWS[:4], [], ROWS[4:]),
@@ -271,8 +260,6 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
     "commas without brackets": ("t.json", b'{"c": 1},\n{"c": 2}', "a list of objects stands in [ ]: line 1, column 9)"),
     "text after the end": ("t.jsonl", b'{"c": "q"}\n{"c": "p"} x', "line 2: is not valid JSON (more text after its end"),
     "empty": ("t.json", b" \n", "is not valid JSON (it is empty)"),
-    "no xml": ("t.xml", b"<a>\n<b></a>", "is not valid XML (mismatched tag: line 2, column 5)"),
-    "entities": ("t.xml", b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "it declares entities"),
     "no gzip": ("t.csv.gz", HEAD, "cannot be unpacked (Not a gzipped file"),
     "half a gzip": ("t.csv.gz", gzip.compress(HEAD)[:-9], "cannot be unpacked (Compressed file ended"),
     "much in little": ("t.csv.gz", gzip.compress(bytes(30_000_000)), "it unpacks to 21 MB or more, "),
