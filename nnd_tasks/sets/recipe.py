@@ -330,7 +330,7 @@ class Recipe(_Strict):
         roles += [("pair", column) for column in self.pair]
         roles += [(f"attribute {name}", column) for name, column in self.attribute.items()]
         for (role, column), (other, twin) in combinations(roles, 2):
-            if column not in (None, FILE, KEY) and column == twin and (role, other) not in _MAY_SHARE:
+            if column not in (None, FILE, KEY, SHEET) and column == twin and (role, other) not in _MAY_SHARE:
                 yield f"column {column!r} is both {role} and {other}; name another for one of them"
 
     @property

@@ -178,7 +178,8 @@ def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sh
     made = make(tmp_path / "t.xlsx", **KEYS, category="@sheet", leave_out={"@sheet": "S2"})
     assert pick(read_tests(made), "category", "high") == [("s0", TEXTS[1]), ("s1", "a")]
     places = {"by_recipe": ["t.xlsx, sheet 's2', row 2"], "no_judgement": ["t.xlsx, sheet 's1', row 4"]}
-    assert {reason: made.report["default"]["dropped_rows"][reason] for reason in places} == places
+    examples = made.report["default"]["accounts"]["rows"]["examples"]
+    assert {reason: examples[reason] for reason in places} == places
 
 
 def test_of_a_folder_texts_are_tables_only_where_nothing_else_is_one(tmp_path: Path) -> None:
