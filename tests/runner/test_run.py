@@ -162,17 +162,13 @@ def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
     tokenizer.add_tokens(["unused and rare"])
     tokenizer.save_pretrained(tmp_path / "unused")
-    tokenizer.add_tokens(["the"])
+    tokenizer.add_tokens([" of the"])
     tokenizer.save_pretrained(tmp_path / "used")
-    arguments = f"tokenizer={tmp_path / 'used'}"
-    message = refused(*hf(tiny_models["gpt2"], "--model_args", arguments, "--tasks", "nnd_demo"))
-    assert "('the'), which the model lacks; name the tokenizer that the model was trained with" in message
-    nnd_tasks.evaluate(
-        "nnd_demo",
-        model_args=f"pretrained={tiny_models['gpt2']},tokenizer={tmp_path / 'unused'}",
-        limit=1,
-        device="cpu",
-    )
+    unused = {"pretrained": str(tiny_models["gpt2"]), "tokenizer": str(tmp_path / "unused")}
+    nnd_tasks.evaluate("nnd_demo", model_args=unused, limit=1, device="cpu")
+    arguments = "--model_args", f"tokenizer={tmp_path / 'used'}"
+    message = refused(*hf(tiny_models["gpt2"], *arguments, "--tasks", "nnd_demo"))
+    assert "(' of the'), which the model lacks; name the tokenizer that the model was trained with" in message
 
 
 def test_weights_that_do_not_fit_say_which(
