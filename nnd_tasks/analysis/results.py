@@ -16,19 +16,26 @@ import pandas as pd
 
 from nnd_tasks.analysis.model_names import short_names
 from nnd_tasks.analysis.result_types import TaskResults, check_types
+from nnd_tasks.analysis.run_files import (
+    MOST_BYTES,
+    date_of_run,
+    find_answers,
+    find_results,
+    find_samples,
+    find_tokens,
+    holds_results,
+)
 from nnd_tasks.analysis.samples import check_outcomes, rates_of, read_lines, read_samples
 from nnd_tasks.analysis.selecting import select_runs
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, read_text, reading
-from nnd_tasks.harness.signature import short_signature
+from nnd_tasks.harness.signature import answers_digest, short_signature
 from nnd_tasks.secrets import hide
 from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import parse_json
 
 #: Ends errors about missing files: how lm-eval comes to write them.
 _HOW = "run the task with --log_samples --output_path FOLDER"
-#: Bytes that a results file may have; with hundreds of tasks one has a few million.
-_MOST_BYTES = 500_000_000
 #: How far a rate may be from the one that is stored.
 _CLOSE = 1e-9
 _logger = logging.getLogger(__name__)
@@ -59,6 +66,8 @@ class Run:
         spans: digest of the set's error spans; None for a run without span metrics.
         reported: what lm-eval wrote of the task: metric -> value.
         prompts: their number, as lm-eval wrote it.
+        answers: digest of the answers, by which its other files are known.
+        file: its results file.
         set: name of the set and its config.
         comparison_key: what must be equal for runs to be compared: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
             What to do with texts that are too long makes no difference where every prompt was whole and every test was scored.
@@ -85,6 +94,8 @@ class Run:
     spans: str | None = None
     reported: Mapping[str, Any] = field(default_factory=dict, repr=False)
     prompts: int | None = None
+    answers: str = ""
+    file: Path = Path("results.json")
 
     set: str = field(init=False)
     comparison_key: dict[str, Any] = field(init=False, repr=False)
@@ -125,14 +136,9 @@ class Run:
         return short_signature(self.protocol, self.model_info, self.environment)
 
     @property
-    def file(self) -> Path:
-        """Its results file."""
-        return self.path.with_name(f"results_{self.date}.json")
-
-    @property
     def tokens(self) -> Path:
         """Where its token scores lie; the file is there only for runs with ``tokens``."""
-        return self.path.with_name(f"tokens_{self.task}_{self.date}.parquet")
+        return find_tokens(self.file, self.task, self.date, self.answers)
 
     def texts_of(self, side: str) -> list[str]:
         """Return the better (``high``) or the worse (``low``) text of each test."""
@@ -253,14 +259,8 @@ def _find(places: Iterable[str | Path], skipped: list[str] | None) -> list[Path]
             path = expand(place)
             if not path.exists():
                 raise NNDError(f"{path}: there is no such file or folder")
-            found += _results_below(path, skipped) if path.is_dir() else [_results_of(path)]
+            found += _results_below(path, skipped) if path.is_dir() else [find_results(path)]
     return list(dict.fromkeys(file.resolve() for file in found))
-
-
-def _results_of(path: Path) -> Path:
-    """Return the results file beside a samples file; another file itself."""
-    own = path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")
-    return own if path.name.startswith("samples_") else path
 
 
 def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
@@ -271,10 +271,14 @@ def _results_below(folder: Path, skipped: list[str] | None) -> list[Path]:
             raise error
 
     files = sorted(Path(where, name) for where, _, names in os.walk(folder, onerror=refuse) for name in names)
-    results = [file for file in files if file.match("results_*.json")]
+    results = [
+        file
+        for file in files
+        if file.match("results_*.json") or (file.suffix == ".json" and file.is_file() and holds_results(file))
+    ]
     for file in files:
-        own = _results_of(file)
-        if file.match("samples_*.jsonl") and file.is_file() and own not in results:
+        own = find_results(file) if file.match("samples_*.jsonl") and file.is_file() else None
+        if own is not None and own not in results:
             with noting(skipped):
                 _, first = next(read_lines(file), ("", {}))
                 if {"candidates", "tests"} <= set(first):  # of an NND task: a model would be missing without a word
@@ -293,7 +297,7 @@ def _read_headers(file: Path) -> list[Run]:
         NNDError: it cannot be read, or is no results file of lm-eval.
     """
     hint = "; the file is cut off or damaged, or is not a results_*.json of lm-eval"
-    content = parse_json(read_text(file, limit=_MOST_BYTES), str(file), hint=hint)
+    content = parse_json(read_text(file, limit=MOST_BYTES), str(file), hint=hint)
     try:
         return [
             _header(file, content, task, nnd)
@@ -314,7 +318,8 @@ def _nnd_metadata(metadata: Any) -> Mapping[str, Any]:
 
 
 def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
-    signature, config, date = nnd["signature"], content["config"], file.stem.removeprefix("results_")
+    signature, config, date = nnd["signature"], content["config"], date_of_run(file, content)
+    answers = str(nnd.get("answers") or "")
     header = {
         "signature": signature,
         "version": content["versions"][task],
@@ -330,7 +335,7 @@ def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str,
     return Run(
         model=str(signature["model"].get("name") or content.get("model_name")),
         task=task,
-        path=file.with_name(f"samples_{task}_{date}.jsonl"),
+        path=find_samples(file, task, date, answers),
         date=date,
         protocol=signature["protocol"],
         model_info=signature["model"],
@@ -345,15 +350,33 @@ def _header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str,
         spans=signature.get("spans"),
         reported=header["reported"],
         prompts=header["prompts"],
+        answers=answers,
+        file=file,
     )
 
 
 def _read_run(run: Run) -> Run:
-    """Return a run with its samples, whose numbers must be those that lm-eval reported.
+    """Return a run with its samples; those of another name where only they hold the answers of the run.
 
     Raises:
         NNDError: the samples are missing, cut off, damaged, or of another run.
     """
+    try:
+        read = _read_samples_of(run)
+    except NNDError:
+        if (other := find_answers(run.file.parent, run.answers)) in (None, run.path):
+            raise
+    else:
+        scores = (score for document in read.documents for score in document["scores"])
+        if not run.answers or answers_digest(scores) == run.answers:
+            return read
+        if (other := find_answers(run.file.parent, run.answers)) is None:
+            return read
+    return _read_samples_of(replace(run, path=other))
+
+
+def _read_samples_of(run: Run) -> Run:
+    """Return a run with its samples, whose numbers must be those that lm-eval reported; raises as `_read_run` does."""
     if not run.path.is_file():
         raise NNDError(f"{run.file}: its samples {run.path.name} are missing; {_HOW}")
     documents, tests, truncated = read_samples(run.path)

@@ -44,6 +44,15 @@ def _source(value: Any) -> Any:
         return repr(value)
 
 
+def answers_digest(scores: Iterable[Mapping[str, Any] | None]) -> str:
+    """Return a digest of the sums and numbers of tokens of all candidates of a run, in any order.
+
+    Args:
+        scores: ``sum`` and ``tokens`` of each candidate; None for one that was not scored.
+    """
+    return digest(sorted(json.dumps([score["sum"], score["tokens"]]) for score in scores if score))
+
+
 def protocol_part(
     origin: Mapping[str, Any],
     settings: Any,

@@ -40,7 +40,14 @@ from nnd_tasks.harness.settings import (
     plain_metadata,
     settings_asked,
 )
-from nnd_tasks.harness.signature import chat_digest, model_part, protocol_part, selection, whole_signature
+from nnd_tasks.harness.signature import (
+    answers_digest,
+    chat_digest,
+    model_part,
+    protocol_part,
+    selection,
+    whole_signature,
+)
 from nnd_tasks.harness.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.harness.task_yaml import SAMPLER
 
@@ -302,9 +309,15 @@ class NNDTask(RequestTask):
         return metrics.count_scored(items)
 
     def _count_candidates(self, items: Sequence[Sequence[Mapping[str, Any] | None]]) -> int:
-        """Return the number of scored candidates, and keep how many of them have flaws, likewise."""
+        """Return the number of scored candidates, and keep how many of them have flaws, and the digest of all answers."""
         self._facts["tokenization"] |= count_flaws(record for records in items for record in records if record)
+        self._facts["answers"] = answers_digest(record for records in items for record in records)
         return metrics.count_present(items)
+
+    @property
+    def answers(self) -> str:
+        """The digest of the answers, which tells the files of the run from others; known from `aggregation` on."""
+        return str(self._facts["answers"])
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return the direction of each rate; counts have none."""

@@ -24,9 +24,17 @@ SCHEMA = pa.schema(
     ]
 )
 
+#: Key of the table's metadata: the digest of the run's answers, which its results hold, too.
+ANSWERS = b"nnd_answers"
 
-def token_table(requests: Iterable[Request]) -> pa.Table:
-    """Return the tokens of requests whose filtered responses are answers with tokens, as `SCHEMA` says."""
+
+def token_table(requests: Iterable[Request], answers: str) -> pa.Table:
+    """Return the tokens of requests whose filtered responses are answers with tokens, as `SCHEMA` says.
+
+    Args:
+        requests: of a task.
+        answers: see `ANSWERS`.
+    """
     rows = []
     for request in requests:
         [answer] = request.filtered_resps.values()
@@ -44,4 +52,4 @@ def token_table(requests: Iterable[Request]) -> pa.Table:
                     "logprobs": tokens.logprobs,
                 }
             )
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    return pa.Table.from_pylist(rows, schema=SCHEMA).replace_schema_metadata({ANSWERS: answers.encode()})

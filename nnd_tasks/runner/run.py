@@ -105,7 +105,7 @@ def _evaluate_checked(
         except ModelError as error:  # of our engine, which knows no NNDError
             raise NNDError(str(error)) from error
         if results is not None and keeping:
-            tables = {task.config.task: token_table(task.instances) for task in keeping}
+            tables = {task.config.task: token_table(task.instances, task.answers) for task in keeping}
             if tracker is None:
                 results["tokens"] = tables
             else:

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.harness.token_table import SCHEMA
+from nnd_tasks.harness.signature import answers_digest
+from nnd_tasks.harness.token_table import ANSWERS, SCHEMA
 
 DATE = "2026-01-01T00-00-00"
 PROTOCOL = {
@@ -119,7 +120,9 @@ def write_run(
     }
     parts = {"protocol": asked, "model": model, "environment": {"torch": "2"}}
     line = " || ".join("|".join(f"{key}:{value}" for key, value in part.items()) for part in parts.values())
+    answers = answers_digest(score for item in samples for score in item["candidates"])
     nnd = {"signature": {"line": line, **parts, "spans": spans}, "settings": {"tokens": True} if kept else {}}
+    nnd["answers"] = answers
     given = {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters, **config}
     results = {
         "configs": {task: {"task": task, "metadata": {"nnd": nnd}}},
@@ -140,5 +143,6 @@ def write_run(
             for i, (text, own) in enumerate(zip(item["doc"]["candidates"], item["scored_tokens"], strict=True))
         ]
         columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
-        pq.write_table(pa.table(columns, schema=SCHEMA), inner / f"tokens_{task}_{date}.parquet")
+        table = pa.table(columns, schema=SCHEMA).replace_schema_metadata({ANSWERS: answers.encode()})
+        pq.write_table(table, inner / f"tokens_{task}_{date}.parquet")
     return output

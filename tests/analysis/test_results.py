@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,27 @@ def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
     for pattern in ("results_*.json", "samples_*.jsonl"):
         [run] = read_results(only(scored / "gpt2", pattern))
         assert run.model == "gpt2"
+
+
+def test_files_of_other_names_are_found_by_what_they_hold(scored: Path, tmp_path: Path) -> None:
+    expected = {run.model: run.tests["high_sum"].tolist() for run in read_results(scored)}
+    together = tmp_path / "together"
+    together.mkdir()
+    for number, name in enumerate(sorted(expected)):
+        shutil.copy(only(scored / name, "results_*.json"), together / f"final {name}.json")
+        shutil.copy(only(scored / name, "samples_*.jsonl"), together / f"{'zyxw'[number]}.jsonl")
+    (together / "other.json").write_text('{"configs": 1}')
+    (together / "other.jsonl").write_text('{"text": 1}\n')
+    for places in (together, sorted(together.glob("final*")), [*together.glob("[w-z].jsonl")]):
+        assert {run.model: run.tests["high_sum"].tolist() for run in read_results(places)} == expected
+    files = [only(together, f"final {name}.json") for name in ("gpt2", "llama")]
+    for file, date in zip(files, ("2026-02-02T00-00-00", "2026-01-01T00-00-00"), strict=True):
+        [run] = read_results(file)
+        run.path.rename(together / f"samples_{run.task}_{date}.jsonl")
+        file.rename(together / f"results_{'2026-01-01T00-00-00' if '02-02' in date else '2026-02-02T00-00-00'}.json")
+    assert {run.model: run.tests["high_sum"].tolist() for run in read_results(together)} == expected, (
+        "names were swapped"
+    )
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,35 @@ def test_weights_that_do_not_fit_say_which(
     assert re.search(r"lm-eval stopped with RuntimeError: .*(size mismatch|mismatched)", capsys.readouterr().err)
 
 
+def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / ("ä" * 100) / ("b" * 150) / "model"
+    model.parent.mkdir(parents=True)
+    model.symlink_to(tiny_models["gpt2"])
+    words = hf(model, "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--metadata", "tokens=true")
+    for output in (tmp_path / "json" / "out.json", tmp_path / "folder"):
+        assert call(monkeypatch, *words, "--output_path", str(output)) == 0
+        [run] = read_results(tmp_path / output.relative_to(tmp_path).parts[0])
+        assert len(run.documents) == 2
+        assert run.tokens.is_file()
+        run.tokens.rename(run.tokens.with_name("renamed.parquet"))
+        assert run.tokens.name == "renamed.parquet"
+
+
+def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    name = "nnd_" + "x" * 230
+    base = REPO / "task_yamls" / "demo" / "nnd_demo.yaml"
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "long.yaml").write_text(f"include: {base}\ntask: {name}\n", encoding="utf-8")
+    words = "--include_path", str(tmp_path / "tasks"), "--output_path", str(tmp_path / "new" / "out")
+    line = refused(*hf(tiny_models["gpt2"], "--tasks", name, *words))
+    assert line == f"--output_path {tmp_path / 'new' / 'out'}: cannot be written (File name too long)"
+    assert not (tmp_path / "new").exists()
+
+
 def test_outside_of_a_git_repository_git_says_nothing(
     tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
