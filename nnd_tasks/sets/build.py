@@ -298,8 +298,11 @@ def _count_rows(rows: pd.DataFrame, spans: pd.DataFrame, read: int) -> dict[str,
 
 def _say_why_nothing(accounts: Mapping[str, Any], *, merged: bool = False) -> str:
     candidates = accounts.get("candidates", {}).get("left_out", {})
-    alone = "no_pair" in candidates and not accounts["pairs"]["total"]
-    why = ": no context has two candidates; is --context the column of what candidates share?" if alone else ""
+    why = ""
+    if "no_pair" in candidates and not accounts["pairs"]["total"]:
+        why = ": no context has two candidates; is --context the column of what candidates share?"
+        if "tie" in candidates or accounts["rows"]["left_out"]:
+            why = ": no context has two candidates whose judgements count"
     hint = "; equal texts of a context count as one candidate" if merged else ""
     return f"no test comes out{why}; {'; '.join(describe_accounts(accounts))}{hint}"
 
@@ -319,7 +322,10 @@ def compare_counts(recipe: Recipe, configs: Mapping[str, Mapping[str, int]]) -> 
     made, expected = count_categories(configs), Counter(recipe.expected)
     if expected not in (Counter(), made):
         number = f"{expected.total():,}, or others per category"
-        yield f"{counted(made.total(), 'test')}, the recipe expects {number}: other files?"
+        yield (
+            f"{counted(made.total(), 'test')}, the recipe expects {number}: other files, or another rule? If this is right, "
+            "correct or delete `expected` in the recipe"
+        )
 
 
 def write_built(set_recipe: SetRecipe, built: BuiltSet, folder: Path, *, replace: bool = False) -> None:

@@ -273,9 +273,16 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> No
             what += " (where each system has its own, --system A,B with the names of the systems)"
         offered = some_of(columns_of(table), 40, str)
         raise NNDError(f"{table[PATH].iat[0]}: name the column {what}; there are: {offered}")
-    if recipe.rules or column not in table:
+    if column not in table:
         return
     cells = [cell for cell in table[column] if not is_missing(cell) and cell != ""]
+    if recipe.better and len(table) < _HEAD and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
+        raise NNDError(
+            f"{table[PATH].iat[0]}: every text has a label of --better ({some_of(recipe.better)}); a test needs a text with "
+            "another one"
+        )
+    if recipe.rules:
+        return
     read = [as_number(cell, recipe, recipe.unjudged) for cell in cells]
     numbers = [number for number in read if number is not None]
     if cells and numbers == read:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.chat import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.sets.shelf import SetRecipe
+from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml, read_yaml
 
 #: Prompt where some contexts are chats of several messages, which end with ``Assistant:``: with it, all prompts end so.
@@ -75,7 +77,7 @@ def write_tasks(set_recipe: SetRecipe, made: BuiltSet, *, replace: bool = False)
         replace: write tasks anew that are there already.
 
     Raises:
-        NNDError: the prompt of the recipe names a field that the tests do not have, or a task cannot be written.
+        NNDError: a task cannot be written.
     """
     name, recipe = set_recipe.name, set_recipe.recipe
     translations = set_recipe.shipped and recipe.facts.task_category == "translation"
@@ -98,9 +100,7 @@ def write_tasks(set_recipe: SetRecipe, made: BuiltSet, *, replace: bool = False)
             (user_tasks_dir() / name / f"{task}.yaml").unlink(missing_ok=True)
         written = write_task(task, fields, user_tasks_dir() / name)
         if written.kept:
-            made.notes.append(
-                f"{written.path}: has other content than this set would give it, and stays; --replace rewrites it"
-            )
+            made.notes.append(_describe_kept(written.path, fields["metadata"]["categories"]))
         tasks.append(written)
     return tasks
 
@@ -120,7 +120,6 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
         prompt = "".join(f"{part}\n\n" for part in parts)
         if not fields and any(text.endswith(ANSWER) for text in tests.column("context").unique().to_pylist()):
             prompt = _OPEN
-    check_prompt(prompt, ["context", *fields])
     said: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
     # By default a space separates prompt and candidate; after white space it would be one too many.
     if not prompt or prompt[-1].isspace():
@@ -129,10 +128,14 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
     return {**said, "metadata": {"version": "1-A", "categories": sorted(categories)}}
 
 
-def check_prompt(prompt: str, fields: list[str]) -> None:
-    """Raise NNDError for a prompt that names a field that the tests do not have."""
-    from jinja2 import meta
-    from jinja2.sandbox import SandboxedEnvironment
-
-    if wrong := sorted(meta.find_undeclared_variables(SandboxedEnvironment().parse(prompt)) - {*fields}):
-        raise NNDError(f"prompt: there is no {wrong[0]!r}; a prompt can name {', '.join(fields)}")
+def _describe_kept(path: Path, categories: list[str]) -> str:
+    """What to know of a task that stays as it was."""
+    before: Any = categories
+    with suppress(NNDError, LookupError, TypeError):  # what people write need be no plain YAML
+        before = read_yaml(path)["metadata"]["categories"]
+    stale = (
+        f" and its categories are not those of the set ({some_of(categories, show=str)})"
+        if before != categories
+        else ""
+    )
+    return f"{path} stays: you may have changed it{stale}; to write it anew, type the same command with --replace"

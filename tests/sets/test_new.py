@@ -128,6 +128,18 @@ def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothi
         (f"{LABEL} --min-gap 1", "better and min_gap: one rule says what is better"),
         (f"{LABEL} --spans a,b,c", "--spans a,b,c: write COLUMN, START,END or two marks"),
         (f"{LABEL} --leave-out l", "--leave-out l: write COLUMN=VALUE"),
+        (f"{LABEL} --leave-out l=bad,k=b", "one column per option; write --leave-out l=bad --leave-out k=b"),
+        (
+            f"{JUDGED} --attribute n=n,m=m.x --min-gap 1",
+            "one column per option; write --attribute n=n --attribute m=m.x",
+        ),
+        (f"{JUDGED} --attribute n=n --attribute n=to --min-gap 1", "n is named twice"),
+        (f"{JUDGED} --label l --better good,bad,poor", "every text has a label of --better"),
+        (
+            "--pair a,who --winner left",
+            "--winner left: name the column whose cells say which text is better; there are: q",
+        ),
+        ("--pair a,who --winner l --winners good=won", "write VALUE=first, VALUE=second or VALUE=tie"),
         (f"{JUDGED} --attribute =x --min-gap 1", "--attribute =x: write NAME=COLUMN"),
         ("--chosen a --rejected zz --context q", "no column 'zz'"),
     ],
@@ -189,13 +201,14 @@ def test_the_task_is_one_of_lm_eval_and_stays_as_people_change_it(table: Path, r
     assert sorted(len(doc["candidates"]) for doc in documents) == [3, 3]
     path = recipe.with_name("nnd_mine.yaml")
     path.write_text(path.read_text("utf-8").replace("{{context}}", "Q: {{context}}"), encoding="utf-8")
-    assert "has other content than this set would give it, and stays" in new(table, LABEL)
+    said = new(table, LABEL)
+    assert f"{path} stays: you may have changed it; to write it anew, type the same command with --replace" in said
     assert "Q: {{context}}" in path.read_text("utf-8")
     new(table, f"{LABEL} --replace")
     assert "Q: " not in path.read_text("utf-8")
 
 
-def test_prompts_and_fields_of_a_recipe_come_into_the_task(recipe: Path, table: Path) -> None:
+def test_prompts_and_fields_of_a_recipe_come_into_the_task(recipe: Path, table: Path, nnd_home: Path) -> None:
     text = "context: q\ncandidate: a\nlabel: l\nbetter: good\nfield: {hint: g}\nprompt: '{{hint}}: {{context}} A:'\n"
     write_files(recipe.parent, {"_recipe": text})
     build = ["build", "mine", "--source", str(table), "--replace"]
@@ -203,8 +216,13 @@ def test_prompts_and_fields_of_a_recipe_come_into_the_task(recipe: Path, table: 
     task = read_yaml(recipe.with_name("nnd_mine.yaml"))
     assert (task["doc_to_text"], task["metadata"]["categories"]) == ("{{hint}}: {{context}} A:", ["bad", "poor"])
     recipe.write_text(text.replace("{{hint}}", "{{hind}}"), encoding="utf-8")
+    before = contents(nnd_home)
     with pytest.raises(NNDError, match="prompt: there is no 'hind'; a prompt can name context, hint"):
         CliRunner().invoke(app, build, catch_exceptions=False)
+    assert contents(nnd_home) == before
+    recipe.write_text(text.replace("better: good", "better: poor"), encoding="utf-8")
+    said = CliRunner().invoke(app, build[:-1], catch_exceptions=False).output
+    assert "its categories are not those of the set (bad, good)" in said.replace("\n", " ")
 
 
 # ---------------------------------------------------------------- a prepare.py to complete
