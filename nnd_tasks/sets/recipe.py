@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -17,11 +17,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import check_field_names
 from nnd_tasks.sets.licences import licence_id
+from nnd_tasks.sets.prompt_template import find_prompt_mistakes
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import StrictLoader, parse_yaml
-
-if TYPE_CHECKING:
-    from jinja2.sandbox import SandboxedEnvironment
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
 RECIPE, PREPARE = "_recipe", "prepare.py"
@@ -165,15 +163,6 @@ class Facts(_Strict):
         return languages
 
 
-def _prompt_environment() -> SandboxedEnvironment:
-    """Jinja with the one filter that lm-eval adds; nothing is rendered here."""
-    from jinja2.sandbox import SandboxedEnvironment
-
-    environment = SandboxedEnvironment()
-    environment.filters["regex_replace"] = str.replace
-    return environment
-
-
 class Recipe(_Strict):
     """How a set is made of files.
 
@@ -297,18 +286,6 @@ class Recipe(_Strict):
             raise ValueError(str(error)) from None
         return fields
 
-    @field_validator("prompt")
-    @classmethod
-    def _is_template(cls, prompt: str | None) -> str | None:
-        if prompt is not None:
-            from jinja2 import TemplateError
-
-            try:
-                _prompt_environment().compile(prompt)
-            except TemplateError as error:
-                raise ValueError(f"no valid template ({error})") from None
-        return prompt
-
     @model_validator(mode="after")
     def _fit_together(self) -> Recipe:
         texts = [key for key in ("candidate", "label", "score") if self.pairs and getattr(self, key)]
@@ -324,7 +301,7 @@ class Recipe(_Strict):
             (self.pairs and rules, f"{rules}: pairs say themselves what is better"),
             (self.pairs and self.several_errors, "several_errors is of single texts; the table holds pairs"),
             *((True, mistake) for mistake in self._find_shared_columns()),
-            *((True, mistake) for mistake in self._find_unknown_fields()),
+            *((True, mistake) for mistake in find_prompt_mistakes(self.prompt or "", ["context", *sorted(self.field)])),
         ]  # fmt: skip
         if found := [message for wrong, message in mistakes if wrong]:
             raise ValueError("; ".join(found))
@@ -340,14 +317,6 @@ class Recipe(_Strict):
         for (role, column), (other, twin) in combinations(roles, 2):
             if column not in (None, FILE, KEY, SHEET) and column == twin and (role, other) not in _MAY_SHARE:
                 yield f"column {column!r} is both {role} and {other}; name another for one of them"
-
-    def _find_unknown_fields(self) -> Iterator[str]:
-        from jinja2 import meta
-
-        named = {"context", *self.field}
-        asked = meta.find_undeclared_variables(_prompt_environment().parse(self.prompt)) if self.prompt else set()
-        if unknown := sorted(asked - named):
-            yield f"prompt: there is no {unknown[0]!r}; a prompt can name {', '.join(['context', *sorted(self.field)])}"
 
     @property
     def pairs(self) -> bool:
