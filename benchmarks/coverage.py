@@ -1,12 +1,12 @@
 """How often intervals miss the true value, and how often p values raise a false alarm, on made-up outcomes.
 
-    python benchmarks/coverage.py                       # all three tables, about a quarter of an hour on one core
+    python benchmarks/coverage.py                       # all tables, about twenty minutes on one core
     python benchmarks/coverage.py --runs 200 rates      # fewer runs of each cell, one table
 
 A nominal 95% interval should miss in 5% of the runs. Prompts have 6 tests each (`equal`), or 1 to 60 with a heavy tail (`heavy`,
 log-normal, standard deviation 1 of the logarithm). Tests of a prompt are alike: with a standard normal variable per
 prompt and model (variance 0.2) and one per prompt (0.3), a test passes where their sum and noise of its own (0.5) stay below a
-threshold. All seeds are fixed.
+threshold. In the table `assumptions` the correlation within a prompt is given instead (beta-binomial). All seeds are fixed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from scipy.special import ndtr, ndtri, stdtrit
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from nnd_tasks.analysis.compare import holm, permutation_p  # noqa: E402
-from nnd_tasks.analysis.power import LEVEL  # noqa: E402
+from nnd_tasks.analysis.compare import compare, holm, permutation_p  # noqa: E402
+from nnd_tasks.analysis.power import LEVEL, detectable  # noqa: E402
+from nnd_tasks.analysis.verdicts import give_verdicts  # noqa: E402
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference  # noqa: E402
+from tests.analysis.runs import make_paired  # noqa: E402
 
 PROMPTS = (4, 7, 10, 20, 30, 100, 300)
 SIZES = ("equal", "heavy")
@@ -144,19 +146,119 @@ def alarms(runs: int) -> Iterator[str]:
         yield row(k, f"{100 * before / runs:.1f}", f"{100 * ours / runs:.1f}")
 
 
-TABLES: dict[str, Callable[[int], Iterator[str]]] = {"differences": differences, "rates": rates, "alarms": alarms}
+def assumptions(runs: int) -> Iterator[str]:
+    """Yield misses of our intervals where tests of a prompt are more alike than `WITHIN` assumes, near 1."""
+    prompts = (10, 20, 30, 100)
+    yield row("sizes", "correlation", "rates", *(f"k = {k}" for k in prompts))
+    yield row(*["---"] * (3 + len(prompts)))
+    for sizes in SIZES:
+        for correlation in (0.15, 0.4):
+            for chances in ((0.9,), (0.95,), (0.98,), (0.9, 0.97)):
+                cells = (assumption_cell(sizes, correlation, chances, k, runs) for k in prompts)
+                yield row(sizes, correlation, ", ".join(map(str, chances)), *cells)
+
+
+def assumption_cell(sizes: str, correlation: float, chances: tuple[float, ...], k: int, runs: int) -> str:
+    rng = np.random.default_rng([k, SIZES.index(sizes), int(100 * correlation), *(int(100 * p) for p in chances)])
+    tests, _ = outcomes(rng, runs, k, chances, sizes)
+    weight, means = 1 / correlation - 1, np.array(chances)
+    of_prompt = rng.beta(weight * means, weight * (1 - means), size=(runs, k, means.size))
+    passed = rng.binomial(tests[..., None], of_prompt)
+    wrong = 0
+    for n, counts in zip(tests, passed, strict=True):
+        if means.size == 1:
+            wrong += missed(*confidence_interval(counts[:, 0], n), chances[0])
+        else:
+            difference = paired_difference(counts[:, 0], counts[:, 1], n)
+            wrong += missed(difference.low, difference.high, chances[1] - chances[0])
+    return f"{100 * wrong / runs:.1f}"
+
+
+def power(runs: int) -> Iterator[str]:
+    """Yield how often a true difference as large as the MDE is found; it should be 80%."""
+    prompts = (5, 6, 7, 8, 10, 12, 20, 50)
+    yield "Found by p x hypotheses < 0.05. Normal: differences of prompts are drawn from a normal distribution. Others: tests\n"
+    yield "as above, first rate 0.4; in brackets the MDE in points, by the true standard error.\n"
+    yield row("sizes", "hypotheses", *(f"k = {k}" for k in prompts))
+    yield row(*["---"] * (2 + len(prompts)))
+    for sizes in ("normal", *SIZES):
+        for hypotheses in (1, 15):
+            yield row(sizes, hypotheses, *(power_cell(sizes, hypotheses, k, runs) for k in prompts))
+
+
+def power_cell(sizes: str, hypotheses: int, k: int, runs: int) -> str:
+    """Return how often the difference is found that equals its own MDE, and this difference."""
+    if sizes == "normal":
+        mde = detectable(1 / np.sqrt(k), k, hypotheses)
+        draws = np.random.default_rng(k).normal(mde, size=(k, runs)) if np.isfinite(mde) else np.zeros((k, 1))
+        found = permutation_p(draws) * hypotheses < LEVEL
+        return f"{100 * float(found.mean()):.0f}" if np.isfinite(mde) else "none"
+    for difference in np.arange(0.04, 0.6, 0.02):
+        rng = np.random.default_rng([k, SIZES.index(sizes)])
+        tests, passed = outcomes(rng, runs, k, (0.4, 0.4 + difference), sizes)
+        gained = passed[..., 1] - passed[..., 0]
+        true_error = float(np.std(gained.sum(axis=1) / tests.sum(axis=1)))
+        mde = detectable(true_error, k, hypotheses)
+        if np.isinf(mde):
+            return "none"
+        if difference >= mde:
+            found = permutation_p(gained.T) * hypotheses < LEVEL
+            return f"{100 * float(found.mean()):.0f} ({100 * difference:.0f})"
+    return "- (>60)"
+
+
+def consistency(runs: int) -> Iterator[str]:
+    """Yield how many tables of four models contradict themselves."""
+    yield row(
+        "prompts (heavy)", "p (Holm) < 0.05 and an interval with 0, or the reverse", "ranks and sentences contradict"
+    )
+    yield row(*["---"] * 3)
+    for k in (8, 12, 30, 100):
+        rng = np.random.default_rng(k)
+        tests, passed = outcomes(rng, runs, k, (0.6, 0.65, 0.8, 0.85), "heavy")
+        apart = contradicting = 0
+        for n, counts in zip(tests, passed, strict=True):
+            rows = [
+                [test < count for count in of_prompt]
+                for size, of_prompt in zip(n, counts, strict=True)
+                for test in range(size)
+            ]
+            found = compare(make_paired(rows, np.repeat([f"p{i}" for i in range(k)], n).tolist()))
+            overall = found.differences[found.differences["category"] == "all"]
+            groups = found.ranks.set_index("model")["group"]
+            sentences = give_verdicts(found.rates, found.differences)
+            apart += bool(overall["disagrees"].any())
+            contradicting += any(
+                ("passes more tests" in sentence) != pair.significant
+                or (groups[pair.first] != groups[pair.second] and not pair.significant)
+                for pair, sentence in zip(overall.itertuples(), sentences, strict=True)
+            )
+        yield row(k, f"{100 * apart / runs:.1f}", f"{100 * contradicting / runs:.1f}")
+
+
+TABLES: dict[str, Callable[[int], Iterator[str]]] = {
+    "differences": differences,
+    "rates": rates,
+    "alarms": alarms,
+    "assumptions": assumptions,
+    "power": power,
+    "consistency": consistency,
+}
+#: Tables that have fewer runs.
+SHARES = {"alarms": 5, "consistency": 10}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", choices=[[], *TABLES], help="default: all")
     parser.add_argument(
-        "--runs", type=int, default=2000, help="of each cell of the first two tables; the third has a fifth"
+        "--runs", type=int, default=2000, help="of each cell; alarms has a fifth of them, consistency a tenth"
     )
     options = parser.parse_args()
     for name in options.tables or TABLES:
-        print(f"\n{name}, % of {options.runs if name != 'alarms' else options.runs // 5:,} runs\n")
-        for line in TABLES[name](options.runs if name != "alarms" else options.runs // 5):
+        runs = options.runs // SHARES.get(name, 1)
+        print(f"\n{name}, % of {runs:,} runs\n")
+        for line in TABLES[name](runs):
             print(line, flush=True)
 
 

@@ -93,7 +93,7 @@ def check_options(options: Any) -> None:
     """
     nnd_home()  # raises where NND_HOME is no folder
     check_model_arguments(options.model, options.model_args, options.metadata)
-    check_selection({"limit": options.limit, "samples": options.samples})
+    check_selection({name: getattr(options, name) for name in ("limit", "samples", "predict_only")})
     entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
     names = [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
     _check_our_names(names, options.include_path)
@@ -169,11 +169,15 @@ def _check_holds_model(pretrained: str) -> None:
 
 
 def check_selection(options: Mapping[str, Any]) -> None:
-    """Check the options that select prompts: ``limit``, ``sample`` and ``samples``; None takes all.
+    """Check the options that select prompts: ``limit``, ``sample`` and ``samples`` (None takes all), and ``predict_only``.
 
     Raises:
-        NNDError: a value selects no prompt or cannot be read, or two of them are given.
+        NNDError: a value selects no prompt or cannot be read, two of them are given, or no prompt is to be scored.
     """
+    if options.get("predict_only"):
+        raise NNDError(
+            "--predict_only: our tasks have scores and no predictions; leave it out, --log_samples keeps all scores"
+        )
     given = [name for name in ("sample", "samples", "limit") if options.get(name) is not None]
     for name in given:
         if name == "samples":

@@ -111,7 +111,17 @@ def _evaluate_checked(
             else:
                 tracker.nnd_tokens = tables
         _name_results(tracker, folder)
+        _name_samples(results or {}, [task.config.task for task in ours])
         return _without_secrets(results)
+
+
+def _name_samples(results: Any, tasks: Sequence[str]) -> None:
+    """Say in lm-eval's table which tasks ran on some of their prompts: their rates are not those of the whole set."""
+    for task in tasks:
+        counts = results.get("n-samples", {}).get(task)
+        if counts and counts["effective"] < counts["original"] and task in results["results"]:
+            alias = results["results"][task].get("alias", task)
+            results["results"][task]["alias"] = f"{alias} ({counts['effective']:,} of {counts['original']:,} prompts)"
 
 
 def _without_secrets(results: Any) -> Any:

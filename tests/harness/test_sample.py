@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
+from lm_eval.utils import make_table
 
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
@@ -84,6 +85,8 @@ def test_a_run_of_a_sample_is_a_part_of_the_whole_run_and_scores_only_what_the_c
     assert sum(scored) == texts[2], "no text is scored twice"
     assert eight["results"] == again["results"]
     assert five["n-samples"]["nnd_demo"] == {"original": 60, "effective": 5}
+    assert "|nnd_demo (5 of 60 prompts)|" in make_table(five).replace(" |", "|"), "the table says that it is a sample"
+    assert "|nnd_demo|" in make_table(whole).replace(" ", "")
     assert outcomes(five).items() < outcomes(eight).items() < outcomes(whole).items()
     assert [about(run).get("sample") for run in (five, eight, whole)] == [5, 8, None]
     protocols = [about(run)["signature"]["protocol"]["selection"] for run in (five, eight, whole)]
@@ -128,6 +131,7 @@ def test_places_that_are_not_sorted_get_their_own_texts(tiny_models: dict[str, P
         ({"sample": 0}, "--sample 0: no prompt is left"),
         ({"sample": 3, "limit": 2}, "--sample and --limit both say which prompts are taken"),
         ({"sample": 3, "samples": {"nnd_demo": [1]}}, "--sample and --samples both"),
+        ({"predict_only": True}, "--predict_only: our tasks have scores and no predictions; leave it out"),
     ],
 )
 def test_a_sample_that_cannot_be_taken_is_one_error(

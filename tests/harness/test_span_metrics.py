@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.harness.metrics import break_down
 from nnd_tasks.harness.requests import Answer
 from nnd_tasks.harness.scored_tokens import ScoredTokens
@@ -140,6 +142,26 @@ def test_texts_without_a_mark_or_marked_whole_do_not_count() -> None:
     assert items["span_excess"] == (0.75, 1), "the unigram model is at chance: an excess of 0.5, kept as (0.5 + 1) / 2"
     assert items["span_auc_rare"] == (1.0, 1)
     assert items["span_auc_noise"] == (0.0, 0)
+
+
+def test_a_document_has_each_error_of_a_candidate_once() -> None:
+    mark = {"start": 0, "end": 3, "category": "facts", "severity": "major"}
+    rows = [
+        {
+            "test_id": f"t{i}",
+            "cluster_id": "p",
+            "context": "c",
+            "high": high,
+            "low": "bad",
+            "high_first": True,
+            "low_spans": marks,
+        }
+        for i, (high, marks) in enumerate([("good", [mark]), ("fine", [mark, {**mark, "end": 2}])])
+    ]
+    of_test = {"context_id": "g", "category": "x", "subcategory": "", "severity": ""}
+    [document] = cluster_documents(datasets.Dataset.from_list([{**row, **of_test} for row in rows]), "made up")
+    assert document["candidates"] == ["good", "bad", "fine"]
+    assert document["error_spans"] == [[], [mark, {**mark, "end": 2}], []]
 
 
 def test_rates_are_those_of_the_errors_not_of_the_tests() -> None:
