@@ -271,4 +271,7 @@ def test_one_model_alone_has_adjusted_rates(tmp_path: Path, nnd: Command) -> Non
     assert {row["model"] for row in report["tables"]["adjusted"]} == {"one"}
     assert report["findings"] == []
     assert "differences" not in report["tables"]
-    assert nnd(*asked[:2]).status == 1, "a comparison needs two models"
+    brief = nnd(*asked[:3], "--brief").out.splitlines()
+    assert [line.split(" | ")[:3] for line in brief[:1]] == [["| task", "category", "model"]]
+    assert [line.split(" | ")[:3] for line in brief[2:]] == [["| nnd_made_up", "all", "one"]]
+    assert "nnd report shows one model" in nnd(*asked[:2]).err
