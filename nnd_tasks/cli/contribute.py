@@ -35,7 +35,10 @@ def _reading(words: str) -> Any:
 def new(
     name: Annotated[str, Argument(help="Name of the set: letters, digits and _.")],
     source: Annotated[
-        str, Option("--from", help="csv, tsv, xlsx, json, jsonl or parquet; a folder, 'DIR/*.csv', a zip or tar.")
+        str,
+        Option(
+            "--from", help="csv, tsv, txt, xlsx, json, jsonl or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar."
+        ),
     ],
     context: Annotated[str, _column("What a model is given.")] = "",
     candidate: Annotated[str, _column("The text that was judged.")] = "",

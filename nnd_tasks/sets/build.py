@@ -22,6 +22,7 @@ from nnd_tasks.files import changing, expand, write_text
 from nnd_tasks.schema import clean_name, slug
 from nnd_tasks.sets.account import check_sum, describe_accounts, tally_counts, tally_table
 from nnd_tasks.sets.card import About
+from nnd_tasks.sets.cells import PATH, ROW
 from nnd_tasks.sets.clean import clean_tests, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import conclude_rows, rate_candidates, read_judgements
@@ -194,7 +195,12 @@ def _read_rows(set_recipe: SetRecipe, source: Source) -> _GivenRows:
         matches = match_left_out(table, recipe)
         every_match.append(matches)
         table = table.assign(exclusion=np.where(matches.any(axis=1), "by_recipe", ""))
-        rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
+        try:
+            rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
+        except NNDError:
+            if (table["exclusion"] == "").any() or len(source.files) == 1:
+                raise
+            rows = table[[PATH, ROW, "exclusion"]]  # a file that is left out, such as a legend, may have other columns
         parts.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
         start += len(table)
     return _GivenRows(

@@ -21,7 +21,7 @@ from nnd_tasks.sets.layouts import recognise_layout
 from nnd_tasks.sets.other_files import describe_other_json, recognise_xml
 from nnd_tasks.sets.prepare_code import write_code
 from nnd_tasks.sets.read import read_json, read_table
-from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.records import NAMES, Layout, columns_of
 from nnd_tasks.sets.shelf import SetRecipe, check_free_name, check_set_name, find_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
@@ -137,8 +137,10 @@ def _complete_recipe(set_recipe: SetRecipe, source: str, pairs: Mapping[str, Any
 
 
 def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
-    """The first rows of the first file; raise NeedsPrepareError where it is no table but can be read."""
-    path = next(iter(source.files.values()))
+    """The first rows of the first file that is not left out; raise NeedsPrepareError where it is no table but can be read."""
+    left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]
+    paths = list(source.files.values())
+    path = next((path for path in paths if path.name.split(".")[0].casefold() not in left_out), paths[0])
     if path.suffix.lower() == ".xml":
         raise NeedsPrepareError(source, recipe, recognise_xml(path, recipe))
     try:

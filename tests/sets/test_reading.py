@@ -182,6 +182,15 @@ def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sh
     assert {reason: examples[reason] for reason in places} == places
 
 
+def test_a_file_of_other_columns_can_be_left_out(tmp_path: Path) -> None:
+    write_files(tmp_path, {"legend.csv": "about\nthe scale\n", "t.csv": "c,t,s\nq,a,1\nq,b,2\n"})
+    with pytest.raises(NNDError, match=r"legend.csv: no column 'c'; there are: about"):
+        make(tmp_path, **KEYS)
+    made = make(tmp_path, **KEYS, leave_out={"@file": "legend"})
+    assert len(read_tests(made)) == 1
+    assert made.report["default"]["accounts"]["rows"]["examples"]["by_recipe"] == ["legend.csv, row 2"]
+
+
 def test_of_a_folder_texts_are_tables_only_where_nothing_else_is_one(tmp_path: Path) -> None:
     write_files(tmp_path, {"LICENSE.txt": "Do, what\nyou want", "t.csv": "c,t,s\nq,a,1\nq,b,2\n"})
     assert len(read_tests(make(tmp_path, **KEYS))) == 1
