@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from huggingface_hub import RepoCard
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from nnd_tasks.datasets import parse_card, split_card
+from nnd_tasks.datasets import parse_card, read_table, split_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, About, find_todos, make_card, todo
 from nnd_tasks.sets.recipe import Facts
@@ -159,3 +161,16 @@ def test_header_and_body_are_where_the_hub_sees_them(header: str, end: str, body
     except Exception:  # a header that is not YAML, which `parse_card` refuses, too
         return
     assert parts[1] == known.text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def test_the_patterns_on_a_card_read_one_config_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home / "nnd" / "demo")
+    card = Path("README.md").read_text("utf-8")
+    expected = sorted(Path("authors").rglob("*.parquet"))
+    patterns = re.findall(r"""["' ](authors/test-\*[^"'\n]*)["']""", card)
+    assert len(patterns) == 2  # of polars and duckdb
+    assert [sorted(Path().glob(pattern)) for pattern in patterns] == [expected] * 2
+    [pandas_line] = re.findall(r"^pandas\..*$", card, re.MULTILINE)
+    tests = eval(pandas_line, {"pandas": pd})
+    assert tests["test_id"].is_unique
+    assert len(tests) == len(read_table(Path(), "authors")) == 381
