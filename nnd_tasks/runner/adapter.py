@@ -5,6 +5,7 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
 import sys
@@ -13,14 +14,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from lm_eval.api.model import LM
+from lm_eval.api.model import LM, hash_args
 from lm_eval.utils import simple_parse_args_string
 
 from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.server_answers import check_order, choose_probes, read_answers
 from nnd_tasks.runner.register import include_paths, is_current
 from nnd_tasks.runner.saving import remove_results, write_tokens
 from nnd_tasks.secrets import Veiled
@@ -166,6 +170,96 @@ def loaded_once(manager: Any, loaded: Any) -> Iterator[None]:
     """
     with patch.object(manager, "load", lambda task_list: loaded):
         yield
+
+
+# ---------------------------------------------------------------- servers
+
+
+@contextmanager
+def checked_servers() -> Iterator[None]:
+    """Check every answer of a server of text completions, and once in a run that answers are in the order of the prompts.
+
+    Upstream: `LocalCompletionsAPI.parse_logprobs` (lm_eval/models/openai_completions.py) cuts answers unchecked.
+    `TemplateAPI.amodel_call` (lm_eval/models/api_models.py) asks again after any error, and logs the whole answer.
+    Here the run ends with a `ModelError`, and what it added to the cache of answers is removed.
+    """
+    from lm_eval.models import api_models
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    if not hasattr(api_models, "retry"):  # the client's packages are not installed
+        yield
+        return
+    from tenacity import retry_if_not_exception_type
+
+    parse, score, retry = (
+        LocalCompletionsAPI.parse_logprobs,
+        LocalCompletionsAPI._loglikelihood_tokens,
+        api_models.retry,
+    )
+
+    def checked(self: Any, outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
+        answers = read_answers(outputs, tokens, ctxlens)
+        return parse({"choices": [answer.choice for answer in answers]}, tokens, ctxlens, **kwargs)
+
+    def score_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
+        if type(self).parse_logprobs is not checked:  # a client of another protocol
+            return score(self, requests, **kwargs)
+        with _cached_if_good(self.cache_hook):
+            try:
+                check_order(_probes_for(self, requests), partial(_ask, self), self._batch_size)
+                return score(self, requests, **kwargs)
+            except JSONDecodeError as error:
+                raise ModelError(f"the server's answer is no JSON ({error})") from error
+
+    def _ask(client: Any, prompts: list[list[int]]) -> Any:
+        wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
+        again = retry(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
+        return read_answers(again(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts))
+
+    log = api_models.eval_logger
+    log.addFilter(_says_no_bad_answer)
+    try:
+        with (
+            patch.object(LocalCompletionsAPI, "parse_logprobs", checked),
+            patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", score_checked),
+            patch.object(api_models, "retry", partial(retry, retry=retry_if_not_exception_type(ModelError))),
+        ):
+            yield
+    finally:
+        log.removeFilter(_says_no_bad_answer)
+
+
+def _says_no_bad_answer(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(("Exception:ModelError", "Exception:CancelledError"))
+
+
+def _probes_for(client: Any, requests: Sequence[Any]) -> list[list[int]]:
+    """Return the prompts for `check_order`; of a client that sends text, those that are the same tokens again."""
+    probes = choose_probes([[*context, *continuation] for _, context, continuation in requests])
+    if client.tokenized_requests:
+        return probes
+    parts = [[probe, probe[:-1]] for probe in probes]
+    same = [all(client.tok_encode(client.decode_batch([part])[0]) == part for part in both) for both in parts]
+    return [probe for probe, stays in zip(probes, same, strict=True) if stays]
+
+
+@contextmanager
+def _cached_if_good(hook: Any) -> Iterator[None]:
+    """Remove from lm-eval's cache what was added within this context if the server turns out to answer badly."""
+    added: list[str] = []
+    add = hook.add_partial
+
+    def add_noted(method: str, request: Any, response: Any) -> None:
+        added.append(hash_args(method, request))
+        add(method, request, response)
+
+    with patch.object(hook, "add_partial", add_noted):
+        try:
+            yield
+        except ModelError:
+            for key in added if hook.dbdict is not None else ():
+                hook.dbdict.pop(key, None)
+            raise
 
 
 # ---------------------------------------------------------------- results

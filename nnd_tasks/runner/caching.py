@@ -29,12 +29,13 @@ _INDIFFERENT = {
 _NAMES = ("pretrained", "model", "peft", "delta", "tokenizer")
 
 
-def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
+def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> str:
     """Return 12 hex digits that change with anything that can change what a model answers.
 
     Args:
         model: what ``--model`` names.
         arguments: the parsed ``--model_args``.
+        chat: whether prompts go through the chat template, whose line feed at the end is not scored.
 
     Raises:
         NNDError: the model, or one of its arguments, is a Python object, whose weights have no name to key answers by.
@@ -51,6 +52,8 @@ def cache_key(model: Any, arguments: Mapping[str, Any]) -> str:
         {
             "model": model,
             "given": given,  # "arguments" in files of an earlier format
+            **({"scored": "candidate tokens only"} if chat else {}),
+            **({"answers": "checked"} if "base_url" in given else {}),
             "files": {key: _state(value, given) for key, value in given.items() if isinstance(value, str)},
             "commits": {name: _commit(given[name], given) for name in _NAMES if isinstance(given.get(name), str)},
             "packages": [

@@ -15,6 +15,7 @@ from typing import Any
 from nnd_tasks.errors import NNDError, cut_middle, typed_reason_of
 from nnd_tasks.runner import checks
 from nnd_tasks.runner.adapter import (
+    checked_servers,
     configured_by,
     git_asked_quietly,
     loaded_once,
@@ -87,11 +88,11 @@ def _evaluate_checked(
     if keeping:
         model, arguments = keeping_tokens(model, arguments, tracker)
     checks.check_output(getattr(tracker, "output_path", None), folder, loaded["tasks"])
-    with hidden_in_logs(), shared_encodings(), loaded_once(task_manager, loaded), git_asked_quietly():
+    with hidden_in_logs(), shared_encodings(), loaded_once(task_manager, loaded), git_asked_quietly(), checked_servers():
         for task in ours:
             task.prepare(model, arguments, chat=bool(apply_chat_template))
         if use_cache is not None:
-            use_cache = f"{use_cache}_{cache_key(model, arguments)}"
+            use_cache = f"{use_cache}_{cache_key(model, arguments, chat=bool(apply_chat_template))}"
         try:
             results = simple_evaluate(
                 model=model,

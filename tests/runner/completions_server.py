@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import accumulate
@@ -34,6 +34,7 @@ class CompletionsServer:
         model: a causal language model of transformers, in evaluation mode.
         tokenizer: its tokenizer.
         echoes: whether the server heeds ``echo``. One that does not, as llama.cpp's, answers with the generated token alone.
+        spoil: changes what the server answers, for servers that answer badly.
 
     Attributes:
         answered: the prompts that were answered, as token ids, in the order of the answers. A prompt is noted just
@@ -50,9 +51,10 @@ class CompletionsServer:
         tokenizer: Any,
         *,
         echoes: bool = True,
+        spoil: Callable[[dict[str, Any]], Any] = lambda answer: answer,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
-        self.echoes = echoes
+        self.echoes, self.spoil = echoes, spoil
         self.answered: list[list[int]] = []
         self.sizes: list[int] = []
         self.texts = 0
@@ -91,7 +93,7 @@ class CompletionsServer:
 
     # ------------------------------------------------------------ one request
 
-    def respond(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def respond(self, request: Mapping[str, Any]) -> Any:
         """Return the body of the answer to one request."""
         given = request["prompt"]
         prompts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
@@ -107,7 +109,7 @@ class CompletionsServer:
         with self._state:
             self._at_once -= 1
             self.answered.extend(tokens)
-        return {"object": "text_completion", "model": request.get("model"), "choices": choices}
+        return self.spoil({"object": "text_completion", "model": request.get("model"), "choices": choices})
 
     @torch.inference_mode()
     def _choice(self, index: int, prompt: list[int], *, echo: bool, top: int) -> dict[str, Any]:

@@ -1,0 +1,196 @@
+"""What a server of text completions must answer: the log-probability of every token of a prompt, and in the prompts' order.
+
+lm-eval cuts an answer by the number of the prompt's tokens and checks nothing (`LocalCompletionsAPI.parse_logprobs`, 0.4.13). An
+answer that lacks an entry would be scored with those of other tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnd_tasks.models.model_error import ModelError
+
+#: What rounding may make of the log-probability of a token that is certain, in nats.
+_CERTAIN = 1e-6
+#: Tokens of a prompt of `check_order`, and most prompts that it asks.
+_PROBE_TOKENS, _PROBES = 12, 8
+#: Mean difference of two answers to one prompt, in nats per token. Other batches change an answer by some hundredths.
+_OTHER_ANSWER = 1.0
+#: Difference of two numbers that are to be one, in nats; half of all prompts must show it.
+_OTHER_NUMBER = 0.5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server says to one prompt.
+
+    Attributes:
+        choice: as the server sent it, with exactly one entry after those of the prompt, as lm-eval cuts off one.
+        logprobs: of the prompt's tokens but the first, in nats, shape (tokens - 1,).
+        likeliest: log-probability of the likeliest token at each of these places, shape (tokens - 1,).
+        generated: log-probability of the token that the server added; None if it added none.
+    """
+
+    choice: dict[str, Any]
+    logprobs: NDArray[np.float64]
+    likeliest: NDArray[np.float64]
+    generated: float | None
+
+
+def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequence[int]) -> list[Answer]:
+    """Check a server's answer to a batch, and return that to each prompt.
+
+    Args:
+        outputs: the JSON, or a list of it alone.
+        prompts: the token ids that were sent, also if they were sent as text.
+        starts: place of the first scored token of each prompt.
+
+    Raises:
+        ModelError: the answer is not one log-probability for each token that was sent and each that was generated, with
+            nothing in place of the first token's.
+    """
+    if isinstance(outputs, list) and len(outputs) == 1:
+        (outputs,) = outputs
+    choices = outputs.get("choices") if isinstance(outputs, Mapping) else None
+    if not isinstance(choices, list):
+        said = outputs.get("error") if isinstance(outputs, Mapping) else None
+        raise _error(f"with an error: {_short(said)}" if said else f"without choices: {_short(outputs)}")
+    if len(choices) != len(prompts):
+        raise _error(f"{len(prompts)} prompts with {len(choices)} choices; expected one for each prompt")
+    numbers = [choice.get("index") if isinstance(choice, Mapping) else None for choice in choices]
+    if set(numbers) != set(range(len(prompts))):
+        raise _error(f"with choices of the indices {_short(numbers)}; expected each of 0 to {len(prompts) - 1} once")
+    in_order = sorted(choices, key=lambda choice: int(choice["index"]))
+    found = [_lists(choice) for choice in in_order]
+    added = [len(values) - len(prompt) for (values, _), prompt in zip(found, prompts, strict=True)]
+    usage = outputs.get("usage")
+    generated = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    if {*added} != {1} and (min(added) < 0 or sum(added) != generated):
+        place = next(place for place, more in enumerate(added) if more != 1)
+        got, sent = len(found[place][0]), len(prompts[place])
+        raise _error(
+            f"a prompt of {sent} tokens with {got} log-probabilities; expected {sent + 1}, one for each token that was sent "
+            "and one for the token that is generated. It does not echo the whole prompt, or has other tokens or a BOS token "
+            "of its own (send token ids, which is the default, and name its tokenizer with tokenizer=...)"
+        )
+    return [
+        _answer(choice, values, tops, len(prompt), start)
+        for choice, (values, tops), prompt, start in zip(in_order, found, prompts, starts, strict=True)
+    ]
+
+
+def _lists(choice: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Return ``token_logprobs`` and ``top_logprobs`` of a choice."""
+    logprobs = choice.get("logprobs")
+    if not isinstance(logprobs, Mapping):
+        raise _error(f"with logprobs {_short(logprobs)}; it must heed echo=true and logprobs=1")
+    lists = [logprobs.get(name) for name in ("token_logprobs", "top_logprobs")]
+    for name, values in zip(("token_logprobs", "top_logprobs"), lists, strict=True):
+        if not isinstance(values, list):
+            shape = " (they have the shape of chat completions)" if "content" in logprobs else ""
+            raise _error(f"with logprobs that have no list {name}{shape}; it must heed echo=true and logprobs=1")
+    values, tops = lists
+    if len(values) != len(tops):  # type: ignore[arg-type]
+        raise _error(f"with {len(values)} token_logprobs and {len(tops)} top_logprobs")  # type: ignore[arg-type]
+    return values, tops  # type: ignore[return-value]
+
+
+def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent: int, start: int) -> Answer:
+    if values[0] is not None:
+        raise _error(
+            f"{_short(values[0])} as log-probability of a prompt's first token, which has none: null was expected. Its "
+            f"{len(values)} entries for {sent} tokens are shifted"
+        )
+    for place in range(1, sent):
+        value, top = values[place], tops[place]
+        if not _is_number(value) or value > _CERTAIN:
+            raise _error(
+                f"{_short(value)} as log-probability of token {place + 1} of {sent}; expected a number that is not above 0"
+            )
+        if not isinstance(top, Mapping) or not top or not all(map(_is_number, top.values())):
+            raise _error(f"top_logprobs {_short(top)} for token {place + 1} of {sent}; expected likely tokens")
+    whole, scored = values[1:sent], values[start:sent]
+    if (len(whole) > 1 and not any(whole)) or (len(scored) > 1 and not any(scored)):
+        raise _error(f"0 as log-probability of each of {len(scored)} tokens of a candidate; it does not score prompts")
+    after = values[sent] if len(values) > sent and _is_number(values[sent]) else None
+    cut = {"token_logprobs": [*values[:sent], None], "top_logprobs": [*tops[:sent], None]}
+    likeliest = [max(top.values()) for top in tops[1:sent]]
+    return Answer({**choice, "logprobs": cut}, np.asarray(whole, float), np.asarray(likeliest, float), after)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _error(what: str) -> ModelError:
+    return ModelError(f"the server answers {what}; nothing of this run is scored or cached (docs/backends.md)")
+
+
+# ---------------------------------------------------------------- what one answer does not show
+
+
+def choose_probes(requests: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the ends of some requests, of equal lengths, that differ before their last token.
+
+    Args:
+        requests: the tokens of each.
+    """
+    step = max(len(requests) // _PROBES, 1)
+    ends = [request[-_PROBE_TOKENS - 1 :] for request in requests if len(request) > _PROBE_TOKENS]
+    probes = {tuple(end[:-1]): list(end) for end in [*ends[::step], *ends]}
+    return list(probes.values())[:_PROBES]
+
+
+def check_order(probes: Sequence[list[int]], ask: Callable[[list[list[int]]], list[Answer]], size: int) -> None:
+    """Ask for prompts whose answers are known from others: each alone, and all without their last tokens in batches.
+
+    The tokens before the last have the same numbers in both. The likeliest token after a prompt, which the server generates, has
+    the number that is the highest at that place in the longer prompt. So answers in another order than the prompts show, and
+    numbers that belong to the token before or after.
+
+    Args:
+        probes: prompts of one length, from `choose_probes`.
+        ask: sends a batch of prompts.
+        size: number of prompts in a batch.
+
+    Raises:
+        ModelError: the answers contradict one another.
+    """
+    if len(probes) < 2:
+        return
+    alone = [ask([probe])[0] for probe in probes]
+    heads = [probe[:-1] for probe in probes]
+    together = [answer for start in range(0, len(heads), size) for answer in ask(heads[start : start + size])]
+    # An impossible token may have minus infinity.
+    known = np.clip([answer.logprobs[:-1] for answer in alone], -1e4, 0)
+    given = np.clip([answer.logprobs for answer in together], -1e4, 0)
+    # The last number is not compared here: a shifted one may belong to the token after it, which only one of both has.
+    distances = np.abs(given[:, None, :-1] - known[None, :, :-1]).mean(axis=-1)
+    own = distances.diagonal()
+    if (own > np.minimum(4 * distances.min(axis=1) + _CERTAIN, _OTHER_ANSWER)).any():
+        raise _error(
+            f"prompts in a batch of {min(size, len(probes))} with other numbers than alone ({own.max():.2f} nats per token): "
+            "its answers are not in the order of the prompts; try --batch_size 1"
+        )
+    moved = np.abs(given[:, -1] - known[:, -1]) > _OTHER_NUMBER
+    after = np.asarray([math.nan if one.generated is None else one.generated for one in together])
+    likeliest = np.asarray([answer.likeliest[-1] for answer in alone])
+    # Some servers give a token that greedy decoding generates the probability 1: that says nothing.
+    told = after < -1e-3
+    strange = told & (np.abs(after - likeliest) > _OTHER_NUMBER)
+    if moved.mean() > 0.5 or (told.sum() > 1 and strange.sum() > told.sum() / 2):
+        raise _error(
+            "log-probabilities that belong to the token before or after (llama-cpp-python does so for models that add no "
+            "BOS token)"
+        )

@@ -1,0 +1,206 @@
+"""`nnd_tasks.models.server_answers`: servers that answer badly give one clear error, and nothing of it is cached."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlitedict import SqliteDict
+
+from nnd_tasks.errors import NNDError
+from tests.runner.completions_server import CompletionsServer
+from tests.runner.test_backends import needs_client, samples_of, through
+
+pytestmark = needs_client
+Body = dict[str, Any]
+LISTS = ("tokens", "token_logprobs", "top_logprobs")
+
+
+def each(change: Callable[[Body], Any]) -> Callable[[Body], Body]:
+    """Spoil every choice of an answer."""
+
+    def spoil(body: Body) -> Body:
+        for choice in body["choices"]:
+            change(choice)
+        return body
+
+    return spoil
+
+
+def first(change: Callable[[Body], Any]) -> Callable[[Body], Body]:
+    """Spoil the first choice of an answer."""
+
+    def spoil(body: Body) -> Body:
+        change(body["choices"][0])
+        return body
+
+    return spoil
+
+
+def edit(change: Callable[[list[Any]], Any], names: tuple[str, ...] = LISTS) -> Callable[[Body], None]:
+    """Change the lists of a choice."""
+
+    def change_lists(choice: Body) -> None:
+        for name in names:
+            change(choice["logprobs"][name])
+
+    return change_lists
+
+
+def put(place: int, value: Any, name: str = "token_logprobs") -> Callable[[Body], None]:
+    return edit(lambda values: values.__setitem__(place, value), (name,))
+
+
+def swap_numbers(body: Body) -> Body:
+    """Give each prompt the numbers of the one before, where that has as many; nothing else shows it."""
+    groups: dict[int, list[Body]] = {}
+    for choice in body["choices"]:
+        groups.setdefault(len(choice["logprobs"]["tokens"]), []).append(choice)
+    for group in groups.values():
+        lists = [choice["logprobs"] for choice in group]
+        for choice, other in zip(group, [*lists[1:], lists[0]], strict=True):
+            choice["logprobs"] = other
+    return body
+
+
+def shift(values: list[Any]) -> None:
+    """Give each token but the first the entry of the next one."""
+    values[1:] = [*values[2:], values[-1]]
+
+
+#: What the server does with its answers -> what the error says.
+BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
+    "the last entry is lost": (each(edit(list.pop)), r"of (\d+) tokens with \d+ log-probabilities; expected \d+"),
+    "the first entry is lost": (each(edit(lambda values: values.pop(0))), r"of \d+ tokens with \d+ log-probabilities"),
+    "an entry of one answer is lost": (first(edit(lambda values: values.pop(5))), "log-probabilities; expected"),
+    "an entry is gained": (each(edit(lambda values: values.insert(1, values[1]))), "log-probabilities; expected"),
+    "all are shifted": (each(edit(lambda values: values.append(values.pop(0)))), "first token, which has none: null"),
+    "numbers are those of the next": (each(edit(shift, LISTS[1:])), "belong to the token before or after"),
+    "numbers are those of the token before": (
+        each(edit(lambda values: values.__setitem__(slice(2, None), values[1:-1]), LISTS[1:])),
+        "belong to the token before or after",
+    ),
+    "as many entries in one list only": (each(edit(list.pop, LISTS[2:])), r"\d+ token_logprobs and \d+ top_logprobs"),
+    "null": (each(put(3, None)), "None as log-probability of token 4 of"),
+    "no number": (each(put(3, float("nan"))), "nan as log-probability of token 4 of"),
+    "text": (each(put(3, "-1.0")), "'-1.0' as log-probability of token 4 of"),
+    "above 0": (each(put(3, 0.25)), "0.25 as log-probability of token 4 of"),
+    "one answer of zeros": (
+        first(edit(lambda values: values.__setitem__(slice(1, None), [0.0] * (len(values) - 1)), LISTS[1:2])),
+        "0 as log-probability of each of",
+    ),
+    "no likeliest tokens": (each(put(3, None, "top_logprobs")), "top_logprobs None for token 4 of"),
+    "no logprobs": (each(lambda choice: choice.pop("logprobs")), "with logprobs None; it must heed"),
+    "logprobs null": (each(lambda choice: choice.update(logprobs=None)), "with logprobs None; it must heed"),
+    "the shape of chats": (
+        each(lambda choice: choice.update(logprobs={"content": [{"token": "a", "logprob": -1.0}]})),
+        "the shape of chat completions",
+    ),
+    "fewer choices": (lambda body: {**body, "choices": body["choices"][1:]}, r"(\d+) prompts? with \d+ choices"),
+    "more choices": (lambda body: {**body, "choices": body["choices"] * 2}, r"\d+ prompts? with \d+ choices"),
+    "no indices": (each(lambda choice: choice.pop("index")), "with choices of the indices"),
+    "an error": (lambda body: {"error": {"message": "overloaded"}}, "with an error: .*overloaded"),
+    "null as a whole": (lambda body: None, "without choices: None"),
+    "a list": (lambda body: [], r"without choices: \[\]"),
+    "no choices": (lambda body: {}, "without choices"),
+    "another order": (
+        lambda body: {**body, "choices": _reversed(body["choices"])},
+        "log-probabilities; expected|not in the order",
+    ),
+    "another order of equal lengths": (swap_numbers, "not in the order of the prompts"),
+}
+
+
+def _reversed(choices: list[Body]) -> list[Body]:
+    return [{**choice, "index": len(choices) - 1 - choice["index"]} for choice in choices]
+
+
+@pytest.mark.parametrize(
+    ("bad", "concurrent"), [*((bad, 1) for bad in BAD), *((bad, 3) for bad in ("null", "fewer choices", "an error"))]
+)
+def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
+    bad: str,
+    concurrent: int,
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spoil, message = BAD[bad]
+    folder = tiny_models["gpt2"]
+    with (
+        CompletionsServer.load(folder, spoil=spoil) as server,
+        pytest.raises(NNDError, match=f"the server answers .*({message})"),
+    ):
+        through(server, folder, {"num_concurrent": concurrent}, limit=3, use_cache=str(tmp_path / "cache"))
+    assert "Exception:" not in caplog.text
+    assert server.sizes, "it was asked"
+    for path in tmp_path.glob("cache*"):
+        assert len(SqliteDict(str(path))) == 0
+
+
+def test_answers_before_a_bad_one_are_not_kept_either(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    folder = tiny_models["gpt2"]
+
+    def lose_later(body: Body) -> Body:
+        return BAD["the last entry is lost"][0](body) if len(server.answered) > 40 else body
+
+    with CompletionsServer.load(folder, spoil=lose_later) as server, pytest.raises(NNDError, match="expected"):
+        through(server, folder, limit=12, use_cache=str(tmp_path / "cache"))
+    assert len(server.answered) > 40
+    [path] = tmp_path.glob("cache*")
+    assert len(SqliteDict(str(path))) == 0
+
+
+def ended(body: Body) -> Body:
+    """Answer as where the text ends for the model: some prompts get no further token."""
+    ends = [choice for choice in body["choices"] if random.Random(str(choice["text"])).random() < 0.5]
+    for choice in ends:
+        edit(list.pop)(choice)
+    return {**body, "usage": {"completion_tokens": len(body["choices"]) - len(ends)}}
+
+
+def longer(body: Body) -> Body:
+    """Answer with a further token, as where the first is a part of a letter."""
+    each(edit(lambda values: values.append(values[-1])))(body)
+    return {**body, "usage": {"completion_tokens": 2 * len(body["choices"])}}
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+@pytest.mark.parametrize("change", [ended, longer], ids=lambda change: change.__name__)
+def test_as_many_entries_count_as_the_server_says_that_it_generated(
+    change: Callable[[Body], Any], batch_size: int, tiny_models: dict[str, Path], home: Path
+) -> None:
+    folder = tiny_models["gpt2"]
+    found = []
+    for spoil in (dict, change):
+        with CompletionsServer.load(folder, spoil=spoil) as server:
+            found.append(samples_of(through(server, folder, limit=4, batch_size=batch_size)))
+    assert [sample["candidates"] for sample in found[1]] == [sample["candidates"] for sample in found[0]]
+
+
+@pytest.mark.parametrize("adds_bos", [True, False])
+def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(
+    adds_bos: bool, tiny_models: dict[str, Path], home: Path
+) -> None:
+    """With ``tokenized_requests=False`` the server tokenizes, and this one puts BOS before every text."""
+    folder = tiny_models["llama"]
+    with CompletionsServer.load(folder) as server:
+        encode = server.tokenizer.encode
+        server.tokenizer.encode = lambda text, **kwargs: [0] * adds_bos + encode(text, add_special_tokens=False)
+        arguments = {"tokenized_requests": False}
+        if not adds_bos:
+            assert len(samples_of(through(server, folder, arguments, limit=2))) == 2
+            return
+        with pytest.raises(NNDError, match="a BOS token of its own"):
+            through(server, folder, arguments, limit=2)
+
+
+def test_chats_are_refused_where_lm_eval_does_not_render_them(tiny_models: dict[str, Path], home: Path) -> None:
+    folder = tiny_models["llama"]
+    arguments = {"tokenized_requests": False}
+    with CompletionsServer.load(folder) as server, pytest.raises(NNDError, match="sends chats without rendering them"):
+        through(server, folder, arguments, limit=2, apply_chat_template=True, batch_size=1)
