@@ -10,7 +10,7 @@ from nnd_tasks.check.check_report import CheckReport
 from nnd_tasks.check.reading import read_folder
 from nnd_tasks.check.recipes import check_code, check_recipe
 from nnd_tasks.check.rules import Severity, check_baselines, check_tests, finding
-from nnd_tasks.check.task_rules import check_tasks, find_tasks
+from nnd_tasks.check.task_rules import check_sent_tasks, check_tasks, find_tasks
 from nnd_tasks.datasets import SPLIT, find_set, look_up_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
@@ -38,7 +38,8 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     sent = path / RECIPE if path.is_dir() else path
     if sent.is_file() and not (built and [*built.glob(f"*/{SPLIT}-*.parquet")]):
         found = find_recipe_file(str(sent.absolute()))
-        return CheckReport(found.name, found.path.parent, findings=check_recipe(found)[1])
+        recipe, findings = check_recipe(found)
+        return CheckReport(found.name, found.path.parent, findings=[*findings, *check_sent_tasks(found, recipe)])
     folder = read_folder(find_set(name), configs)
     findings, must_cite = folder.findings, True
     sizes = {

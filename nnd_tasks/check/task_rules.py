@@ -11,8 +11,10 @@ from nnd_tasks.check.reading import Folder
 from nnd_tasks.check.rules import Finding, Tests, finding
 from nnd_tasks.datasets import how_to_build, task_yamls, tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.sandbox import doubles_space, render
+from nnd_tasks.harness.sandbox import doubles_space, names_in, render
 from nnd_tasks.harness.task_yaml import CLASS, check_settings, read_task_yaml
+from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.shelf import RecipeFile
 from nnd_tasks.wording import counted
 
 
@@ -68,6 +70,46 @@ def find_tasks(folder: Folder, places: Iterable[Path]) -> tuple[list[Task], list
     return [*tasks.values()], [finding("task_invalid", fault) for fault in faults]
 
 
+def check_sent_tasks(found: RecipeFile, recipe: Recipe | None) -> Iterator[Finding]:
+    """Check the prompt of a recipe and the tasks beside it, without data: a few words stand for each field."""
+    fields = dict.fromkeys(["context", *(recipe.field if recipe else ())], "some words")
+    loose = recipe is None or found.prepare is not None  # then the data may have other fields
+    if recipe and recipe.prompt is not None:
+        yield from _check_template(recipe.prompt, fields, "prompt of the recipe", loose=loose)
+    for path in sorted(found.path.parent.glob("*.yaml")):
+        try:
+            settings, foreign = read_task_yaml(path)
+            if foreign:
+                yield finding("task_code", f"{path.name} names {', '.join(foreign)}")
+            elif "task" not in settings or "group" in settings:
+                continue
+            elif settings.get("class") != CLASS:
+                yield finding("task_plain", path.name)
+            else:
+                check_settings(settings, str(settings.get("dataset_name")))
+        except NNDError as error:
+            yield finding("task_invalid", str(error))
+            continue
+        for template in [settings.get("doc_to_text"), *_around(settings)]:
+            if isinstance(template, str):
+                yield from _check_template(template, fields, path.name, loose=loose)
+
+
+def _check_template(template: str, fields: Mapping[str, str], where: str, *, loose: bool) -> Iterator[Finding]:
+    try:
+        named = dict.fromkeys(names_in(template, where), "some words") if loose else {}
+        render(template, {**named, **fields}, where)
+    except NNDError as error:
+        yield finding("prompt_invalid", str(error))
+
+
+def _around(settings: Mapping[str, Any]) -> list[Any]:
+    """Return the templates of the texts around a prompt."""
+    shots = settings.get("fewshot_config") or {}
+    shots = shots if isinstance(shots, Mapping) else {}
+    return [settings.get("description"), settings.get("gen_prefix"), shots.get("gen_prefix"), shots.get("doc_to_text")]
+
+
 def _reads(settings: Mapping[str, Any], folder: Folder) -> bool:
     path = str(settings.get("dataset_path"))
     return path == f"nnd/{folder.name}" or Path(path).resolve() == folder.path.resolve()
@@ -120,16 +162,9 @@ def _check_categories(task: Task, tests: Tests) -> Iterator[Finding]:
 def _check_prompts(task: Task, tests: Tests) -> Iterator[Finding]:
     """Render the prompt of every document, and the templates of the texts around it for the first one."""
     settings, prompts = task.settings, dict[Any, str]()
-    shots = settings.get("fewshot_config") or {}
-    around = [
-        settings.get("description"),
-        settings.get("gen_prefix"),
-        shots.get("gen_prefix"),
-        shots.get("doc_to_text"),
-    ]
     for row, document in tests.prompts.to_dict("index").items():
         try:
-            for template in filter(None, [] if prompts else around):
+            for template in filter(None, [] if prompts else _around(settings)):
                 render(template, document, f"{task.name}: {template!r}")
             prompts[row] = str(render(settings["doc_to_text"], document, task.name))
         except NNDError as error:
