@@ -101,9 +101,10 @@ class BaseTask(ConfigurableTask):  # type: ignore[misc]
     def identity(self, *, doc_id: int | None = None, metadata: Any = None, **other: Any) -> dict[str, Any]:
         """Return what tells the requests of a document from others, from lm-eval's arguments for `construct_requests`.
 
-        0.4.13 gives the number of the document in ``metadata`` and reads it there, 0.5 in ``doc_id``.
+        0.4.13 gives the number of the document in ``metadata`` and reads it there, 0.5 in ``doc_id``; lm-eval's own tests of
+        tasks give neither.
         """
-        number = metadata[1] if doc_id is None else doc_id
+        number = metadata[1] if doc_id is None and metadata else doc_id
         return {"task_name": self.config.task, "doc_id": number, "metadata": (self.config.task, number, 1)}
 
     # ------------------------------------------------------------ results

@@ -142,8 +142,19 @@ class TokenCounter(TokenizingOnce):
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
+        if self.remote and kind not in ("gguf", "ggml"):
+            self._warn_of_missing_bos(metadata)
         self._max_length, self._model = None, SimpleNamespace(config=self._config)  # what HFLM's `max_length` reads
         self.window = self._find_window(metadata)
+
+    def _warn_of_missing_bos(self, metadata: Mapping[str, Any]) -> None:
+        """Warn once if lm-eval's client sends prompts without the BOS token that the tokenizer puts before every text."""
+        plain, usual = (self.tokenizer.encode("a", add_special_tokens=added) for added in (False, True))
+        if usual != plain and usual[0] == self.tokenizer.bos_token_id and metadata.get("add_bos_token") is None:
+            warn_once(
+                f"the tokenizer {self.name} puts BOS before a text, and lm-eval's client of a server does not: rates differ from "
+                "those of hf; add add_bos_token=True to --model_args (False, if the server adds it)"
+            )
 
     def _find_config(self, model: Any, loading: Mapping[str, Any]) -> str:
         """Set ``self._config`` to the model's configuration, or to None; return why a named model has none."""
@@ -301,9 +312,14 @@ class TokenCounter(TokenizingOnce):
         if not context:
             return []
         tokens, _ = self._encode_pair(context, continuation)
-        together = tokens if self.backend == "seq2seq" else self.tok_encode(context + continuation)
         bos = [self.tokenizer.bos_token_id]
-        return ["merged"] * (together[: len(tokens)] != tokens) + ["bos_twice"] * (tokens[:2] == bos * 2)
+        return ["merged"] * self.merges(context, continuation) + ["bos_twice"] * (tokens[:2] == bos * 2)
+
+    def merges(self, context: str, continuation: str) -> bool:
+        """Tell whether a token has characters of both the context, which is not empty, and the continuation."""
+        tokens, _ = self._encode_pair(context, continuation)
+        together = tokens if self.backend == "seq2seq" else self.tok_encode(context + continuation)
+        return together[: len(tokens)] != tokens
 
     def warn_of_rounding(self) -> str | None:
         """Warn that a model of transformers computes in 16 bits; return the type, None if it is wider or not known."""
@@ -341,6 +357,28 @@ class TokenCounter(TokenizingOnce):
                 f"the tokenizer {self.name} has no {which.upper()} token that it reads in a text, which this task or option needs"
             )
         return str(text)
+
+
+class NoTokenizer:
+    """Stands for a `TokenCounter` where no model will answer, as in lm-eval's own tests of tasks."""
+
+    name, window, tokenizer, reward = "none", None, None, False
+
+    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
+        """Count one token for every text."""
+        return 1, 1
+
+    def find_flaws(self, context: str, continuation: str) -> list[str]:
+        """Find none."""
+        return []
+
+    def overlong(self, context: int, continuation: int) -> bool:
+        """Let everything fit."""
+        return False
+
+    def special_text(self, which: str) -> str:
+        """Give a name in place of a special token's text."""
+        return f"<{which}>"
 
 
 def _name(value: Any) -> str:

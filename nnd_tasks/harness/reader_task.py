@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.metrics import Score, score_document
-from nnd_tasks.harness.requests import Answer, Prompt, document_metrics
+from nnd_tasks.harness.requests import Answer, Prompt, document_metrics, split_before_candidate
 from nnd_tasks.harness.settings import READER_KEYS, Settings, first_mistake
 from nnd_tasks.harness.signature import digest
 from nnd_tasks.harness.task import NNDTask
@@ -194,23 +194,28 @@ class ReaderTask(NNDTask):
         pairs = []
         for place in self.scorable(doc):
             for swapped in (False, True):
-                text = str(self.fewshot_context({**doc, VIEW: place, SWAPPED: swapped}, **prompt.arguments))
-                delimiter = self._delimiter_before(text)
-                pairs += [(text, f"{delimiter}{answer}") for answer in self.asked.words]
+                asked = self.fewshot_context({**doc, VIEW: place, SWAPPED: swapped}, **prompt.arguments)
+                delimiter = self._delimiter_before(asked)
+                pairs += [self._answer_pair(asked, f"{delimiter}{answer}") for answer in self.asked.words]
         return pairs
 
-    def _delimiter_before(self, text: str) -> str:
+    def _answer_pair(self, prompt: Prompt, answer: str) -> tuple[str, str]:
+        text = str(prompt)
+        return split_before_candidate(text, answer, self.counter) if prompt.chat else (text, answer)
+
+    def _delimiter_before(self, prompt: Prompt) -> str:
         """Return what makes both answers one token after a prompt: a space or nothing.
 
         Raises:
             NNDError: neither does.
         """
+        if self._answer_delimiter is None and self.counter.tokenizer is None:  # no model will answer
+            return " "
         if self._answer_delimiter is None:
             words = self.asked.words
-            for delimiter in ("", " ") if text[-1].isspace() else (" ", ""):
-                # A line feed at the end of a chat template is scored with both answers.
+            for delimiter in ("", " ") if prompt[-1].isspace() else (" ", ""):
                 (*before, yes), (*same, no) = (
-                    self.counter._encode_pair(text, f"{delimiter}{word}")[1] for word in words
+                    self.counter._encode_pair(*self._answer_pair(prompt, f"{delimiter}{word}"))[1] for word in words
                 )
                 if before == same and tuple(self.counter.tokenizer.decode([one]).strip() for one in (yes, no)) == words:
                     self._answer_delimiter = delimiter

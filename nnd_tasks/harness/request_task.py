@@ -5,11 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.base_task import BaseTask
-from nnd_tasks.harness.requests import LEFT_OUT, ContextPart, OverlongError, Prompt, Request, build_requests, shorten
+from nnd_tasks.harness.requests import (
+    LEFT_OUT,
+    ContextPart,
+    OverlongError,
+    Prompt,
+    Request,
+    build_requests,
+    shorten,
+    split_before_candidate,
+)
 from nnd_tasks.harness.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,10 +35,22 @@ class RequestTask(BaseTask):
     settings: Settings
     _metadata: dict[str, Any]
     _model_type: str | None
+    _evaluated: bool
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The tokenizer of the evaluated model, loaded at first use.
+
+        lm-eval's own tests build requests and name no model; then `NoTokenizer` takes its place.
+        """
+        if not self._evaluated and not {"tokenizer", "pretrained", "model"} & self._metadata.keys():
+            from nnd_tasks.harness.lengths import NoTokenizer
+
+            return cast("TokenCounter", NoTokenizer())
+        return self._token_counter
 
     @cached_property
-    def counter(self) -> TokenCounter:
-        """The tokenizer of the evaluated model, loaded at first use."""
+    def _token_counter(self) -> TokenCounter:
         from nnd_tasks.harness.lengths import TokenCounter  # imports torch and transformers
 
         return TokenCounter(self._metadata, self._model_type)
@@ -38,7 +59,7 @@ class RequestTask(BaseTask):
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
         """Return the indices of the candidates that can be scored."""
 
-    def construct_requests(self, doc: Mapping[str, Any], ctx: Prompt, **kwargs: Any) -> list[Request]:
+    def construct_requests(self, doc: Mapping[str, Any], ctx: Prompt | str, **kwargs: Any) -> list[Request]:
         """Return the requests of one document; its context is shortened if they would not fit the model's window.
 
         With ``context_reliance`` the requests without the context come last.
@@ -47,9 +68,10 @@ class RequestTask(BaseTask):
             NNDError: a candidate has no token of its own, or does not fit with anything of its context.
         """
         identity = self.identity(**kwargs)
+        prompt = ctx if isinstance(ctx, Prompt) else Prompt.of(ctx, num_fewshot=0)
         while True:
             try:
-                return self._requests_of(doc, ctx, identity)
+                return self._requests_of(doc, prompt, identity)
             except OverlongError as error:
                 if error.candidate is None or self.settings.overlong not in ("leave_out", "whole"):
                     raise
@@ -77,7 +99,8 @@ class RequestTask(BaseTask):
         """Return (prompt, text) of each text to score; with another context, the prompt is rendered again."""
         if context is not None:
             prompt = self.fewshot_context({**doc, "context": context}, **prompt.arguments)
-        return self.pairs(doc, str(prompt), chat=bool(prompt.arguments.get("apply_chat_template")))
+        pairs = self.pairs(doc, str(prompt), chat=prompt.chat)
+        return [split_before_candidate(*pair, self.counter) for pair in pairs] if prompt.chat else pairs
 
     def _requests(
         self, part: ContextPart, doc: Mapping[str, Any], pairs: Sequence[tuple[str, str]], identity: Mapping[str, Any]

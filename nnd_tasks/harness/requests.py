@@ -55,6 +55,54 @@ class Prompt(str):
 
     arguments: Mapping[str, Any]
 
+    @classmethod
+    def of(cls, text: str, **arguments: Any) -> Prompt:
+        """Return a text with the arguments that it was rendered with."""
+        prompt = cls(text)
+        prompt.arguments = arguments
+        return prompt
+
+    @property
+    def chat(self) -> bool:
+        """Whether it went through the chat template."""
+        return bool(self.arguments.get("apply_chat_template"))
+
+
+class ClosedPrompt(str):
+    """A prompt whose white space at the end is conditioned on and not scored.
+
+    `TemplateLM._encode_pair` of lm-eval moves what ``rstrip`` removes from a prompt to the continuation. Every backend splits
+    with that method, so that here nothing moves in any of them.
+    """
+
+    def rstrip(self, chars: str | None = None, /) -> str:
+        """Return the prompt as it is."""
+        return self
+
+
+def split_before_candidate(context: str, continuation: str, counter: TokenCounter) -> tuple[str, str]:
+    """Move the end of a chat-templated prompt to where the first token with a character of the candidate begins.
+
+    A chat template ends in a line feed, which is a token of its own and the same for all candidates. A space at the end of a
+    prompt is part of the candidate's first token, as ``" word"`` is one token.
+
+    Args:
+        context: the prompt, with the chat template.
+        continuation: the candidate.
+        counter: with the tokenizer.
+
+    Returns:
+        (context, continuation) of the same text together. As much of the white space between them is in the context as has
+        tokens of its own.
+    """
+    end = len(context.rstrip())
+    for place in range(len(context), end, -1):
+        closed = ClosedPrompt(context[:place])
+        rest = context[place:] + continuation
+        if not counter.merges(closed, rest):
+            return closed, rest
+    return context, continuation
+
 
 @dataclass
 class Request(Instance):  # type: ignore[misc]

@@ -92,7 +92,8 @@ def protocol_part(
         "shots_seed": seed if shots else None,
         # What exemplars are drawn from. Runs without exemplars have no such item, nor have those of earlier versions.
         **({"exemplars": "other contexts"} if shots else {}),
-        "chat_template": bool(chat),
+        # Up to version 0.1 the line feed at the end of a chat template was scored with each text, and this item was true.
+        "chat_template": "candidate tokens only" if chat else False,
         "multiturn": bool(options.get("fewshot_as_multiturn") and chat and shots),
         "system": digest(system) if system else None,
         "selection": selected,

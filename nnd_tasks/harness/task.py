@@ -105,6 +105,7 @@ class NNDTask(RequestTask):
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
         self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._prepared = False
+        self._evaluated = False  # lm-eval's own tests build requests that no model answers
         self._coarse: str | None = None  # the 16-bit type that the model computes in
         self._protocol: dict[str, Any] = {}  # see `protocol_part`
         self._chat_template: str | None = None  # digest of the chat template, if the run uses it
@@ -162,7 +163,7 @@ class NNDTask(RequestTask):
         Raises:
             NNDError: the metadata contradicts the arguments, no tokenizer can be loaded, or it cannot do what the run needs.
         """
-        self._prepared = True
+        self._prepared = self._evaluated = True
         check_metadata(self._metadata, model, arguments)
         self._model_type = model if isinstance(model, str) else getattr(model, "model_type", None)
         if self.counter.reward and chat:
@@ -222,6 +223,10 @@ class NNDTask(RequestTask):
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
         check_bos(self.settings, self.config.task, chat=kwargs.get("apply_chat_template"))
+        self._evaluated |= not kwargs.keys() <= {"limit", "samples", "rank", "world_size"}
+        if self.counter.tokenizer is None:
+            super().build_all_requests(**kwargs)
+            return
         if not self._prepared:
             if self.settings.tokens:
                 raise NNDError(
@@ -257,21 +262,27 @@ class NNDTask(RequestTask):
     def fewshot_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Prompt:
         """Render description, exemplars and prompt; with ``append_bos`` the text of the BOS token comes last."""
         text = super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
+        if not isinstance(text, str):
+            raise NNDError(
+                f"task {self.config.task}: with tokenized_requests=False, lm-eval sends chats without rendering them, and no "
+                "server gives the likelihood of an answer in a chat; leave out tokenized_requests, or --apply_chat_template"
+            )
         bos = self.counter.special_text("bos") if self.settings.append_bos else ""
-        prompt = Prompt(f"{text}{bos}")
-        prompt.arguments = {"num_fewshot": num_fewshot, **kwargs}
-        return prompt
+        return Prompt.of(f"{text}{bos}", num_fewshot=num_fewshot, **kwargs)
 
     # ------------------------------------------------------------ results
 
     def apply_filters(self) -> None:
         """Apply lm-eval's filters, then make an `Answer` of what they give for each request."""
+        self._evaluated = True
         super().apply_filters()
         sums: list[float] = []
-        counter = self.counter if self.settings.tokens else None
+        counter = self.counter  # raises if requests were built without one
+        counter = self.counter  # raises if the requests were built without one
+        kept = counter if self.settings.tokens else None
         for request in self._instances:
             for name, response in request.filtered_resps.items():
-                request.filtered_resps[name] = answer = Answer.to(request, response, counter)
+                request.filtered_resps[name] = answer = Answer.to(request, response, kept)
                 sums.append(float(answer[0]))
         self._facts["rounded_to"] = check_sums(sums, self.config.task) or self._coarse
 

@@ -130,7 +130,7 @@ def test_a_change_of_the_protocol_changes_its_items_and_no_others(
     models = [{key: value for key, value in one["model"].items() if key != "chat_template"} for one in (before, after)]
     assert models[0] == models[1]
     assert [bool(one["model"]["chat_template"]) for one in (before, after)] == [
-        one["protocol"]["chat_template"] for one in (before, after)
+        bool(one["protocol"]["chat_template"]) for one in (before, after)
     ]
 
 
