@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -231,17 +230,13 @@ def _shorten(text: str) -> str:
 def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
     """Return the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
 
-    A template that cannot be rendered, or that may take any time as it has a loop or a product, is returned as it is.
+    A template that cannot be rendered is returned as it is.
     """
-    from jinja2 import TemplateError
-
-    from nnd_tasks.harness.sandbox import SANDBOX
+    from nnd_tasks.harness.sandbox import render
     from nnd_tasks.harness.task_yaml import tasks_on
 
     template = next((settings["doc_to_text"] for settings in tasks_on(name, config)), "")
-    if re.search(r"{%-?\s*(?!if|elif|else|endif|-)|\*", template):
-        return template
     try:
-        return str(SANDBOX.from_string(template).render(row))
-    except (NNDError, TemplateError):
+        return str(render(template, row, name))
+    except NNDError:
         return template

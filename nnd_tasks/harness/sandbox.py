@@ -12,7 +12,7 @@ from types import BuiltinMethodType
 from typing import Any
 
 import jinja2
-import regex
+import regex  # type: ignore[import-untyped]
 from jinja2 import meta, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS

@@ -88,7 +88,13 @@ def _evaluate_checked(
     if keeping:
         model, arguments = keeping_tokens(model, arguments, tracker)
     checks.check_output(getattr(tracker, "output_path", None), folder, loaded["tasks"])
-    with hidden_in_logs(), shared_encodings(), loaded_once(task_manager, loaded), git_asked_quietly(), checked_servers():
+    with (
+        hidden_in_logs(),
+        shared_encodings(),
+        loaded_once(task_manager, loaded),
+        git_asked_quietly(),
+        checked_servers(),
+    ):
         for task in ours:
             task.prepare(model, arguments, chat=bool(apply_chat_template))
         if use_cache is not None:

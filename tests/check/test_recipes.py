@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 
 from nnd_tasks.check.checking import check_set
 from nnd_tasks.check.rules import Finding, Severity
+from nnd_tasks.datasets import tasks_dir
 from tests.check.made import NAME, Made
 from tests.commands import Outcome
 
@@ -48,6 +50,43 @@ def test_nothing_is_wrong_with_a_good_recipe(sent: Path) -> None:
     for path in (sent, sent / "_recipe"):
         report = check_set(str(path))
         assert (report.name, report.findings, report.exit_code(strict=True)) == ("sent", [], 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "message"),
+    [
+        ({"doc_to_text": "{{ context.__class__.__mro__ }}"}, "prompt_invalid", "y.yaml is unsafe"),
+        ({"description": "{{ 'a' * 10**10 }}"}, "prompt_invalid", "y.yaml is unsafe"),
+        ({"doc_to_text": "{{ contxt }}"}, "prompt_invalid", "'contxt' is undefined"),
+        ({"doc_to_texts": "x"}, "task_invalid", "no key 'doc_to_texts'"),
+        ({"class": "own.Task"}, "task_plain", "y.yaml"),
+        ({"process_docs": "!function utils.run"}, "task_code", "y.yaml names utils.run"),
+    ],
+)
+def test_tasks_beside_a_sent_recipe_are_read_and_not_run(
+    settings: dict[str, str], code: str, message: str, sent: Path
+) -> None:
+    task = {
+        "include": str(tasks_dir() / "_base"),
+        "task": "y",
+        "dataset_path": "nnd/sent",
+        "doc_to_text": "{{context}}",
+    }
+    lines = [
+        f"{key}: {value if value.startswith('!') else json.dumps(value)}" for key, value in {**task, **settings}.items()
+    ]
+    (sent / "y.yaml").write_text("\n".join(lines), encoding="utf-8")
+    assert message in found(sent)[code].message
+    (sent / "y.yaml").write_text(yaml.safe_dump(task), encoding="utf-8")
+    assert found(sent) == {}
+
+
+def test_the_prompt_of_a_sent_recipe_is_rendered(sent: Path) -> None:
+    for prompt, message in (("{{ context.__class__ }}", "unsafe"), ("{{ answer }}", "'answer' is undefined")):
+        (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": prompt}), encoding="utf-8")
+        assert message in found(sent)["prompt_invalid"].message
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": "{{ answer }}", "field": {"answer": "a"}}), "utf-8")
+    assert found(sent) == {}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.harness.lengths import TokenCounter
+from nnd_tasks.harness.requests import split_before_candidate
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests import random_models
@@ -88,6 +89,29 @@ def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(
     assert sums(found) == sums(expected)
     with pytest.raises(NNDError, match=REFUSED):
         random_models.evaluate(folders[0], ["nnd_demo"], limit=6)
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "scored"),
+    [
+        ("<|assistant|>\n", "The cat.", "The cat."),
+        ("<|assistant|>\n\n", "The cat.", "The cat."),
+        ("<|assistant|>", "The cat.", "The cat."),
+        ("Answer:", " The cat.", " The cat."),
+        ("Answer: ", "The cat.", " The cat."),  # a space is part of the first token
+        ("Answer:\n ", "The cat.", " The cat."),
+    ],
+)
+def test_after_a_chat_template_only_tokens_with_characters_of_the_text_are_scored(
+    context: str, text: str, scored: str, tiny_models: dict[str, Path]
+) -> None:
+    counter = TokenCounter({"pretrained": str(tiny_models["llama"])})
+    pair = split_before_candidate(context, text, counter)
+    assert "".join(pair) == context + text
+    tokens = counter._encode_pair(*pair)[1]
+    assert tokens == counter.tok_encode(scored, add_special_tokens=False)
+    assert counter.lengths(*pair)[1] == len(tokens)
+    assert counter.find_flaws(*pair) == []
 
 
 def test_encoder_decoders_end_their_source_with_a_token_and_score_the_candidate(tiny_models: dict[str, Path]) -> None:

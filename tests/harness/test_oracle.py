@@ -42,7 +42,7 @@ class Oracle:
     def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Tokenize a request as lm-eval documents it: jointly for decoder-only models, apart for encoder-decoders.
 
-        White space at the end of the context belongs to the continuation.
+        White space at the end of the context belongs to the continuation, but for a `ClosedPrompt`, which keeps it.
         """
         if self.seq2seq:
             return self.tokenizer.encode(context), self.tokenizer.encode(continuation, add_special_tokens=False)
@@ -114,8 +114,13 @@ def test_scores_after_exemplars_and_in_chats_are_the_models_own_too(
     name: str, options: dict[str, Any], tiny_models: dict[str, Path], home: Path
 ) -> None:
     results = evaluate(tiny_models[name], ["nnd_demo"], limit=6, **{"fewshot_as_multiturn": False, **options})
-    candidates, _ = check_against(Oracle(tiny_models[name]), results["samples"]["nnd_demo"])
+    oracle, samples = Oracle(tiny_models[name]), results["samples"]["nnd_demo"]
+    candidates, _ = check_against(oracle, samples)
     assert candidates > 20
+    for sample in samples if "apply_chat_template" in options else ():
+        for (context, text), record in zip(sample["arguments"], sample["candidates"], strict=True):
+            assert context.endswith("<|assistant|>\n")
+            assert record["tokens"] == len(oracle.tokenizer.encode(text, add_special_tokens=False)), "no line feed"
 
 
 def numbers(results: dict[str, Any]) -> tuple[list[Any], ...]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lm_eval.utils import apply_template
+from lm_eval.utils import apply_template, env
 
 from nnd_tasks.datasets import tasks_dir
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.sandbox import SANDBOX
+from nnd_tasks.harness.sandbox import render
 from nnd_tasks.sets.build import build_set
 from tests.harness.tasks import load_task, small_set, write_yaml
 from tests.sets.small_files import small_text, write_files
@@ -33,6 +33,49 @@ def test_no_template_reaches_into_python(key: str, tmp_path: Path) -> None:
     with pytest.raises(NNDError, match=f"task small: {key} is unsafe"):
         task_with(tmp_path, key, "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}")
     assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for a in 'x' * 99999 %}{% for b in 'x' * 99999 %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n else 1 }}{% endmacro %}{{ f(60) }}",
+        "{{ 'a' * 10**10 }}",
+        "{{ 10**(10**10) }}",
+        "{{ 10**10 * ['a'] }}",
+        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+        "{% set n = namespace(x=9) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+        "{% set x %}{% for i in range(99999) %}{{ 'a' * 99999 }}{% endfor %}{% endset %}",
+        "{{ 'a' | center(10**9) }}",
+        "{{ 'a'.ljust(10**9) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '%*d' | format(10**9, 1) }}",
+        "{{ '{:>1000000000}'.format(1) }}",
+        "{{ ('a' * 999999).replace('a', 'b' * 999999) }}",
+        "{{ ('a' * 999999) | replace('a', 'b' * 999999) }}",
+    ],
+)
+def test_no_template_runs_or_grows_without_end(template: str) -> None:
+    with pytest.raises(NNDError, match=r"t is unsafe: it (takes|makes) "):
+        render(template, {}, "t")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for c in 'abc' %}{{ loop.index }}{{ loop.last }}{{ c }}{% endfor %}",
+        "{% for a in [[1, [2]]] recursive %}{{ a if a is number else loop(a) }}{% endfor %}",
+        "{{ nothing | default('x') }}{{ c ~ 2 }}{{ c * 2 + 'x' }}{{ 2**10 % 7 }}{{ 331000000 * 2 }}",
+        "{{ '%s-%d' | format(c, 331000000) }}{{ '{:,}'.format(331000000) }}{{ 331000000 | filesizeformat }}",
+        "{{ c | regex_replace('a+', 'b') | upper }}{{ c.split() | join(', ') }}{{ [c, 1] | tojson }}",
+    ],
+)
+def test_bounds_change_no_prompt(template: str) -> None:
+    fields = {"c": "The cat sat. " * 9}
+    assert render(template, fields, "t") == env.from_string(template).render(**fields)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +121,7 @@ def test_prompts_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path
         "{% for i in items %}{{i.x}}{% endfor %}",
         "{{context|regex_replace('b','c')}}",
     ):
-        assert SANDBOX.from_string(template).render(**doc) == apply_template(template, doc)
+        assert render(template, doc, "t") == apply_template(template, doc)
 
 
 def test_a_prompt_of_digits_stays_text(tmp_path: Path) -> None:
