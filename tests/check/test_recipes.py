@@ -81,10 +81,10 @@ def test_tasks_beside_a_sent_recipe_are_read_and_not_run(
     assert found(sent) == {}
 
 
-def test_the_prompt_of_a_sent_recipe_is_rendered(sent: Path) -> None:
-    for prompt, message in (("{{ context.__class__ }}", "unsafe"), ("{{ answer }}", "'answer' is undefined")):
-        (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": prompt}), encoding="utf-8")
-        assert message in found(sent)["prompt_invalid"].message
+@pytest.mark.parametrize("prompt", ["{{ context.__class__ }}", "{{ 'a' * 10**10 }}", "{{ 'a' | center(10**10) }}"])
+def test_the_prompt_of_a_sent_recipe_is_rendered(prompt: str, sent: Path) -> None:
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": prompt}), encoding="utf-8")
+    assert "prompt of the recipe is unsafe" in found(sent)["prompt_invalid"].message
     (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": "{{ answer }}", "field": {"answer": "a"}}), "utf-8")
     assert found(sent) == {}
 
