@@ -97,6 +97,8 @@ def new(
         return
     _preview(draft)
     if dry_run:
+        for note in draft.made.notes:
+            warn(f"note: {note}")
         say("nothing written (--dry-run)")
         return
     tasks = write_draft(draft, replace=replace)

@@ -309,6 +309,8 @@ def _say_why_nothing(accounts: Mapping[str, Any], *, merged: bool = False) -> st
         why = ": no context has two candidates; is --context the column of what candidates share?"
         if "tie" in candidates or accounts["rows"]["left_out"]:
             why = ": no context has two candidates whose judgements count"
+    if "tie" in candidates and candidates["tie"] == accounts["candidates"]["total"]:
+        why = ": of every candidate people said both equally often"
     hint = "; equal texts of a context count as one candidate" if merged else ""
     return f"no test comes out{why}; {'; '.join(describe_accounts(accounts))}{hint}"
 

@@ -91,7 +91,7 @@ def _find_keyed(records: Records) -> Layout | None:
     if len(objects) > 1:
         items = [cell for cells in objects.values() for cell in cells]
         if len(set.intersection(*(set(item) for item in items))) > 1:
-            loops = [f"for system in {literal(list(objects))}", "if record[system]"]
+            loops = [f"for system in {literal(list(objects))}", "if record.get(system)"]
             roles, more = guess_roles(leaves_of(items, "record[system]"), records.recipe, "record[system]")
             roles = {**records.name_roles(objects), **roles, "system": "system"}
             seen = f"a column of objects per system: {some_of(list(objects), 6, str)}"
@@ -153,7 +153,8 @@ def _find_system_columns(records: Records) -> Layout | None:
         return None
     systems, texts, judged = groups
     used = [*texts.values(), *(column for columns in judged.values() for column in columns.values())]
-    roles = {**records.name_roles(used), "candidate": "record[text]"}
+    text = records.read_named("text", texts.values())
+    roles = {**records.name_roles(used), "candidate": text if text == "record[text]" else f'{text} or ""'}
     if max(map(len, systems)) > 1:  # a and b are no names
         roles["system"] = "system"
     columns = [(system, texts[system], *([name] if len(judged) > 1 else []), of_system[system])
@@ -162,7 +163,7 @@ def _find_system_columns(records: Records) -> Layout | None:
         columns = [(system, texts[system]) for system in systems]
     cells = [cell for of_system in judged.values() for column in of_system.values() for cell in records.cells[column]]
     role = "label" if records.recipe.by_label or (cells and not are_numbers(cells)) else "score"
-    roles[role] = f"record[{role}]" if judged else f"record{TO_COMPLETE}"
+    roles[role] = records.read_named(role, used) if judged else f"record{TO_COMPLETE}"
     names = ["system", "text", *(["attribute"] if len(judged) > 1 else []), *([role] if judged else [])]
     if len(judged) > 1:
         roles["attribute"] = "attribute"
@@ -305,7 +306,7 @@ def _find_rater_columns(records: Records) -> Layout | None:
         return None
     labels = recipe.by_label or not are_numbers([cell for name in raters for cell in records.cells[name]])
     roles = {**records.name_roles(raters), "candidate": records.take(str(recipe.candidate)), "rater": "rater"}
-    roles["label" if labels else "score"] = "record[rater]"
+    roles["label" if labels else "score"] = records.read_named("rater", raters)
     return Layout(f"a column per rater: {some_of(raters, 6, str)}", roles, [f"for rater in {literal(raters)}"])
 
 

@@ -21,7 +21,7 @@ from nnd_tasks.sets.layouts import recognise_layout
 from nnd_tasks.sets.other_files import describe_other_json, recognise_xml
 from nnd_tasks.sets.prepare_code import write_code
 from nnd_tasks.sets.read import read_json, read_table
-from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.records import NAMES, Layout, columns_of
 from nnd_tasks.sets.shelf import SetRecipe, check_free_name, check_set_name, find_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
@@ -131,7 +131,8 @@ def _complete_recipe(set_recipe: SetRecipe, source: str, pairs: Mapping[str, Any
             column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
             complete = bool(recipe.context and recipe.candidate and column)
             if layout := recognise_layout(table, recipe, complete=complete):
-                raise NeedsPrepareError(files, recipe, layout, columns_of(table))
+                keys = [KEY] if KEY in table else []
+                raise NeedsPrepareError(files, recipe, layout, [*keys, *columns_of(table)])
             _check_enough(recipe, table, column)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]
 

@@ -100,7 +100,11 @@ class Records:
 
     def present(self, column: str) -> list[str]:
         """The condition that a cell holds something, where some do not."""
-        return [f"if record[{quote(column)}]"] if column in self.incomplete else []
+        return [f"if record.get({quote(column)})"] if column in self.incomplete else []
+
+    def read_named(self, variable: str, columns: Iterable[str]) -> str:
+        """The expression of a cell whose column a variable names; some of the columns may have empty cells."""
+        return f"record.get({variable})" if self.incomplete & {*columns} else f"record[{variable}]"
 
     def name_roles(self, used: Iterable[str]) -> dict[str, str]:
         """Role -> expression, of the columns that the user named or that are called so."""
@@ -178,7 +182,11 @@ def leaves_of(items: Sequence[Mapping[str, Any]], expression: str) -> Fields:
     fields: Fields = {}
     for name in dict.fromkeys(name for item in items for name in item):
         cells = [unpack(item[name]) for item in items if name in item and not is_missing(item[name])]
-        inner = f"{expression}[{quote(name)}]"
+        inner = (
+            f"{expression}[{quote(name)}]"
+            if all(name in item for item in items)
+            else f"{expression}.get({quote(name)})"
+        )
         if are_objects(cells) and not all(are_numbers([*cell.values()]) and len(cell) > 1 for cell in cells):
             fields |= leaves_of(cells, inner)
         else:

@@ -58,6 +58,11 @@ RECORDS: dict[str, list[dict[str, Any]]] = {
         {"q": "q1", "responses": {"b": "bb", "h": "aa"}, "scores": {"b": 1, "h": 3}},
         {"q": "q2", "responses": {"b": "dd", "h": "cc"}, "scores": {"b": 4, "h": 2}},
     ],
+    "columns with empty cells": [
+        {"prompt": "q1", "gpt": "aa", "llama": "bb", "gpt_score": 4, "llama_score": 2},
+        {"prompt": "q2", "gpt": "cc", "llama": "dd", "gpt_score": 1, "llama_score": 5},
+        {"prompt": "q3", "gpt": "ee", "llama": None, "gpt_score": 1},
+    ],
     "a column of objects per system": [
         {"question": "q1", "bart": {"text": "bb", "score": 1}, "human": {"text": "aa", "score": 3}},
         {"question": "q2", "bart": {"text": "dd", "score": 4}, "human": {"text": "cc", "score": 2}},

@@ -155,6 +155,21 @@ def test_a_rule_that_does_not_fit_is_refused_in_one_line(keys: dict[str, Any], m
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["q,a,good", "q,a,bad", "q,b,bad", "q,b,good"], ": of every candidate people said both equally often; "),
+        (["q,a,good", "q,a,bad", "q,b,bad"], ": no context has two candidates whose judgements count; "),
+    ],
+)
+def test_contradicting_judgements_are_named_where_no_test_comes_out(
+    rows: list[str], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(NNDError) as caught:
+        make_csv(tmp_path, "c,t,l", *rows, **LABELS)
+    assert f"no test comes out{message}" in str(caught.value)
+
+
 def test_labels_beyond_the_order_are_left_out_and_named(tmp_path: Path) -> None:
     made = make_csv(tmp_path, *LINES, "q,z,???,3", **LABELS | {"better": []}, order=["bad", "good"])
     assert made.report["default"]["accounts"]["unranked_labels"] == ["???"]
