@@ -25,14 +25,14 @@ from nnd_tasks.sets.card import About
 from nnd_tasks.sets.cells import PATH, ROW
 from nnd_tasks.sets.clean import clean_tests, find_contradicted
 from nnd_tasks.sets.fetch import Source, open_source, sha256_of
-from nnd_tasks.sets.judge import conclude_rows, rate_candidates, read_judgements
-from nnd_tasks.sets.pair import pair_candidates, pair_tests, repeat_for_errors
+from nnd_tasks.sets.judge import Judged, judge_rows
+from nnd_tasks.sets.pair import Index, pair_candidates, pair_tests, repeat_for_errors
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import run_prepare
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
-from nnd_tasks.sets.rows import FIELD, match_left_out, select_used, take_roles
-from nnd_tasks.sets.rule import LabelRule, PairRule, Rule, make_rule
+from nnd_tasks.sets.rows import FIELD, exclude, mark_left_out, match_left_out, take_roles
+from nnd_tasks.sets.rule import LabelRule, PairRule, Rule, ScoreRule, make_rule
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_arrow
@@ -141,7 +141,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
-    given = _read_rows(set_recipe, source)
+    given = _read_rows(set_recipe, source, rule)
     if given.unmatched and set_recipe.origin != "package":
         built.notes.append(f"`leave_out` names {some_of(given.unmatched, show=str)}, which no row has")
     for config, rows in given.configs.items():
@@ -179,10 +179,10 @@ class _GivenRows:
     unmatched: list[str]
 
 
-def _read_rows(set_recipe: SetRecipe, source: Source) -> _GivenRows:
+def _read_rows(set_recipe: SetRecipe, source: Source, rule: Rule) -> _GivenRows:
     recipe = set_recipe.recipe
     if set_recipe.prepare:
-        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe)
+        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, rule)
         matches = match_left_out(rows, recipe)
         configs = _split_configs(rows, matches, recipe)
         again = {} if mended is None else _split_configs(mended, match_left_out(mended, recipe), recipe)
@@ -194,7 +194,7 @@ def _read_rows(set_recipe: SetRecipe, source: Source) -> _GivenRows:
         table = read_table(path, recipe)
         matches = match_left_out(table, recipe)
         every_match.append(matches)
-        table = table.assign(exclusion=np.where(matches.any(axis=1), "by_recipe", ""))
+        table = mark_left_out(table, matches)
         try:
             rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
         except NNDError:
@@ -214,8 +214,7 @@ def _list_unmatched(matches: list[pd.DataFrame]) -> list[str]:
 
 
 def _split_configs(rows: pd.DataFrame, matches: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
-    rows = rows.rename(columns={name: FIELD + name for name in recipe.field})
-    rows["exclusion"] = np.where(matches.any(axis=1), "by_recipe", "")
+    rows = mark_left_out(rows.rename(columns={name: FIELD + name for name in recipe.field}), matches)
     configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
     return {str(config): part.reset_index(drop=True) for config, part in rows.groupby(configs, sort=False)}
 
@@ -256,38 +255,47 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataF
         return tests, accounts, np.zeros(len(tests), dtype=bool)
     if isinstance(rule, PairRule):
         raise NNDError("the recipe names no rule: better, order, min_gap or majority")
-    judgements, prompts = read_judgements(rows, recipe, rule)
-    candidates, errors, judgements = rate_candidates(judgements, recipe, rule)
-    rated = select_used(candidates)
-    high, low, high_first, pairs, rated = pair_candidates(rated, rule.min_gap, "the table")
-    candidates = candidates.assign(
-        exclusion=rated["exclusion"].reindex(candidates.index).fillna(candidates["exclusion"])
-    )
-    rows = conclude_rows(rows, judgements)
-    of_used_rows = judgements[judgements["row_id"].isin(select_used(rows).index)]
+    judged = judge_rows(rows, recipe, rule)
+    rated = judged.candidates[judged.candidates["exclusion"] == ""]
+    high, low, high_first, compared = pair_candidates(rated, rule.min_gap, "the table")
+    if not len(high):
+        accounts = _count_all(judged, rule, read, high, low, compared)
+        merged = accounts["judgements"]["used"] > len(judged.candidates)
+        raise NNDError(_say_why_nothing(accounts, merged=merged))
+    pair, error = repeat_for_errors(rated, judged.errors, low)
+    high_of_test = high[pair]
+    low_of_test = low[pair]
+    tests = pair_tests(rated, judged.errors.iloc[error], judged.prompts, high_of_test, low_of_test, high_first[pair])
+    contradicted = find_contradicted(rated, rule.min_gap)
+    contradictory = contradicted[high_of_test] | contradicted[low_of_test]
+    return tests, _count_all(judged, rule, read, high, low, compared), contradictory
+
+
+def _count_all(
+    judged: Judged, rule: LabelRule | ScoreRule, read: int, high: Index, low: Index, compared: int
+) -> dict[str, Any]:
+    """Count rows, judgements, candidates and pairs by why they are left out."""
+    rated = judged.candidates[judged.candidates["exclusion"] == ""]
+    in_test = np.zeros(len(rated), dtype=bool)
+    in_test[high] = in_test[low] = True
+    candidates = exclude(judged.candidates, judged.candidates.index.isin(rated.index[~in_test]), "no_pair")
+    judgements = judged.judgements
+    used_rows = judged.rows.index[judged.rows["exclusion"] == ""]
     accounts = {
-        **_count_rows(rows, judgements, read),
-        "judgements": tally_table(of_used_rows, "judgement"),
+        **_count_rows(judged.rows, judgements, read),
+        "judgements": tally_table(judgements[judgements["row_id"].isin(used_rows)], "judgement"),
         "candidates": tally_table(candidates, "candidate"),
-        "pairs": pairs,
+        "pairs": tally_counts(compared, {"no_order": compared - len(high)}),
         "groups": rated["group"].nunique(),
         "groups_with_tests": rated["group"].iloc[high].nunique(),
     }
     if differently := int(candidates["differently"].sum()):
-        accounts["judged_differently"] = differently
-        accounts["what_counts"] = (
-            "the most frequent label counts" if isinstance(rule, LabelRule) else "the mean of their scores counts"
-        )
+        what = "the most frequent label counts" if isinstance(rule, LabelRule) else "the mean of their scores counts"
+        accounts |= {"judged_differently": differently, "what_counts": what}
     unranked = judgements[judgements["exclusion"] == "unranked"]
     if len(unranked):
         accounts["unranked_labels"] = unranked["value"].unique().tolist()
-    if not len(high):
-        raise NNDError(_say_why_nothing(accounts, merged=accounts["judgements"]["used"] > len(candidates)))
-    pair, error = repeat_for_errors(rated, errors, low)
-    high, low = high[pair], low[pair]
-    tests = pair_tests(rated, errors.iloc[error], prompts, high, low, high_first[pair])
-    contradicted = find_contradicted(rated, rule.min_gap)
-    return tests, accounts, contradicted[high] | contradicted[low]
+    return accounts
 
 
 def _count_rows(rows: pd.DataFrame, spans: pd.DataFrame, read: int) -> dict[str, Any]:
@@ -295,7 +303,7 @@ def _count_rows(rows: pd.DataFrame, spans: pd.DataFrame, read: int) -> dict[str,
     accounts = {"rows": tally_table(rows, "row")}
     check_sum(accounts["rows"], rows, read)
     if "spans_nowhere" in spans:
-        spans = select_used(spans)
+        spans = spans[spans["exclusion"] == ""]
         spans = spans[~spans.get("row_id", spans.index.to_series()).duplicated()]
         nowhere = int(spans["spans_nowhere"].sum())
         accounts["error_spans"] = tally_counts(int(spans["spans_placed"].sum()) + nowhere, {"nowhere": nowhere})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, unpack
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.rows import clean_texts, exclude, number_prompts, number_rows, place_spans, select_used
+from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 from nnd_tasks.sets.rule import LabelRule, ScoreRule
 from nnd_tasks.wording import some_of
 
@@ -20,6 +21,32 @@ from nnd_tasks.wording import some_of
 ERROR_COLUMNS = ("category", "subcategory", "severity")
 #: Severities that people use, the mildest first.
 _SEVERITIES = ("no-error", "none", "neutral", "trivial", "minor", "moderate", "major", "severe", "critical")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What people judged, and what came of it.
+
+    Attributes:
+        rows: each row that was read, once, with its ``exclusion``.
+        judgements: of `read_judgements`, with their ``exclusion``.
+        candidates: of `rate_candidates`.
+        errors: of `choose_errors`.
+        prompts: of `nnd_tasks.sets.rows.number_prompts`.
+    """
+
+    rows: pd.DataFrame
+    judgements: pd.DataFrame
+    candidates: pd.DataFrame
+    errors: pd.DataFrame
+    prompts: pd.DataFrame
+
+
+def judge_rows(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule) -> Judged:
+    """Read the judgements of rows by role, and rate their candidates; raise NNDError as the steps do."""
+    judgements, prompts = read_judgements(rows, recipe, rule)
+    candidates, errors, judgements = rate_candidates(judgements, recipe, rule)
+    return Judged(conclude_rows(rows, judgements), judgements, candidates, errors, prompts)
 
 
 def read_judgements(
@@ -40,8 +67,7 @@ def read_judgements(
     Raises:
         NNDError: a cell is of a wrong kind, or the rows of a group have several prompts; the error names the row.
     """
-    rows = clean_texts(place_spans(select_used(rows).rename_axis("row_id").reset_index(), recipe), recipe)
-    rows["prompt"], prompts = number_prompts(rows, recipe)
+    rows, prompts = clean_rows(rows.rename_axis("row_id").reset_index(), recipe)
     rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
     rows["group"], first = number_rows(rows["group_id"] if "group" in rows else rows["prompt"])
     prompt = rows["prompt"].to_numpy()
@@ -59,7 +85,7 @@ def read_judgements(
     judgements = exclude(judgements, judgements["value"].isna(), "no_judgement")
     if isinstance(rule, LabelRule):
         judgements = exclude(judgements, judgements["value"].isin(rule.ignored), "ignored")
-        unranked = find_unranked(select_used(judgements)["value"].unique().tolist(), recipe, rule)
+        unranked = find_unranked(judgements["value"][judgements["exclusion"] == ""].unique().tolist(), recipe, rule)
         judgements = exclude(judgements, judgements["value"].isin(unranked), "unranked")
     return judgements, prompts
 
@@ -140,7 +166,7 @@ def rate_candidates(
     Raises:
         NNDError: errors of a candidate differ, and the recipe does not say which one counts.
     """
-    used = select_used(judgements)
+    used = judgements[judgements["exclusion"] == ""]
     key = ["row_id"] if recipe.candidates == "rows" else ["group", "candidate"]
     used = used.assign(candidate_id=number_rows(*(used[name] for name in [*key, "attribute_id"]))[0])
     votes = used
@@ -178,7 +204,7 @@ def rate_candidates(
             candidates[name] = _join_several(cells, lambda names: "|".join(dict.fromkeys(names)))
     if "rater" in used:
         candidates["rater"] = candidates["rater"].where(by_candidate["rater"].nunique(dropna=False) == 1)
-    rated = counting[counting["candidate_id"].isin(select_used(candidates).index)]
+    rated = counting[counting["candidate_id"].isin(candidates.index[candidates["exclusion"] == ""])]
     return candidates.reset_index(), choose_errors(rated, recipe), judgements
 
 

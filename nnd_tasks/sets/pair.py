@@ -10,8 +10,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
-from nnd_tasks.sets.account import tally_counts
-from nnd_tasks.sets.rows import exclude, number_rows
+from nnd_tasks.sets.rows import number_rows
 
 #: Category of tests where the source has no categories.
 PREFERENCE = "preference"
@@ -21,16 +20,14 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def pair_candidates(
-    candidates: pd.DataFrame, gap: float, where: str
-) -> tuple[Index, Index, Mask, dict[str, Any], pd.DataFrame]:
+def pair_candidates(candidates: pd.DataFrame, gap: float, where: str) -> tuple[Index, Index, Mask, int]:
     """Form every pair of candidates of one group and attribute whose qualities differ by ``gap`` or more.
 
     Tests are sorted by group, by attribute, and by the places of their two candidates in the table.
 
     Returns:
         Positions of the better and of the worse candidate, and whether the better one comes first; each of shape (tests,). The
-        count of pairs, and the candidates with the reason of those that are in no test.
+        number of pairs that were compared.
 
     Raises:
         NNDError: there are more pairs than can be formed.
@@ -62,15 +59,9 @@ def pair_candidates(
     sorting = np.lexsort((right, left))
     left, right = order[left[sorting]], order[right[sorting]]
     left_is_better = candidates["quality"].to_numpy(float)[left] > candidates["quality"].to_numpy(float)[right]
-    in_test = np.zeros(len(order), dtype=bool)
-    in_test[left] = in_test[right] = True
-    return (
-        np.where(left_is_better, left, right),
-        np.where(left_is_better, right, left),
-        left_is_better,
-        tally_counts(compared, {"no_order": compared - tests}),
-        exclude(candidates, ~in_test, "no_pair"),
-    )
+    high = np.where(left_is_better, left, right)
+    low = np.where(left_is_better, right, left)
+    return high, low, left_is_better, compared
 
 
 def repeat_for_errors(candidates: pd.DataFrame, errors: pd.DataFrame, low: Index) -> tuple[Index, Index]:

@@ -15,15 +15,7 @@ from nnd_tasks.sets.cells import place_of, render, take_column
 from nnd_tasks.sets.chat import split_pair
 from nnd_tasks.sets.pair import make_table
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.rows import (
-    clean_texts,
-    exclude,
-    number_prompts,
-    number_rows,
-    place_spans,
-    select_used,
-    take_roles,
-)
+from nnd_tasks.sets.rows import clean_rows, exclude, number_rows, take_roles
 
 _TIE, _UNJUDGED = -1, -2
 _MEANINGS = {
@@ -154,7 +146,7 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame |
         NNDError: a cell is of a wrong kind; the error names the row.
     """
     rows = _split_context(rows)
-    pairs = clean_texts(place_spans(select_used(rows), recipe), recipe)
+    pairs, prompts = clean_rows(rows, recipe)
     if recipe.candidates == "texts":
         pairs = exclude(pairs, pairs["chosen"].isna() | pairs["rejected"].isna(), "empty")
         pairs = exclude(pairs, pairs["chosen"] == pairs["rejected"], "equal_texts")
@@ -162,14 +154,12 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame |
             pairs = exclude(pairs, pairs["context"].isna(), "no_context")
     if "category" in pairs:
         pairs = exclude(pairs, pairs["category"].isna(), "no_category")
-    prompt, prompts = number_prompts(pairs, recipe)
-    pairs = pairs.assign(prompt=prompt)
     if recipe.candidates == "texts":
         pairs = _decide(pairs)
     rows = rows.assign(exclusion=pairs["exclusion"].reindex(rows.index).fillna(rows["exclusion"]))
     if "spans_nowhere" in pairs:
         rows["spans_placed"], rows["spans_nowhere"] = pairs["spans_placed"], pairs["spans_nowhere"]
-    used = select_used(pairs).reset_index(drop=True)
+    used = pairs[pairs["exclusion"] == ""].reset_index(drop=True)
     if not len(used):
         return None, rows
     names = ("category", "subcategory", "severity", "high_system", "low_system")
@@ -220,7 +210,7 @@ def _join_contexts(text: str, shared: str) -> str:
 
 def _decide(pairs: pd.DataFrame) -> pd.DataFrame:
     """Leave out all rows of a pair but the first one of the direction that more people say."""
-    used = select_used(pairs)
+    used = pairs[pairs["exclusion"] == ""]
     category = used["category"] if "category" in used else pd.Series("", index=used.index)
     turned = (used["chosen"] > used["rejected"]).to_numpy(bool)
     one = used["chosen"].where(~turned, used["rejected"])

@@ -13,6 +13,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import kind_of, place_of
 from nnd_tasks.sets.read import naming_place
 from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.rule import PairRule, Rule
 
 #: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
 ROLES = (
@@ -21,7 +22,7 @@ ROLES = (
 )
 
 
-def run_prepare(path: Path, folder: Path, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return what ``rows(folder)`` of a ``prepare.py`` returns, and the rows of the clean config if it has ``mended(rows)``.
 
     Raises:
@@ -39,21 +40,21 @@ def run_prepare(path: Path, folder: Path, recipe: Recipe) -> tuple[pd.DataFrame,
     if not callable(getattr(module, "rows", None)):
         raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
     with naming_place(folder, name_line):
-        rows = _check_rows(path, module.rows(folder), recipe)
+        rows = _check_rows(path, module.rows(folder), recipe, rule)
     if not hasattr(module, "mended"):
         return rows, None
     with naming_place(path, name_line):
-        return rows, _check_rows(path, module.mended(rows.copy()), recipe)
+        return rows, _check_rows(path, module.mended(rows.copy()), recipe, rule)
 
 
-def _check_rows(path: Path, rows: Any, recipe: Recipe) -> pd.DataFrame:
+def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFrame:
     if not isinstance(rows, pd.DataFrame):
         raise NNDError(f"{path}: rows(folder) returns a DataFrame, not {kind_of(rows)}")
     if not len(rows):
         raise NNDError(f"{path}: rows(folder) returns no row; is it the right file?")
     rows = rows.reset_index(drop=True)
     wanted = ("chosen", "rejected") if "chosen" in rows else ("context", "candidate")
-    judged = () if "chosen" in rows or not recipe.rules else ("label" if recipe.by_label else "score",)
+    judged = () if "chosen" in rows or isinstance(rule, PairRule) else (rule.role,)
     for name in (*wanted, *judged, *recipe.field, *(("config",) if "config" in rows else ())):
         if name not in rows:
             raise NNDError(

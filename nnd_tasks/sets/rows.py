@@ -35,11 +35,6 @@ def exclude(table: pd.DataFrame, wrong: Any, reason: str) -> pd.DataFrame:
     return table.assign(exclusion=table["exclusion"].mask(excluded, reason))
 
 
-def select_used(table: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows of a table that are not left out."""
-    return table[table["exclusion"] == ""]
-
-
 def match_left_out(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Tell which rows have which value of the recipe's ``leave_out``: a column of truth values for each ``column = 'value'``."""
     matches = {}
@@ -49,6 +44,11 @@ def match_left_out(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         for value in values:
             matches[f"{column} = {value!r}"] = cells == value.strip().casefold()
     return pd.DataFrame(matches, index=table.index, dtype=bool)
+
+
+def mark_left_out(table: pd.DataFrame, matches: pd.DataFrame) -> pd.DataFrame:
+    """Give every row an ``exclusion``; those that `match_left_out` met are left out by the recipe."""
+    return exclude(table.assign(exclusion=""), matches.any(axis=1), "by_recipe")
 
 
 def number_rows(*columns: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -94,6 +94,17 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()
     ]
     return pd.concat(of_each).sort_index(kind="stable")
+
+
+def clean_rows(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Place the spans of those rows that are not left out, clean their texts, and number their prompts.
+
+    Returns:
+        The rows with ``prompt``, the number of their prompt, and the table of `number_prompts`.
+    """
+    rows = clean_texts(place_spans(rows[rows["exclusion"] == ""], recipe), recipe)
+    prompt, prompts = number_prompts(rows, recipe)
+    return rows.assign(prompt=prompt), prompts
 
 
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:

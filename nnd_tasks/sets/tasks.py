@@ -80,15 +80,16 @@ def write_tasks(set_recipe: SetRecipe, made: BuiltSet, *, replace: bool = False)
         NNDError: a task cannot be written.
     """
     name, recipe = set_recipe.name, set_recipe.recipe
-    translations = set_recipe.shipped and recipe.facts.task_category == "translation"
-    if set_recipe.shipped and not translations:
+    shipped_set = set_recipe.origin == "package"
+    translations = shipped_set and recipe.facts.task_category == "translation"
+    if shipped_set and not translations:
         return []
     shipped = [path for path in (tasks_dir() / name).glob("*") if path.suffix == ".yaml" or path.name == "_base"]
     covered = {read_yaml(path).get("dataset_name") for path in shipped}
     default, several = list_configs(made.folder)[1], recipe.config == FILE or len(made.tables) > 2
     tasks = []
     for config, table in made.tables.items():
-        if set_recipe.shipped and config in covered:
+        if shipped_set and config in covered:
             continue
         task = f"nnd_{name}" if config == default and not translations else f"nnd_{name}_{config}"
         if shipped_task(task) is not None:
@@ -109,7 +110,7 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
     """Return what the YAML of a task says besides ``include`` and ``task``.
 
     Without a prompt in the recipe a model reads the context, the prompt fields, and an empty line; of a translation the two
-    languages, where they are known.
+    languages, where they are known; and nothing before a text without a context.
     """
     fields = [column for column in tests.column_names if column not in RESERVED_COLUMNS]
     prompt = recipe.prompt
@@ -118,8 +119,13 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
     elif prompt is None:
         parts = ["{{context}}", *(f"{field}: {{{{{field}}}}}" for field in fields)]
         prompt = "".join(f"{part}\n\n" for part in parts)
-        if not fields and any(text.endswith(ANSWER) for text in tests.column("context").unique().to_pylist()):
+        contexts = tests.column("context").unique().to_pylist()
+        if not fields and any(text.endswith(ANSWER) for text in contexts):
             prompt = _OPEN
+        elif not fields and contexts == [""]:
+            prompt = ""  # two empty lines alone could not be scored
+        elif not fields and "" in contexts:
+            prompt = "{% if context %}{{context}}\n\n{% endif %}"
     said: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
     # By default a space separates prompt and candidate; after white space it would be one too many.
     if not prompt or prompt[-1].isspace():

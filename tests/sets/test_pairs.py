@@ -112,6 +112,24 @@ def test_what_names_no_winner_is_refused_with_file_and_row(value: str, tmp_path:
         make_csv(tmp_path, *lines, **WINNER, winners={"left": "first"})
 
 
+def test_each_rater_of_a_pair_counts_once(tmp_path: Path) -> None:
+    lines = ["p,x,y,who", *["P,a,b,Ann"] * 3, "P,b,a,Bo", "P,b,a,Cy", "Q,a,b,Ann", "Q,a,b,Bo", "Q,b,a,Bo", "R,a,b,Ann"]
+    keys = {"context": "p", "chosen": "x", "rejected": "y"}
+    made = make_csv(tmp_path, *lines, **keys, rater="who")
+    assert pick(read_tests(made), "context", "high", "rater") == [("P", "b", ""), ("Q", "a", "Ann"), ("R", "a", "Ann")]
+    assert left_out(made) == {"rater_tie": 2, "contradictory": 3, "repeated": 1}
+    by_row = make_csv(tmp_path, *lines, **keys)
+    assert pick(read_tests(by_row), "context", "high") == [("P", "a"), ("Q", "a"), ("R", "a")]
+
+
+def test_each_pair_without_a_context_is_a_prompt_of_its_own(tmp_path: Path) -> None:
+    lines = ["x,y,k", "a,b,K", "c,d,K", "b,a,L"]
+    tests = read_tests(make_csv(tmp_path, *lines, chosen="x", rejected="y", category="k"))
+    first, second, turned = (test["cluster_id"] for test in tests)
+    assert first == turned != second
+    assert {test["context"] for test in tests} == {""}
+
+
 # ---------------------------------------------------------------- chats
 
 
@@ -166,11 +184,13 @@ def test_a_message_without_a_text_is_refused_with_its_row(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("rows", "prompt"),
     [
-        ([{"chosen": "a", "rejected": "b"}], "{{context}}\n\n"),
+        ([{"chosen": "a", "rejected": "b"}], ""),
+        ([{"chosen": "a", "rejected": "b"}, {"chosen": chat("x", "a"), "rejected": chat("x", "b")}],
+         "{% if context %}{{context}}\n\n{% endif %}"),
         ([{"chosen": chat("x", "a"), "rejected": chat("x", "b")}, LONG],
          "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"),
     ],
 )  # fmt: skip
 def test_the_default_prompt_ends_with_one_turn_of_the_assistant(rows: Any, prompt: str, tmp_path: Path) -> None:
     fields = task_fields("mine", make_recipe(CHOSEN, ""), make_rows(tmp_path, rows, **CHOSEN).tables["default"])
-    assert (fields["doc_to_text"], "target_delimiter" in fields) == (prompt, prompt.endswith("\n"))
+    assert (fields["doc_to_text"], "target_delimiter" in fields) == (prompt, not prompt or prompt[-1].isspace())

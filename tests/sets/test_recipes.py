@@ -50,6 +50,12 @@ ADDRESSES = ["http://x.org/f", "file:///etc/passwd", "ftp://x.org/f", "https://u
         (PAIRS | {"min_gap": 1}, "pairs say themselves what is better"),
         ({"better": "x", "min_gap": 1}, "better and min_gap: one rule says what is better"),
         ({"systems": ["a"]}, "systems are two columns"),
+        ({"context": "a", "candidate": "a"}, "column 'a' is both context and candidate"),
+        ({"label": "a", "rater": "a"}, "column 'a' is both label and rater"),
+        ({"category": "a", "severity": "a"}, "column 'a' is both category and severity"),
+        ({"attribute": {"x": "a", "y": "a"}}, "column 'a' is both attribute x and attribute y"),
+        ({"pair": ["a", "b"], "winner": "b"}, "column 'b' is both winner and pair"),
+        (PAIRS | {"several_errors": "each"}, "several_errors is of single texts"),
         ({"field": {"high": "x"}}, "prompt field 'high'"),
         ({"encoding": "utf-9"}, "no such encoding: 'utf-9'"),
         ({"min_gap": float("nan")}, "min_gap"),
@@ -66,6 +72,11 @@ ADDRESSES = ["http://x.org/f", "file:///etc/passwd", "ftp://x.org/f", "https://u
 )
 def test_a_wrong_key_is_refused(keys: Any, message: str) -> None:
     assert message in mistakes(keys)
+
+
+def test_a_column_may_have_two_roles_that_fit() -> None:
+    shared = {"context": "q", "group": "q", "field": {"asked": "q"}, "label": "l", "category": "l", "severity": "l"}
+    assert make_recipe({**shared, "subcategory": "@file"}, "").category == "l"
 
 
 def test_the_config_of_a_file_stays_in_the_folder(tmp_path: Path, nnd_home: Path) -> None:

@@ -1,0 +1,147 @@
+"""Rows read are rows used and rows left out for a reason (`nnd_tasks.sets.account`), whatever the file is."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.account import REASONS, check_sum, describe_accounts, tally_table
+from nnd_tasks.sets.new import draft_set
+from tests.commands import Outcome
+from tests.conftest import DATA, needs_data
+from tests.sets.tables import LABELS, left_out, make, make_csv, pick, read_tests
+from tests.sets.test_counts import PINNED
+
+SCORES = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
+ASPECTS = ["c,t,k,s", "q,a,fluency,5", "q,a,meaning,1", "q,b,fluency,1", "q,b,meaning,4"]
+
+
+def test_an_attribute_judges_each_category_alone(tmp_path: Path) -> None:
+    made = make_csv(tmp_path, *ASPECTS, "q,c,,3", **SCORES, attribute="k")
+    assert pick(read_tests(made), "category", "high") == [("fluency", "a"), ("meaning", "b")]
+    assert left_out(made) == {"no_attribute": 1}
+
+
+@pytest.mark.parametrize("role", ["category", "subcategory", "severity"])
+def test_what_differs_within_a_candidate_is_never_the_first_one_unsaid(role: str, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=f"row 2: judgements of one candidate differ in {role} .'fluency', 'meaning'."):
+        make_csv(tmp_path, *ASPECTS, **SCORES | {"min_gap": 0.5}, **{role: "k"})
+
+
+ERRORS = ["c,t,l,k,v", "q,a,good,,", "q,b,bad,,", "q,b,bad,word,minor", "q,b,bad,order,Major", "q,b,bad,word,minor"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("first", [("word", "minor")]),
+        ("most_severe", [("order", "Major")]),
+        ("each", [("word", "minor"), ("order", "Major")]),
+    ],
+)
+def test_a_rule_of_the_recipe_says_which_error_counts(rule: str, expected: list[Any], tmp_path: Path) -> None:
+    keys = {**LABELS, "category": "k", "severity": "v", "several_errors": rule}
+    made = make_csv(tmp_path, *ERRORS, **keys)
+    assert pick(read_tests(made), "category", "severity") == expected
+    assert "several errors of a candidate" in made.rule
+    with pytest.raises(NNDError, match="row 5: how severe is 'awful'"):
+        make_csv(
+            tmp_path, *[line.replace("Major", "awful") for line in ERRORS], **keys | {"several_errors": "most_severe"}
+        )
+
+
+def test_scores_that_differ_and_labels_without_a_rank_are_told(tmp_path: Path) -> None:
+    made = make_csv(tmp_path, "c,t,s", "q,a,5", "q,a,1", "q,b,1", **SCORES)
+    assert "1 candidate judged differently by several: the mean of their scores counts" in describe_accounts(
+        made.report["default"]["accounts"]
+    )
+    made = make_csv(
+        tmp_path, "c,t,l", "q,a,good", "q,b,bad", "q,d,odd", **LABELS | {"better": []}, order=["bad", "good"]
+    )
+    assert describe_accounts(made.report["default"]["accounts"])[0] == (
+        "3 rows read = 2 used + 1 left out: 1 row whose label the order does not have ('odd') (such as table.csv, row 4)"
+    )
+
+
+def test_what_a_judgement_lacks_beside_others_of_its_row_is_no_row(tmp_path: Path) -> None:
+    lines = ["c,t,x,y", "q,a,5,4", "q,b,1,", "q,d,,"]
+    made = make_csv(tmp_path, *lines, context="c", candidate="t", attribute=["x", "y"], min_gap=1)
+    assert left_out(made) == {"no_judgement": 1}
+    assert left_out(made, "judgements") == {"no_judgement": 1}
+
+
+def test_a_value_that_one_of_several_files_has_is_known(tmp_path: Path) -> None:
+    for name, check in (("one", "no"), ("two", "yes")):
+        lines = ["c,t,l,check", f"{name},a,good,no", f"{name},b,bad,no", f"{name},d,bad,{check}"]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
+    made = make(tmp_path, **LABELS, config="@file", leave_out={"check": ["yes", "maybe"]})
+    assert [left_out(made, config=config) for config in ("one", "two")] == [{}, {"by_recipe": 1}]
+    assert made.notes == ["`leave_out` names check = 'maybe', which no row has"]
+
+
+def test_rows_that_nothing_accounts_for_are_an_error_of_ours() -> None:
+    rows = pd.DataFrame({"exclusion": ["", "lost"], "where": ["1", "2"]})
+    with pytest.raises(RuntimeError, match="of 2 rows that were read, 1 are used and 0 left out"):
+        check_sum(tally_table(rows, "row"), rows, 2)
+
+
+def test_a_build_says_why_rows_are_left_out(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\n".join([*ASPECTS, "q,c,,3"]), encoding="utf-8")
+    recipe = "context: c\ncandidate: t\nscore: s\nmin_gap: 1\nattribute: k\nfiles: {t.csv: {}}\n"
+    (tmp_path / "_recipe").write_text(recipe, encoding="utf-8")
+    folder = tmp_path / "out"
+    line = "5 rows read = 4 used + 1 left out: 1 row with an empty attribute"
+    assert f"default: {line} (such as t.csv, row 6)" in nnd("build", tmp_path / "_recipe", "--out", folder).out
+    assert f"- `default`: {line}." in (folder / "README.md").read_text("utf-8")
+    accounts = json.loads((folder / "build_report.json").read_text("utf-8"))["default"]["accounts"]
+    assert accounts["rows"]["left_out"] == {"no_attribute": 1}
+
+
+#: File of made-up rows -> keys that take its columns, where their names alone do not.
+CASES: dict[str, dict[str, Any]] = {
+    "attribute_empty.csv": {"attribute": "aspect", "min_gap": 1},
+    "categories_as_aspects.csv": {"attribute": "category", "min_gap": 0.5},
+    "context_spaces.csv": {"better": "good"},
+    "label_nan.csv": {"better": "good"},
+    "pairs_rater.csv": {"rater": "rater"},
+    "prompt_chosen_rejected.jsonl": {},
+    "prompt_repeated.jsonl": {},
+}
+
+
+def check_accounts(accounts: dict[str, Any]) -> None:
+    for noun, reasons in REASONS.items():
+        tally = accounts.get(f"{noun}s".replace(" ", "_"), {"total": 0, "used": 0, "left_out": {}})
+        assert tally["total"] == tally["used"] + sum(tally["left_out"].values()), noun
+        assert {*tally["left_out"]} <= {*reasons}
+
+
+@needs_data
+@pytest.mark.parametrize("file", CASES)
+def test_the_sum_is_right_for_files_as_people_have_them(file: str) -> None:
+    path = DATA / "cases" / file
+    lines = path.read_text("utf-8").splitlines()
+    made = draft_set("mine", str(path), CASES[file]).made
+    accounts = made.report["default"]["accounts"]
+    check_accounts(accounts)
+    assert accounts["rows"]["total"] == len(list(csv.reader(lines))) - 1 if path.suffix == ".csv" else len(lines)
+
+
+@needs_data
+@pytest.mark.parametrize("name", PINNED)
+def test_the_sum_is_right_for_sets_of_ours(name: str, request: pytest.FixtureRequest, real_sets: Any) -> None:
+    extra = ("hanna", "webnlg")
+    folder = request.getfixturevalue("built_home") / "nnd" / name if name in extra else real_sets(name)
+    report = json.loads((folder / "build_report.json").read_text("utf-8"))
+    parts = [part["accounts"] for part in report.values() if "cleaned_from" not in part]
+    assert parts
+    for accounts in parts:
+        check_accounts(accounts)
+        assert accounts["rows"]["used"] > 0
