@@ -116,7 +116,7 @@ def test_each_rater_of_a_pair_counts_once(tmp_path: Path) -> None:
     lines = ["p,x,y,who", *["P,a,b,Ann"] * 3, "P,b,a,Bo", "P,b,a,Cy", "Q,a,b,Ann", "Q,a,b,Bo", "Q,b,a,Bo", "R,a,b,Ann"]
     keys = {"context": "p", "chosen": "x", "rejected": "y"}
     made = make_csv(tmp_path, *lines, **keys, rater="who")
-    assert pick(read_tests(made), "context", "high", "rater") == [("P", "b", ""), ("Q", "a", "Ann"), ("R", "a", "Ann")]
+    assert pick(read_tests(made), "context", "high", "rater") == [("P", "b", ""), ("Q", "a", ""), ("R", "a", "Ann")]
     assert left_out(made) == {"rater_tie": 2, "contradictory": 3, "repeated": 1}
     by_row = make_csv(tmp_path, *lines, **keys)
     assert pick(read_tests(by_row), "context", "high") == [("P", "a"), ("Q", "a"), ("R", "a")]

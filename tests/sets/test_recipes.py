@@ -75,8 +75,8 @@ def test_a_wrong_key_is_refused(keys: Any, message: str) -> None:
 
 
 def test_a_column_may_have_two_roles_that_fit() -> None:
-    shared = {"context": "q", "group": "q", "field": {"asked": "q"}, "label": "l", "category": "l", "severity": "l"}
-    assert make_recipe({**shared, "subcategory": "@file"}, "").category == "l"
+    shared = {"context": "q", "group": "q", "field": {"asked": "q"}, "label": "l", "severity": "l"}
+    assert make_recipe({**shared, "category": "@file", "subcategory": "@file"}, "").severity == "l"
 
 
 def test_the_config_of_a_file_stays_in_the_folder(tmp_path: Path, nnd_home: Path) -> None:
