@@ -64,7 +64,7 @@ def recognise_xml(path: Path, recipe: Recipe) -> Layout:
         if not alone:
             reader = f"for number, record in enumerate(ElementTree.parse({{path}}).iter({quote(tags[-2])}), start=1)"
             loops = [f"for item in record.iter({quote(tags[-1])})"]
-        where = f'f"{tags[-1 if alone else -2]} {{number}}"'
+        where = f'f"{tags[-1 if alone else -2].rpartition("}")[2]} {{number}}"'  # without the namespace
         seen = f"elements {'/'.join(tags)}"
         return Layout(
             seen, {"context": context, **roles, "where": where}, loops, reader=reader, fields=[*above, *fields]

@@ -166,7 +166,7 @@ FLAT_XML = """<rows><row><prompt>q</prompt><text>bb</text><score>1</score></row>
 RATED_XML = """<d><s><t>q</t><h><text>bb</text><r>1</r><r>2</r></h><h><text>aa</text><r>3</r><r>1</r></h></s></d>"""
 
 
-@pytest.mark.parametrize("text", [XML, FLAT_XML, RATED_XML])
+@pytest.mark.parametrize("text", [XML, FLAT_XML, RATED_XML, XML.replace("<doc>", '<doc xmlns="http://example.org/x">')])
 def test_xml(text: str, tmp_path: Path, nnd_home: Path) -> None:
     source = write_files(tmp_path, {"t.xml": text}) / "t.xml"
     assert pick(build_new(source, "--min-gap 0.5", nnd_home), "context", "high", "low") == RATED
