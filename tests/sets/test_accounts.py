@@ -113,6 +113,10 @@ CASES: dict[str, dict[str, Any]] = {
     "pairs_rater.csv": {"rater": "rater"},
     "prompt_chosen_rejected.jsonl": {},
     "prompt_repeated.jsonl": {},
+    "cr_line_ends.csv": {"min_gap": 1},
+    "commas_in.tsv": {"min_gap": 1},
+    "json_true.jsonl": {},
+    "unused_twins.csv": {"min_gap": 1},
 }
 
 
@@ -131,7 +135,7 @@ def test_the_sum_is_right_for_files_as_people_have_them(file: str) -> None:
     made = draft_set("mine", str(path), CASES[file]).made
     accounts = made.report["default"]["accounts"]
     check_accounts(accounts)
-    assert accounts["rows"]["total"] == len(list(csv.reader(lines))) - 1 if path.suffix == ".csv" else len(lines)
+    assert accounts["rows"]["total"] == len(list(csv.reader(lines))) - 1 if path.suffix != ".jsonl" else len(lines)
 
 
 @needs_data

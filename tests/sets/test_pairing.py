@@ -170,12 +170,6 @@ def test_contradicting_judgements_are_named_where_no_test_comes_out(
     assert f"no test comes out{message}" in str(caught.value)
 
 
-def test_labels_beyond_the_order_are_left_out_and_named(tmp_path: Path) -> None:
-    made = make_csv(tmp_path, *LINES, "q,z,???,3", **LABELS | {"better": []}, order=["bad", "good"])
-    assert made.report["default"]["accounts"]["unranked_labels"] == ["???"]
-    assert len(read_tests(made)) == 1
-
-
 def test_one_context_with_too_many_candidates_is_refused_before_they_are_compared(tmp_path: Path) -> None:
     lines = (f"q,{i},{'good' if i % 2 else 'bad'}" for i in range(40_000))
     with pytest.raises(NNDError, match=r"40,000 candidates in one context; is --context right"):
