@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import re
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+from tests.analysis import token_runs
+from tests.commands import Command
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -177,3 +182,27 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     for page, name in (("running", "runner.run.evaluate"), ("statistics", "statistics.paired_difference")):
         assert f'id="nnd_tasks.{name}"' in (tmp_path / "site" / page / "index.html").read_text("utf-8")
     assert not re.search(r'src="https?://', (tmp_path / "site" / "index.html").read_text("utf-8"))
+
+
+def test_figures_that_no_longer_come_out_are_named(
+    tmp_path: Path, nnd: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    figures = importlib.import_module("figures")
+    made = token_runs.documents(12, each=2)
+    for document in made:  # the categories of the demo, which the figures name
+        for test in document["tests"]:
+            test["category"] = {"grammar": "disfluent"}.get(test["category"], test["category"])
+    results = token_runs.write_run(tmp_path, "m", made, task="nnd_demo")
+    done = nnd("compare", results, "--adjust", "--out", tmp_path / "tables")
+    assert done.status == 0, done.err
+    numbers = figures.read_numbers(tmp_path / "tables" / "compare_nnd_demo.json")
+    for entry in yaml.safe_load((ROOT / "docs" / "figures.yaml").read_text("utf-8")):
+        page = "\n".join(text.format(**numbers) for text in entry["texts"])
+        assert re.search(r"\d", page)
+        assert "nan" not in page
+        assert figures.check_texts(entry["texts"], numbers, page) == []
+        stale = figures.check_texts(entry["texts"], numbers, re.sub(r"\d", lambda digit: str(9 - int(digit[0])), page))
+        assert len(stale) == len(entry["texts"])
+        published = (ROOT / "docs" / entry["page"]).read_text("utf-8")
+        assert all("no such line" not in line for line in figures.check_texts(entry["texts"], numbers, published))
