@@ -14,7 +14,7 @@ from lm_eval.api.samplers import ContextSampler
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks.harness.sandbox import render
-from nnd_tasks.harness.settings import check_places
+from nnd_tasks.harness.selection import check_places
 
 __all__ = ["BaseTask", "ContextSampler", "Instance", "make_requests"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -225,48 +224,3 @@ def check_bos(settings: Settings, task: str | None, *, chat: bool | None) -> Non
             f"task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave "
             "out --apply_chat_template, or take the task without _gpt2"
         )
-
-
-# ---------------------------------------------------------------- which prompts
-
-
-def check_places(places: Any, total: int | None, task: str) -> list[int]:
-    """Return the places of prompts that ``--samples`` names for a task, each once, in the given order.
-
-    Args:
-        places: what ``--samples`` holds for the task.
-        total: number of the task's prompts; None where it is not known yet.
-        task: its name.
-
-    Raises:
-        NNDError: it is no list of whole numbers, is empty, or names a prompt that is not there.
-    """
-    last = "" if total is None else f" to {total - 1}"
-    expected = f"expected a list of places from 0{last}"
-    if not isinstance(places, (list, tuple)):
-        raise NNDError(f"--samples: {task}: {places!r:.80} is no list; {expected}")
-    if not places:
-        raise NNDError(f"--samples: {task}: no prompt is left; {expected}, or leave the task out to take all")
-    for place in places:
-        if isinstance(place, bool) or not isinstance(place, int) or place < 0 or (total is not None and place >= total):
-            raise NNDError(f"--samples: {task}: there is no prompt {place!r:.80}; {expected}")
-    return list(dict.fromkeys(places))
-
-
-def check_limit(limit: Any, option: str) -> None:
-    """Check the value of ``--limit`` or ``--sample``.
-
-    Args:
-        limit: a number of prompts; for ``--limit`` also a share of them, below 1.
-        option: its name.
-
-    Raises:
-        NNDError: it is not such a number.
-    """
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not isfinite(limit):
-        raise NNDError(f"--{option} {limit!r:.80}: expected a number of prompts")
-    name = f"--{option} {limit:g}"
-    if limit <= 0:
-        raise NNDError(f"{name}: no prompt is left; take 1 or more, or leave it out")
-    if limit != int(limit) and (limit > 1 or option == "sample"):
-        raise NNDError(f"{name}: expected a whole number of prompts{', or a share below 1' * (option == 'limit')}")

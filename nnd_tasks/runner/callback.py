@@ -19,9 +19,9 @@ import torch
 from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.harness.selection import check_selection
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.runner.adapter import task_manager, without_look_ups
-from nnd_tasks.runner.checks import check_selection
 from nnd_tasks.runner.run import evaluate
 from nnd_tasks.runner.training_log import (
     LOG_NAME,

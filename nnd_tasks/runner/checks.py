@@ -1,8 +1,7 @@
 """All checks of a run before its model is loaded, in the order of their cost.
 
-`check_words` reads the command line, `check_options` what it says: both need neither torch nor lm-eval's evaluator.
-`check_model`, `check_selection` and `check_task_names` look at the arguments of a run from Python as well. With the tasks
-loaded, `select_prompts`, `check_processes` and `check_output` follow, and `NNDTask.prepare` checks the tokenizer.
+`check_words` reads the command line and `check_options` what it says: both need neither torch nor lm-eval's evaluator.
+`check_run` checks a run from the command line or from Python, and loads its tasks.
 """
 
 from __future__ import annotations
@@ -12,18 +11,21 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.datasets import nnd_home, task_yamls
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, expand, read_text
-from nnd_tasks.harness.settings import Settings, check_limit, check_places
+from nnd_tasks.files import changing, expand
+from nnd_tasks.harness.selection import check_selection, select_prompts
+from nnd_tasks.harness.settings import Settings
 from nnd_tasks.runner.adapter import LM, Words, model_types, words_by_option
+from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.register import include_paths
-from nnd_tasks.runner.saving import file_names, results_folder
+from nnd_tasks.runner.saving import file_names, folder_name, results_folder
+from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.wording import did_you_mean, some_of
-from nnd_tasks.yaml_json import parse_json
 
 #: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
 HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
@@ -165,85 +167,93 @@ def _check_holds_model(pretrained: str) -> None:
             )
 
 
-# ---------------------------------------------------------------- which prompts
+# ---------------------------------------------------------------- a run
 
 
-def check_selection(options: Mapping[str, Any]) -> None:
-    """Check the options that select prompts: ``limit``, ``sample`` and ``samples`` (None takes all), and ``predict_only``.
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked to do.
+
+    Attributes:
+        model: what ``--model`` names, or a ready-made model.
+        arguments: the parsed ``--model_args``.
+        tasks: names of tasks or groups.
+        sample: number of prompts of each task, spread over its categories; None takes all.
+        shared_prefix: read common beginnings of requests once.
+    """
+
+    model: Any
+    arguments: dict[str, Any]
+    tasks: Sequence[Any] | None
+    sample: int | None = None
+    shared_prefix: bool = True
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A run that can begin.
+
+    Attributes:
+        model: the type of model that will run, or a ready-made model.
+        arguments: its arguments.
+        loaded: what lm-eval's task manager loaded.
+        ours: those of the tasks that are `NNDTask`.
+        samples: task -> places of the prompts to take; None takes those that ``limit`` says.
+        folder: name of the folder of the results; None where lm-eval takes a random one.
+    """
+
+    model: Any
+    arguments: dict[str, Any]
+    loaded: Any
+    ours: list[Any]
+    samples: dict[str, list[int]] | None
+    folder: str | None
+
+
+def check_run(
+    asked: Asked, manager: Any, *, cache_requests: bool, chat: bool, options: Mapping[str, Any]
+) -> CheckedRun:
+    """Load the tasks of a run and check everything that needs no model.
+
+    Args:
+        asked: the run.
+        manager: lm-eval's `TaskManager`.
+        cache_requests: whether lm-eval's cache of requests is asked for.
+        chat: whether prompts go through the chat template.
+        options: of lm-eval's `simple_evaluate`: ``limit``, ``samples``, ``metadata``, ``evaluation_tracker``.
 
     Raises:
-        NNDError: a value selects no prompt or cannot be read, two of them are given, or no prompt is to be scored.
+        NNDError: something is wrong.
     """
-    if options.get("predict_only"):
+    from nnd_tasks.harness.task import NNDTask  # imports torch
+
+    check_model(asked.model, asked.arguments)
+    check_model_arguments(asked.model, asked.arguments, options.get("metadata") or {})
+    check_selection({"sample": asked.sample, **options})
+    if cache_requests:
         raise NNDError(
-            "--predict_only: our tasks have scores and no predictions; leave it out, --log_samples keeps all scores"
+            "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
+            "give old requests the new names; leave it out, building requests takes seconds"
         )
-    given = [name for name in ("sample", "samples", "limit") if options.get(name) is not None]
-    for name in given:
-        if name == "samples":
-            read_samples(options[name])
-        else:
-            check_limit(options[name], name)
-    if len(given) > 1:
-        raise NNDError(f"--{given[0]} and --{given[1]} both say which prompts are taken; leave one out")
-
-
-def read_samples(samples: Any) -> dict[str, list[int]]:
-    """Return the places of prompts that ``--samples`` names for each task.
-
-    Args:
-        samples: a mapping, a JSON text, or the path of a JSON file.
-
-    Raises:
-        NNDError: it is none of these, or holds something else than lists of places.
-    """
-    expected = 'expected {"TASK": [0, 5]}, places of prompts by task, or a file that holds it'
-    where = "--samples"
-    if isinstance(samples, (str, Path)):
-        text = str(samples)
-        if not text.lstrip().startswith(("{", "[")):
-            where, text = f"--samples {samples}", _read_samples_file(str(samples), expected)
-        samples = parse_json(text, where, hint=f"; {expected}")
-    if not isinstance(samples, Mapping) or not samples:
-        raise NNDError(f"{where}: {samples!r:.80} names no prompts; {expected}")
-    return {str(task): check_places(places, None, str(task)) for task, places in samples.items()}
-
-
-def _read_samples_file(path: str, expected: str) -> str:
-    if not Path(path).exists():
-        raise NNDError(f"--samples {path}: there is no such file; {expected}")
-    return read_text(Path(path), limit=50_000_000)
-
-
-def select_prompts(
-    tasks: Mapping[str, Any], ours: Sequence[Any], samples: Any, sample: int | None
-) -> dict[str, list[int]] | None:
-    """Return task -> places of the prompts to take, as lm-eval's ``samples``; None takes those that ``limit`` says.
-
-    Args:
-        tasks: the loaded tasks of the run.
-        ours: those of them that are `NNDTask`.
-        samples: see `read_samples`.
-        sample: number of prompts of each task.
-
-    Raises:
-        NNDError: ``samples`` names a task or a place that is not there, or ``sample`` is given for a task that is not ours.
-    """
-    if sample is not None:
-        if others := [name for name, task in tasks.items() if task not in ours]:
-            raise NNDError(
-                f"--sample: {others[0]} is none of our tasks, so it has no categories; run it apart, with --limit"
-            )
-        return {name: task.sample(sample) for name, task in tasks.items()}
-    if samples is None:
-        return None
-    places = read_samples(samples)
-    for name in places:
-        if name not in tasks:
-            meant = did_you_mean(name, tasks) or f"there are: {some_of(list(tasks), 6, str)}"
-            raise NNDError(f"--samples: no task {name!r} is run; {meant}")
-        places[name] = check_places(places[name], len(tasks[name].eval_docs), name)
-    return places
+    for name in asked.tasks or ():
+        if isinstance(name, str):
+            check_task_name(name, manager)
+    loaded = manager.load(asked.tasks)
+    ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+    tokens = any(task.settings.tokens for task in ours)
+    samples = select_prompts(loaded["tasks"], ours, options.get("samples"), asked.sample)
+    tracker = options.get("evaluation_tracker")
+    folder = folder_name(asked.arguments)
+    check_output(getattr(tracker, "output_path", None), folder, loaded["tasks"])
+    shares = asked.shared_prefix and asked.model == "hf"
+    model = choose("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
+    arguments = asked.arguments
+    check_processes(model, arguments, tokens=tokens)
+    if tokens:
+        model, arguments = keeping_tokens(model, arguments, tracker)
+    for task in ours:
+        task.prepare(model, arguments, chat=chat)
+    return CheckedRun(model, arguments, loaded, ours, samples, folder)
 
 
 # ---------------------------------------------------------------- the model and the tasks

@@ -26,10 +26,7 @@ from nnd_tasks.runner.adapter import (
     task_manager,
     whole_results,
 )
-from nnd_tasks.runner.keeping_tokens import keeping_tokens
 from nnd_tasks.runner.known_models import resolve_model
-from nnd_tasks.runner.saving import folder_name
-from nnd_tasks.runner.vllm_choice import choose
 from nnd_tasks.secrets import bare_urls, hidden_in_logs, hide, without_secrets
 
 _VERBS = ("run", "ls", "validate")
@@ -57,69 +54,46 @@ def _evaluate_checked(
     import nnd_tasks.models.masked_lm  # registers nnd_mlm
     import nnd_tasks.models.reward  # registers nnd_reward
     import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
-    from nnd_tasks.harness.task import NNDTask
     from nnd_tasks.harness.token_table import token_table
     from nnd_tasks.models.encodings import shared_encodings
     from nnd_tasks.models.model_error import ModelError
     from nnd_tasks.runner.caching import cache_key
 
-    arguments = parsed(model_args)
-    checks.check_model(model, arguments)
-    checks.check_model_arguments(model, arguments, kwargs.get("metadata") or {})
-    checks.check_selection({"sample": sample, **kwargs})
-    if cache_requests:
-        raise NNDError(
-            "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
-            "give old requests the new names; leave it out, building requests takes seconds"
-        )
-    for name in tasks or []:
-        if isinstance(name, str):
-            checks.check_task_name(name, task_manager)
-    loaded = task_manager.load(tasks)
-    ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
-    kwargs["samples"] = checks.select_prompts(loaded["tasks"], ours, kwargs.get("samples"), sample)
-    if shared_prefix and model == "hf":
-        model = "hf-shared-prefix"
-    model = choose(model, shared_prefix=shared_prefix)
     tracker = kwargs.get("evaluation_tracker")
-    keeping = [task for task in ours if task.settings.tokens]
-    checks.check_processes(model, arguments, tokens=bool(keeping))
-    folder = folder_name(arguments)
-    if keeping:
-        model, arguments = keeping_tokens(model, arguments, tracker)
-    checks.check_output(getattr(tracker, "output_path", None), folder, loaded["tasks"])
-    with (
-        hidden_in_logs(),
-        shared_encodings(),
-        loaded_once(task_manager, loaded),
-        git_asked_quietly(),
-        checked_servers(),
-    ):
-        for task in ours:
-            task.prepare(model, arguments, chat=bool(apply_chat_template))
+    with hidden_in_logs(), shared_encodings():
+        run = checks.check_run(
+            checks.Asked(model, parsed(model_args), tasks, sample=sample, shared_prefix=shared_prefix),
+            task_manager,
+            cache_requests=cache_requests,
+            chat=bool(apply_chat_template),
+            options=kwargs,
+        )
         if use_cache is not None:
-            use_cache = f"{use_cache}_{cache_key(model, arguments, chat=bool(apply_chat_template))}"
+            use_cache = f"{use_cache}_{cache_key(run.model, run.arguments, chat=bool(apply_chat_template))}"
+        kwargs["samples"] = run.samples
         try:
-            results = simple_evaluate(
-                model=model,
-                model_args=arguments or None,
-                tasks=tasks,
-                task_manager=task_manager,
-                use_cache=use_cache,
-                apply_chat_template=apply_chat_template,
-                **kwargs,
-            )
+            with loaded_once(task_manager, run.loaded), git_asked_quietly(), checked_servers():
+                results = simple_evaluate(
+                    model=run.model,
+                    model_args=run.arguments or None,
+                    tasks=tasks,
+                    task_manager=task_manager,
+                    use_cache=use_cache,
+                    apply_chat_template=apply_chat_template,
+                    **kwargs,
+                )
         except ModelError as error:  # of our engine, which knows no NNDError
             raise NNDError(str(error)) from error
-        if results is not None and keeping:
-            tables = {task.config.task: token_table(task.instances, task.answers) for task in keeping}
-            if tracker is None:
-                results["tokens"] = tables
-            else:
-                tracker.nnd_tokens = tables
-        _name_results(tracker, folder)
-        _name_samples(results or {}, [task.config.task for task in ours])
-        return _without_secrets(results)
+    keeping = [task for task in run.ours if task.settings.tokens]
+    if results is not None and keeping:
+        tables = {task.config.task: token_table(task.instances, task.answers) for task in keeping}
+        if tracker is None:
+            results["tokens"] = tables
+        else:
+            tracker.nnd_tokens = tables
+    _name_results(tracker, run.folder)
+    _name_samples(results or {}, [task.config.task for task in run.ours])
+    return _without_secrets(results)
 
 
 def _name_samples(results: Any, tasks: Sequence[str]) -> None:
