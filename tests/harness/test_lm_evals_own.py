@@ -21,6 +21,9 @@ from nnd_tasks.harness.task_yaml import read_task_yaml
 from tests.harness.tasks import load_task
 
 LIMIT = 10
+#: Tasks of which one of the first prompts ends in a space of the publisher's, which lm-eval's CI would not take before the
+#: delimiter: texts stay as they were published.
+SPACED = ("nnd_llmbar", "nnd_llmbar_clean")
 #: Task -> its set.
 TASKS = {
     settings["task"]: path.parent.name
@@ -49,7 +52,8 @@ def assert_as_lm_eval(task: Any) -> None:
     for document in documents:
         prompt = task.doc_to_text(document)
         assert isinstance(prompt, str)
-        assert not (task.config.target_delimiter.isspace() and prompt[-1:].isspace()), "two spaces in a row"
+        spaced = task.config.target_delimiter.isspace() and prompt[-1:].isspace()
+        assert not spaced or task.config.task in SPACED, "two spaces in a row"
         choices = task.doc_to_choice(document)
         assert isinstance(choices, list)
         assert all(isinstance(text, str) for text in choices)
