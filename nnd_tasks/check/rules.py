@@ -16,7 +16,7 @@ from nnd_tasks.check import texts
 from nnd_tasks.check.texts import RULES
 from nnd_tasks.errors import visible
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
-from nnd_tasks.sets.rows import find_space_twins
+from nnd_tasks.sets.prompt_faults import find_repeated_prompts, find_space_twins
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 
@@ -26,8 +26,6 @@ EXAMPLES = 5
 LEAK, OFTEN = 0.95, 0.8
 #: Tests that a category needs for such a finding. By the rule of three, 30 passed of 30 means a rate of at least 0.9 (95%).
 ENOUGH = 30
-#: Share of tests whose candidates begin with their context from which on that is no accident.
-REPEATING = 0.1
 
 #: For each test True, or the text that a rule is about; False or missing where there is nothing.
 Marks: TypeAlias = "pd.Series[Any]"
@@ -232,17 +230,6 @@ def _search_texts(tests: Tests, search: Callable[[str], Any], sides: Sequence[st
     return columns.where(columns.isin([text for text in pd.unique(columns.to_numpy().ravel()) if search(text)]))
 
 
-def _find_prompt_in_texts(tests: Tests) -> Marks:
-    """Find tests with a candidate that goes on after its whole context, if there are enough of them to be no accident."""
-    plain = tests.frame[["context", "high", "low"]].map(lambda text: " ".join(text.split()))
-    repeats = [
-        bool(context) and any(text.startswith(context) and text != context for text in both)
-        for context, *both in plain.to_numpy()
-    ]
-    found = pd.Series(repeats, tests.frame.index)
-    return found if found.mean() > REPEATING else found & False
-
-
 def _check_scripts(tests: Tests) -> Iterator[Finding]:
     expected = texts.scripts_of(tests.languages)
     if not expected:
@@ -269,7 +256,7 @@ _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
     "context_missing": lambda tests: tests.blank["context"] & ~tests.blank["context"].all(),
     "no_context": lambda tests: "all of them" if tests.blank["context"].all() else "",
     "context_spaces": _find_space_twins,
-    "prompt_in_texts": _find_prompt_in_texts,
+    "prompt_in_texts": lambda tests: find_repeated_prompts(tests.frame),
 }
 
 

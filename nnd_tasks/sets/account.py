@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -112,4 +112,17 @@ def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, com
     if "judged_differently" in accounts:
         number = counted(accounts["judged_differently"], "candidate")
         lines.append(f"{number} judged differently by several: {accounts['what_counts']}")
-    return lines
+    return [*lines, *_describe_texts(accounts)]
+
+
+def _describe_texts(accounts: Mapping[str, Any]) -> Iterator[str]:
+    for role, texts in accounts.get("taken_for_missing", {}).items():
+        for text, count in texts.items():
+            way = "name it in better, order or ignore" if role == "label" else "write `missing: []` into the recipe"
+            yield f"{role}: {text!r} in {counted(count, 'cell')} is taken for a missing value; if it is meant, {way}"
+    if "space_twins" in accounts:
+        number = counted(accounts["space_twins"], "context")
+        yield f"{number} differ in white space only; texts are compared only where the context is the same"
+    if "repeated_prompts" in accounts:
+        number = counted(accounts["repeated_prompts"], "test")
+        yield f"{number} with candidates that begin with their prompt, which a model then reads twice; take the prompt off them"

@@ -19,8 +19,11 @@ from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.wording import some_of
 
 PATH, ROW = "@path", "@row"
+#: What programs write where there is no value: pandas, Python, JSON, databases, R and spreadsheets. In small letters `none` and
+#: `null` are words of people.
+TRACES = frozenset({"nan", "NaN", "NAN", "<NA>", "NaT", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A"})
 #: Texts in a column of numbers that mean that nobody judged.
-_NO_NUMBER = frozenset({"na", "n/a", "nan", "none", "null", "-"})
+_NO_NUMBER = frozenset({"-", *(trace.casefold() for trace in TRACES)})
 
 
 def place_of(rows: pd.DataFrame, position: int) -> str:
@@ -40,6 +43,15 @@ def kind_of(value: Any) -> str:
 def is_missing(value: Any) -> bool:
     """Tell whether a cell holds nothing: None, NaN or pandas' NA."""
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def traces_of(role: str, recipe: Recipe) -> frozenset[str]:
+    """Name the texts that stand for a missing value in a role: `TRACES`, but for labels that the recipe names."""
+    if recipe.missing == ():
+        return frozenset()
+    if role != "label":
+        return TRACES
+    return TRACES - {*recipe.better, *recipe.ignore, *(label for rank in recipe.order for label in rank)}
 
 
 def unpack(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, unpack
+from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, traces_of, unpack
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 from nnd_tasks.sets.rule import LabelRule, ScoreRule
@@ -101,11 +101,15 @@ def _explode_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreR
     column = getattr(recipe, role) or role
     if isinstance(rule, ScoreRule):
         return rows.assign(value=as_numbers(rows[role].to_numpy(object), rows, column, recipe))
-    labels = pd.Series(as_texts(rows[role], rows, column, strip=True), rows.index, dtype=object)
-    if "" in rule.better:
-        labels = labels.fillna("")
-    missing = recipe.unjudged
-    values = [None if label and label.casefold() in missing else label for label in labels]
+    labels = as_texts(rows[role], rows, column, strip=True)
+    traces = traces_of("label", recipe)
+    empty = "" if "" in rule.better else None
+    values: list[str | None] = []
+    for label in labels:
+        if label and label.casefold() in recipe.unjudged:
+            values.append(None)
+        else:
+            values.append(empty if label is None or label in traces else label)
     return rows.assign(value=pd.Series(values, rows.index, dtype=object))
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import SPANS_COLUMN, short_hash
-from nnd_tasks.sets.cells import place_of, render, take_column
+from nnd_tasks.sets.cells import place_of, render, take_column, traces_of
 from nnd_tasks.sets.chat import split_pair
 from nnd_tasks.sets.pair import make_table
 from nnd_tasks.sets.recipe import Recipe
@@ -69,6 +69,7 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
             second, left or right, a tie, nor a value of ``winners``.
     """
     meanings = _winner_meanings(recipe)
+    traces = traces_of("winner", recipe) - {*recipe.winners}
     systems = [take_column(table, column) for column in recipe.systems]
     sides = np.full(len(table), _UNJUDGED)
     excluded = (table["exclusion"] != "").to_numpy()
@@ -76,8 +77,9 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     for i, cell in enumerate(cells):
         if excluded[i]:
             continue
-        value = (render(cell) or "").strip().casefold()
-        side = meanings.get(value)
+        published = (render(cell) or "").strip()
+        value = published.casefold()
+        side = _UNJUDGED if published in traces else meanings.get(value)
         if not recipe.winners:
             side = _read_side(value, meanings) if side is None else side
             named = [
@@ -145,12 +147,13 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame |
     Raises:
         NNDError: a cell is of a wrong kind; the error names the row.
     """
+    has_context = "context" in rows
     rows = _split_context(rows)
     pairs, prompts = clean_rows(rows, recipe)
     if recipe.candidates == "texts":
         pairs = exclude(pairs, pairs["chosen"].isna() | pairs["rejected"].isna(), "empty")
         pairs = exclude(pairs, pairs["chosen"] == pairs["rejected"], "equal_texts")
-        if recipe.context:
+        if has_context:
             pairs = exclude(pairs, pairs["context"].isna(), "no_context")
     if "category" in pairs:
         pairs = exclude(pairs, pairs["category"].isna(), "no_category")
@@ -169,7 +172,7 @@ def preference_tests(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame |
     low = used["rejected"].fillna("")
     columns |= {"high": high, "low": low, "high_first": (high < low).to_numpy(bool), SPANS_COLUMN: used.get("spans")}
     prompts = prompts.iloc[used["prompt"]].reset_index(drop=True)
-    if not recipe.context and not recipe.field:
+    if not has_context and not recipe.field:
         alone = [short_hash("", *sorted(texts)) for texts in zip(high, low, strict=True)]
         prompts["cluster_id"] = prompts["cluster_id"].where(prompts["context"] != "", alone)
     return make_table(columns, prompts, np.arange(len(used)), keep=names), rows

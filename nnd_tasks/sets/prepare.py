@@ -60,9 +60,9 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
             raise NNDError(
                 f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}"
             )
-        for position, cell in enumerate(rows[name].to_numpy(object)):
-            if not isinstance(cell, str) and name != "score":
-                raise NNDError(f"{place_of(rows, position)}, column {name!r}: expected text, found {kind_of(cell)}")
+    for position, cell in enumerate(rows["config"].to_numpy(object) if "config" in rows else ()):
+        if not isinstance(cell, str):
+            raise NNDError(f"{place_of(rows, position)}, column 'config': expected text, found {kind_of(cell)}")
     if unknown := [name for name in rows if name not in (*ROLES, *recipe.field)]:
         raise NNDError(f"{path}: rows(folder) has a column {unknown[0]!r}; the roles are {', '.join(ROLES)}")
     return rows

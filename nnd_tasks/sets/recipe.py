@@ -176,7 +176,9 @@ class Recipe(_Strict):
         encoding: of the files: ``cp1252``. Recognised where it is not given.
         decimal: decimal mark of numbers.
         quotes: whether quotes enclose cells. Without it they do, unless tab-separated rows fit only without.
-        missing: texts that mean that nobody judged: ``[k.A., '?']``. Empty cells always do.
+        missing: texts that mean that nobody judged: ``[k.A., '?']``. Empty cells always do. What programs write for a missing
+            value, such as nan or None, is missing in every column (`nnd_tasks.sets.cells.TRACES`), unless this is ``[]``; a
+            label of ``better``, ``order`` or ``ignore`` is kept.
         leave_out: column -> values of rows that are left out and counted: ``{control: ['yes']}``.
         context: column of what a model is given.
         candidate: column of the text that was judged.
@@ -220,7 +222,7 @@ class Recipe(_Strict):
     encoding: str | None = None
     decimal: Literal[".", ","] = "."
     quotes: bool | None = None
-    missing: Texts = ()
+    missing: Texts | None = None
     leave_out: dict[Text, Texts] = {}
     context: Column = None
     candidate: Column = None
@@ -338,7 +340,7 @@ class Recipe(_Strict):
     @property
     def unjudged(self) -> frozenset[str]:
         """Cells that mean "nobody judged": stripped texts whose case is ignored."""
-        return frozenset(text.strip().casefold() for text in ("", *self.missing))
+        return frozenset(text.strip().casefold() for text in ("", *(self.missing or ())))
 
     def dump(self) -> dict[str, Any]:
         """Return the keys that differ from their defaults, in the form of a recipe's YAML."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key, short_hash
-from nnd_tasks.sets.cells import PATH, ROW, as_texts, place_of, render, take_column
+from nnd_tasks.sets.cells import PATH, ROW, as_texts, place_of, render, take_column, traces_of
 from nnd_tasks.sets.recipe import Recipe, Spans
 from nnd_tasks.sets.spans import Span, locate_spans, span_cells, take_marks
 
@@ -108,16 +109,33 @@ def clean_rows(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.Dat
 
 
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Return rows with every text in NFC, names stripped, and None for what is absent; blank texts stay in rows as published."""
+    """Return rows with every text in NFC, names stripped, and None for what is absent.
+
+    A blank text and a trace of a missing value are absent (`nnd_tasks.sets.cells.TRACES`); where each row is a candidate as
+    published, they stay.
+    """
     rows = rows.copy()
     for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
         if role in NAMES or (role != "group" and recipe.candidates == "texts"):
-            texts[[text is not None and not text.strip() for text in texts]] = None
+            # What a label means that is missing says the rule.
+            absent = {"", *(() if role == "label" and recipe.by_label else traces_of(role, recipe))}
+            texts[[text is not None and text.strip() in absent for text in texts]] = None
         rows[role] = pd.Series(
             texts, rows.index, dtype=object
         )  # texts that pandas holds itself are copied by each step
     return rows
+
+
+def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
+    """Count the cells that `clean_texts` takes for missing values: role -> what they say -> how many."""
+    counts = {}
+    for role in [name for name in rows if name in (*TEXTS, *NAMES, "spans") or name.startswith(FIELD)]:
+        if role in (*NAMES, "spans") or recipe.candidates == "texts":
+            traces = traces_of(role, recipe)
+            texts = Counter(cell.strip() for cell in rows[role] if isinstance(cell, str) and cell.strip() in traces)
+            counts[role.removeprefix(FIELD)] = dict(texts)
+    return {role: texts for role, texts in counts.items() if texts}
 
 
 def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:
@@ -133,17 +151,6 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, 
     keys = prompts.to_dict("records")
     prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
     return number, prompts
-
-
-def find_space_twins(prompts: pd.DataFrame) -> pd.Series[bool]:
-    """Tell which prompts another one equals but for white space, no-break spaces included.
-
-    Args:
-        prompts: the texts of distinct prompts, a column each for the context and the prompt fields.
-    """
-    texts = prompts.fillna("").astype(str)
-    plain = texts.map(lambda text: " ".join(text.split()))
-    return plain.duplicated(keep=False) & ~texts.duplicated(keep=False)
 
 
 def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
@@ -162,6 +169,7 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     role = "rejected" if "rejected" in rows else "candidate"
     texts = rows[role].to_numpy(object).copy()
     given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
+    traces = traces_of("spans", recipe)
     cells: list[str] = []
     counts: list[tuple[int, int]] = []
     for i, cell in enumerate(given):
@@ -175,7 +183,8 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
             texts[i], placed = take_marks(text, *keys.marks)
         elif text.strip():
             try:
-                placed, lost = locate_spans(cell, text, keys)
+                missing = isinstance(cell, str) and cell.strip() in traces
+                placed, lost = locate_spans(None if missing else cell, text, keys)
             except ValueError as error:
                 raise NNDError(f"{place_of(rows, i)}: {error}") from None
         cells.append(json.dumps(placed) if placed else "")

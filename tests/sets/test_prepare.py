@@ -77,7 +77,7 @@ def test_a_file_that_prepare_reads_and_the_user_did_not_name_is_asked_for(tmp_pa
         (f"{GOOD}\n\ndel rows\n", ["prepare.py: it has no function rows(folder)"]),
         (GOOD.replace('"label"', '"mark"'), ["prepare.py: rows(folder) has no column 'label'; there are context"]),
         (GOOD.replace('"where"', '"place"'), ["prepare.py: rows(folder) has a column 'place'; the roles are context"]),
-        (GOOD.replace("text, ", "None, ", 1), ["docs.jsonl, line 1, column 'candidate': expected text, found nothing"]),
+        (GOOD.replace("text, ", "{}, ", 1), ["docs.jsonl, line 1, column 'candidate': expected text, found an object"]),
         (GOOD.replace("docs.jsonl", "gone.jsonl"), ["gone.jsonl: cannot be read (No such file"]),
     ],
 )

@@ -96,7 +96,7 @@ FORMATS: dict[str, Callable[[], bytes]] = {
 def test_every_format_gives_the_texts_as_they_are_written(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FORMATS[name]())
     given = {"german.csv": {"decimal": ","}, "quotes.tsv": {"encoding": "utf-16"}}
-    tests = read_tests(make(tmp_path / name, **KEYS, **given.get(name, {})))
+    tests = read_tests(make(tmp_path / name, **KEYS, missing=[], **given.get(name, {})))
     assert set(pick(tests, "high", "low")) == {(high, low) for i, low in enumerate(TEXTS) for high in TEXTS[i + 1 :]}
     assert {test["context"] for test in tests} == {"Wörter; viele, ja"}
 
@@ -175,7 +175,7 @@ def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sh
         NNDError, match=r"t.xlsx, sheet 's2': no column 'c'; there are: about; .* --leave-out '@sheet=s2'"
     ):
         make(tmp_path / "t.xlsx", **KEYS)
-    made = make(tmp_path / "t.xlsx", **KEYS, category="@sheet", leave_out={"@sheet": "S2"})
+    made = make(tmp_path / "t.xlsx", **KEYS, missing=[], category="@sheet", leave_out={"@sheet": "S2"})
     assert pick(read_tests(made), "category", "high") == [("s0", TEXTS[1]), ("s1", "a")]
     places = {"by_recipe": ["t.xlsx, sheet 's2', row 2"], "no_judgement": ["t.xlsx, sheet 's1', row 4"]}
     examples = made.report["default"]["accounts"]["rows"]["examples"]

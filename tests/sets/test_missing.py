@@ -1,0 +1,91 @@
+"""Traces of missing values, and what prepare.py may return: one rule for all roles, said with the way to keep them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnd_tasks.sets.account import describe_accounts
+from nnd_tasks.sets.build import make_set
+from nnd_tasks.sets.cells import TRACES
+from nnd_tasks.sets.shelf import find_recipe
+from tests.sets.tables import LABELS, make_rows, pick, read_tests, write_rows
+
+GOOD, BAD = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}
+
+
+@pytest.mark.parametrize("trace", sorted(TRACES))
+@pytest.mark.parametrize("role", ["c", "t", "l"])
+def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role: str, trace: str, tmp_path: Path) -> None:
+    rows = [GOOD, BAD, {**BAD, "t": "x", role: f" {trace} "}]
+    made = make_rows(tmp_path, rows, **LABELS)
+    assert pick(read_tests(made), "context", "high", "low") == [("q", "a", "b")]
+    accounts = made.report["default"]["accounts"]
+    assert (accounts["rows"]["total"], accounts["rows"]["used"]) == (3, 2)
+    name = {"c": "context", "t": "candidate", "l": "label"}[role]
+    said = [line for line in describe_accounts(accounts) if "missing value" in line]
+    way = "name it in better, order or ignore" if role == "l" else "write `missing: []` into the recipe"
+    assert said == [f"{name}: {trace!r} in 1 cell is taken for a missing value; if it is meant, {way}"]
+
+
+@pytest.mark.parametrize(
+    ("row", "keys", "expected"),
+    [
+        ({"t": "None"}, {"missing": []}, ("a", "None", "bad")),
+        ({"l": "None"}, {"missing": []}, ("a", "x", "None")),
+        ({"l": "None"}, {"order": ["None", ["bad"], "good"], "better": []}, ("a", "x", "None")),
+        ({"l": "none"}, {}, ("a", "x", "none")),
+        ({"t": "Nan went home"}, {}, ("a", "Nan went home", "bad")),
+        ({"l": "nan"}, {"better": [""]}, ("x", "a", "good")),
+        ({"k": "nan"}, {"category": "k"}, ("a", "x", "bad")),
+    ],
+)
+def test_what_is_meant_stays(
+    row: dict[str, str], keys: dict[str, Any], expected: tuple[str, ...], tmp_path: Path
+) -> None:
+    made = make_rows(tmp_path, [{**GOOD, "k": "K"}, {**BAD, "t": "x", "k": "K", **row}], **{**LABELS, **keys})
+    assert pick(read_tests(made), "high", "low", "low_label") == [expected]
+
+
+def test_a_winner_that_is_missing_is_no_judgement(tmp_path: Path) -> None:
+    rows = [{"c": "q", "a": "x", "b": "y", "w": winner} for winner in ("nan", "<NA>", "a")]
+    made = make_rows(tmp_path, rows, context="c", pair=["a", "b"], winner="w")
+    assert made.report["default"]["accounts"]["rows"]["left_out"] == {"no_judgement": 2}
+
+
+CELLS: list[Any] = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]
+
+
+@pytest.mark.parametrize("role", ["c", "t"])
+def test_a_recipe_and_a_prepare_read_cells_alike(role: str, tmp_path: Path) -> None:
+    rows = [{**row, role: cell} if role == "t" else {**row, "c": cell} for cell in CELLS for row in (GOOD, BAD)]
+    rows = [row if role == "c" else {**row, "c": f"q{i // 2}"} for i, row in enumerate(rows)]
+    rows = [row if role == "c" or i % 2 else {**row, "t": "a"} for i, row in enumerate(rows)]
+    plain = make_rows(tmp_path, rows, **LABELS)
+    write_rows(tmp_path / "set" / "table.jsonl", rows)
+    (tmp_path / "set" / "_recipe").write_text("files: {table.jsonl: {}}\nbetter: good\n")
+    (tmp_path / "set" / "prepare.py").write_text(
+        "import pandas as pd\nfrom nnd_tasks.sets.read import read_records\n\n\ndef rows(folder):\n"
+        "    names = {'c': 'context', 't': 'candidate', 'l': 'label'}\n"
+        "    rows = [{names[k]: v for k, v in row.items()} for row in read_records(folder / 'table.jsonl')]\n"
+        "    return pd.DataFrame(rows, dtype=object)\n"
+    )
+    prepared = make_set(find_recipe(str(tmp_path / "set")), trust=True)
+    assert prepared.tables["default"].equals(plain.tables["default"])
+    counts = [made.report["default"]["accounts"]["rows"]["left_out"] for made in (plain, prepared)]
+    assert counts[0] == counts[1] != {}
+
+
+def test_contexts_that_differ_in_white_space_and_texts_that_repeat_their_prompt_are_told(tmp_path: Path) -> None:
+    rows = [
+        {"c": c, "t": f"{c.strip()} {t}", "l": t} for c in ("What?", "What?\u00a0", "Who?") for t in ("good", "bad")
+    ]
+    accounts = make_rows(tmp_path, rows, **LABELS).report["default"]["accounts"]
+    assert [line.split(";")[0] for line in describe_accounts(accounts)[-2:]] == [
+        "2 contexts differ in white space only",
+        "3 tests with candidates that begin with their prompt, which a model then reads twice",
+    ]
+    words = [{"c": "cat", "t": f"catalogue {label}", "l": label} for label in ("good", "bad")]
+    assert "repeated_prompts" not in make_rows(tmp_path, words, **LABELS).report["default"]["accounts"]
