@@ -29,10 +29,10 @@ from nnd_tasks.sets.judge import Judged, judge_rows
 from nnd_tasks.sets.pair import Index, pair_candidates, pair_tests, repeat_for_errors
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import run_prepare
-from nnd_tasks.sets.prompt_faults import find_repeated_prompts, find_space_twins
+from nnd_tasks.sets.prompt_faults import look_at_texts
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
-from nnd_tasks.sets.rows import FIELD, count_traces, exclude, mark_left_out, match_left_out, take_roles
+from nnd_tasks.sets.rows import FIELD, exclude, mark_left_out, match_left_out, take_roles
 from nnd_tasks.sets.rule import LabelRule, PairRule, Rule, ScoreRule, make_rule
 from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
@@ -254,7 +254,7 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataF
         accounts = _count_rows(rows, rows, read)
         if tests is None:
             raise NNDError(_say_why_nothing(accounts))
-        accounts |= _look_at_texts(given, tests, tests[["context", *recipe.field]].drop_duplicates(), recipe)
+        accounts |= look_at_texts(given, tests, tests[["context", *recipe.field]].drop_duplicates(), recipe)
         return tests, accounts, np.zeros(len(tests), dtype=bool)
     if isinstance(rule, PairRule):
         raise NNDError("the recipe names no rule: better, order, min_gap or majority")
@@ -272,7 +272,7 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataF
     contradicted = find_contradicted(rated, rule.min_gap)
     contradictory = contradicted[high_of_test] | contradicted[low_of_test]
     accounts = _count_all(judged, rule, read, high, low, compared)
-    accounts |= _look_at_texts(given, tests, judged.prompts.drop(columns="cluster_id"), recipe)
+    accounts |= look_at_texts(given, tests, judged.prompts.drop(columns="cluster_id"), recipe)
     return tests, accounts, contradictory
 
 
@@ -301,16 +301,6 @@ def _count_all(
     if len(unranked):
         accounts["unranked_labels"] = unranked["value"].unique().tolist()
     return accounts
-
-
-def _look_at_texts(rows: pd.DataFrame, tests: pd.DataFrame, prompts: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
-    """Count what people should know of the texts of a config; nothing of what there is none of."""
-    found = {
-        "taken_for_missing": count_traces(rows[rows["exclusion"] == ""], recipe),
-        "space_twins": int(find_space_twins(prompts).sum()),
-        "repeated_prompts": int(find_repeated_prompts(tests).sum()),
-    }
-    return {name: value for name, value in found.items() if value}
 
 
 def _count_rows(rows: pd.DataFrame, spans: pd.DataFrame, read: int) -> dict[str, Any]:

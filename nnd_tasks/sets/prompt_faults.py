@@ -1,11 +1,26 @@
-"""What may be wrong with the prompts of a set: contexts that differ in white space only, and candidates that repeat them."""
+"""What people should know of the texts of a set: missing values, odd white space in contexts, repeated prompts."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
+
+from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.rows import count_traces
 
 #: Share of tests whose candidates begin with their context from which on that is no accident.
 _REPEATING = 0.1
+
+
+def look_at_texts(rows: pd.DataFrame, tests: pd.DataFrame, prompts: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
+    """Count what people should know of the texts of a config; nothing of what there is none of."""
+    found = {
+        "taken_for_missing": count_traces(rows[rows["exclusion"] == ""], recipe),
+        "space_twins": int(find_space_twins(prompts).sum()),
+        "repeated_prompts": int(find_repeated_prompts(tests).sum()),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def find_space_twins(prompts: pd.DataFrame) -> pd.Series[bool]:
