@@ -15,18 +15,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.analysis.fake_runs import write_run  # noqa: E402
+from tests.results.fake_runs import write_run  # noqa: E402
 
 PROMPTS, CATEGORIES, MODELS, ROUNDS = 400, "abcde", 6, 3
 #: Compares a small table first, which imports everything, then the large one.
 COMMAND = """
 import sys, time
 begin = time.perf_counter()
-import nnd_tasks.cli, nnd_tasks.analysis.compare, nnd_tasks.show.terminal
+import nnd_tasks.cli, nnd_tasks.results.compare, nnd_tasks.show.terminal
 imported = time.perf_counter()
-nnd_tasks.cli.app(["compare", sys.argv[1]], standalone_mode=False)
+nnd_tasks.cli.typer_app(["compare", sys.argv[1]], standalone_mode=False)
 warm = time.perf_counter()
-nnd_tasks.cli.app(["compare", sys.argv[2]], standalone_mode=False)
+nnd_tasks.cli.typer_app(["compare", sys.argv[2]], standalone_mode=False)
 answered = time.perf_counter()
 heavy = sorted({"torch", "transformers", "lm_eval", "matplotlib"} & set(sys.modules))
 print(imported - begin, warm - imported, answered - warm, *heavy, file=sys.stderr)

@@ -23,11 +23,11 @@ from scipy.special import ndtr, ndtri, stdtrit
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from nnd_tasks.analysis.compare import compare, holm, permutation_p  # noqa: E402
-from nnd_tasks.analysis.power import LEVEL, detectable  # noqa: E402
-from nnd_tasks.analysis.verdicts import give_verdicts  # noqa: E402
+from nnd_tasks.results.compare import compare, holm, permutation_p  # noqa: E402
+from nnd_tasks.results.power import LEVEL, detectable  # noqa: E402
+from nnd_tasks.results.verdicts import give_verdicts  # noqa: E402
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference  # noqa: E402
-from tests.analysis.runs import make_paired  # noqa: E402
+from tests.results.runs import make_paired  # noqa: E402
 
 PROMPTS = (4, 7, 10, 20, 30, 100, 300)
 SIZES = ("equal", "heavy")

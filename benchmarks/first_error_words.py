@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks import cli
-from nnd_tasks.analysis.results import Run, read_results
-from nnd_tasks.analysis.token_files import run_tokens
-from nnd_tasks.harness.span_metrics import marked_tokens, unigram_surprise
+from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.token_files import run_tokens
 from nnd_tasks.statistics import clustered_mean
+from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
 
 NEAREST = 3
 

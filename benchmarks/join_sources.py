@@ -1,4 +1,4 @@
-"""The table of joined sources, nnd_tasks/sources.txt, and the report on what it joins, in docs/training.md.
+"""The table of joined sources, nnd_tasks/splits.txt, and the report on what it joins, in docs/training.md.
 
     nnd build SET                                  # each of them, once; NND_TEST_DATA names the publishers' files
     python benchmarks/join_sources.py              # prints the report
@@ -24,9 +24,9 @@ import pandas as pd
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from nnd_tasks import sources
-from nnd_tasks.datasets import built_sets, dataset_folder, list_configs, read_table
+from nnd_tasks import splits as sources
 from nnd_tasks.schema import normalize
+from nnd_tasks.store import built_sets, dataset_folder, list_configs, read_table
 
 #: Words of a sequence -> share of the shorter text's that makes two texts one source.
 SHARED = {8: 0.2, 5: 0.5}
@@ -36,7 +36,7 @@ PUBLISHERS = {
     "quiz_design": ("quiz_design/*.jsonl", "context", lambda row: row["doc_id"]),
     "humanevalfix": ("today/humanevalpack/*.jsonl", "prompt", lambda row: row["task_id"].split("/")[1]),
 }
-TABLE = Path(sources.__file__).with_name("sources.txt")
+TABLE = Path(sources.__file__).with_name("splits.txt")
 
 
 def read_texts() -> pd.DataFrame:

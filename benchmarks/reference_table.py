@@ -17,11 +17,11 @@ from pathlib import Path
 import pandas as pd
 from tqdm import tqdm
 
-from nnd_tasks.analysis.compare import category_rates
-from nnd_tasks.analysis.results import read_results
-from nnd_tasks.analysis.side_by_side import pair
-from nnd_tasks.runner.known_models import SMOLLM2
-from nnd_tasks.runner.run import run_lm_eval
+from nnd_tasks.results.compare import category_rates
+from nnd_tasks.results.paired import pair
+from nnd_tasks.results.runs import read_results
+from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.run.smollm2 import SMOLLM2
 
 #: The tasks of the table. The last has a sample of its prompts, because all would take over an hour on two cores.
 TASKS = [

@@ -22,7 +22,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import nnd_tasks
 from nnd_tasks.models.reward import encode_chat
-from nnd_tasks.runner.known_models import SMOLLM2, resolve_model
+from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 

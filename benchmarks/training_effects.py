@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from nnd_tasks import cli
-from nnd_tasks.analysis.readers import WRITER, reader_of
-from nnd_tasks.analysis.results import read_results
-from nnd_tasks.analysis.side_by_side import Paired, pair
 from nnd_tasks.errors import NNDError
+from nnd_tasks.results.paired import Paired, pair
+from nnd_tasks.results.readers import WRITER, reader_of
+from nnd_tasks.results.runs import read_results
 from nnd_tasks.statistics import clustered_mean, pooled_rate
 
 

@@ -54,7 +54,7 @@ IMPORTS = {
     "transformers": ("transformers.modeling_utils",),
     "datasets, with pandas": ("datasets",),
     "lm-eval": ("lm_eval.models.huggingface", "lm_eval.evaluator", "lm_eval.loggers"),
-    "nnd-tasks: runs": ("nnd_tasks.runner.run", "nnd_tasks.harness.task", "nnd_tasks.models.shared_prefix"),
+    "nnd-tasks: runs": ("nnd_tasks.run.run", "nnd_tasks.task.task", "nnd_tasks.models.shared_prefix"),
 }
 
 
@@ -88,7 +88,7 @@ def run_parts(arguments: list[str]) -> None:
             import_module(module)
         parts[f"import: {name}"] += seconds()
     for name, module, attributes in (
-        ("documents and checks", "nnd_tasks.harness.task", ("NNDTask.__init__", "NNDTask.prepare")),
+        ("documents and checks", "nnd_tasks.task.task", ("NNDTask.__init__", "NNDTask.prepare")),
         ("loading the model", "nnd_tasks.models.shared_prefix", ("SharedPrefixLM._create_model",)),
         ("the model", "nnd_tasks.models.shared_prefix", ("SharedPrefixLM._loglikelihood_tokens",)),
         ("lm-eval's look-up of the machine", "lm_eval.evaluator", ("add_env_info",)),

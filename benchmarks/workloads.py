@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 import nnd_tasks
-from nnd_tasks.harness.documents import cluster_documents
+from nnd_tasks.task.documents import cluster_documents
 
 DATA = Path(os.environ.get("NND_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 VOCABULARY = 50257  # of the models with a large head

@@ -22,9 +22,9 @@ from trl import DPOConfig, DPOTrainer
 
 import nnd_tasks
 from nnd_tasks import cli
-from nnd_tasks.datasets import dataset_folder
-from nnd_tasks.runner.known_models import SMOLLM2, resolve_model
-from nnd_tasks.runner.run import run_lm_eval
+from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
+from nnd_tasks.store import dataset_folder
 
 
 def draw_pairs(name: str, category: str, pairs: int | None, seed: int, *, accept_terms: bool) -> Dataset:

@@ -14,7 +14,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.datasets import (
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_text
+from nnd_tasks.markdown import fenced
+from nnd_tasks.run.training_pairs import without_section
+from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN
+from nnd_tasks.sets.build import make_set
+from nnd_tasks.sets.card import find_todos
+from nnd_tasks.sets.catalogue import SetRecipe, list_recipes
+from nnd_tasks.sets.licences import check_licences, licence_names, terms_of, texts_may_go
+from nnd_tasks.sets.recipe import PREPARE, RECIPE
+from nnd_tasks.store import (
     CARD,
     REPORT,
     SPLIT,
@@ -26,18 +36,8 @@ from nnd_tasks.datasets import (
     read_report,
     read_table,
 )
-from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_text
-from nnd_tasks.harness.task_yaml import dump_task_yaml, read_task_yaml
-from nnd_tasks.markdown import fenced
-from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN
-from nnd_tasks.sets.build import make_set
-from nnd_tasks.sets.card import find_todos
-from nnd_tasks.sets.licences import check_licences, licence_names, terms_of, texts_may_go
-from nnd_tasks.sets.recipe import PREPARE, RECIPE
-from nnd_tasks.sets.shelf import SetRecipe, list_recipes
 from nnd_tasks.tables import fingerprint
-from nnd_tasks.training import without_section
+from nnd_tasks.task.task_yaml import dump_task_yaml, read_task_yaml
 from nnd_tasks.yaml_json import dump_yaml
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hub_upload.plan import UploadPlan
-from nnd_tasks.datasets import CARD, read_card
 from nnd_tasks.errors import NNDError
-from nnd_tasks.secrets import MARK, hide
+from nnd_tasks.redact import MARK, hide
+from nnd_tasks.store import CARD, read_card
 from nnd_tasks.wording import some_of
 
 #: Files of earlier versions of a published set, which are removed; all others in the repository are left.

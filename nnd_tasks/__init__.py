@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from nnd_tasks.analysis.results import read_results as read_results
-    from nnd_tasks.datasets import load as load
     from nnd_tasks.errors import NNDError as NNDError
-    from nnd_tasks.runner.callback import NNDCallback as NNDCallback
-    from nnd_tasks.runner.run import evaluate as evaluate
+    from nnd_tasks.results.runs import read_results as read_results
+    from nnd_tasks.run.callback import NNDCallback as NNDCallback
+    from nnd_tasks.run.run import evaluate as evaluate
     from nnd_tasks.sets.build import build_set as build_set
+    from nnd_tasks.store import load as load
 
 _PUBLIC = {
     "build_set": "nnd_tasks.sets.build",
-    "load": "nnd_tasks.datasets",
-    "NNDCallback": "nnd_tasks.runner.callback",
+    "load": "nnd_tasks.store",
+    "NNDCallback": "nnd_tasks.run.callback",
     "NNDError": "nnd_tasks.errors",
-    "evaluate": "nnd_tasks.runner.run",
-    "read_results": "nnd_tasks.analysis.results",
+    "evaluate": "nnd_tasks.run.run",
+    "read_results": "nnd_tasks.results.runs",
 }
 __all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "evaluate", "load", "read_results"]
 

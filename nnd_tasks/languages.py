@@ -48,7 +48,7 @@ def language_pair(config: str) -> tuple[str, str] | None:
 def translation_prompt(languages: tuple[str, str] | None) -> str:
     """Return the template of a prompt for translations; it names no languages where they are not known.
 
-    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.harness.sandbox`).
+    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.task.sandbox`).
     """
     if languages is None:
         return "Source: {{context}}\nTranslation:"

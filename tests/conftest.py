@@ -18,7 +18,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
-from nnd_tasks.sets.shelf import list_recipes
+from nnd_tasks.sets.catalogue import list_recipes
 
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -210,8 +210,8 @@ def built_home(data: Path, real_sets: Callable[[str], Path], tmp_path_factory: p
 
 def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
     from nnd_tasks.sets.build import build_set
-    from nnd_tasks.stress.corpora import KNOWN
-    from nnd_tasks.stress.stress_set import build_stress_set
+    from nnd_tasks.studies.stress.corpora import KNOWN
+    from nnd_tasks.studies.stress.stress_set import build_stress_set
 
     for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", *TODAY):
         shutil.copytree(real_sets(name), home / "nnd" / name)

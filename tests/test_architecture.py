@@ -12,8 +12,8 @@ import pytest
 from importlinter.api import read_configuration
 
 import nnd_tasks
-import nnd_tasks.datasets
 import nnd_tasks.sets.build
+import nnd_tasks.store
 from tests.conftest import REPO
 
 PYPROJECT = REPO / "pyproject.toml"
@@ -56,7 +56,7 @@ def test_the_package_itself_imports_nothing_but_the_standard_library() -> None:
 
 
 def test_public_names_are_those_of_their_modules() -> None:
-    assert nnd_tasks.load is nnd_tasks.datasets.load
+    assert nnd_tasks.load is nnd_tasks.store.load
     assert nnd_tasks.build_set is nnd_tasks.sets.build.build_set
     for name in nnd_tasks.__all__:
         assert getattr(nnd_tasks, name) is not None

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks import __version__
-from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.store import read_table
 from tests.commands import Outcome, refused, run
 from tests.conftest import SOURCES
 from tests.sets.small_files import FRANK_FILE, QUIZ_FILE, small_source, small_text, write_files

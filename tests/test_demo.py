@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nnd_tasks.analysis.compare import compare_runs
-from nnd_tasks.analysis.results import read_results
 from nnd_tasks.baselines import ALL, table_rates
-from nnd_tasks.datasets import read_table
-from nnd_tasks.demo import describe, make_untrained_twin, run_demo
+from nnd_tasks.cli.demo import describe, make_untrained_twin, run_demo
 from nnd_tasks.errors import NNDError
+from nnd_tasks.results.compare import compare_runs
+from nnd_tasks.results.runs import read_results
+from nnd_tasks.store import read_table
 
 CATEGORIES = ("disfluent", "off_target", "unfaithful")
 

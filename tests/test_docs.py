@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.analysis import token_runs
 from tests.commands import Command
+from tests.results import token_runs
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))

@@ -17,16 +17,16 @@ import torch
 from sklearn.feature_extraction.text import CountVectorizer
 
 import nnd_tasks
-from nnd_tasks.analysis.results import read_results
-from nnd_tasks.datasets import CARD, built_sets, dataset_folder, list_configs, read_header, read_table
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.task_yaml import tasks_on
+from nnd_tasks.results.runs import read_results
+from nnd_tasks.run.training_pairs import add_preferences, make_pairs
 from nnd_tasks.schema import clean_name
-from nnd_tasks.sources import SHARES, find_source, sources_of, split_of
-from nnd_tasks.training import add_preferences, make_pairs
+from nnd_tasks.splits import SHARES, find_source, sources_of, split_of
+from nnd_tasks.store import CARD, built_sets, dataset_folder, list_configs, read_header, read_table
+from nnd_tasks.task.task_yaml import tasks_on
 from tests.commands import Outcome
 from tests.conftest import DATA, REPO
-from tests.harness.tasks import build_task, load_task
+from tests.task.tasks import build_task, load_task
 
 COLUMNS = {"prompt", "chosen", "rejected", "category", "cluster_id", "source_id", "test_id"}
 

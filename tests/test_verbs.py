@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.cli import app
-from tests.analysis.fake_runs import write_run
 from tests.commands import Outcome, nnd_process
 from tests.conftest import REPO
+from tests.results.fake_runs import write_run
 
 #: Command line -> its exit status, and what it prints, on standard error where the status is not 0.
 COMMANDS = {

@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     """Return ``app``, with all its commands, on first use."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for part in ("sets", "running", "analysis", "stress", "contribute", "check", "publish"):
+    for part in ("sets", "runs", "results", "stress", "contribute", "check", "publish"):
         import_module(f"nnd_tasks.cli.{part}")  # adds its commands; their order here is that of the help
     return import_module("nnd_tasks.cli.typer_app").app
 

@@ -46,10 +46,10 @@ def check(
 
     Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
     """
-    from nnd_tasks.check.checking import check_set
-    from nnd_tasks.datasets import read_report
+    from nnd_tasks.contribute.check.checking import check_set
     from nnd_tasks.files import write_text
     from nnd_tasks.sets.licences import terms_of, texts_may_go
+    from nnd_tasks.store import read_report
 
     report = check_set(name, configs=config or (), tasks=tasks or ())
     closed = any(one.code.startswith("card_license") for one in report.findings)

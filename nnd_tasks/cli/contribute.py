@@ -12,7 +12,7 @@ from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.sets.new import Draft, Skeleton
+    from nnd_tasks.contribute.new import Draft, Skeleton
 
 
 def _column(words: str) -> Any:
@@ -74,7 +74,7 @@ def new(
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
     edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
     """
-    from nnd_tasks.sets.new import NeedsPrepareError, draft_set, draft_skeleton, write_draft, write_skeleton
+    from nnd_tasks.contribute.new import NeedsPrepareError, draft_set, draft_skeleton, write_draft, write_skeleton
 
     keys = _drop_empty({
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
@@ -180,7 +180,7 @@ def _say_what_to_complete(skeleton: Skeleton, build: str) -> None:
 
 def _preview(draft: Draft) -> None:
     """Show the columns, the rule, some tests, and what is left out."""
-    from nnd_tasks.cli.catalogue import tabulate_examples
+    from nnd_tasks.cli.listing import tabulate_examples
     from nnd_tasks.sets.account import describe_accounts
     from nnd_tasks.show.terminal import print_counts, print_table
 

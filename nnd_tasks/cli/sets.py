@@ -32,7 +32,7 @@ def list_sets(
     In parentheses: the smallest difference between two models that a category can be expected to show, in percentage points, if
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
-    from nnd_tasks.cli.catalogue import report_sets
+    from nnd_tasks.cli.listing import report_sets
 
     show([report_sets(language, task)], form=form, brief=brief)
 
@@ -49,7 +49,7 @@ def show_set(
     count: Annotated[int, Option("--tests", min=0, help="How many tests to show.")] = 5,
 ) -> None:
     """Show a set: its card, its prompt and some of its tests."""
-    from nnd_tasks.cli.catalogue import report_set
+    from nnd_tasks.cli.listing import report_set
 
     report = report_set(name, config, count)
     show([report])
@@ -83,7 +83,7 @@ def build(
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
     from nnd_tasks.sets.build import build_set
-    from nnd_tasks.sets.shelf import find_recipe
+    from nnd_tasks.sets.catalogue import find_recipe
     from nnd_tasks.sets.tasks import write_tasks
 
     set_recipe = find_recipe(name)
@@ -91,7 +91,7 @@ def build(
     tasks = [] if out is not None else write_tasks(set_recipe, result, replace=replace)
     _print_build(result)
     if preference or chat:
-        from nnd_tasks.training import add_preferences
+        from nnd_tasks.run.training_pairs import add_preferences
 
         for config, sizes in add_preferences(result.folder, chat=chat).items():
             parts = [f"{counted(size, 'pair')} in {split}" for split, size in sizes.items()]

@@ -25,7 +25,7 @@ from nnd_tasks.show.console import say, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.stress.set_writing import StressSet
+    from nnd_tasks.studies.stress.set_writing import StressSet
 
 Corpus = Annotated[str, Option(help="wikitext, cnndm, wmt, ted, or a file.")]
 Source = Annotated[Path | None, Option(help="The paper's texts. Default: $NND_HOME/blindspot.")]
@@ -67,7 +67,7 @@ def stress_build(
 
     The paper's grid is --levels paper --texts 0 --seeds 5. N-grams are counted in texts_reference.txt beside texts.txt.
     """
-    from nnd_tasks.stress.stress_set import build_stress_set
+    from nnd_tasks.studies.stress.stress_set import build_stress_set
 
     result = build_stress_set(
         name,
@@ -122,7 +122,7 @@ def stress_attack(
     replace: Replace = False,
 ) -> None:
     """Search for errors, and edits of single words, that models prefer to the gold text."""
-    from nnd_tasks.stress.attack import build_attack_set
+    from nnd_tasks.studies.stress.attack import build_attack_set
 
     result = build_attack_set(
         name,
@@ -151,7 +151,7 @@ def stress_report(
     brief: Brief = False,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, with intervals and pass rates."""
-    from nnd_tasks.stress.stress_report import report_results
+    from nnd_tasks.studies.stress.stress_report import report_results
 
     show(report_results(results), out, form, brief)
 
@@ -174,10 +174,10 @@ def stress_metrics(
 
     The corpus is what the set was built from: the references are there.
     """
-    from nnd_tasks.analysis.text_metrics import load_metrics
-    from nnd_tasks.datasets import find_set
-    from nnd_tasks.stress.corpora import read_corpus
-    from nnd_tasks.stress.stress_report import report_metric
+    from nnd_tasks.store import find_set
+    from nnd_tasks.studies.stress.corpora import read_corpus
+    from nnd_tasks.studies.stress.stress_report import report_metric
+    from nnd_tasks.studies.text_metrics import load_metrics
 
     folder, texts = find_set(name), read_corpus(corpus, source)
     reports = [report_metric(part, metric, folder, texts) for part, metric in load_metrics(metrics).items()]
@@ -204,7 +204,7 @@ def stress_self(
     out: Out = Path("nnd_self"),
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
-    from nnd_tasks.stress.self_texts import draw_prompts, score_own_texts
+    from nnd_tasks.studies.stress.self_texts import draw_prompts, score_own_texts
 
     prompts = draw_prompts(corpus, source, texts=texts, words=words)
     show([score_own_texts(parts_of(models), prompts, parts_of(judges), model_args)], out)

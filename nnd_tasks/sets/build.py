@@ -16,26 +16,26 @@ import pyarrow as pa
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
-from nnd_tasks.datasets import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_text
 from nnd_tasks.schema import clean_name, slug
 from nnd_tasks.sets.account import check_sum, describe_accounts, tally_counts, tally_table
 from nnd_tasks.sets.card import About
+from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
 from nnd_tasks.sets.cells import PATH, ROW
 from nnd_tasks.sets.clean import clean_tests, find_contradicted
-from nnd_tasks.sets.fetch import Source, open_source, sha256_of
+from nnd_tasks.sets.download import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import Judged, judge_rows
 from nnd_tasks.sets.pair import Index, pair_candidates, pair_tests, repeat_for_errors
 from nnd_tasks.sets.preferences import preference_tests, take_pairs
 from nnd_tasks.sets.prepare import run_prepare
 from nnd_tasks.sets.prompt_faults import look_at_texts
+from nnd_tasks.sets.quality_rule import LabelRule, PairRule, Rule, ScoreRule, make_rule
 from nnd_tasks.sets.read import read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.rows import FIELD, exclude, mark_left_out, match_left_out, take_roles
-from nnd_tasks.sets.rule import LabelRule, PairRule, Rule, ScoreRule, make_rule
-from nnd_tasks.sets.shelf import SetRecipe, find_recipe
 from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_arrow
 from nnd_tasks.wording import counted, some_of
 from nnd_tasks.yaml_json import dump_yaml

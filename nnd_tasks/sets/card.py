@@ -15,13 +15,13 @@ from markupsafe import Markup
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import ALL, BASELINES
-from nnd_tasks.datasets import CARD, list_files, parse_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.languages import language_pair
 from nnd_tasks.markdown import cell, code, fenced, plain
 from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, clean_name
 from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.licences import publishing_note, terms_of
+from nnd_tasks.store import CARD, list_files, parse_card
 from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
 from nnd_tasks.yaml_json import dump_yaml

@@ -11,9 +11,9 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import kind_of, place_of
+from nnd_tasks.sets.quality_rule import PairRule, Rule
 from nnd_tasks.sets.read import naming_place
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.rule import PairRule, Rule
 
 #: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
 ROLES = (

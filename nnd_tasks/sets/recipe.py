@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from nnd_tasks.datasets import is_name
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import check_field_names
 from nnd_tasks.sets.licences import licence_id
 from nnd_tasks.sets.prompt_template import find_prompt_mistakes
+from nnd_tasks.store import is_name
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import StrictLoader, parse_yaml
 

@@ -12,7 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.datasets import (
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing, expand, read_text, write_texts
+from nnd_tasks.folders import only_writer, rewriting
+from nnd_tasks.schema import SCHEMA_VERSION
+from nnd_tasks.sets.card import About, make_card
+from nnd_tasks.store import (
     CARD,
     PREFERENCE,
     REPORT,
@@ -23,11 +28,6 @@ from nnd_tasks.datasets import (
     read_report,
     read_table,
 )
-from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, expand, read_text, write_texts
-from nnd_tasks.folders import only_writer, rewriting
-from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.sets.card import About, make_card
 from nnd_tasks.tables import ConfigSummary, check_table, summarize
 
 _ELSEWHERE = "choose another place with --out"

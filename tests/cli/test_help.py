@@ -17,9 +17,9 @@ from nnd_tasks.cli import app
 from nnd_tasks.cli.typer_app import OLD_VERBS
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
-from tests.analysis.fake_runs import write_run
 from tests.commands import Outcome, refused
 from tests.conftest import REPO
+from tests.results.fake_runs import write_run
 from tests.test_docs import parse
 
 WIDE = {"COLUMNS": "200", "TERM": "dumb"}

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from nnd_tasks.baselines import table_rates
-from nnd_tasks.datasets import user_tasks_dir
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
 from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.store import user_tasks_dir
 from nnd_tasks.tables import fingerprint
 
 FACTS = {"title": "Mine", "summary": "Mine.", "judges": "We.", "homepage": "", "citation": "@misc{mine,}"}

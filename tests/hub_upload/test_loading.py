@@ -14,8 +14,8 @@ from huggingface_hub import HfApi
 
 from hub_upload.plan import make_plan
 from nnd_tasks.errors import NNDError
-from nnd_tasks.harness.documents import load_tests
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.task.documents import load_tests
 from tests.hub_upload.conftest import OwnSet, some_tests
 
 

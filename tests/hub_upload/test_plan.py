@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from hub_upload.plan import UploadPlan, _version, make_plan
-from nnd_tasks.datasets import CARD, REPORT, parse_card
 from nnd_tasks.errors import NNDError
+from nnd_tasks.run.training_pairs import add_preferences
+from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.licences import KNOWN as TERMS
-from nnd_tasks.sets.shelf import list_recipes
-from nnd_tasks.stress.corpora import KNOWN
-from nnd_tasks.training import add_preferences
+from nnd_tasks.store import CARD, REPORT, parse_card
+from nnd_tasks.studies.stress.corpora import KNOWN
 from tests.hub_upload.conftest import OwnSet, some_tests
 
 Maker = Callable[..., OwnSet]
@@ -33,7 +33,7 @@ def card_in(plan: UploadPlan) -> tuple[dict[str, object], str]:
 
 def test_a_set_whose_texts_may_go_out_goes_as_it_is(own_set: Maker, tmp_path: Path) -> None:
     mine = own_set(prepare="def rows(folder): ...\n")
-    (mine.recipe / "nnd_mine.yaml").write_text("task: nnd_mine\nclass: !function nnd_tasks.harness.task.NNDTask\n")
+    (mine.recipe / "nnd_mine.yaml").write_text("task: nnd_mine\nclass: !function nnd_tasks.task.task.NNDTask\n")
     plan = make_plan("mine", "me/mine", source="in/*.json")
     assert mine.build.call_args.args[1] == "in/*.json"
     assert list(plan.files) == [CARD, REPORT, "mine/_recipe", "mine/prepare.py", "nnd_mine.yaml", PARQUET]

@@ -13,7 +13,7 @@ from huggingface_hub import CommitOperationAdd
 from huggingface_hub.errors import HfHubHTTPError
 
 from hub_upload.plan import make_plan
-from nnd_tasks.datasets import CARD
+from nnd_tasks.store import CARD
 from tests.commands import Outcome, refused
 from tests.hub_upload.conftest import OwnSet, some_tests
 

@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import nnd_tasks
 from tests.random_models import evaluate, texts
 from tests.real_servers import serving
-from tests.runner.test_backends import assert_same, needs_client, samples_of
+from tests.run.test_backends import assert_same, needs_client, samples_of
 
 PYTHON = os.environ.get("NND_TEST_LLAMACPP", "")
 pytestmark = pytest.mark.skipif(not PYTHON, reason="make test-llamacpp runs it, with llama-cpp-python installed")

@@ -14,7 +14,7 @@ import nnd_tasks
 from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.stress.stress_set import load_fill
+from nnd_tasks.studies.stress.stress_set import load_fill
 
 REQUESTS = [
     ("One day the cat", " went to the house of the dog."),

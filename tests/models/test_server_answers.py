@@ -11,8 +11,8 @@ import pytest
 from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
-from tests.runner.completions_server import CompletionsServer
-from tests.runner.test_backends import needs_client, samples_of, through
+from tests.run.completions_server import CompletionsServer
+from tests.run.test_backends import needs_client, samples_of, through
 
 pytestmark = needs_client
 Body = dict[str, Any]

@@ -21,14 +21,14 @@ from lm_eval.tasks import TaskManager
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from nnd_tasks.datasets import read_table
-from nnd_tasks.harness.documents import cluster_documents
 from nnd_tasks.models.architectures import DECODERS, SEQ2SEQ, layout_of
 from nnd_tasks.models.encoder_decoder import PackedDecoder
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.prefix_scoring import SortedRequests, VocabularyHead
 from nnd_tasks.models.prefix_tree import PackLimits, make_packs, trunk_mask
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.store import read_table
+from nnd_tasks.task.documents import cluster_documents
 from tests import random_models
 from tests.models.comparing import (
     Requests,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nnd_tasks.harness.lengths import TokenCounter
-from nnd_tasks.harness.scored_tokens import tokens_and_characters
-from tests.harness.test_oracle import Oracle, check_against
+from nnd_tasks.task.lengths import TokenCounter
+from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.random_models import evaluate
+from tests.task.test_oracle import Oracle, check_against
 
 #: Tasks of short texts, and those that `make test-all` adds.
 SHORT = ("nnd_quiz_design", "nnd_challenge300", "nnd_mqm_ende")

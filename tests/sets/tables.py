@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.sets.build import BuiltSet, make_set
+from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.recipe import make_recipe
-from nnd_tasks.sets.shelf import SetRecipe
 
 Row = Mapping[str, Any]
 LABELS = {"context": "c", "candidate": "t", "label": "l", "better": "good"}

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from nnd_tasks.contribute.new import draft_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import REASONS, check_sum, describe_accounts, tally_table
-from nnd_tasks.sets.new import draft_set
 from tests.commands import Outcome
 from tests.conftest import DATA, needs_data
 from tests.sets.tables import LABELS, left_out, make, make_csv, pick, read_tests

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from nnd_tasks.datasets import parse_card, read_table, split_card
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, About, find_todos, make_card, todo
 from nnd_tasks.sets.recipe import Facts
+from nnd_tasks.store import parse_card, read_table, split_card
 from nnd_tasks.tables import ConfigSummary
 
 FACTS = Facts(

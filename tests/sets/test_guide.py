@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
-from nnd_tasks.datasets import read_table
 from nnd_tasks.sets.recipe import Facts, File, Recipe, Spans
+from nnd_tasks.store import read_table
 
 REPO = Path(__file__).resolve().parents[2]
 PAGE = (REPO / "docs" / "contribute.md").read_text("utf-8")

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from nnd_tasks.datasets import load
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.store import load
 from tests.sets.small_files import write_files
 from tests.sets.tables import pick
 from tests.sets.test_new import new, refusal

@@ -9,8 +9,8 @@ import pytest
 
 from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.build import make_set
+from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.cells import TRACES
-from nnd_tasks.sets.shelf import find_recipe
 from tests.sets.tables import LABELS, make_rows, pick, read_tests, write_rows
 
 GOOD, BAD = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}

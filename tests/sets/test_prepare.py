@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from nnd_tasks.datasets import read_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set, make_set
-from nnd_tasks.sets.shelf import find_recipe
+from nnd_tasks.sets.catalogue import find_recipe
+from nnd_tasks.store import read_table
 from tests.commands import Outcome, refused
 from tests.sets.small_files import FRANK_FILE, MQM_FILE, QUIZ_FILE, SMALL, small_source, small_text, write_files
 from tests.sets.tables import pick, write_rows

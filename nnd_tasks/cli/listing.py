@@ -1,0 +1,242 @@
+"""What sets there are, built or not, and what one of them looks like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.languages import code_of, language_pair
+from nnd_tasks.results.power import marked_points, planned_by_category
+from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.sets.card import ERRORS, find_fact
+from nnd_tasks.sets.catalogue import RecipeFile, find_recipe, list_recipes
+from nnd_tasks.sets.licences import licence_columns, terms_of
+from nnd_tasks.sets.quality_rule import make_rule
+from nnd_tasks.show.report import Cell, Report, Table
+from nnd_tasks.store import (
+    built_sets,
+    dataset_folder,
+    how_to_build,
+    list_configs,
+    look_up_set,
+    read_card,
+    read_table,
+)
+from nnd_tasks.tables import pick_examples
+from nnd_tasks.wording import did_you_mean
+
+_SHOWN = 300  # characters of a text
+#: What a row of `list_sets` says where nothing is known.
+_EMPTY = {
+    "name": "", "kind": "", "license": "", "errors": "", "shipped": False, "built": False, "folder": "", "recipe": "",
+    "config": "-", "tests": None, "categories": {}, "points": {},
+}  # fmt: skip
+
+
+def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFrame:
+    """Return a row per config of every set that has a recipe, then of sets that are built without one.
+
+    Args:
+        language: only sets with texts of this language.
+        task: only sets of this kind of task.
+
+    Returns:
+        ``name``; ``kind``: what a model is asked to do; ``license``; ``errors``: ``judged``, ``made`` or empty; ``languages``:
+        codes; ``shipped``: it comes with the package; ``built``: it is built and can be read; ``folder``; ``recipe``: its path;
+        ``state``: where it is built, how to build it, or what is wrong with it; ``config``; ``tests``; ``categories``: category
+        -> number of tests, empty for a set that is not built; ``points``: category -> smallest difference between two models
+        that it can show, in percentage points, as text.
+
+    Raises:
+        NNDError: no set has this language, or this task.
+    """
+    recipes = list_recipes()
+    names = dict.fromkeys([*recipes, *built_sets()])
+    rows = [{**_EMPTY, **row} for name in names for row in _describe(name, recipes.get(name))]
+    sets = pd.DataFrame(rows).astype({"tests": "Int64"})
+    if language is not None:
+        sets = _choose(sets, "--language", code_of(language), sets["languages"])
+    if task is not None:
+        sets = _choose(sets, "--task", task.strip().lower(), sets["kind"].str.split(","))
+    return sets
+
+
+def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]:
+    """Return a row per config of a set, with what its recipe says and what is in its folder; an error hides no other set."""
+    about: dict[str, Any] = {"name": name, "state": f"not built; run: {how_to_build(name)}"}
+    codes: list[str] = []
+    published: Mapping[str, int] = {}
+    broken = ""
+    if recipe_file is not None:
+        about |= {"shipped": recipe_file.shipped, "recipe": str(recipe_file.path)}
+        try:
+            recipe = recipe_file.read().recipe
+            facts = recipe.facts
+            expected = sum(recipe.expected.values())
+            about |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
+            codes = list(facts.language)
+            published = recipe.published or ({recipe.config or "default": expected} if expected else {})
+        except NNDError as error:
+            about["state"] = broken = f"recipe unreadable: {error}"
+    configs: list[dict[str, Any]] = [{"config": config, "tests": tests} for config, tests in published.items()]
+    if name in built_sets():
+        folder = dataset_folder(name)
+        about |= {"folder": str(folder), "state": f"built in {folder}"}
+        try:
+            configs = [_describe_config(folder, config) for config in list_configs(folder)[0]]
+            about["built"] = True
+        except Exception as error:  # whatever is wrong with one set
+            about["state"] = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
+        about["state"] += f"; {broken}" if broken else ""
+    codes += [
+        code for config in [*published, *(row["config"] for row in configs)] for code in language_pair(config) or ()
+    ]
+    about["languages"] = list(dict.fromkeys(codes))
+    return [{**about, **config} for config in configs or [{}]]
+
+
+def _describe_config(folder: Path, name: str) -> dict[str, Any]:
+    table = read_table(folder, name, ["cluster_id", "category"])
+    clusters, categories = (column.to_pylist() for column in table.columns)
+    planned, counts = planned_by_category(clusters, categories), Counter(categories)
+    return {
+        "config": name,
+        "tests": table.num_rows,
+        "categories": {category: counts[category] for category in planned},
+        "points": {category: marked_points(*planned[category]) for category in planned},
+    }
+
+
+def _choose(sets: pd.DataFrame, option: str, wanted: str, values: pd.Series[Any]) -> pd.DataFrame:
+    """Return the sets that have one of their values; `values` holds a list of each."""
+    values = values.map(lambda parts: {part.strip().lower() for part in parts})
+    chosen = sets[[wanted in parts for parts in values]]
+    if chosen.empty:
+        every = sorted(set().union(*values) - {""})
+        meant = did_you_mean(wanted, every) or f"there are: {', '.join(every)}"
+        raise NNDError(f"{option} {wanted}: no set has it; {meant}")
+    return chosen
+
+
+def report_sets(language: str | None, task: str | None) -> Report:
+    """Return the sets of `list_sets` as a report."""
+    sets = list_sets(language, task)
+    columns: dict[str, Cell] = {
+        "set": "{name}",
+        "about": lambda row: "; ".join(
+            filter(None, ["" if row["shipped"] else "your own", row["kind"], row["license"]])
+        ),
+        "errors": "{errors}",
+        "config": "{config}",
+        "tests": "{tests:,}",
+        "categories": lambda row: (
+            ", ".join(f"{name} {count:,} ({row['points'][name]})" for name, count in row["categories"].items()) or "-"
+        ),
+        "state": "{state}",
+    }
+    brief: dict[str, Cell] = {
+        "set": "{name}",
+        "tests": "{tests:,}",
+        "licence": "{license}",
+        "state": lambda row: "built" if row["built"] else row["state"].removeprefix("not built; run: "),
+    }
+    legend = (
+        "In parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
+        "tests to tell models apart; none: with so few prompts no difference is significant; >30: above what models differ by; "
+        "?: not known."
+    )
+    first = Table("sets", sets.drop_duplicates("name"), brief)
+    return Report("sets", "Sets", tables=[Table("sets", sets, columns)], notes=[legend], brief=[first])
+
+
+# ---------------------------------------------------------------- one set
+
+
+def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
+    """Return facts of a set, its prompt, and tests of each category in turn.
+
+    Args:
+        name: of the set, or the path of a dataset folder or a recipe.
+        config: whose tests are shown; None takes the default one.
+        count: how many tests.
+
+    Raises:
+        NNDError: there is no such set, or it has no such config.
+    """
+    folder = look_up_set(name)
+    header = {} if folder is None else read_card(folder)[0]
+    title, task = header.get("pretty_name", name), "" if "/" in name else name
+    facts = {"license": str(header.get("license", ""))}
+    if folder is None or name in list_recipes():
+        try:
+            one = find_recipe(name)
+            known, task = one.recipe.facts, one.name
+            title = known.title or name
+            facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
+            columns = licence_columns(facts.pop("license"), terms_of(task, {}, config or ""))
+            facts |= {"license" if key == "annotations" else key: value for key, value in columns.items()}
+            facts |= {"rule": make_rule(one.recipe).sentence, "errors": ERRORS[known.errors], "recipe": str(one.path)}
+        except NNDError as error:
+            if folder is None:
+                raise
+            facts["recipe unreadable"] = str(error)
+    examples, prompt = [], ""
+    if folder is None:
+        facts["not built"] = f"run: {how_to_build(name)}"
+    else:
+        names, default = list_configs(folder)
+        chosen = config or default
+        table = read_table(folder, chosen)
+        facts |= {
+            "built in": str(folder),
+            "configs": ", ".join(names),
+            "tests": f"{table.num_rows:,} in config {chosen}",
+        }
+        prompt = _render_prompt(task, chosen, table.slice(0, 1).to_pylist()[0]) if task else ""
+        examples = [tabulate_examples(table, count)]
+    rows = pd.DataFrame(facts.items(), columns=["fact", "value"])
+    tables = [Table("facts", rows, {"fact": "{fact}", "value": "{value}"}), *examples]
+    return Report(name=name, title=f"{title} ({name})", tables=tables, facts={"prompt": prompt})
+
+
+def tabulate_examples(tests: pa.Table, count: int) -> Table:
+    """Return the texts of some tests, of each category in turn: the context, the prompt fields and both candidates."""
+    fields = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
+    rows = [
+        {"category": test["category"], "part": part, "text": str(test[part])}
+        for test in pick_examples(tests, count)
+        for part in ("context", *fields, "high", "low")
+        if test[part] is not None
+    ]
+    columns: dict[str, Cell] = {
+        "category": "{category}",
+        "part": "{part}",
+        "text": lambda row: _shorten(row["text"]),
+    }
+    return Table("examples", pd.DataFrame(rows, columns=list(columns)), columns)
+
+
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
+    """Return the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
+
+    A template that cannot be rendered is returned as it is.
+    """
+    from nnd_tasks.task.sandbox import render
+    from nnd_tasks.task.task_yaml import tasks_on
+
+    template = next((settings["doc_to_text"] for settings in tasks_on(name, config)), "")
+    try:
+        return str(render(template, row, name))
+    except NNDError:
+        return template

@@ -1,0 +1,283 @@
+"""Commands over results: compare, report, trend, signal, familiarity, verify, reproduce."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from nnd_tasks.cli.typer_app import (
+    DEFAULT_METRICS,
+    Brief,
+    Format,
+    Metrics,
+    Out,
+    parts_of,
+    show,
+    verb,
+)
+from nnd_tasks.errors import NNDError
+from nnd_tasks.show.console import say, warn
+
+if TYPE_CHECKING:
+    from nnd_tasks.results.runs import Runs
+
+Results = Annotated[list[Path], Argument(help="What --output_path named, or results_*.json files.")]
+Allow = Annotated[str, Option(help="Parts of the protocol that may differ, such as prompt,shots.")]
+Tags = Annotated[
+    Path | None,
+    Option(help="CSV, Excel, JSON or parquet: model, and where wanted family, training, step, other numbers."),
+]
+Select = Annotated[
+    list[str] | None,
+    Option(metavar="KEY=VALUE", help="Take only runs of this protocol, such as shots=0,limit=all."),
+]
+
+
+def _read(runs: list[Path], select: list[str] | None) -> Runs:
+    from nnd_tasks.results.runs import read_results
+
+    return read_results(runs, select or ())
+
+
+@verb(
+    "Conclusions",
+    "nnd compare results --brief  # each pair of models: difference, interval, verdict",
+    "nnd compare results/small results/large --select shots=0 --adjust --out tables  # two runs, and files of all tables",
+)
+def compare(
+    runs: Results,
+    out: Out = None,
+    allow: Allow = "",
+    select: Select = None,
+    adjust: Annotated[
+        bool, Option("--adjust", help="Also rates with length and word frequency taken out, even of one model.")
+    ] = False,
+    readers: Annotated[bool, Option("--readers", help="Compare what each model writes with what it says.")] = False,
+    form: Format = "text",
+    brief: Brief = False,
+) -> None:
+    """Compare models: rates, differences with intervals, tests, ranks.
+
+    What to know before reading them is said, too.
+    """
+    from nnd_tasks.results.compare import compare_readers, compare_runs, report_comparison
+
+    chosen, allowed = _read(runs, select), parts_of(allow)
+    comparisons = compare_readers(chosen, allowed) if readers else compare_runs(chosen, allowed, alone=adjust)
+    reports = [report_comparison(comparison) for comparison in comparisons]
+    if adjust:
+        from nnd_tasks.studies.adjust import add_adjusted_rates
+
+        reports = [
+            add_adjusted_rates(report, comparison.paired)
+            for report, comparison in zip(reports, comparisons, strict=True)
+        ]
+    show(reports, out, form, brief)
+
+
+@verb(
+    "Conclusions",
+    "nnd report results -o report.html  # a page with every test to look at",
+    "nnd report anna ben --site site --select limit=all  # a site of two people's runs, on whole sets",
+)
+def report(
+    runs: Results,
+    output: Annotated[Path, Option("--output", "-o", help="The page to write.")] = Path("report.html"),
+    site: Annotated[
+        Path | None,
+        Option(file_okay=False, help="Folder for a site instead: a front page, and a page per set."),
+    ] = None,
+    test: Annotated[str | None, Option(metavar="TEST_ID", help="Print one test, and write its page.")] = None,
+    allow: Allow = "",
+    select: Select = None,
+    out: Out = None,
+) -> None:
+    """Write a page with rates, differences and every test.
+
+    What to know before reading them, signatures and commands stand there too.
+
+    With --out it gives the same numbers as files, with surprise around marked errors.
+    """
+    from nnd_tasks.files import expand, write_text
+
+    if site is not None:
+        if test or out or allow:
+            raise NNDError("--site: takes --select only; leave --test, --out and --allow out")
+        from nnd_tasks.page.site import write_site
+
+        front, skipped = write_site(runs, site, select or ())
+        for line in skipped:
+            warn(f"left out: {line}")
+        say(f"written: {front}")
+        return
+    from nnd_tasks.page.one_test import find_test, render_test, report_test
+    from nnd_tasks.page.page import render_report, report_pages
+    from nnd_tasks.results.paired import pair
+    from nnd_tasks.results.token_files import read_usable
+
+    left_out: list[str] = []
+    chosen = read_usable(runs, select or (), left_out)
+    for line in left_out:
+        warn(f"left out: {line}")
+    if test is not None:
+        pairs = find_test(test, chosen, parts_of(allow))
+        show([report_test(test, paired) for paired in pairs], out)
+        page = render_test(test, pairs)
+    else:
+        if out is not None:
+            show(report_pages(pair(chosen, parts_of(allow), split_conflicts=True)), out=out, brief=True)
+        page = render_report(chosen, parts_of(allow), left_out)
+    path = expand(output)
+    write_text(path, page, hint="name a file with --output")
+    warn(f"written: {path}")
+
+
+@verb(
+    "Conclusions",
+    "nnd trend results --out figures  # sizes of models, or checkpoints of a training",
+    "nnd trend results --x year --tags models.csv  # against a number of your own",
+)
+def trend(
+    runs: Results,
+    x: Annotated[
+        str | None,
+        Option(
+            "--x",
+            help="parameters, step, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
+        ),
+    ] = None,
+    tags: Tags = None,
+    allow: Allow = "",
+    select: Select = None,
+    out: Out = None,
+    form: Format = "text",
+    brief: Brief = False,
+) -> None:
+    """Show pass rates against size, training step or another number.
+
+    It also reads the file that NNDCallback wrote.
+    """
+    from nnd_tasks.results.trend import read_trend, report_trend
+
+    found = read_trend(runs, x, tags, parts_of(allow), select or ())
+    show([report_trend(found)], out, form, brief)
+
+
+@verb(
+    "Conclusions",
+    "nnd signal results  # checkpoints of a training, or sizes of a family",
+    "nnd signal results --brief  # which categories are worth running, on how many prompts",
+)
+def signal(
+    runs: Results,
+    tags: Tags = None,
+    allow: Allow = "",
+    select: Select = None,
+    out: Out = None,
+    form: Format = "text",
+    brief: Brief = False,
+) -> None:
+    """Show which categories tell better models from worse ones.
+
+    It says by which measure, and on how few prompts.
+    """
+    from nnd_tasks.results.tags import read_tags
+    from nnd_tasks.studies.signal import report_signals
+
+    known = None if tags is None else read_tags(tags)
+    reports = report_signals(_read(runs, select), known, allow=parts_of(allow))
+    show(reports, out, form, brief)
+
+
+@verb(
+    "Conclusions",
+    "nnd familiarity results  # nats per token by system, for each model and set",
+    "nnd familiarity results --own mixqg  # and pass rates by whether the better text is of mixqg",
+)
+def familiarity(
+    runs: Results,
+    own: Annotated[
+        list[str] | None,
+        Option(metavar="[MODEL=]SYSTEM,...", help="Systems that the model, or its family, is; repeatable."),
+    ] = None,
+    select: Select = None,
+    out: Out = None,
+    form: Format = "text",
+) -> None:
+    """Show whose texts a model likes among those judged alike.
+
+    It also says what comes from its own ones. The sets must be built here, as results do not say who wrote a text.
+    """
+    from nnd_tasks.studies.familiarity import report_familiarity
+
+    reports = report_familiarity(_read(runs, select), own or ())
+    show(reports, out, form)
+
+
+@verb(
+    "Conclusions",
+    "nnd verify  # on both sets, downloaded",
+    "nnd verify summeval --source data --metrics rouge2,bartscore=bart-large-cnn  # one set, two metrics",
+)
+def verify(
+    name: Annotated[
+        str,
+        Argument(
+            metavar="[quiz_design|summeval|all]",
+            help="What to verify on.",
+        ),
+    ] = "all",
+    source: Annotated[
+        Path | None,
+        Option(help="Folder that holds quiz_design/ and summeval/, or one set's file. Default: download."),
+    ] = None,
+    metrics: Metrics = DEFAULT_METRICS,
+    out: Out = None,
+    form: Format = "text",
+) -> None:
+    """Hold NND rates and text metrics against human scores.
+
+    The numbers of the paper's Table 1 stand beside them.
+    """
+    from nnd_tasks.studies.verify import verify_sets
+
+    show(verify_sets(name, source, metrics), out, form)
+
+
+@verb(
+    "Conclusions",
+    "nnd reproduce  # which experiments and models there are",
+    "nnd reproduce quiz_design --weights mixqg --limit 50  # one model, on 50 prompts",
+)
+def reproduce(
+    experiment: Annotated[
+        str | None,
+        Argument(help="Leave it out to see all of them and their models."),
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        Option(metavar="NAME[=FOLDER]", help="A model, and a folder in place of the hub's; repeatable. Default: all."),
+    ] = None,
+    limit: Annotated[
+        int | None, Option(min=1, help="Number of prompts; the published rates are over all of them.")
+    ] = None,
+    out: Annotated[
+        Path, Option("--out", help="Folder for the report and each model's result, which is not run again.")
+    ] = Path("nnd_reproduce"),
+) -> None:
+    """Run the paper's models; show published beside measured rates.
+
+    The models are folders that you have, or the hub's.
+    """
+    from nnd_tasks.studies.reproduce import list_experiments
+    from nnd_tasks.studies.reproduce import reproduce as run_again
+
+    if experiment is None:
+        show([list_experiments()])
+        return
+    report = run_again(experiment, weights or (), out=out, limit=limit)
+    show([report], out)
+    if failed := report.facts["failed"]:
+        raise NNDError("; ".join(failed))

@@ -1,0 +1,1 @@
+"""Sets of one's own: new, check, publish."""

@@ -1,0 +1,336 @@
+"""The rules about the tests of a config, as functions of its DataFrame. `rules.yaml` has the words of all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
+from nnd_tasks.contribute.check import texts
+from nnd_tasks.contribute.check.texts import RULES
+from nnd_tasks.errors import visible
+from nnd_tasks.results.power import DISAGREEMENT, LARGEST_MDE, planned_by_category
+from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
+from nnd_tasks.sets.prompt_faults import find_repeated_prompts, find_space_twins
+from nnd_tasks.statistics import FEW
+from nnd_tasks.wording import counted
+
+#: Rows that a finding lists; it counts all of them.
+EXAMPLES = 5
+#: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.
+LEAK, OFTEN = 0.95, 0.8
+#: Tests that a category needs for such a finding. By the rule of three, 30 passed of 30 means a rate of at least 0.9 (95%).
+ENOUGH = 30
+
+#: For each test True, or the text that a rule is about; False or missing where there is nothing.
+Marks: TypeAlias = "pd.Series[Any]"
+
+
+class Severity(IntEnum):
+    """How much a finding matters; the worst one decides the exit status.
+
+    Error: the set cannot be run or published as it is. Warning: its rates may mislead, or a person has to look at it. Note:
+    good to know.
+    """
+
+    NOTE = 0
+    WARNING = 1
+    ERROR = 2
+
+    @property
+    def label(self) -> str:
+        """Name in lower case."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A test that a finding is about.
+
+    Attributes:
+        index: 0-based row of the config's parquet files, in the order of their names.
+        test_id: of the test; ``""`` where the data have none.
+        detail: the text that the finding is about, shortened, with personal data masked.
+    """
+
+    index: int
+    test_id: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to look at.
+
+    Attributes:
+        severity: how much it matters.
+        code: of its rule.
+        message: what is there.
+        fix: what to do.
+        rows: the first few tests.
+        count: all of them.
+        config: where; ``""`` for what concerns the whole set.
+        table: rows of numbers, column -> cell.
+    """
+
+    severity: Severity
+    code: str
+    message: str
+    fix: str
+    rows: Sequence[Row] = ()
+    count: int = 0
+    config: str = ""
+    table: Sequence[dict[str, Any]] = ()
+
+
+def finding(code: str, note: str = "", config: str = "", **changes: Any) -> Finding:
+    """Return a finding.
+
+    Args:
+        code: of its rule.
+        note: what the message says besides what the rule says.
+        config: where.
+        **changes: other attributes of `Finding`, and another severity or advice than the rule's.
+    """
+    rule = RULES[code]
+    message = visible(": ".join(filter(None, [rule["says"], note])))
+    return replace(Finding(Severity[rule["severity"].upper()], code, message, rule["fix"], config=config), **changes)
+
+
+@dataclass
+class Tests:
+    """The tests of a config.
+
+    Attributes:
+        name: of the config.
+        frame: one row per test, in the columns of the schema; cells as Python objects, None where there is no value.
+        languages: that the card declares; without any, scripts are not checked.
+        cleaned: whether there is a clean config beside it.
+    """
+
+    __test__ = False  # pytest must not collect it
+
+    name: str
+    frame: pd.DataFrame
+    languages: Sequence[str] = ()
+    cleaned: bool = False
+
+    @cached_property
+    def texts(self) -> pd.DataFrame:
+        """Both candidates in NFC; white space counts."""
+        return self.frame[["high", "low"]].map(normalize)
+
+    @cached_property
+    def blank(self) -> pd.DataFrame:
+        """Whether context and candidates are empty or white space."""
+        return self.frame[["context", "high", "low"]].map(lambda text: not text.strip())
+
+    @cached_property
+    def bare(self) -> pd.DataFrame:
+        """Both candidates, letters and digits only."""
+        return self.texts.map(texts.strip_form)
+
+    @cached_property
+    def prompts(self) -> pd.DataFrame:
+        """The first test of each prompt: ``cluster_id`` and the prompt fields, which are constant within every prompt."""
+        extra = self.frame.drop(columns=RESERVED_COLUMNS, errors="ignore")
+        varying = extra.astype(str).groupby(self.frame["cluster_id"]).nunique().max() > 1
+        return self.frame.drop_duplicates("cluster_id")[["cluster_id", "context", *varying.index[~varying]]]
+
+    def list_rows(self, marks: Marks, search: Callable[[str], Any] | None = None) -> list[Row]:
+        """Return the first of the tests that are marked, those with different texts first.
+
+        Args:
+            marks: of these tests; True stands for both candidates.
+            search: returns the part of a text to show.
+        """
+        pairs = marks.dtype == bool
+        shown = self.frame.loc[marks.index, ["high", "low"]] if pairs else marks.to_frame()
+        rows = []
+        for i in shown.index[shown.duplicated().argsort(kind="stable")][:EXAMPLES]:
+            part = None if pairs else search(marks[i])[0] if search else ""
+            rows.append(Row(i, self.frame["test_id"][i], texts.show_texts([*shown.loc[i]], part)))
+        return rows
+
+
+# ---------------------------------------------------------------- what can be measured: a note on the whole config
+
+
+def _find_few_prompts(tests: Tests) -> str:
+    prompts = tests.frame.groupby("category")["cluster_id"].nunique()
+    few = [f"{name} ({count})" for name, count in prompts.items() if count < FEW]
+    return ", ".join(few) if tests.frame["cluster_id"].nunique() > 1 else ""
+
+
+def _find_low_power(tests: Tests) -> str:
+    sizes = planned_by_category(tests.frame["cluster_id"], tests.frame["category"])
+    weak = []
+    for name, (mde, prompts) in sizes.items():
+        if prompts >= FEW and mde > LARGEST_MDE:
+            least = "no difference is" if mde > DISAGREEMENT else f"only a difference above {100 * mde:.0f} points is"
+            weak.append(f"{name}, {counted(prompts, 'prompt')}: {least} likely to be detected")
+    return "; ".join(weak)
+
+
+# ---------------------------------------------------------------- prompts and labels
+
+
+def _find_mixed(tests: Tests) -> Marks:
+    context = tests.frame["context"]
+    return context.where(context != context.groupby(tests.frame["cluster_id"]).transform("first"))
+
+
+def _find_split(tests: Tests) -> Marks:
+    prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]  # else something else tells prompts apart
+    again = prompts.drop(columns="cluster_id").astype(str).duplicated()
+    return tests.frame["cluster_id"].isin(prompts["cluster_id"][again])
+
+
+def _find_space_twins(tests: Tests) -> Marks:
+    prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]
+    twins = find_space_twins(prompts.drop(columns="cluster_id"))
+    return tests.frame["cluster_id"].isin(prompts["cluster_id"][twins])
+
+
+def _find_contradictory(tests: Tests) -> Marks:
+    """Find candidates that are judged both better and worse for one prompt, and the tests with them.
+
+    That alone is not a contradiction: of three candidates, the second is better in one test and worse in another. A candidate
+    is contradictory if its label (or, without labels, its score) differs between the two tests; in a set without either, if
+    another test has the same pair of texts the other way round. Where the category is what was rated, candidates are
+    compared within a category; where it follows from the label of the worse candidate, over all categories.
+    """
+    frame, both, index = tests.frame, tests.texts, pd.MultiIndex.from_frame
+    keys = frame[["cluster_id", "category"]]
+    judged = next((name for name in ("label", "score") if {f"high_{name}", f"low_{name}"} <= {*frame}), None)
+    if judged is None:
+        turned = both.set_axis(["low", "high"], axis=1)[["high", "low"]]
+        return (both["high"] != both["low"]) & index(keys.join(both)).isin(index(keys.join(turned)))
+    if "low_label" in frame and all(frame["low_label"]) and frame.groupby("low_label")["category"].nunique().max() == 1:
+        keys = keys[["cluster_id"]]
+    high, low = (keys.assign(text=both[side], verdict=frame[f"{side}_{judged}"].fillna("")) for side in both)
+    names = [*keys, "text"]
+    both = high.drop_duplicates().merge(low.drop_duplicates(), on=names)
+    odd = index(both[both["verdict_x"] != both["verdict_y"]][names])
+    better, worse = (side["text"].where(index(side[names]).isin(odd)) for side in (high, low))
+    return better.fillna(worse)
+
+
+# ---------------------------------------------------------------- texts
+
+
+def _search_texts(tests: Tests, search: Callable[[str], Any], sides: Sequence[str]) -> pd.DataFrame:
+    """Return the texts in columns that a search finds something in; nan elsewhere."""
+    columns = tests.frame[[*sides]]
+    return columns.where(columns.isin([text for text in pd.unique(columns.to_numpy().ravel()) if search(text)]))
+
+
+def _check_scripts(tests: Tests) -> Iterator[Finding]:
+    expected = texts.scripts_of(tests.languages)
+    if not expected:
+        return
+    found = _search_texts(tests, lambda text: texts.find_other_script(text, expected), ["context", "high", "low"])
+    marks = found.bfill(axis=1)["context"]
+    scripts = sorted({str(texts.find_other_script(text, expected)) for text in marks.dropna()})
+    names = " and ".join("Chinese characters" if script == "CJK" else f"{script.title()} letters" for script in scripts)
+    yield from _report(tests, "language_mismatch", marks, f", in {names}; declared: {', '.join(tests.languages)}")
+
+
+#: Code -> what finds the tests: marks, or a note on the whole config, empty where nothing is wrong.
+_FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
+    "cluster_mixed": _find_mixed,
+    "cluster_split": _find_split,
+    "no_error_bar": lambda tests: "" if tests.frame["cluster_id"].nunique() > 1 else counted(len(tests.frame), "test"),
+    "few_contexts": _find_few_prompts,
+    "low_power": _find_low_power,
+    "contradictory": _find_contradictory,
+    "repeated": lambda tests: tests.frame.duplicated(["cluster_id", "high", "low", "category"]),
+    "equal_texts": lambda tests: (tests.texts["high"] == tests.texts["low"]) & (tests.texts["low"] != ""),
+    "form_only": lambda tests: (tests.bare["high"] == tests.bare["low"]) & (tests.texts["high"] != tests.texts["low"]),
+    "empty": lambda tests: tests.blank[["high", "low"]].any(axis=1),
+    "context_missing": lambda tests: tests.blank["context"] & ~tests.blank["context"].all(),
+    "no_context": lambda tests: "all of them" if tests.blank["context"].all() else "",
+    "context_spaces": _find_space_twins,
+    "prompt_in_texts": lambda tests: find_repeated_prompts(tests.frame),
+}
+
+
+def check_tests(tests: Tests) -> Iterator[Finding]:
+    """Apply all rules about tests to a config, apart from those about baselines."""
+    for code, find in _FINDERS.items():
+        found = find(tests)
+        if not isinstance(found, str):
+            changes = dict[str, Any]()
+            if tests.cleaned and "left_out" in RULES[code]:
+                fix = f"none: the config {clean_name(tests.name)} leaves them out"
+                changes = {"severity": Severity.NOTE, "fix": fix}
+            yield from _report(tests, code, found, **changes)
+        elif found:
+            yield finding(code, found, tests.name)
+    yield from _check_scripts(tests)
+    for code, search in texts.SEARCHES.items():
+        sides = _search_texts(tests, search, ["high", "low"])
+        note = f", {sides['high'].nunique():,} better and {sides['low'].nunique():,} worse texts"
+        yield from _report(tests, code, sides["high"].fillna(sides["low"]), note)
+        if severity := RULES[code].get("in_contexts"):
+            contexts = _search_texts(tests, search, ["context"])["context"]
+            fix = RULES[code].get("fix_contexts", RULES[code]["fix"])
+            yield from _report(tests, code, contexts, " in contexts", severity=Severity[severity.upper()], fix=fix)
+
+
+def _report(tests: Tests, code: str, marks: Marks, note: str = "", **changes: Any) -> Iterator[Finding]:
+    marks = marks[marks] if marks.dtype == bool else marks.dropna()
+    if count := len(marks):
+        note = f"{counted(count, 'test')} ({count / len(tests.frame):.1%}{note})"
+        rows = tests.list_rows(marks, texts.SEARCHES.get(code))
+        yield finding(code, note, tests.name, rows=rows, count=count, **changes)
+
+
+# ---------------------------------------------------------------- baselines
+
+
+def check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
+    """Find categories where one of `BASELINES`, or its opposite, passes most tests: one finding for the whole set."""
+    rates = pd.DataFrame({place: row for tests in configs for place, row in _rate_baselines(tests)}).T
+    often = rates.where(rates > OFTEN).dropna(how="all").dropna(how="all", axis=1)
+    if often.empty:
+        return
+    highest = often.max()
+    if {"shorter", "longer"} & {*often}:
+        fix = "the worse text may be longer or shorter by construction: report the baseline too, or use `nnd compare --adjust`"
+    elif "system" in often:
+        fix = "one system wrote most better texts: report the baseline too, or add pairs of other systems"
+    else:
+        fix = "a model passes these without reading: balance the candidates, or report the baseline too"
+    rules = [f"{name}: {BASELINES[name]}" for name in often if name in BASELINES]
+    note = "; ".join(
+        [f"{len(often)} of {len(rates)} categories, up to {highest.max():.1%} ({highest.idxmax()})", *rules]
+    )
+    often = often.rename_axis(["config", "category", "tests"])
+    table = often.map("{:.1%}".format, na_action="ignore").fillna("").reset_index().to_dict("records")
+    code = "trivial_rule" if highest.max() > LEAK else "trivial_rule_often"
+    yield finding(code, note, fix=fix, table=table, count=len(table))
+
+
+def _rate_baselines(tests: Tests) -> Iterator[tuple[tuple[str, str, int], pd.Series[float]]]:
+    """Yield (config, category, number of tests) and how often each baseline passes, for categories of some size."""
+    frame = tests.frame
+    contexts, better, worse = frame[["context", "high", "low"]].to_numpy().T
+    writers = frame.reindex(columns=WRITERS, fill_value="").fillna("")
+    passes = baseline_passes([*zip(contexts, better, worse, strict=True)], writers=writers.to_numpy().tolist())
+    # The opposite of a baseline gives the label away as well; "shorter" and "longer" are opposites already.
+    turned = baseline_passes([*zip(contexts, worse, better, strict=True)])
+    whole = pd.DataFrame(
+        passes | {f"not {rule}": turned[rule] for rule in ("overlap", "unigram")}, frame.index, dtype=float
+    )
+    parts = dict([*whole.groupby(frame["category"])])
+    if len(parts) > 1:
+        parts[ALL] = whole
+    for name, part in parts.items():
+        if frame["cluster_id"][part.index].nunique() >= FEW:
+            yield (tests.name, name, len(part)), part.mean().where(part.count() >= ENOUGH)

@@ -1,0 +1,372 @@
+"""Make a set from a table of judged texts: a recipe from a few options, or a ``prepare.py`` to complete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as change
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks.contribute.layouts import recognise_layout
+from nnd_tasks.contribute.other_files import describe_other_json, recognise_xml
+from nnd_tasks.contribute.prepare_code import write_code
+from nnd_tasks.contribute.records import NAMES, Layout, columns_of
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import write_text, write_texts
+from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
+from nnd_tasks.sets.catalogue import SetRecipe, check_free_name, check_set_name, find_prepare
+from nnd_tasks.sets.cells import PATH, as_number, is_missing, render, unpack
+from nnd_tasks.sets.download import Source, open_source
+from nnd_tasks.sets.read import read_json, read_table
+from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.tasks import UserTask, write_tasks
+from nnd_tasks.store import dataset_folder, user_tasks_dir
+from nnd_tasks.wording import some_of
+from nnd_tasks.yaml_json import dump_yaml
+
+_HEAD = 1000  # rows that are looked at for labels and numbers
+#: Options of which one may be given and the other is found by its name.
+_PAIRS = ("chosen", "rejected", "pair", "winner", "winners")
+_WINNERS = ("winner", "preferred", "preference", "choice", "better", "verdict", "label", "judgement", "judgment")
+#: Words that tell the two texts of a pair apart in the names of their columns.
+_SIDES = (("a", "b"), ("1", "2"), ("0", "1"), ("left", "right"), ("first", "second"))
+#: Keys of the positions of error spans, as files call them.
+_SPAN_KEYS = (
+    ("start", "end"),
+    ("from", "to"),
+    ("begin", "end"),
+    ("start_char", "end_char"),
+    ("start_offset", "end_offset"),
+)
+
+
+@dataclass
+class Draft:
+    """A set that is not written yet.
+
+    Attributes:
+        set_recipe: its recipe.
+        made: its tests.
+        proposed: roles whose columns were taken by their names.
+    """
+
+    set_recipe: SetRecipe
+    made: BuiltSet
+    proposed: list[str]
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it is made."""
+        return self.set_recipe.recipe
+
+
+class NeedsPrepareError(NNDError):
+    """A row of the file is not one judged text, so that no option can say what it is.
+
+    Attributes:
+        recipe: what the user, and the names of columns, say.
+        layout: how the file's records become rows.
+        files: names of the files of the set.
+        columns: of the first file.
+    """
+
+    def __init__(self, source: Source, recipe: Recipe, layout: Layout, columns: Sequence[str] = ()) -> None:
+        first = next(iter(source.files.values()))
+        super().__init__(f"{first}: {layout.seen}; a prepare.py says what a row is")
+        self.recipe, self.layout, self.files, self.columns = recipe, layout, [*source.files], columns
+
+
+def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool = False) -> Draft:
+    """Make the tests of a set from a table, without writing anything.
+
+    A column that no key names is taken where it is called as its role. Facts of the card stay from an earlier recipe.
+
+    Args:
+        name: of the set; letters, digits and ``_``.
+        source: a table, a folder, a pattern or an archive of tables.
+        keys: of the recipe.
+        replace: forget the facts of an earlier recipe of this name.
+
+    Raises:
+        NeedsPrepareError: only a ``prepare.py`` can say what the rows are.
+        NNDError: a name that is taken, a wrong key, column or cell, or no test comes out.
+    """
+    set_recipe = _own_recipe(name, {key: value for key, value in keys.items() if key not in _PAIRS}, replace)
+    pairs = {key: value for key, value in keys.items() if key in _PAIRS}
+    recipe, proposed = _complete_recipe(set_recipe, source, pairs)
+    set_recipe = change(set_recipe, recipe=recipe)
+    made = make_set(set_recipe, source)
+    parts = made.report.values()
+    files = {file: {"sha256": digest} for part in parts for file, digest in part["source_sha256"].items()}
+    keys = {**recipe.dump(), "files": files, "expected": dict(count_categories(made.categories))}
+    recipe = make_recipe(keys, "recipe")
+    for part in parts:
+        part["recipe"] = recipe.dump()
+    return Draft(change(set_recipe, recipe=recipe), made, proposed)
+
+
+def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
+    check_set_name(name)
+    check_free_name(name)
+    path = user_tasks_dir() / name / RECIPE
+    facts = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
+    facts = {**facts, **keys.get("facts", {})}
+    recipe = make_recipe({**keys, **({"facts": facts} if facts else {})}, "options")
+    return SetRecipe(name, path, "own", find_prepare(path), recipe=recipe)
+
+
+def _complete_recipe(set_recipe: SetRecipe, source: str, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
+    """Add the columns of the first file that are called as their roles to a recipe; return it and these roles."""
+    recipe = set_recipe.recipe
+    with open_source(change(set_recipe, path=Path("_")), source) as files:
+        table = _read_head(files, recipe)
+        paired = {**pairs, **_find_pairs(table, recipe, pairs)}
+        by_name = _name_roles(table, make_recipe({**recipe.dump(), **paired}, "options"))
+        recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
+        if not recipe.pairs:
+            column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
+            complete = bool(recipe.context and recipe.candidate and column)
+            if layout := recognise_layout(table, recipe, complete=complete):
+                keys = [KEY] if KEY in table else []
+                raise NeedsPrepareError(files, recipe, layout, [*keys, *columns_of(table)])
+            _check_enough(recipe, table, column)
+    return recipe, [*(role for role in paired if role not in pairs), *by_name]
+
+
+def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
+    """The first rows of the first file that is not left out; raise NeedsPrepareError where it is no table but can be read."""
+    left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]
+    paths = list(source.files.values())
+    path = next((path for path in paths if path.name.split(".")[0].casefold() not in left_out), paths[0])
+    if path.suffix.lower() == ".xml":
+        raise NeedsPrepareError(source, recipe, recognise_xml(path, recipe))
+    try:
+        return read_table(path, recipe).head(_HEAD)
+    except NNDError as error:
+        if path.suffix.lower() != ".json" or recipe.candidate or recipe.pairs or "not valid JSON" in str(error):
+            raise
+        raise NeedsPrepareError(source, recipe, describe_other_json(read_json(path, recipe.encoding))) from error
+
+
+def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
+    """Role -> the column that is called so, of roles that the user did not name."""
+    columns = {name.casefold(): name for name in columns_of(table)}
+    used = {*recipe.attribute.values(), *(getattr(recipe, role) for role in NAMES)}
+    found = {role: next((columns[name] for name in names if name in columns), "") for role, names in NAMES.items()}
+    roles = [role for role, column in found.items() if column and column not in used and not getattr(recipe, role)]
+    judged = [role for role in ("label", "score") if role in roles]
+    if recipe.pairs:
+        roles = [role for role in roles if role in ("context", "rater", "category")]
+    elif recipe.label or recipe.score or (recipe.attribute and not _names_attributes(table, recipe)):
+        roles = [role for role in roles if role not in judged]
+    elif len(judged) > 1:
+        roles.remove("score" if recipe.by_label or recipe.min_gap is None else "label")
+    named: dict[str, Any] = {role: found[role] for role in roles}
+    spans = recipe.spans and recipe.spans.column
+    if spans in table and (keys := _find_span_keys(table[spans])):
+        named["spans"] = {"column": spans, "start": keys[0], "end": keys[1]}
+    return named
+
+
+def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
+    """Whether the only attribute is a column of names, not one of judgements."""
+    column = next(iter(recipe.attribute.values()))
+    if len(recipe.attribute) > 1 or column not in table:
+        return False
+    cells = [str(cell).strip() for cell in table[column] if not is_missing(cell) and str(cell).strip()]
+    if recipe.by_label:
+        return not {*cells} & {*recipe.better, *(label for rank in recipe.order for label in rank)}
+    return bool(cells) and all(as_number(cell, recipe, ()) is None for cell in cells)
+
+
+def _find_span_keys(cells: pd.Series[Any]) -> tuple[str, str] | None:
+    """The keys of the positions in objects of error spans, where they are not ``start`` and ``end``.
+
+    Raises:
+        NNDError: the objects have neither positions nor words that are known.
+    """
+    for cell in map(unpack, cells):
+        item = cell[0] if isinstance(cell, list) and cell else cell
+        if isinstance(item, dict):
+            keys = next((keys for keys in _SPAN_KEYS if {*keys} <= {*item}), None)
+            if keys is None and "text" not in item:
+                raise NNDError(
+                    f"column {cells.name!r}: its error spans have the fields {some_of([*item], 12, str)}; leave out --spans, and "
+                    f"say in the recipe where a span starts and ends: spans: {{column: {cells.name}, start: FIELD, end: FIELD}}"
+                )
+            return keys if keys != _SPAN_KEYS[0] else None
+    return None
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def _find_pairs(table: pd.DataFrame, recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of pairs that are called so, where the user did not name the columns of single texts."""
+    single = (recipe.candidate, recipe.label, recipe.score, recipe.attribute, recipe.rules)
+    columns = {name.casefold(): name for name in columns_of(table)}
+    if any(single):
+        return {}
+    if not {"pair", "winner", "winners"} & {*given}:
+        both = {role: given.get(role) or columns.get(role) for role in ("chosen", "rejected")}
+        if all(both.values()):
+            return {role: column for role, column in both.items() if role not in given}
+    if (winner := given.get("winner")) and winner.split(".")[0] not in table:
+        offered = some_of(columns_of(table), 40, str)
+        raise NNDError(f"--winner {winner}: name the column whose cells say which text is better; there are: {offered}")
+    winner = winner or next((columns[name] for name in _WINNERS if name in columns), None)
+    sides = _find_sides(table)
+    texts = {names: sides[names] for names in sides if winner not in names}
+    pair = given.get("pair") or max(texts, key=lambda names: texts[names], default=None) or _find_named(table, winner)
+    if not (winner and pair):
+        return {}
+    found: dict[str, Any] = {"pair": [*pair], "winner": winner}
+    systems = [
+        names
+        for names in sides
+        if names[0].casefold().startswith(("model", "system", "writer")) and names != tuple(pair)
+    ]
+    if systems:
+        found["systems"] = [*systems[0]]
+    return {role: column for role, column in found.items() if role not in given}
+
+
+def _find_sides(table: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """Two columns of texts whose names differ in one word, such as a and b -> the mean length of their cells."""
+    words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in columns_of(table)}
+    sides = {}
+    for one, parts in words.items():
+        for other, others in words.items():
+            differing = [
+                tuple(map(str.casefold, pair)) for pair in zip(parts, others, strict=False) if pair[0] != pair[1]
+            ]
+            if len(parts) != len(others) or len(differing) != 1 or differing[0] not in _SIDES:
+                continue
+            cells = [cell for name in (one, other) for cell in table[name] if not is_missing(cell) and cell != ""]
+            if cells and not all(as_number(cell, Recipe(), ()) is not None for cell in cells):
+                sides[one, other] = sum(len(str(cell)) for cell in cells) / len(cells)
+    return sides
+
+
+def _find_named(table: pd.DataFrame, winner: str | None) -> tuple[str, ...] | None:
+    """The two columns that the cells of ``winner`` name."""
+    if winner not in table:
+        return None
+    named = {str(cell).strip() for cell in table[winner]} & {*columns_of(table)}
+    return tuple(name for name in columns_of(table) if name in named) if len(named) == 2 else None
+
+
+# ---------------------------------------------------------------- what is lacking
+
+
+def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> None:
+    """Raise NNDError where a column or the rule is lacking; the error names what the table offers."""
+    lacking = [role for role in ("context", "candidate") if not getattr(recipe, role)]
+    if lacking or column is None:
+        what = (
+            f"of the {lacking[0]} with --{lacking[0]}"
+            if lacking
+            else "of judgements with --label, --score or --attribute"
+        )
+        if lacking == ["candidate"]:
+            what += " (where each system has its own, --system A,B with the names of the systems)"
+        offered = some_of(columns_of(table), 40, str)
+        raise NNDError(f"{table[PATH].iat[0]}: name the column {what}; there are: {offered}")
+    if column not in table:
+        return
+    cells = [cell for cell in table[column] if not is_missing(cell) and cell != ""]
+    if recipe.better and len(table) < _HEAD and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
+        raise NNDError(
+            f"{table[PATH].iat[0]}: every text has a label of --better ({some_of(recipe.better)}); a test needs a text with "
+            "another one"
+        )
+    if recipe.rules:
+        return
+    read = [as_number(cell, recipe, recipe.unjudged) for cell in cells]
+    numbers = [number for number in read if number is not None]
+    if cells and numbers == read:
+        option = f"--score {column} " if recipe.label else ""
+        what = f"numbers from {min(numbers):g} to {max(numbers):g}, so {option}--min-gap X (smallest difference of two scores)"
+    else:
+        what = f"the labels {some_of(sorted({render(cell) or '' for cell in cells}), 12)}, so --better LABEL,..."
+    raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {what}")
+
+
+def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:
+    """Write the recipe of a draft, its dataset folder, and its task.
+
+    Raises:
+        NNDError: there is another set of this name, or something cannot be written.
+    """
+    set_recipe, folder = draft.set_recipe, dataset_folder(draft.set_recipe.name)
+    if not replace:
+        check_same_recipe(set_recipe, folder)
+    write_built(set_recipe, draft.made, folder, replace=replace)
+    write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
+    return write_tasks(set_recipe, draft.made, replace=replace)
+
+
+# ---------------------------------------------------------------- files that need pandas
+
+
+@dataclass
+class Skeleton:
+    """A recipe and a ``prepare.py`` that are not written yet.
+
+    Attributes:
+        recipe: path and text of the recipe.
+        prepare: path and text of the ``prepare.py``.
+    """
+
+    recipe: tuple[Path, str]
+    prepare: tuple[Path, str]
+
+    @property
+    def lines(self) -> list[int]:
+        """The lines of the ``prepare.py`` to complete."""
+        return [
+            number for number, line in enumerate(self.prepare[1].splitlines(), 1) if "[...]" in line.partition("#")[0]
+        ]
+
+    @property
+    def lacks_rule(self) -> bool:
+        """Whether the recipe does not say yet what is better."""
+        return self.recipe[1].endswith(tuple(_RULE_TO_COMPLETE.values()))
+
+
+def draft_skeleton(name: str, needs: NeedsPrepareError, *, replace: bool = False) -> Skeleton:
+    """Make a recipe and a ``prepare.py`` that reads a file, to be completed, without writing anything.
+
+    Raises:
+        NNDError: one of them is there already.
+    """
+    folder = user_tasks_dir() / name
+    if not replace and ((folder / PREPARE).exists() or (folder / RECIPE).exists()):
+        raise NNDError(f"{folder}: a recipe is there already; complete it, take another name, or --replace")
+    recipe = needs.recipe
+    keys = {key: value for key, value in recipe.dump().items() if key in _BESIDE_PREPARE or key in recipe.rules}
+    if needs.layout.better and not recipe.rules:
+        keys["better"] = [needs.layout.better]
+    text = dump_yaml({"files": {file: {} for file in needs.files}, **keys})
+    if not (recipe.rules or needs.layout.better):
+        text += _RULE_TO_COMPLETE["label" if "label" in needs.layout.roles else "score"]
+    code = write_code(name, needs.layout, needs.files, recipe, needs.columns)
+    return Skeleton((folder / RECIPE, text), (folder / PREPARE, code))
+
+
+#: The last line of a recipe that is to be completed.
+_RULE_TO_COMPLETE = {
+    "label": "# better: [LABEL]  # complete: the labels that are better than all others\n",
+    "score": "# min_gap: 1  # complete: the smallest difference of two scores that makes one text better\n",
+}
+#: Keys of a recipe that hold beside a ``prepare.py``.
+_BESIDE_PREPARE = ("decimal", "missing", "facts", "ignore", "best")
+
+
+def write_skeleton(skeleton: Skeleton) -> None:
+    """Write a recipe and its ``prepare.py``."""
+    write_texts(dict([skeleton.recipe, skeleton.prepare]))

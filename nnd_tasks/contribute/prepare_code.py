@@ -1,0 +1,80 @@
+"""Write the ``prepare.py`` that reads a file as its layout says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnd_tasks.contribute.records import TO_COMPLETE, Layout, literal, quote
+from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.wording import some_of
+
+_ORDER = (
+    *("context", "candidate", "label", "score", "attribute", "system", "rater", "group", "category", "subcategory"),
+    *("severity", "where"),
+)
+_SAYS = {
+    "context": "what a model is given",
+    "candidate": "the text that was judged",
+    "label": 'what people said of it (or "score": a number)',
+    "score": 'a number, or a list of them (or "label": what people said)',
+}
+
+
+#: What the code uses -> the line that imports it.
+_IMPORTS = {
+    "ElementTree.": "from xml.etree import ElementTree",
+    "unpack(": "from nnd_tasks.sets.cells import unpack",
+    "read_json(": "from nnd_tasks.sets.read import read_json",
+    "read_records(": "from nnd_tasks.sets.read import read_records",
+    "read_table(": "from nnd_tasks.sets.read import read_table",
+    "Recipe(": "from nnd_tasks.sets.recipe import Recipe",
+}
+
+
+def write_code(name: str, layout: Layout, files: Sequence[str], recipe: Recipe, columns: Sequence[str]) -> str:
+    """Write the ``prepare.py`` of a layout.
+
+    Args:
+        name: of the set.
+        layout: what was recognised.
+        files: names of the files of the set.
+        recipe: how they are read, and which rows are left out.
+        columns: of the table, for the user.
+    """
+    suffix = Path(files[0]).suffix
+    is_json = suffix.lower() in (".json", ".jsonl", ".ndjson")
+    encoding = f"encoding={quote(recipe.encoding)}" if recipe.encoding else ""
+    path, loops = f"folder / {quote(files[0])}", []
+    if len(files) > 1:
+        path, loops = "path", [f"for path in sorted(folder.rglob({quote(f'*{suffix}')}))"]
+    if layout.reader:
+        loops.append(layout.reader.replace("{path}", path))
+    elif is_json:
+        loops.append(f"for record in read_records({', '.join(filter(None, [path, encoding]))})")
+    else:
+        loops.append(f'for record in read_table({path}, Recipe({encoding})).to_dict("records")')
+    for column, values in recipe.leave_out.items():
+        loops.append(f"if str(record[{quote(column)}]) not in {literal(values)}")
+    roles = {"where": "record.where" if is_json else "f\"row {record['@row']}\"", **layout.roles}
+    lines = ["def rows(folder: Path) -> pd.DataFrame:", '    """A row per judged text."""']
+    if any(TO_COMPLETE in code for code in (*roles.values(), *loops)):
+        fields = [*(f"record[{quote(column)}]" for column in columns), *layout.fields]
+        lines.append(f"    # [...] is to be completed; there are: {some_of(fields, 40, str)}")
+    lines += ["    return pd.DataFrame(", "        {"]
+    for role in sorted(roles, key=_ORDER.index):
+        says = f"  # {_SAYS[role]}" if role in _SAYS else ""
+        lines.append(f"            {quote(role)}: {roles[role]},{says}")
+    lines += ["        }", *(f"        {loop}" for loop in [*loops, *layout.loops]), "    )"]
+    if layout.columns:
+        titles = layout.loops[0].removeprefix("for ").removesuffix(" in COLUMNS")
+        rows = [f"    {literal(row)}," for row in layout.columns]
+        lines = [f"COLUMNS = (  # {titles}", *rows, ")", "", "", *lines]
+    body = "\n".join(lines)
+    imports = [line for used, line in _IMPORTS.items() if used in body]
+    standard = ["from pathlib import Path", *(line for line in imports if "nnd_tasks" not in line)]
+    ours = [line for line in imports if "nnd_tasks" in line]
+    seen = re.sub(r'[\\"]', "'", layout.seen)
+    parts = [f'"""{name}: {seen}."""', "\n".join(standard), "import pandas as pd", *(["\n".join(ours)] if ours else [])]
+    return "\n\n".join(parts) + ("\n\n" if layout.columns else "\n\n\n") + body + "\n"

@@ -1,0 +1,186 @@
+"""The page of `nnd report`: what a comparison says, charts, commands to run again, and every test to look at."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from nnd_tasks import __version__
+from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.errors import NNDError, noting
+from nnd_tasks.page.browsing import Packed, pack
+from nnd_tasks.redact import hide, without_secrets
+from nnd_tasks.results import error_spans as spans
+from nnd_tasks.results.compare import LEGEND, RATE, Comparison, compare, report_comparison
+from nnd_tasks.results.paired import Paired, not_compared, pair
+from nnd_tasks.results.readers import pair_readers
+from nnd_tasks.results.runs import Run, notes_on
+from nnd_tasks.show.forms import render
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.wording import counted
+
+#: Bytes that a page does not exceed by the data of its tests.
+PAGE_LIMIT = 18_000_000
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a page says about models on one set.
+
+    Attributes:
+        paired: the models on its tests.
+        comparison: of the models.
+        report: its tables.
+        around: surprise around marked errors; empty without these or token scores.
+        settings: the signature of each run, part by part.
+        note: why it cannot be compared with the first section of a site's page.
+    """
+
+    paired: Paired
+    comparison: Comparison
+    report: Report
+    around: pd.DataFrame
+    settings: Table
+    note: str = ""
+
+
+def make_section(paired: Paired, note: str = "") -> Section:
+    """Compute what a page says about models on one set.
+
+    Raises:
+        NNDError: no test was scored by every model, or token scores are damaged.
+    """
+    if paired.tests.empty:
+        raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
+    comparison = compare(paired)
+    around = spans.around_errors(paired.runs)
+    return Section(paired, comparison, report_comparison(comparison), around, _list_settings(paired.runs), note)
+
+
+def _list_settings(runs: Sequence[Run]) -> Table:
+    """Return all parts of the signatures, with a column for each model."""
+    rows = pd.DataFrame(
+        {"part": f"{key} ({name})", "model": run.model, "value": str(value)}
+        for run in runs
+        for name, part in (
+            ("protocol", run.protocol),
+            ("model", run.model_info),
+            ("environment", run.environment),
+        )
+        for key, value in without_secrets(part).items()  # plain lm_eval may have stored some
+    )
+    return Table("settings", rows, {"part": "{part}", "{model}": "{value}"})
+
+
+def report_pages(pairs: Sequence[Paired]) -> list[Report]:
+    """Return the reports that a page is made of, for ``--out``."""
+    reports = []
+    for section in map(make_section, pairs):
+        reports.append(section.report)
+        if len(section.around):
+            reports.append(spans.report_spans(section.around))
+    return reports
+
+
+def render_report(runs: Sequence[Run], allow: Sequence[str] = (), skipped: Sequence[str] = ()) -> str:
+    """The page about some runs; each that cannot be compared with the others has a section of its own, and the page says why.
+
+    Args:
+        runs: of any sets.
+        allow: parts of the protocol that may differ.
+        skipped: a line for each file that could not be used.
+
+    Raises:
+        NNDError: a run has no test that was scored, or token scores are damaged.
+    """
+    pairs = pair(runs, allow, split_conflicts=True)
+    several_models = len({run.model for run in runs}) > 1
+    notes = not_compared(runs, pairs) if several_models or any(paired.conflict for paired in pairs) else []
+    with noting(notes):
+        pairs += pair_readers(runs, allow)
+    notes += [f"left out: {line}" for line in skipped]
+    return render_page("NND report", [make_section(paired) for paired in pairs], notes)
+
+
+def render_page(
+    title: str, sections: Sequence[Section], notes: Sequence[str] = (), *, home: str = "", texts: bool = True
+) -> str:
+    """Return a page.
+
+    Args:
+        title: of the page.
+        sections: one per set, or per group of runs.
+        notes: below the summary.
+        home: front page of the site; empty for a page alone.
+        texts: let the reader look at the tests.
+    """
+    pairs = [section.paired for section in sections]
+    rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
+    whole = rates[rates["category"] == ALL]
+    summary = Table("summary", whole, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
+    return render(
+        "page.html.j2",
+        overview=Report("summary", title, tables=[summary], legend=LEGEND),
+        sections=sections,
+        notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
+        home=home,
+        baselines=BASELINES,
+        commands=[(run, command_of(run)) for paired in pairs for run in paired.runs],
+        without_secrets=without_secrets,
+        spans=spans,
+        **frame_tests(title, pairs, pack(pairs, PAGE_LIMIT) if texts else None),
+    )
+
+
+def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, alone: bool = False) -> dict[str, Any]:
+    """Return what a page needs that shows tests.
+
+    Args:
+        title: of the page.
+        pairs: models on the same tests, for each set.
+        packed: these tests; None shows none.
+        alone: the page shows one test, so it has no search.
+    """
+    return {
+        "title": title,
+        "version": __version__,
+        "packed": packed,
+        "alone": alone,
+        "tasks": [paired.title for paired in pairs],
+        "models": list(dict.fromkeys(model for paired in pairs for model in paired.models)),
+        "categories": sorted({name for paired in pairs for name in paired.runs[0].tests["category"]}),
+        "counted": counted,
+    }
+
+
+# ---------------------------------------------------------------- commands
+
+#: Flag of lm-eval -> key of the protocol.
+_FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multiturn"}
+
+
+def command_of(run: Run) -> str:
+    """Return the command that repeats a run, as its results file has it, without secrets."""
+    asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
+    given = asked.get("model_args")
+    options = {
+        "model": str(asked.get("model") or "hf").removesuffix("-shared-prefix"),
+        "model_args": json.dumps(without_secrets(given, None))
+        if isinstance(given, Mapping)
+        else hide(str(given or "")),
+        "tasks": run.task,
+        **{name: asked.get(name) for name in ("device", "batch_size", "limit", "sample")},
+        "num_fewshot": protocol.get("shots"),
+        "metadata": settings and json.dumps(settings),
+    }
+    words = ["nnd", "run"]
+    for name, value in options.items():
+        if value:  # a limit is a number or a share; lm-eval keeps both as floats
+            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [f"--{flag}" for flag, key in _FLAGS.items() if protocol.get(key)]
+    return shlex.join([*words, "--log_samples", "--output_path", "results"])

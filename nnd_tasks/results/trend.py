@@ -1,0 +1,232 @@
+"""Pass rates against a number: the size of a model (paper, section 5.3), the step of a training (section 5.4), or a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.results.compare import category_rates
+from nnd_tasks.results.legend import FEW_PROMPTS
+from nnd_tasks.results.model_names import short_names
+from nnd_tasks.results.paired import pair_several
+from nnd_tasks.results.power import LEVEL
+from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.tags import (
+    PARAMETERS,
+    STEP,
+    Tags,
+    find_family,
+    find_number,
+    guess_step,
+    guess_training,
+    read_tags,
+)
+from nnd_tasks.run.training_log import read_log
+from nnd_tasks.show.figures import draw_lines
+from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.statistics import FEW, effective_tests, wilson
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """Pass rates of several models, or of one during its training.
+
+    Attributes:
+        x: what the rates stand against: ``parameters``, ``step`` or a column of the tags.
+        points: one row per task, category and model: ``task``, ``category``, ``family`` (against steps, the training; empty for
+            logs), ``model``, ``x``, ``tests``, ``clusters`` (prompts), ``rate``, ``standard_error`` (clustered by prompt),
+            ``low`` and ``high`` (95% interval), ``signature``.
+        notes: sentences for the reader.
+    """
+
+    x: str
+    points: pd.DataFrame
+    notes: list[str]
+
+
+def read_trend(
+    places: Sequence[Path],
+    x: str | None = None,
+    tags: Path | None = None,
+    allow: Sequence[str] = (),
+    select: Sequence[str] = (),
+) -> Trend:
+    """Return pass rates against a number, from runs or from the logs of one training.
+
+    Args:
+        places: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
+        x: as for `find_trend`; this and the others are for runs only.
+        tags: file of tags.
+        allow: parts of the protocol that may differ.
+        select: as for `read_results`.
+
+    Raises:
+        NNDError: see `find_trend` and `read_logs`.
+    """
+    logs = [path for path in places if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
+    if not logs:
+        skipped: list[str] = []
+        trend = find_trend(read_results(places, select, skipped), x, None if tags is None else read_tags(tags), allow)
+        return replace(trend, notes=[*trend.notes, *(f"left out: {line}" for line in skipped)])
+    if len(logs) < len(places) or select or allow or tags or x:
+        raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; logs have no options")
+    return read_logs(logs)
+
+
+def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = None, allow: Sequence[str] = ()) -> Trend:
+    """Return the pass rates of several models against a number (paper, Figures 3 and 4).
+
+    Args:
+        runs: of two models or checkpoints, or more.
+        x: ``parameters``, ``step``, or a column of the tags. None takes ``step`` where all models are checkpoints, and two of
+            them of one training; else ``parameters``.
+        tags: families and numbers that the user gives the models.
+        allow: parts of the protocol that may differ.
+
+    Raises:
+        NNDError: the runs cannot be compared, a number is not known, or two models of one family have the same.
+    """
+    groups, notes = pair_several(runs, allow, "a trend")
+    models = list({run.model: run for run in runs}.values())
+    trainings = [guess_training(run) for run in models if guess_step(run) is not None]
+    if x is None:
+        x = STEP if len(set(trainings)) < len(trainings) == len(models) else PARAMETERS
+    names = short_names(list(map(guess_training, models))) if x == STEP else [""] * len(models)
+    families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
+    tables = []
+    for paired in groups:
+        places = {run.model: find_number(run, x, tags) for run in paired.runs}
+        lines = {run.model: run.line for run in paired.runs}
+        rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
+        about = {"family": families, "x": places, "signature": lines}
+        columns = {name: rates["model"].map(of_model) for name, of_model in about.items()}
+        tables.append(rates.assign(task=paired.title, **columns))
+        notes += [f"{paired.title}: {note}" for note in paired.notes]
+    return Trend(x, _sort_points(pd.concat(tables), x), notes)
+
+
+def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:
+    """Return points by task, with all tests first, then by category, family and x.
+
+    Raises:
+        NNDError: a line has two points at one place.
+    """
+    order = ["task", "category", "family", "x"]
+    points = points.astype({"clusters": "Int64", "standard_error": float})
+    points["x"] = pd.to_numeric(points["x"], downcast="integer")
+    points = points.sort_values(order, key=lambda column: column.replace(ALL, ""), kind="stable", ignore_index=True)
+    twice = points[points.duplicated(order, keep=False)]
+    if len(twice):
+        first, second = twice.to_dict("records")[:2]
+        raise NNDError(
+            f"{first['task']}: {first['model']} and {second['model']} both have {x} {first['x']:,.12g}; leave one out, or "
+            "give them families with --tags"
+        )
+    return points
+
+
+def read_logs(paths: Sequence[Path]) -> Trend:
+    """Return the pass rates of one training from what `NNDCallback` wrote.
+
+    Args:
+        paths: the log, or the logs of a training in parts.
+
+    Raises:
+        NNDError: a line is damaged, two have the same step, or what was asked changed.
+    """
+    named = ", ".join(map(str, paths))
+    lines = [line for path in paths for line in read_log(path)]
+    if len({line["step"] for line in lines}) < 2:
+        raise NNDError(f"{named}: no such file, or fewer than two evaluations; NNDCallback writes one per line")
+    points = pd.DataFrame(
+        {
+            "task": line["task"],
+            "family": "",
+            "model": f"step {line['step']}",
+            "x": line["step"],
+            "signature": line.get("signature") or "",
+            "category": category,
+            **_read_rate(rate),
+        }
+        for line in lines
+        for category, rate in line["rates"].items()
+    )
+    protocols = points["signature"].str.partition(" || ")[0].groupby(points["task"]).nunique()
+    if len(changed := protocols.index[protocols > 1]):
+        raise NNDError(f"{named}: the protocol of {changed[0]} changed during this log; draw the parts separately")
+    return Trend(STEP, _sort_points(points, STEP), [])
+
+
+def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rate with its interval, for equally many tests in every prompt: a log does not say how many each has."""
+    rate, error, tests, clusters = (logged[key] for key in ("rate", "stderr", "tests", "clusters"))
+    low = high = np.nan
+    if error is not None and clusters is not None and clusters > 1:
+        rare = min(clusters, tests * min(rate, 1 - rate))
+        size = effective_tests(rate, error, tests, tests / clusters, rare)
+        low, high = wilson(rate, size, float(stdtrit(clusters - 1, 1 - LEVEL / 2)))
+    return {"tests": tests, "clusters": clusters, "rate": rate, "standard_error": error, "low": low, "high": high}
+
+
+def report_trend(trend: Trend) -> Report:
+    """Return the table of a trend and its figures.
+
+    One training has a figure with a panel for each task and a line for each category; else each task has a figure, with a panel
+    for each category and a line for each family. The x axis of sizes is logarithmic, and so is one where half of the values lie
+    in the first fifth of the range.
+    """
+    x, points = trend.x, trend.points
+    unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
+    columns = {
+        "task": "{task}",
+        "category": "{category}",
+        "family": "{family}",
+        "model": "{model}",
+        x: "{x:,.12g}",
+        "tests": "{tests:,}",
+        "prompts": "{clusters:,}{unreliable:†}",
+        "pass rate": "{rate:.3f}",
+        "95% interval": "{low:.3f} to {high:.3f}",
+    }
+    table = Table("rates", points.assign(unreliable=unreliable), columns)
+    least, most = points["x"].min(), points["x"].max()
+    crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
+    if x == STEP and points["family"].nunique() == 1:
+        panel, line, parts = "task", "category", {"all": points}
+    else:
+        panel, line, parts = "category", "family", dict(list(points.groupby("task")))
+    figures = {
+        file_stem(name): partial(
+            draw_lines,
+            part.assign(panel=part[panel], line=part[line], y=part["rate"]),
+            f"Pass rate on {', '.join(part['task'].unique())}",
+            x,
+            "pass rate (share of tests)",
+            main=ALL,
+            log=least >= 0 and (x == PARAMETERS or crowded),
+            chance=0.5,
+        )
+        for name, part in parts.items()
+    }
+    return Report(
+        name="trend",
+        title=f"Pass rate against {x}",
+        tables=[table],
+        notes=[
+            *trend.notes,
+            "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.",
+        ],
+        legend=FEW_PROMPTS,
+        brief=[Table("rates", table.data[points["category"] == ALL], columns)],
+        figures=figures,
+        facts={"x": x},
+    )

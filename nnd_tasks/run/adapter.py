@@ -1,0 +1,368 @@
+"""Where a run meets lm-eval: what it calls, and every patch of it, each with what upstream does otherwise.
+
+All patches are context managers, and outside of them lm-eval is unchanged. It works with the releases 0.4.13 and 0.5.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from lm_eval.api.model import LM, hash_args
+from lm_eval.utils import simple_parse_args_string
+
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.server_answers import check_order, choose_probes, read_answers
+from nnd_tasks.redact import Veiled
+from nnd_tasks.run.register import include_paths, is_current
+from nnd_tasks.run.saving import remove_results, write_tokens
+
+__all__ = ["LM"]
+
+
+def parsed(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return ``--model_args`` as a dictionary."""
+    return dict(simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args or {})
+
+
+def model_types() -> list[str]:
+    """Return what ``--model`` may name: models of lm-eval, and of imported modules of ours."""
+    import lm_eval.models  # noqa: F401 - registers lm-eval's
+    from lm_eval.api.registry import model_registry
+
+    return sorted(model_registry.keys())
+
+
+def simple_evaluate(**arguments: Any) -> Any:
+    """Call lm-eval's own function, which takes seconds to import."""
+    from lm_eval.evaluator import simple_evaluate
+
+    return simple_evaluate(**arguments)
+
+
+def run_command_line(arguments: list[str], evaluate: Callable[..., Any]) -> None:
+    """Let lm-eval's command line read ``arguments``, and call ``evaluate`` in place of its `simple_evaluate`.
+
+    Upstream: `cli_evaluate` (lm_eval/__main__.py) reads ``sys.argv``, and imports the function by name (lm_eval/_cli/run.py).
+    """
+    import lm_eval
+    from lm_eval.__main__ import cli_evaluate
+
+    with patch.object(sys, "argv", arguments), patch.object(lm_eval, "simple_evaluate", evaluate):
+        cli_evaluate()
+
+
+class Words(NamedTuple):
+    """An option of a command line, and the words that are its values."""
+
+    option: str
+    values: list[str]
+
+
+def words_by_option(arguments: Sequence[str]) -> list[Words]:
+    """Return the words of lm-eval's command line by the options that they belong to.
+
+    Args:
+        arguments: as one would type them after ``lm_eval run``; options may be shortened as `argparse` allows it.
+
+    Returns:
+        One entry each time an option is given, with its long name.
+    """
+    from lm_eval._cli import HarnessCLI
+
+    options = HarnessCLI()._subparsers.choices["run"]._option_string_actions
+    given: list[Words] = []
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        matches = {options[option].dest for option in options if option == name}
+        matches = matches or {
+            options[option].dest for option in options if name[:2] == "--" and option.startswith(name)
+        }
+        if len(matches) == 1:
+            given.append(Words(matches.pop(), [value] if equals else []))
+        elif given:
+            given[-1].values.append(word)
+    return given
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def task_manager(include_path: Any, names: Sequence[str] = (), metadata: Any = None) -> Any:
+    """Return a `TaskManager` that knows our folders and ``include_path``.
+
+    Args:
+        include_path: further folders: one, several or None.
+        names: of the tasks that will be asked for. Only if one of them is in none of the folders, lm-eval's own thousands of
+            YAMLs are read, which takes 8 seconds.
+        metadata: of all tasks.
+    """
+    from lm_eval.tasks import TaskManager
+
+    settings = {"include_path": [*include_paths(), *_as_list(include_path)], "metadata": metadata}
+    manager = TaskManager(include_defaults=False, **settings)
+    return manager if set(names) <= set(manager.all_tasks) else TaskManager(**settings)
+
+
+@contextmanager
+def our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
+    """Let every `TaskManager` of this process know our tasks. It reads lm-eval's own when it is asked for one of them.
+
+    Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py) reads all YAMLs of lm-eval, and one ``--include_path``, which
+    the user may need. `match_tasks` does not say which known name an unknown one resembles.
+
+    Args:
+        check_name: called with an unknown name and the manager; raises NNDError.
+    """
+    from lm_eval.tasks import TaskManager
+
+    make, match = TaskManager.__init__, TaskManager.match_tasks
+    ours = [] if is_current() else include_paths()  # registered tasks would only be reported as overridden
+
+    def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
+        theirs = _as_list(include_path)
+        self.read_all = partial(make, self, *args, include_path=[*ours, *theirs], **kwargs)
+        make(self, *args, include_path=[*include_paths(), *theirs], **{**kwargs, "include_defaults": False})
+
+    def match_tasks(self: Any, task_list: list[str]) -> list[str]:
+        if not set(task_list) <= set(self.all_tasks):
+            self.read_all()
+        matches: list[str] = match(self, task_list)
+        if not matches:
+            for name in task_list:
+                if not Path(name).exists():  # the user may also name a folder or a YAML file
+                    check_name(name, self)
+        return matches
+
+    def list_all_tasks(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.read_all()
+        return list_all(self, *args, **kwargs)
+
+    list_all = TaskManager.list_all_tasks
+    with patch.multiple(TaskManager, __init__=init, match_tasks=match_tasks, list_all_tasks=list_all_tasks):
+        yield
+
+
+def _as_list(include_path: Any) -> list[Any]:
+    if not include_path:
+        return []
+    return [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
+
+
+@contextmanager
+def loaded_once(manager: Any, loaded: Any) -> Iterator[None]:
+    """Give lm-eval tasks that are loaded already.
+
+    Upstream: `simple_evaluate` (lm_eval/evaluator.py) loads tasks after the model, so the user would wait for the model
+    before hearing of a mistake in a task.
+    """
+    with patch.object(manager, "load", lambda task_list: loaded):
+        yield
+
+
+# ---------------------------------------------------------------- servers
+
+
+@contextmanager
+def checked_servers() -> Iterator[None]:
+    """Check every answer of a server of text completions, and once in a run that answers are in the order of the prompts.
+
+    Upstream: `LocalCompletionsAPI.parse_logprobs` (lm_eval/models/openai_completions.py) cuts answers unchecked.
+    `TemplateAPI.amodel_call` (lm_eval/models/api_models.py) asks again after any error, and logs the whole answer.
+    Here the run ends with a `ModelError`, and what it added to the cache of answers is removed.
+    """
+    from lm_eval.models import api_models
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    if not hasattr(api_models, "retry"):  # the client's packages are not installed
+        yield
+        return
+    from tenacity import retry_if_not_exception_type
+
+    parse, score, retry = (
+        LocalCompletionsAPI.parse_logprobs,
+        LocalCompletionsAPI._loglikelihood_tokens,
+        api_models.retry,
+    )
+
+    def checked(self: Any, outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
+        answers = read_answers(outputs, tokens, ctxlens)
+        return parse({"choices": [answer.choice for answer in answers]}, tokens, ctxlens, **kwargs)
+
+    def score_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
+        if type(self).parse_logprobs is not checked:  # a client of another protocol
+            return score(self, requests, **kwargs)
+        with _cached_if_good(self.cache_hook):
+            try:
+                check_order(_probes_for(self, requests), partial(_ask, self), self._batch_size)
+                return score(self, requests, **kwargs)
+            except JSONDecodeError as error:
+                raise ModelError(f"the server's answer is no JSON ({error})") from error
+
+    def _ask(client: Any, prompts: list[list[int]]) -> Any:
+        wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
+        again = retry(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
+        return read_answers(again(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts))
+
+    log = api_models.eval_logger
+    log.addFilter(_says_no_bad_answer)
+    try:
+        with (
+            patch.object(LocalCompletionsAPI, "parse_logprobs", checked),
+            patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", score_checked),
+            patch.object(api_models, "retry", partial(retry, retry=retry_if_not_exception_type(ModelError))),
+        ):
+            yield
+    finally:
+        log.removeFilter(_says_no_bad_answer)
+
+
+def _says_no_bad_answer(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(("Exception:ModelError", "Exception:CancelledError"))
+
+
+def _probes_for(client: Any, requests: Sequence[Any]) -> list[list[int]]:
+    """Return the prompts for `check_order`; of a client that sends text, those that are the same tokens again."""
+    probes = choose_probes([[*context, *continuation] for _, context, continuation in requests])
+    if client.tokenized_requests:
+        return probes
+    parts = [[probe, probe[:-1]] for probe in probes]
+    same = [all(client.tok_encode(client.decode_batch([part])[0]) == part for part in both) for both in parts]
+    return [probe for probe, stays in zip(probes, same, strict=True) if stays]
+
+
+@contextmanager
+def _cached_if_good(hook: Any) -> Iterator[None]:
+    """Remove from lm-eval's cache what was added within this context if the server turns out to answer badly."""
+    added: list[str] = []
+    add = hook.add_partial
+
+    def add_noted(method: str, request: Any, response: Any) -> None:
+        added.append(hash_args(method, request))
+        add(method, request, response)
+
+    with patch.object(hook, "add_partial", add_noted):
+        try:
+            yield
+        except ModelError:
+            for key in added if hook.dbdict is not None else ():
+                hook.dbdict.pop(key, None)
+            raise
+
+
+# ---------------------------------------------------------------- results
+
+
+@contextmanager
+def whole_results() -> Iterator[None]:
+    """Raise when lm-eval could not save its files, and remove those that are cut off; else write the token scores.
+
+    Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py) catches every error while it writes, warns, and the
+    run ends with status 0. A full disk leaves files that are cut off. Here the error is raised at the end of the context,
+    after the table of results is printed.
+
+    Raises:
+        NNDError: results, samples or token scores could not be written.
+    """
+    from lm_eval.loggers import evaluation_tracker as module
+
+    warn, save = module.eval_logger.warning, module.EvaluationTracker.save_results_aggregated
+    trackers: list[Any] = []
+    caught: list[BaseException] = []
+
+    def warning(*args: Any, **kwargs: Any) -> None:
+        error = sys.exc_info()[1]  # lm-eval warns where it has caught an exception
+        if error is not None and not _is_of_hub(error):
+            caught.append(error)
+        warn(*args, **kwargs)
+
+    def noted(tracker: Any, **what: Any) -> None:
+        trackers.append(tracker)
+        save(tracker, **what)
+
+    with (
+        patch.object(module.eval_logger, "warning", warning),
+        patch.object(module.EvaluationTracker, "save_results_aggregated", noted),
+    ):
+        yield
+    for tracker in trackers:
+        if caught:
+            remove_results(tracker)
+            raise NNDError(
+                f"--output_path {tracker.output_path}: the results could not be saved ({reason_of(caught[0])}); make room and "
+                "run again (a run with --use_cache FILE keeps the model's answers)"
+            )
+        write_tokens(tracker)
+
+
+def _is_of_hub(error: BaseException) -> bool:
+    """Tell whether pushing to the hub failed, which leaves the files here whole."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals["__name__"].startswith("huggingface_hub") for frame in frames)
+
+
+@contextmanager
+def configured_by(change: Callable[[Any], None]) -> Iterator[None]:
+    """Call ``change`` with lm-eval's configuration when it is complete, and keep it from showing the secrets in it.
+
+    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py) prints the arguments, and those of a file. It
+    runs before the evaluator is imported.
+    """
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    configure = EvaluatorConfig._configure
+
+    def configure_and_change(self: Any) -> Any:
+        configure(self)
+        change(self)
+        for field in fields(self):
+            if isinstance(given := getattr(self, field.name), dict):
+                setattr(self, field.name, Veiled(given))
+        return self
+
+    with patch.object(EvaluatorConfig, "_configure", configure_and_change):
+        yield
+
+
+@contextmanager
+def git_asked_quietly() -> Iterator[None]:
+    """Look up the commit of the current folder only where that is in a git repository.
+
+    Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py) lets git print "fatal: not a git repository".
+    """
+    from lm_eval import evaluator
+
+    look_up = evaluator.get_git_commit_hash
+
+    def look_up_in_repository() -> Any:
+        git = shutil.which("git")
+        asked = git and subprocess.run([git, "rev-parse"], capture_output=True, check=False)  # noqa: S603
+        return None if asked and asked.returncode != 0 else look_up()
+
+    with patch.object(evaluator, "get_git_commit_hash", look_up_in_repository):
+        yield
+
+
+@contextmanager
+def without_look_ups() -> Iterator[None]:
+    """Run without lm-eval's look-ups of git and of the machine, which take a second each time.
+
+    Upstream: `simple_evaluate` (lm_eval/evaluator.py).
+    """
+    with (
+        patch("lm_eval.evaluator.add_env_info"),
+        patch("lm_eval.evaluator.get_git_commit_hash", return_value=None),
+    ):
+        yield

@@ -1,0 +1,278 @@
+"""`NNDCallback`: pass rates during training with `transformers.Trainer` (Laban et al., 2022, section 5.4 and Figure 4).
+
+The model is evaluated without a copy and without changing it: training gives the same weights with and without the callback.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
+
+from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.run.adapter import task_manager, without_look_ups
+from nnd_tasks.run.run import evaluate
+from nnd_tasks.run.training_log import (
+    LOG_NAME,
+    Line,
+    add_lines,
+    check_writable,
+    rates_line,
+    read_log,
+    remove_later,
+    scalars,
+)
+from nnd_tasks.task.selection import check_selection
+from nnd_tasks.wording import did_you_mean
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: Key that marks the Trainer's final log of a training run, before its loggers close.
+_LAST = "train_runtime"
+
+
+class NNDCallback(TrainerCallback):  # type: ignore[misc]
+    """Evaluate NND tasks at regular steps of a `transformers.Trainer`, and at the end of training.
+
+    Pass rates go through the Trainer's `log`, as ``nnd/<task>`` and ``nnd/<task>/<category>``, and so to
+    ``trainer.state.log_history``, TensorBoard and wherever else the Trainer reports. A file gets one JSON object per
+    evaluation and task, with ``step``, ``epoch``, ``task``, ``signature`` and ``rates``. The rates are, for ``all`` and each
+    category with a scored test, ``rate``, ``stderr`` (None if undefined), ``tests`` and ``clusters`` (number of prompts).
+    When training starts, or continues from a checkpoint, the lines of later steps are removed from the file.
+
+    Only the main process evaluates; the others wait for it (see the Trainer's ``ddp_timeout``). Models that are sharded over
+    processes (FSDP, DeepSpeed ZeRO 3, tensor parallelism) are refused. The forward pass runs in the type of the weights,
+    without the Trainer's autocast, so the rates are those of the saved checkpoint. If an evaluation fails, there is a warning
+    and training continues.
+
+    Args:
+        tasks: names of NND tasks or groups.
+        every: number of optimizer steps from one evaluation to the next.
+        limit: number of prompts of each task, its first ones, or a share of them if below 1; None takes all.
+        sample: number of prompts of each task, spread over its categories and the same every time, as for
+            ``nnd run --sample``; not together with ``limit``.
+        tokenizer: a tokenizer, or its name or folder; None takes the Trainer's ``processing_class``.
+        batch_size: batch size for models that cannot share prefixes.
+        log_path: the file; None takes ``nnd.jsonl`` in the Trainer's ``output_dir``.
+        metadata: settings of the tasks, as for ``--metadata``.
+        include_path: further folders of task YAMLs.
+        **options: passed on to `lm_eval.simple_evaluate`, such as ``num_fewshot``.
+
+    Raises:
+        NNDError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        tasks: str | Sequence[str],
+        every: int,
+        limit: float | None = None,
+        tokenizer: Any = None,
+        batch_size: int | str = 8,
+        log_path: str | Path | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        include_path: str | Path | Sequence[str | Path] | None = None,
+        sample: int | None = None,
+        **options: Any,
+    ) -> None:
+        self.tasks = [tasks] if isinstance(tasks, str) else list(tasks)
+        if every < 1:
+            raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
+        check_selection({"limit": limit, "sample": sample})
+        _check_names(self.tasks, include_path)
+        self.every, self.batch_size = every, batch_size
+        self._prompts = {"limit": limit, "sample": sample}
+        self.tokenizer, self.log_path = tokenizer, log_path
+        self.metadata, self.include_path = dict(metadata or {}), include_path
+        # lm-eval must not set seeds: likelihoods need none, and training goes on with its own random numbers.
+        seeds = dict.fromkeys(("random_seed", "numpy_random_seed", "torch_random_seed"))
+        self.options = {"bootstrap_iters": 0, "log_samples": False, **seeds, **options}
+        self._trainer: Any = None
+        self._own_tokenizer: Any = None
+        self._path = Path(log_path or LOG_NAME)
+        self._done = -1  # the last step that was evaluated
+
+    # ------------------------------------------------------------ events
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Check everything that could fail later, and remove the lines of later steps from the file.
+
+        Raises:
+            NNDError: no such task, a set is not built, there is no tokenizer, the file cannot be written, ...
+        """
+        if not state.is_world_process_zero:
+            return
+        self._trainer = _calling_trainer()
+        _check_whole(self._trainer, model)
+        self._path = Path(self.log_path or Path(args.output_dir) / LOG_NAME).expanduser()
+        check_writable(self._path)
+        read_log(self._path)  # raises if it is another kind of file
+        self._own_tokenizer = self._find_tokenizer(kwargs.get("processing_class"))
+        try:
+            names = {line["task"] for line in self._score(model, {"limit": 1})}
+        except NNDError:
+            raise
+        except Exception as error:  # lm-eval, torch and transformers raise many kinds
+            raise NNDError(f"NNDCallback: this model cannot be evaluated ({typed_reason_of(error)})") from error
+        kept = remove_later(self._path, state.global_step)
+        logged = {line["task"] for line in kept if line["step"] == state.global_step}
+        self._done = state.global_step if names <= logged else -1
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Evaluate at every so many steps and at the last, before the Trainer saves a checkpoint of the step."""
+        last = state.global_step >= state.max_steps or control.should_training_stop
+        if last or state.global_step % self.every == 0:
+            self._evaluate(state, control, model)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, model: Any = None, **kwargs: Any) -> None:
+        """Evaluate at the end of a training run that stopped between two evaluations."""
+        if _LAST in (logs or {}):
+            self._evaluate(state, control, model)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Release the Trainer and the tokenizer."""
+        self._trainer = self._own_tokenizer = None
+
+    # ------------------------------------------------------------ evaluation
+
+    def _evaluate(self, state: Any, control: Any, model: Any) -> None:
+        """Evaluate, log and write to the file; an error becomes a warning."""
+        step = state.global_step
+        if self._trainer is None or step in (0, self._done):
+            return
+        self._done = step
+        try:
+            lines = self._score(model, self._prompts)
+        except Exception as error:  # a training run is worth more than one of its evaluations
+            logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, typed_reason_of(error))
+            return
+        should_log = control.should_log  # log() resets it, but the Trainer has yet to log its loss
+        self._trainer.log({name: rate for line in lines for name, rate in scalars(line)})
+        control.should_log = should_log
+        try:
+            add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
+        except NNDError as error:
+            logger.warning("NNDCallback: step %d is not in the file, training goes on (%s)", step, error)
+
+    def _score(self, model: Any, prompts: Mapping[str, Any]) -> list[Line]:
+        """Return ``task``, ``rates`` and ``signature`` of each task; ``prompts`` says how many of its prompts are taken."""
+        with untouched(model), without_look_ups():
+            lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)
+            # The tasks read the window from the model's config; nothing is loaded, because no string names the model.
+            settings = {**self.metadata, "pretrained": model}
+            results = evaluate(
+                self.tasks, lm, metadata=settings, include_path=self.include_path, **prompts, **self.options
+            )
+        return [rates_line(task, results) for task in results["configs"]]
+
+    def _find_tokenizer(self, processing_class: Any) -> Any:
+        """Return a copy of the tokenizer: lm-eval may add a padding token to it, which must not affect training."""
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            tokenizer = processing_class
+            if not isinstance(tokenizer, PreTrainedTokenizerBase):  # a processor may have a tokenizer
+                tokenizer = getattr(tokenizer, "tokenizer", None)
+        if tokenizer is None:
+            raise NNDError(
+                "NNDCallback: there is no tokenizer; pass processing_class=... to the Trainer or tokenizer=... here"
+            )
+        return tokenizer if isinstance(tokenizer, str) else copy.deepcopy(tokenizer)
+
+
+class _LiveLM(SharedPrefixLM):
+    """The model that is being trained. It shows no progress bars, which would disturb the Trainer's."""
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Score requests; see `SharedPrefixLM`."""
+        return super().loglikelihood(requests, disable_tqdm=True)
+
+
+@contextmanager
+def untouched(model: Any) -> Iterator[None]:
+    """Within this context, use a model in evaluation mode and in its own precision; afterwards, restore what changed.
+
+    The attributes and buffers of every module, the model's configs, and the states of the random number generators of Python,
+    NumPy and PyTorch (on the CPU and all CUDA devices) are restored. Parameters and their gradients are not touched at all.
+
+    Args:
+        model: a `torch.nn.Module`.
+    """
+    # Shallow copies are enough: evaluation assigns attributes such as `training`, and changes no value in place.
+    modules = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
+    configs = [getattr(model, name, None) for name in ("config", "generation_config")]
+    settings = [(config, dict(vars(config))) for config in configs if hasattr(config, "__dict__")]
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices):
+            if "_original_forward" in vars(model):  # accelerate's wrapper for mixed precision
+                vars(model)["forward"] = vars(model)["_original_forward"]
+            vars(model)["tie_weights"] = _no_change  # HFLM would tie the weights again
+            model.eval()
+            yield
+    finally:
+        for module, held, buffers in modules:
+            _put_back(module._buffers, buffers)
+            _put_back(vars(module), held)
+        for config, held in settings:
+            _put_back(vars(config), held)
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def _no_change(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
+    for name in now.keys() - before.keys():
+        del now[name]
+    now.update(before)
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _check_names(tasks: Sequence[str], include_path: Any) -> None:
+    """Raise NNDError if one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
+    names = task_manager(include_path).all_tasks
+    for name in set(tasks) - set(names):
+        hint = did_you_mean(name, names, at_most=3, cutoff=0.7) or "docs/running.md lists them"
+        raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")
+
+
+def _calling_trainer() -> Any:
+    """Return the Trainer that called the callback, whose `log` is needed; the Trainer does not pass itself to callbacks."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Trainer):
+            return owner
+        frame = frame.f_back
+    raise NNDError("NNDCallback: no transformers.Trainer calls it; add it to one with callbacks=[...]")
+
+
+def _check_whole(trainer: Any, model: Any) -> None:
+    """Raise NNDError if the main process does not hold the whole model."""
+    plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
+    reasons = {
+        "FSDP": trainer.is_fsdp_enabled,
+        "DeepSpeed ZeRO 3": plugin is not None and plugin.zero_stage == 3,
+        "tensor parallelism": getattr(model, "tp_size", None) or trainer.is_distributed_loading_by_transformers,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise NNDError(
+                f"NNDCallback: {reason} shards the model over processes, and the callback needs the whole; evaluate saved "
+                "checkpoints with `nnd run`"
+            )

@@ -1,0 +1,359 @@
+"""All checks of a run before its model is loaded, in the order of their cost.
+
+`check_words` reads the command line and `check_options` what it says: both need neither torch nor lm-eval's evaluator.
+`check_run` checks a run from the command line or from Python, and loads its tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing, expand
+from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
+from nnd_tasks.run.register import include_paths
+from nnd_tasks.run.saving import file_names, folder_name, results_folder
+from nnd_tasks.run.token_engines import keeping_tokens
+from nnd_tasks.run.vllm_choice import choose
+from nnd_tasks.store import nnd_home, task_yamls
+from nnd_tasks.task.selection import check_selection, select_prompts
+from nnd_tasks.task.settings import Settings
+from nnd_tasks.wording import did_you_mean, some_of
+
+#: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
+HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
+ON_TORCH = (*HF, "nnd_mlm", "nnd_reward")
+_VLLM = ("vllm", "vllm-shared-prefix")
+
+# ---------------------------------------------------------------- the words of the command line
+
+#: Options of ``KEY=VALUE`` words; all of them are merged.
+_PAIRS = {"model_args", "metadata", "gen_kwargs"}
+#: Further options that may be given several times; their values are put together.
+_LISTS = {*_PAIRS, "tasks", "hf_hub_log_args", "wandb_args", "wandb_config_args", "trackio_args"}
+_CLOSING = {"'": "'", '"': '"', "[": "]", "(": ")", "{": "}"}
+
+
+def check_words(arguments: Sequence[str]) -> None:
+    """Check the words of a command line, before lm-eval reads them.
+
+    Raises:
+        NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``, or a
+            quote or bracket there is not closed.
+    """
+    given: dict[str, list[Words]] = {}
+    for words in words_by_option(arguments):
+        given.setdefault(words.option, []).append(words)
+    for option, times in given.items():
+        if len(times) > 1 and option not in _LISTS and times[0].values:
+            raise NNDError(f"--{option} is given {len(times)} times; give it once")
+        if option in _PAIRS:
+            values = [value for words in times for value in words.values if not value.lstrip().startswith("{")]
+            for value in values:
+                _check_closed(value, f"--{option}")
+            _check_keys(values, f"--{option}")
+
+
+def _check_closed(text: str, option: str) -> None:
+    """Raise NNDError if a quote or bracket is open at the end; an apostrophe in the last of the values opens none."""
+    waiting: list[tuple[str, int]] = []
+    for place, letter in enumerate(text):
+        if waiting and letter == _CLOSING[waiting[-1][0]]:
+            waiting.pop()
+        elif letter in _CLOSING and not (waiting and waiting[-1][0] in "'\""):
+            waiting.append((letter, place))
+    for letter, place in waiting:
+        begins_value = place == 0 or text[place - 1] == "="
+        if begins_value or "," in text[place:]:
+            raise NNDError(
+                f"{option}: {letter} is opened and not closed in {text[place:]!r:.80}; close it or leave it out"
+            )
+
+
+def _check_keys(values: Iterable[str], option: str) -> None:
+    keys = [key for value in values for key in re.findall(r"(?:^|,)\s*(\w+)\s*=", value)]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise NNDError(f"{option}: {key} is given {keys.count(key)} times; give it once")
+
+
+# ---------------------------------------------------------------- what the command line says
+
+
+def check_options(options: Any) -> None:
+    """Check lm-eval's configuration of a run (`EvaluatorConfig`), before its evaluator is imported.
+
+    Raises:
+        NNDError: an option has a value that cannot be taken.
+    """
+    nnd_home()  # raises where NND_HOME is no folder
+    check_model_arguments(options.model, options.model_args, options.metadata)
+    check_selection({name: getattr(options, name) for name in ("limit", "samples", "predict_only")})
+    entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
+    names = [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
+    _check_our_names(names, options.include_path)
+    if names and all(name.startswith("nnd_") for name in names):  # other tasks may take settings of the same names
+        Settings.read(options.metadata)
+
+
+def _check_our_names(names: Iterable[str], include_path: str | None) -> None:
+    """Raise NNDError for a name that begins like ours and stands in no YAML, before lm-eval's thousands of them are read."""
+    folders = [*include_paths(), *([Path(include_path)] if include_path else [])]
+    paths = [path for folder in folders for path in task_yamls(folder)]
+    known: set[str] = set()
+    for path in paths:
+        with suppress(OSError):
+            known.update(re.findall(r"nnd_[\w-]+", path.read_text(encoding="utf-8", errors="replace")))
+    for name in names:
+        if name.startswith("nnd_") and name not in known and not _is_pattern(name) and not Path(name).exists():
+            raise_no_task(name, [path.stem for path in paths])
+
+
+def check_model_arguments(model: Any, arguments: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Check the arguments of a model, and what the metadata say of its tokenizer.
+
+    Args:
+        model: what ``--model`` names, or a ready-made model.
+        arguments: the parsed ``--model_args``.
+        metadata: the parsed ``--metadata``.
+
+    Raises:
+        NNDError: a folder is not there or holds no model, or there is no such type of numbers.
+    """
+    given = {**metadata, **arguments}
+    for key in ("pretrained", "model", "tokenizer", "peft", "delta"):
+        path = given.get(key)
+        if isinstance(path, str) and path.startswith(("/", "./", "../", "~")) and not expand(path).exists():
+            raise NNDError(f"{path}: there is no such model or tokenizer folder; --model_args names it")
+    if model not in (*ON_TORCH, *_VLLM):
+        return
+    for key in ("dtype", "softmax_dtype", "mixed_precision_dtype"):
+        _check_dtype(key, arguments.get(key))
+    pretrained = arguments.get("pretrained")
+    if isinstance(pretrained, str) and not {"subfolder", "gguf_file"} & arguments.keys():
+        _check_holds_model(pretrained)
+
+
+#: Types of torch that weights can have, as both names of each.
+_DTYPES = ("auto", "float32", "float", "float64", "double", "float16", "half", "bfloat16")
+
+
+def _check_dtype(key: str, dtype: Any) -> None:
+    if not isinstance(dtype, str) or dtype in _DTYPES or dtype.startswith("float8_"):
+        return
+    hint = did_you_mean(dtype.removeprefix("torch."), _DTYPES, at_most=2) or f"there are: {', '.join(_DTYPES)}"
+    raise NNDError(f"{key}={dtype}: no such type of numbers; {hint}")
+
+
+def _check_holds_model(pretrained: str) -> None:
+    """Raise NNDError for a folder of checkpoints that is no model itself."""
+    folder = expand(pretrained)
+    own = ("config.json", "adapter_config.json", "params.json")
+    if not folder.is_dir() or any((folder / name).is_file() for name in own) or list(folder.glob("*.gguf")):
+        return
+    with suppress(OSError):
+        below = {path.parent for name in own[:2] for path in folder.glob(f"*/{name}")}
+        names = [str(path) for path in sorted(below, key=lambda path: (len(path.name), path.name))]
+        if names:
+            raise NNDError(
+                f"pretrained={pretrained}: is a folder of models and none itself; name one: {some_of(names, 6, str)}"
+            )
+
+
+# ---------------------------------------------------------------- a run
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked to do.
+
+    Attributes:
+        model: what ``--model`` names, or a ready-made model.
+        arguments: the parsed ``--model_args``.
+        tasks: names of tasks or groups.
+        sample: number of prompts of each task, spread over its categories; None takes all.
+        shared_prefix: read common beginnings of requests once.
+    """
+
+    model: Any
+    arguments: dict[str, Any]
+    tasks: Sequence[Any] | None
+    sample: int | None = None
+    shared_prefix: bool = True
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A run that can begin.
+
+    Attributes:
+        model: the type of model that will run, or a ready-made model.
+        arguments: its arguments.
+        loaded: what lm-eval's task manager loaded.
+        ours: those of the tasks that are `NNDTask`.
+        samples: task -> places of the prompts to take; None takes those that ``limit`` says.
+        folder: name of the folder of the results; None where lm-eval takes a random one.
+    """
+
+    model: Any
+    arguments: dict[str, Any]
+    loaded: Any
+    ours: list[Any]
+    samples: dict[str, list[int]] | None
+    folder: str | None
+
+
+def check_run(
+    asked: Asked, manager: Any, *, cache_requests: bool, chat: bool, options: Mapping[str, Any]
+) -> CheckedRun:
+    """Load the tasks of a run and check everything that needs no model.
+
+    Args:
+        asked: the run.
+        manager: lm-eval's `TaskManager`.
+        cache_requests: whether lm-eval's cache of requests is asked for.
+        chat: whether prompts go through the chat template.
+        options: of lm-eval's `simple_evaluate`: ``limit``, ``samples``, ``metadata``, ``evaluation_tracker``.
+
+    Raises:
+        NNDError: something is wrong.
+    """
+    from nnd_tasks.task.task import NNDTask  # imports torch
+
+    check_model(asked.model, asked.arguments)
+    check_model_arguments(asked.model, asked.arguments, options.get("metadata") or {})
+    check_selection({"sample": asked.sample, **options})
+    if cache_requests:
+        raise NNDError(
+            "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
+            "give old requests the new names; leave it out, building requests takes seconds"
+        )
+    for name in asked.tasks or ():
+        if isinstance(name, str):
+            check_task_name(name, manager)
+    loaded = manager.load(asked.tasks)
+    ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+    tokens = any(task.settings.tokens for task in ours)
+    samples = select_prompts(loaded["tasks"], ours, options.get("samples"), asked.sample)
+    tracker = options.get("evaluation_tracker")
+    folder = folder_name(asked.arguments)
+    check_output(getattr(tracker, "output_path", None), folder, loaded["tasks"])
+    shares = asked.shared_prefix and asked.model == "hf"
+    model = choose("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
+    arguments = asked.arguments
+    check_processes(model, arguments, tokens=tokens)
+    if tokens:
+        model, arguments = keeping_tokens(model, arguments, tracker)
+    for task in ours:
+        task.prepare(model, arguments, chat=chat)
+    return CheckedRun(model, arguments, loaded, ours, samples, folder)
+
+
+# ---------------------------------------------------------------- the model and the tasks
+
+
+def check_model(model: Any, arguments: Mapping[str, Any]) -> None:
+    """Check that a model is named, and of a type that gives likelihoods.
+
+    Args:
+        model: what ``--model`` names, or a ready-made model.
+        arguments: its arguments.
+
+    Raises:
+        NNDError: it is not.
+    """
+    if not isinstance(model, (str, LM)):
+        raise NNDError(
+            f"{type(model).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
+            "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
+        )
+    if isinstance(model, LM):
+        return
+    if model not in (known := model_types()):
+        hint = did_you_mean(model, known) or f"there are: {', '.join(known)}"
+        raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
+    if "-chat" in model:
+        raise NNDError(
+            f"--model {model}: chat APIs give no likelihoods of a given text; take --model local-completions with a server's "
+            "completions endpoint, or load the model with --model hf"
+        )
+    if model in ON_TORCH and arguments.get("pretrained", "") == "":
+        raise NNDError(f"--model {model}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
+
+
+def check_task_name(name: str, manager: Any) -> None:
+    """Raise NNDError if there is no task, group or tag ``name``; the error names those that are similar."""
+    names = list(manager.all_tasks)
+    if name not in names and not _is_pattern(name):
+        raise_no_task(name, names)
+
+
+def raise_no_task(name: str, names: Sequence[str]) -> None:
+    """Raise NNDError for a name that no task has; ours are offered first: among lm-eval's thousands some are like anything."""
+    ours = [task for task in names if task.startswith("nnd")]
+    hint = did_you_mean(name, ours, at_most=3, cutoff=0.7) or did_you_mean(name, names, at_most=3, cutoff=0.8)
+    raise NNDError(f"there is no task {name!r}; {hint or '`nnd run ls tasks` lists them'}")
+
+
+def _is_pattern(name: str) -> bool:
+    return any(mark in name for mark in "*?[")
+
+
+def check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
+    """Raise NNDError if a launcher has started several processes among which lm-eval does not divide the documents rightly.
+
+    Upstream: `HFLM` (lm_eval/models/huggingface.py:465) does so where it sees several GPUs, and numbers the processes within a
+    machine.
+
+    Args:
+        model: what ``--model`` names, or a ready-made model, which is scored in the process that has it.
+        arguments: its arguments.
+        tokens: whether token scores are kept, which lm-eval does not gather.
+    """
+    count = os.environ.get("WORLD_SIZE", "1")
+    if count == "1" or not isinstance(model, str):
+        return
+    if arguments.get("tp_plan") or arguments.get("distributed_executor_backend") == "external_launcher":
+        return  # the processes hold parts of one model, and each sees every request
+    import torch
+
+    here = os.environ.get("LOCAL_WORLD_SIZE", count)
+    if tokens or model not in HF or here != count or torch.accelerator.device_count() < 2:
+        raise NNDError(
+            f"{count} processes were started, and lm-eval divides documents among processes only for --model hf on several "
+            "GPUs of one machine, without metadata tokens; start one process (on a CPU it uses all cores)"
+        )
+
+
+def check_output(output_path: str | None, folder: str | None, tasks: Iterable[str]) -> None:
+    """Write and remove a file of each name that the run will write, as lm-eval would only log an error, after the run.
+
+    Args:
+        output_path: the option.
+        folder: name of the model's folder, see `folder_name`.
+        tasks: names of the tasks.
+
+    Raises:
+        NNDError: one cannot be written.
+    """
+    place = results_folder(output_path, folder)
+    if output_path is None or place is None:
+        return
+    with changing(f"--output_path {output_path}"):
+        missing = [path for path in (place, *place.parents) if not path.exists()]
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            for name in file_names(output_path, tasks):
+                with tempfile.TemporaryDirectory(dir=place) as beside:
+                    Path(beside, name).touch()
+        finally:
+            for path in missing:  # a run that ends with an error leaves no empty folders
+                with suppress(OSError):
+                    path.rmdir()

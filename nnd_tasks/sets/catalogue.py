@@ -1,0 +1,134 @@
+"""Where recipes are: those of the package, those of the user, and one that somebody sent."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
+from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import read_yaml
+
+#: What the names of tasks end in that ask about a set in another way.
+VARIANTS = ("choice", "validator", "clean", "heldout")
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """Where the recipe of a set is.
+
+    Attributes:
+        name: of the set.
+        path: of the recipe's YAML.
+        origin: ``package``, ``own`` (in the user's folder of tasks), or ``elsewhere``: somebody sent it.
+        prepare: the ``prepare.py`` beside it, if there is one.
+    """
+
+    name: str
+    path: Path
+    origin: Literal["package", "own", "elsewhere"]
+    prepare: Path | None = None
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it comes with the package."""
+        return self.origin == "package"
+
+    def read(self) -> SetRecipe:
+        """Read the recipe; raise NNDError where it is wrong."""
+        recipe = make_recipe(read_recipe(self.path), str(self.path))
+        return SetRecipe(self.name, self.path, self.origin, self.prepare, recipe=recipe)
+
+
+@dataclass(frozen=True)
+class SetRecipe(RecipeFile):
+    """A recipe that was read, and the set that it makes."""
+
+    recipe: Recipe = field(kw_only=True)
+
+
+def find_prepare(recipe: Path) -> Path | None:
+    """Find the ``prepare.py`` beside a recipe; only a file that is called as `RECIPE` has one."""
+    prepare = recipe.with_name(PREPARE)
+    return prepare if recipe.name == RECIPE and prepare.is_file() else None
+
+
+def list_recipes() -> dict[str, RecipeFile]:
+    """List set -> its recipe, of the package and of the user; where both have a name, the package's is taken."""
+    recipes: dict[str, RecipeFile] = {}
+    folders: dict[Path, Literal["package", "own"]] = {tasks_dir(): "package", user_tasks_dir(): "own"}
+    for folder, origin in folders.items():
+        for path in sorted(folder.glob(f"[!.]*/{RECIPE}")):
+            name = path.parent.name
+            recipes.setdefault(name, RecipeFile(name, path, origin, find_prepare(path)))
+    return recipes
+
+
+def find_recipe(name: str) -> SetRecipe:
+    """Find the recipe of a set, as `find_recipe_file`, and read it; raise NNDError where it is wrong."""
+    return find_recipe_file(name).read()
+
+
+def find_recipe_file(name: str) -> RecipeFile:
+    """Find the recipe of the set ``name``, or the recipe in the file or folder ``name``.
+
+    Raises:
+        NNDError: there is none; the error suggests similar names.
+    """
+    recipes = list_recipes()
+    if name in recipes:
+        return recipes[name]
+    path = expand(name)
+    if "/" in name or path.suffix or path.name == RECIPE:
+        path = path / RECIPE if path.is_dir() else path
+        if not path.is_file():
+            raise NNDError(f"{path}: there is no such recipe")
+        for recipe in recipes.values():
+            if recipe.path.samefile(path):
+                return recipe
+        sent = path.absolute().parent.name if path.name == RECIPE else path.stem
+        check_set_name(sent, f"{path}: rename its folder: ")
+        check_free_name(sent, f"{path}: rename the folder of the recipe: ")
+        return RecipeFile(sent, path, "elsewhere", find_prepare(path))
+    similar = did_you_mean(name.removeprefix("nnd_"), recipes, at_most=3, cutoff=0.5)
+    raise NNDError(f"there is no set {name!r}; {similar or 'known sets: ' + ', '.join(recipes)}")
+
+
+def check_set_name(name: str, where: str = "") -> None:
+    """Raise NNDError for a name that no set can have: it becomes the name of a folder and of a task."""
+    if not (name.isidentifier() and name.isascii() and not name.startswith("nnd_") and len(name) <= 100):
+        raise NNDError(f"{where}a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
+
+
+def check_free_name(name: str, where: str = "") -> None:
+    """Raise NNDError for a name of a new set that a set, task, group or tag has, or that one of its tasks would have.
+
+    No name of lm-eval itself begins with ``nnd_``, as the task of every set does.
+    """
+    wanted = {task.casefold() for task in (name, f"nnd_{name}", *(f"nnd_{name}_{variant}" for variant in VARIANTS))}
+    shipped = {path.name for path in tasks_dir().iterdir()} | _names_in(task_yamls(tasks_dir()))
+    if wanted & {taken.casefold() for taken in shipped}:
+        raise NNDError(f"{where}{name} is a set, task, group or tag that comes with the package; take another name")
+    others = [path for path in task_yamls(user_tasks_dir()) if path.parent.name != name]
+    taken_here = {path.parent.name for path in others} | _names_in(others)
+    taken_here |= {f"{task}_{variant}" for task in taken_here for variant in VARIANTS}
+    if wanted & {taken.casefold() for taken in taken_here}:
+        raise NNDError(f"{where}{name} is a set, task, group or tag in {user_tasks_dir()}; take another name")
+
+
+def _names_in(paths: list[Path]) -> set[str]:
+    """The names of tasks, groups and tags in YAMLs of lm-eval."""
+    names: set[str] = set()
+    for path in paths:
+        values = {}
+        with suppress(NNDError):  # no task that lm-eval could load
+            values = read_yaml(path)
+        for key in ("task", "group", "tag") if isinstance(values, dict) else ():
+            value = values.get(key) or []
+            names |= {value} if isinstance(value, str) else {item for item in value if isinstance(item, str)}
+    return names

@@ -1,0 +1,287 @@
+"""The files of a set: downloaded and checked, or laid out as a folder from a file, a folder or an archive that the user names."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import pooch
+import requests
+
+from nnd_tasks.errors import NNDError, reason_of, visible
+from nnd_tasks.files import changing, expand, reading, write_text
+from nnd_tasks.folders import only_writer
+from nnd_tasks.sets.catalogue import SetRecipe
+from nnd_tasks.sets.decode import check_unpacked
+from nnd_tasks.sets.read import SUFFIXES, is_table
+from nnd_tasks.sets.recipe import FILE, File
+from nnd_tasks.store import nnd_home
+from nnd_tasks.wording import some_of
+from nnd_tasks.yaml_json import read_json
+
+_HASHES = "hashes.json"
+_ENDINGS = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+RETRIES, WAIT = 3, 1800.0  # seconds that another build may download
+
+
+@dataclass
+class Source:
+    """The files of a set in a folder.
+
+    Attributes:
+        folder: that holds them, as `rows` of a ``prepare.py`` gets it.
+        files: name -> path.
+        notes: one line each for what the user should know.
+        fresh: names of files without a published hash that were downloaded just now.
+    """
+
+    folder: Path
+    files: dict[str, Path]
+    notes: list[str] = field(default_factory=list)
+    fresh: list[str] = field(default_factory=list)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, 64 hex digits; raise NNDError where it cannot be read."""
+    with reading(path):
+        return str(pooch.file_hash(str(path), alg="sha256"))
+
+
+# ---------------------------------------------------------------- what the user names
+
+
+@contextmanager
+def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: bool = True) -> Iterator[Source]:
+    """Yield the files of a set: from ``source``, from beside the recipe, or downloaded.
+
+    A download without a published hash is recorded if the block can read it, else deleted: a publisher may answer with a page
+    when a quota is used up.
+
+    Args:
+        set_recipe: the set.
+        source: a file, a folder, a pattern such as ``'DIR/*.csv'``, or a zip or tar; None downloads.
+        progress: show the progress of downloads.
+
+    Raises:
+        NNDError: nothing is there, a required file is missing, or a download fails.
+    """
+    beside, names = set_recipe.path.parent, list(set_recipe.recipe.files)
+    if source is None and not (names and all((beside / name).is_file() for name in names)):
+        found = download(set_recipe, progress=progress)
+        try:
+            yield found
+        except NNDError:
+            for name in found.fresh:
+                found.files[name].unlink(missing_ok=True)
+            raise
+        if found.fresh:
+            fresh = {name: sha256_of(found.files[name]) for name in found.fresh}
+            write_text(found.folder / _HASHES, json.dumps(_read_hashes(found.folder) | fresh, indent=2) + "\n")
+        return
+    place = beside if source is None else expand(source)
+    with reading(place):
+        if not place.is_dir():
+            with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+                yield from _lay_out(set_recipe, place, Path(scratch))
+            return
+        below = place / set_recipe.name  # of a folder with several sets
+        folder = below if below.is_dir() else place
+        found = _choose(set_recipe, folder, _list_files(folder), place)
+        for path in found.files.values() if set_recipe.origin == "elsewhere" else ():
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
+        yield found
+
+
+def _lay_out(set_recipe: SetRecipe, place: Path, folder: Path) -> Iterator[Source]:
+    """Yield the files of a set in ``folder``, linked from a file or a pattern, or unpacked from an archive.
+
+    An error of the block names what the user named.
+    """
+    matched = [] if place.exists() else sorted(glob.glob(str(place), recursive=True))  # noqa: PTH207
+    paths = [path for path in map(Path, matched) if path.is_file()] or [place]
+    if not paths[0].is_file():
+        special = "is not a regular file; a device or a pipe may never end"
+        raise NNDError(f"{place}: {special if place.exists() else 'no such file or folder'}")
+    if place.name.lower().endswith(_ENDINGS):
+        unpack_archive(place, folder)
+        here = _list_files(folder)
+    else:
+        above, required = os.path.commonpath([path.parent for path in paths]), _required_files(set_recipe)
+        here = {path.relative_to(above).as_posix(): path for path in paths}
+        one_config = set_recipe.recipe.config != FILE
+        if len(paths) == len(required) == 1 and one_config and not {*here} & {*set_recipe.recipe.files}:
+            here = {required[0]: paths[0]}  # prepare.py asks for this name
+        for name, path in here.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(path.resolve())
+    try:
+        yield _choose(set_recipe, folder, here, place, alone=[*here.values()] == [place])
+    except NNDError as error:
+        text = str(error)
+        for name in _required_files(set_recipe):
+            if name not in here and str(folder / name) in text:
+                what = some_of(_required_files(set_recipe), show=str)
+                raise NNDError(
+                    f"{place}: {name} is missing; --source names a folder or an archive with {what}"
+                ) from error
+        for name, path in here.items():
+            text = text.replace(str(folder / name), str(path))
+        error.args = (visible(text.replace(str(folder), str(place if place.exists() else place.parent))),)
+        raise
+
+
+def _list_files(folder: Path) -> dict[str, Path]:
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path for path in found}
+
+
+def _required_files(set_recipe: SetRecipe) -> list[str]:
+    return [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
+
+
+def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: Path, *, alone: bool = False) -> Source:
+    """Return those of some files that the recipe names, else all tables, or the file that a user names ``alone``.
+
+    Raises:
+        NNDError: there is none, or none that the recipe requires.
+    """
+    wanted, required = set_recipe.recipe.files, _required_files(set_recipe)
+    free = not required or set_recipe.recipe.config == FILE
+    files = {name: here[name] for name in wanted if name in here}
+    if not files and (alone or free):
+        tables = {name: path for name, path in here.items() if is_table(path)}
+        others = {name: path for name, path in here.items() if path.suffix.lower() in (".txt", ".xml")}
+        files = here if alone else tables or others
+    if not files or not (free or {*files} - ({*wanted} - {*required})):
+        what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
+        raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")
+    lacking = [name for name in required if name not in files]
+    part = [f"this is a part of the set: without {some_of(lacking, show=str)}"] if lacking and len(required) > 1 else []
+    return Source(folder, files, part)
+
+
+def unpack_archive(archive: Path, folder: Path) -> None:
+    """Unpack a zip or tar into ``folder``.
+
+    Raises:
+        NNDError: it is broken, unpacks to too much (`check_unpacked`), or a name in it leads out of the folder.
+    """
+    try:
+        if archive.name.lower().endswith(".zip"):
+            with zipfile.ZipFile(archive) as bundle:
+                check_unpacked(archive, sum(info.file_size for info in bundle.infolist()))
+                bundle.extractall(folder)  # noqa: S202 - zipfile keeps names inside the folder
+        else:
+            with tarfile.open(archive) as bundle:
+                size = 0
+                for member in filter(tarfile.TarInfo.isfile, bundle):  # extractall's filter is not in Python 3.11.3
+                    size += member.size
+                    check_unpacked(archive, size)  # before the next one, which is only met when this one is unpacked
+                    target = folder / member.name
+                    if not target.resolve().is_relative_to(folder.resolve()):
+                        raise ValueError(f"{member.name} leads out of the folder")
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("wb") as file:
+                        shutil.copyfileobj(bundle.extractfile(member), file)  # type: ignore[arg-type]
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, RuntimeError) as error:
+        raise NNDError(f"{archive}: cannot be unpacked ({reason_of(error)}); is it a whole zip or tar?") from error
+
+
+# ---------------------------------------------------------------- downloads
+
+
+def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
+    """Download the files of a set into ``$NND_HOME/downloads``, or take them from an earlier download.
+
+    A file must have the hash of the recipe. The hash of a file without one is recorded at the first download and checked from
+    then on. An archive's name there has a hash of its address, so that two of one name are two files.
+
+    Raises:
+        NNDError: no address, no network, or another file than was expected.
+    """
+    name, files = set_recipe.name, {key: file or File() for key, file in set_recipe.recipe.files.items()}
+    lacking = [key for key, file in files.items() if not file.url and not file.optional]
+    if lacking or not any(file.url for file in files.values()):
+        what = some_of(lacking, show=str) or "its table"
+        raise NNDError(f"set {name}: its recipe has no address of {what}; name it: nnd build {name} --source FILE")
+    addresses = hashlib.sha256("\n".join(file.url for file in files.values()).encode()).hexdigest()[:16]
+    folder = nnd_home() / "downloads" / (name if set_recipe.shipped else f"{name}@{addresses}")
+    with changing(folder, hint="set NND_HOME to another place"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with only_writer(folder, WAIT, f"{folder}: another build is still downloading; try again when it is done"):
+            return _download_all(files, folder, progress)
+
+
+def _download_all(files: dict[str, File], folder: Path, progress: bool) -> Source:
+    recorded = _read_hashes(folder)
+    source = Source(folder, {})
+    for key, file in files.items():
+        if not file.url:
+            continue
+        target = folder / key
+        known = file.sha256 or recorded.get(key)
+        if file.member:
+            digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
+            archive = folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}"
+            _retrieve(file.url, None, archive, progress)
+            _take_member(archive, file, target, known)
+        else:
+            _retrieve(file.url, known, target, progress)
+        source.files[key] = target
+        if file.sha256 is None:
+            source.notes.append(
+                f"unverified: {key} has no published hash; its content at the first download is recorded"
+            )
+            source.fresh += [key] if key not in recorded else []
+    return source
+
+
+def _read_hashes(folder: Path) -> dict[str, str]:
+    return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
+
+
+def _retrieve(url: str, known: str | None, target: Path, progress: bool) -> None:
+    way_out = "download it by hand and pass it with --source FILE_OR_DIR"
+    pooch.get_logger().setLevel(logging.WARNING)
+    registry = {target.name: f"sha256:{known}" if known else None}
+    shelf = pooch.create(target.parent, "", registry=registry, urls={target.name: url}, retry_if_failed=RETRIES)
+    try:
+        shelf.fetch(target.name, downloader=pooch.HTTPDownloader(progressbar=progress, timeout=60))
+    except requests.RequestException as error:
+        reason = type(error).__name__ if error.response is None else f"HTTP {error.response.status_code}"
+        raise NNDError(f"{url}: cannot be downloaded ({reason}); check the network, or {way_out}") from error
+    except ValueError as error:
+        if "hash of downloaded file" not in str(error):
+            raise NNDError(f"{url}: cannot be downloaded ({reason_of(error)}); {way_out}") from error
+        raise NNDError(
+            f"{url}: what was downloaded is not the file with the known hash (sha256 {known}); its publisher has changed it. "
+            f"To use it all the same, {way_out}"
+        ) from error
+
+
+def _take_member(archive: Path, file: File, target: Path, known: str | None) -> None:
+    with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+        member = Path(scratch) / file.member
+        try:
+            unpack_archive(archive, Path(scratch))
+            if not member.is_file():
+                raise NNDError(f"{archive}: no {file.member} is in it")
+            if known and sha256_of(member) != known:
+                raise NNDError(f"{file.url}: {file.member} in it is not the file with the known hash (sha256 {known})")
+            shutil.move(member, target)
+        except NNDError:
+            archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
+            raise

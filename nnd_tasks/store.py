@@ -1,0 +1,357 @@
+"""Dataset folders: find, load and fingerprint them (`nnd_tasks.sets.write` writes them).
+
+A folder is what the Hugging Face hub calls a dataset repository: ``README.md`` (the card, whose YAML header lists the
+configs) and one parquet file per config. ``datasets.load_dataset(folder)`` reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.files import expand, read_text
+from nnd_tasks.folders import recover
+from nnd_tasks.schema import SCHEMA_VERSION
+from nnd_tasks.splits import SHARES
+from nnd_tasks.tables import check_table
+from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import parse_yaml, read_json
+
+if TYPE_CHECKING:
+    import datasets
+
+CARD = "README.md"
+REPORT = "build_report.json"
+SPLIT = "test"
+#: Folder of preference data in a dataset folder, and its config for the default config of the tests.
+PREFERENCE = "preference"
+#: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
+_HEADER = re.compile(r"\s*---\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
+_MAX_REPORT_BYTES = 100_000_000
+_MAX_ROWS = 10_000_000
+
+
+def nnd_home() -> Path:
+    """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
+
+    Raises:
+        NNDError: ``$NND_HOME`` names a file, an unknown user's home, or a loop of symbolic links.
+    """
+    configured = os.environ.get("NND_HOME")
+    if not configured:
+        return _default_home()
+    try:
+        home = expand(configured)
+    except NNDError as error:
+        raise NNDError(f"NND_HOME={error}") from error
+    if home.is_file():
+        raise NNDError(f"NND_HOME={configured}: is a file; name a folder, or unset it for {_default_home()}")
+    return home
+
+
+def _default_home() -> Path:
+    return Path(platformdirs.user_data_dir("nnd-tasks", False))
+
+
+def dataset_folder(name: str) -> Path:
+    """Return where the dataset ``name`` is built by default; it need not exist."""
+    return nnd_home() / "nnd" / name
+
+
+def tasks_dir() -> Path:
+    """Return the folder of our task YAMLs and recipes, in a wheel as well as in an editable install.
+
+    Raises:
+        NNDError: the installation lacks it.
+    """
+    package = Path(__file__).resolve().parent
+    for folder in (package / "task_yamls", package.parent / "task_yamls"):
+        if (folder / "_base").is_file():
+            return folder
+    raise NNDError(f"{package}: its task_yamls folder is missing; install nnd-tasks again")
+
+
+def user_tasks_dir() -> Path:
+    """Return the folder of the task YAMLs and recipes of sets that the user made."""
+    return nnd_home() / "task_yamls"
+
+
+def find_dataset(path: str) -> Path | None:
+    """Return the local folder of a dataset, or None when there is none.
+
+    ``nnd/NAME`` is looked for under `nnd_home`, then, as `datasets.load_dataset` does, relative to the current
+    directory; any other path is taken as it is.
+    """
+    candidates = [expand(path)]
+    namespace, _, name = path.partition("/")
+    if namespace == "nnd" and name:
+        candidates.insert(0, dataset_folder(name))
+    for folder in candidates:
+        if not folder.exists():
+            recover(folder)
+        if (folder / CARD).is_file():
+            return folder
+    return None
+
+
+def look_up_set(name: str) -> Path | None:
+    """Return the folder of a set that is built here, or None; ``name`` is a set, or the path of a dataset folder."""
+    # A bare name is a set, even where a folder of that name lies around.
+    return (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
+
+
+def find_set(name: str) -> Path:
+    """Return the folder of a set that is built here; ``name`` is a set, or the path of a dataset folder.
+
+    Raises:
+        NNDError: there is no such set.
+    """
+    if (folder := look_up_set(name)) is not None:
+        return folder
+    if "/" in name or expand(name).exists():
+        raise NNDError(
+            f"{name}: no NND dataset is there (no folder with a {CARD}); name one, or a set that is built here"
+        )
+    raise NNDError(no_set(name))
+
+
+def built_sets() -> list[str]:
+    """Return the names of the folders of built sets; a set that a build is replacing at the moment counts."""
+    parent = dataset_folder("")
+    try:
+        names = {re.sub(r"^\.(.+)\.old-[^.]*$", r"\1", path.name) for path in parent.iterdir() if path.is_dir()}
+    except OSError:
+        return []
+    return sorted(name for name in names if not name.startswith("."))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def split_card(text: str) -> tuple[str, str] | None:
+    """Return the YAML of a card's header and the Markdown below it, as `huggingface_hub.RepoCard` splits them.
+
+    None where there is no header. The hub's class reads YAML without limits, so only its rule of where the header ends is
+    used here.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # The hub's pattern takes quadratic time over empty lines; no header needs many.
+    if re.search(r"\n{1000}", text):
+        return None
+    match = _HEADER.match(text)
+    return (match[1], text[match.end() :]) if match else None
+
+
+def parse_card(text: str, where: str) -> tuple[dict[str, Any], str]:
+    """Return the header of a card, which may come from a stranger, and the Markdown below it.
+
+    Raises:
+        NNDError: the header is not a YAML mapping, or exceeds the limits of `parse_yaml`; begins with ``where``.
+    """
+    parts = split_card(text)
+    header = parse_yaml(parts[0], f"{where}: its header cannot be read") if parts else None
+    if parts is None or not isinstance(header, dict):
+        raise NNDError(f"{where}: it has no YAML header between two lines of ---; build the set again")
+    return header, parts[1]
+
+
+def read_card(folder: Path) -> tuple[dict[str, Any], str]:
+    """Return the header and the Markdown of the card of a folder; raises as `read_text` and `parse_card` do."""
+    path = folder / CARD
+    return parse_card(read_text(path), str(path))
+
+
+def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
+    """Return the card's YAML header; raise NNDError when ``folder`` is not an NND dataset (of our schema version)."""
+    path = folder / CARD
+    if not folder.exists():
+        recover(folder)
+    if not path.is_file():
+        raise NNDError(f"{folder}: no NND dataset is there (it has no {CARD})")
+    header, _ = read_card(folder)
+    if "nnd_schema_version" not in header:
+        raise NNDError(f"{folder}: no NND dataset is there (its {CARD} names no nnd_schema_version)")
+    version = header["nnd_schema_version"]
+    if version != SCHEMA_VERSION and not any_version:
+        later = isinstance(version, int) and version > SCHEMA_VERSION
+        what = "it is of a later release: upgrade nnd-tasks" if later else "build the set again"
+        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; {what}")
+    _check_names(path, header)
+    return header
+
+
+def _check_names(path: Path, header: Mapping[str, Any]) -> None:
+    """Raise NNDError for a name or path in a card that could lead out of its folder: a card may come from a stranger."""
+    name = header.get("nnd_set")
+    if name is not None and not is_name(name):
+        raise NNDError(f"{path}: nnd_set {name!r}: a set is named by letters, digits, _, - and .")
+    for entry in _entries(header, preferences=None):
+        config = str(entry.get("config_name", ""))
+        if not is_name(config):
+            raise NNDError(f"{path}: config {config!r}: a config is named by letters, digits, _, - and .")
+        ours = entry.get("data_files") == list_files(config) or _holds_preferences(entry)
+        if not ours or "data_dir" in entry:
+            raise NNDError(f"{path}: config {config!r} takes data from elsewhere than its folder; build the set again")
+
+
+def list_files(config: str) -> list[dict[str, str]]:
+    """Return what a card says of the files of a config."""
+    return [{"split": SPLIT, "path": f"{config}/{SPLIT}-*.parquet"}]
+
+
+def preference_files(config: str) -> list[dict[str, str]]:
+    """Return what a card says of the files of a config of preference data (`nnd_tasks.run.training_pairs`)."""
+    return [{"split": split, "path": f"{PREFERENCE}/{config}/{split}-*.parquet"} for split in SHARES]
+
+
+def is_name(name: Any) -> bool:
+    """Tell whether a set or a config can be called ``name``; it becomes the name of a folder."""
+    return isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) is not None
+
+
+def _entries(header: Mapping[str, Any], preferences: bool | None = False) -> list[dict[str, Any]]:
+    """Return what a header says of configs: of tests, of preference data, or (None) of both."""
+    entries = header.get("configs")
+    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [entry for entry in found if preferences in (_holds_preferences(entry), None)]
+
+
+def _holds_preferences(entry: Mapping[str, Any]) -> bool:
+    files, ours = entry.get("data_files"), preference_files(str(entry.get("config_name")))
+    return isinstance(files, list) and bool(files) and all(file in ours for file in files)
+
+
+def config_names(header: Mapping[str, Any], *, preferences: bool = False) -> list[str]:
+    """Return the names of the configs that a card's header lists: those of tests, or those of preference data."""
+    return [str(entry["config_name"]) for entry in _entries(header, preferences)]
+
+
+def default_config(header: Mapping[str, Any]) -> str:
+    """Return the config that is taken where none is named; ``""`` where a card lists none."""
+    entries = sorted(_entries(header), key=lambda entry: not entry.get("default"))
+    return str(entries[0]["config_name"]) if entries else ""
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """Return config -> its part of ``build_report.json``; ``{}`` where that file is missing or damaged."""
+    try:
+        report = read_json(folder / REPORT, limit=_MAX_REPORT_BYTES)
+    except NNDError:
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def list_configs(folder: Path) -> tuple[list[str], str]:
+    """Return the config names of a dataset folder and the default one.
+
+    Raises:
+        NNDError: ``folder`` is not an NND dataset.
+    """
+    header = read_header(folder)
+    names = config_names(header)
+    if not names:
+        raise NNDError(f"{folder}: its card lists no config; build the set again")
+    return names, default_config(header)
+
+
+def how_to_build(name: str) -> str:
+    """Return the command that builds a set."""
+    corpus = name.removeprefix("blindspot_")
+    if corpus != name:
+        return f"nnd stress build {name} --corpus {corpus} --source FOLDER"
+    return f"nnd build {name}"
+
+
+def task_yamls(folder: Path) -> list[Path]:
+    """Return the YAMLs in which lm-eval may find tasks, in a folder and those below it; hidden ones are not of a set."""
+    return sorted(path for path in folder.rglob("*.yaml") if path.is_file() and not is_hidden(path.relative_to(folder)))
+
+
+def is_hidden(path: Path) -> bool:
+    """Tell whether a file, or a folder on the way to it, is hidden, as what an editor or a killed process leaves is."""
+    return any(part.startswith(".") for part in path.parts)
+
+
+def no_set(name: str) -> str:
+    """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
+    ours = {path.parent.name for path in tasks_dir().glob("*/_recipe")}
+    ours |= {path.stem.removeprefix("nnd_") for path in tasks_dir().glob("blindspot/nnd_blindspot_*.yaml")}
+    if name in ours:
+        elsewhere = _default_home() / "nnd" / name
+        hint = (
+            f"; it is built in {elsewhere}, which NND_HOME={nnd_home()} hides" if (elsewhere / CARD).is_file() else ""
+        )
+        return f"set {name!r} is not built here; run: {how_to_build(name)}{hint}"
+    plain = name.lower().replace("-", "_").removeprefix("nnd_")
+    meant = did_you_mean(plain, sorted(ours.union(built_sets())), end=" ")
+    return f"there is no set {name!r}; {meant}nnd list shows those there are"
+
+
+def read_table(folder: Path, config: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the tests of one config of a dataset folder, checked against the schema.
+
+    Args:
+        folder: the dataset folder.
+        config: the config; None takes the default one.
+        columns: those to read, which are not checked then; None takes all.
+
+    Raises:
+        NNDError: no dataset, no such config, another schema version, or an unreadable file.
+    """
+    names, default = list_configs(folder)
+    config = config or default
+    if config not in names:
+        names += config_names(read_header(folder), preferences=True)
+        hint = did_you_mean(config, names, end=" ") or f"build it: {how_to_build(folder.name)}"
+        hint += f" --{PREFERENCE}" * (config.endswith(PREFERENCE) and config not in names)
+        raise NNDError(f"{folder}: it has no config {config!r}; it has {', '.join(names)}; {hint.strip()}")
+    table = read_config(folder, config, columns)
+    return table if columns else check_table(table, f"{folder} (config {config})")
+
+
+def read_config(folder: Path, config: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the tests of one config as its files hold them, or some of their columns.
+
+    Raises:
+        NNDError: there is no file, or one cannot be read, or has more rows than any set.
+    """
+    files = [path for path in sorted((folder / config).glob(f"{SPLIT}-*.parquet")) if path.is_file()]
+    if not files:
+        raise NNDError(f"{folder}: the data of config {config!r} is missing; build the set again")
+    try:
+        return pa.concat_tables([_read_parquet(path, columns) for path in files])
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: names of columns that are no UTF-8
+        raise NNDError(f"{files[0]}: cannot be read as parquet ({reason_of(error)}); build the set again") from error
+
+
+def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
+    with pq.ParquetFile(path) as file:  # `pyarrow.parquet.read_table` would import pandas
+        if file.metadata.num_rows > _MAX_ROWS:  # a small file can hold any number of equal rows
+            raise ValueError(f"more than {_MAX_ROWS:,} rows")
+        return file.read(columns).select(columns or file.schema_arrow.names)
+
+
+def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.DatasetDict:
+    """Load the tests of a set that was built here, e.g. ``load("quiz_design")``, or all splits of its preference data.
+
+    Args:
+        name: a set, or the path of a dataset folder.
+        config: the config; None takes the default one.
+
+    Raises:
+        NNDError: the set is not built, or there is none of this name.
+    """
+    import datasets
+
+    folder = find_set(name)
+    if config in config_names(read_header(folder), preferences=True):
+        return datasets.load_dataset(str(folder), config)
+    return datasets.Dataset(read_table(folder, config))

@@ -1,0 +1,272 @@
+"""Whose texts a model likes, among texts that people judged alike, and how it does on tests of its own texts.
+
+Samples do not say who wrote a text: it is read, as is how people judged it, from the set that is built here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.errors import NNDError, noting
+from nnd_tasks.results.compare import holm
+from nnd_tasks.results.legend import FEW_PROMPTS
+from nnd_tasks.results.paired import Paired, pair
+from nnd_tasks.results.power import LEVEL
+from nnd_tasks.results.readers import check_writers
+from nnd_tasks.results.runs import Run
+from nnd_tasks.results.set_tables import table_of
+from nnd_tasks.show.report import Cell, Report, Table
+from nnd_tasks.statistics import FEW, summarize_rate
+from nnd_tasks.studies.effects import Effects
+from nnd_tasks.wording import counted, some_of
+
+#: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
+EQUAL, PAIRS = "equal judgements", "pairs"
+
+_EFFECTS: Mapping[str, Cell] = {
+    "model": "{model}",
+    "system": "{system}",
+    "texts": "{texts:,}",
+    "prompts": "{prompts:,}{few:†}",
+    "nats per token": "{value:+.3f}",
+    "95% interval": "{low:+.3f} to {high:+.3f}",
+    "p (Holm)": "{p_holm:p}",
+}
+_READING = (
+    "Nats per token: mean log-likelihood per token of a system's texts less that of the other systems' texts, where people "
+    "judged both alike. Intervals are clustered by prompt; p is corrected over all rows (Holm). This is what a model likes, not "
+    "why: style, length and what the judgement does not see count too."
+)
+_OWN = {
+    "model": "{model}",
+    "own texts": "{systems}",
+    "of own texts": "{quantity}",
+    "tests": "{tests:,.0f}",
+    "prompts": "{prompts:,.0f}{few:†}",
+    "value": "{value:.3f}",
+    "95% interval": "{low:.3f} to {high:.3f}",
+}
+_READING_OWN = (
+    "Familiarity: nats per token, as above; beyond the others: what the model likes its own texts more than the other models of "
+    "the table do. Pass rates by whose text is the better one."
+)
+
+
+class JudgedTexts(NamedTuple):
+    """What familiarity is estimated from.
+
+    Attributes:
+        paired: the runs, and their tests.
+        sides: the two texts of each test, as `_find_sides` returns them.
+        shares: how much of each of them is each system's, shape (sides, systems).
+        basis: `EQUAL`, or `PAIRS` where people only said which of two texts is better.
+        rows: those of ``sides`` that count, one row for each judgement of a text.
+        scores: their mean log-likelihood per token, in nats, shape (rows, models).
+        effects: the least squares on them.
+    """
+
+    paired: Paired
+    sides: pd.DataFrame
+    shares: pd.DataFrame
+    basis: str
+    rows: pd.DataFrame
+    scores: pd.DataFrame
+    effects: Effects
+
+
+def report_familiarity(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Report]:
+    """Return how much each model likes each system's texts, on every set whose systems are known.
+
+    Args:
+        runs: of any sets; sets without systems are passed over.
+        own: ``SYSTEM,...`` (of every model) or ``MODEL=SYSTEM,...``: which systems a model, or its family, is.
+
+    Raises:
+        NNDError: no set can be used (`judge_texts`), or ``own`` names no model or system.
+    """
+    found: list[JudgedTexts] = []
+    passed_over: list[str] = []
+    for paired in pair(runs):
+        with noting(passed_over):
+            found.append(judge_texts(paired))
+    passed_over = list(dict.fromkeys(passed_over))
+    if not found:
+        raise NNDError(f"no set with systems; {'; '.join(passed_over)}")
+    models = {model: None for texts in found for model in texts.paired.models}
+    chosen = _own_systems(own, [*models], sorted({name for texts in found for name in texts.shares}))
+    return [_report(texts, chosen, [f"Passed over: {line}" for line in passed_over]) for texts in found]
+
+
+def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[str]) -> dict[str, list[str]]:
+    """Return model -> the systems that it, or its family, is."""
+    chosen: dict[str, list[str]] = {}
+    for word in own:
+        model, _, names = word.rpartition("=")
+        mine, parts = [model] if model else models, names.split(",")
+        for wanted, known in ((mine, models), (parts, systems)):
+            if unknown := [name for name in wanted if name not in known]:
+                raise NNDError(f"--own {word}: there is no {unknown[0]!r}, there are {some_of(known, 50)}")
+        chosen |= dict.fromkeys(mine, parts)
+    return chosen
+
+
+def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[str]) -> Report:
+    paired, effects = texts.paired, measure_effects(texts)
+    parts = {}
+    for place, model in enumerate(paired.models):
+        if systems := [name for name in own.get(model, ()) if name in texts.shares]:
+            parts[model, ", ".join(systems)] = measure_own(texts, place, systems)
+    tables = [Table("effects", effects, _EFFECTS, _READING)]
+    if parts:
+        of_own = pd.concat(parts, names=["model", "systems"]).reset_index(["model", "systems"])
+        tables.append(Table("own", of_own.assign(few=of_own["prompts"] < FEW), _OWN, _READING_OWN))
+    groups = texts.shares.columns.to_series().groupby(texts.effects.groups).agg(", ".join)
+    if len(groups) > 1:
+        linked = f"Systems that no prompt links are not compared with each other. Groups: {some_of(groups, 30, str)}."
+        notes = [linked, *notes]
+    counts = texts.rows[["text", "cluster_id"]].nunique()
+    return Report(
+        name=f"familiarity_{paired.title}",
+        title=f"{paired.title}: familiarity",
+        findings=[
+            f"Compared within {texts.basis}: {counted(counts['text'], 'text')} of {counted(counts['cluster_id'], 'prompt')}.",
+            *(
+                f"{one.model} likes texts by {one.system} {'more' if one.value > 0 else 'less'}: {one.value:+.3f} nats per token."
+                for one in effects[effects["p_holm"] < LEVEL].itertuples()
+            ),
+        ],
+        tables=tables,
+        notes=notes,
+        legend=FEW_PROMPTS,
+        facts={
+            "set": paired.set,
+            "task": paired.title,
+            "basis": texts.basis,
+            "texts": counts["text"],
+            "prompts": counts["cluster_id"],
+            "signatures": {run.model: run.line for run in paired.runs},
+        },
+    )
+
+
+def measure_effects(texts: JudgedTexts) -> pd.DataFrame:
+    """Return how much each model likes each system's texts, what it likes most first; p is corrected over all of them (Holm)."""
+    shares = texts.shares.loc[texts.rows.index]
+    contrasts = np.stack([texts.effects.against_others([i]) for i in range(shares.shape[1])])
+    found = texts.effects.estimate(texts.scores.to_numpy(), contrasts)
+    names = pd.MultiIndex.from_product([texts.paired.models, shares.columns], names=["model", "system"])
+    effects = pd.DataFrame({name: part.T.ravel() for name, part in found._asdict().items()}, names).reset_index()
+    sizes = {system: texts.rows.loc[share > 0, ["text", "cluster_id"]].nunique() for system, share in shares.items()}
+    effects = effects.join(pd.DataFrame(sizes).T.set_axis(["texts", "prompts"], axis="columns"), on="system")
+    effects = effects.assign(p_holm=holm(effects["p"]), few=effects["prompts"] < FEW)
+    return effects.sort_values(["model", "value"], ascending=[True, False])
+
+
+def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.DataFrame:
+    """Return how much one model likes the texts of some systems, and its pass rates by whose text is the better one.
+
+    Args:
+        texts: of the set.
+        place: of the run.
+        systems: names of those that are the model's; at least one, all in the set.
+
+    Returns:
+        ``quantity``, ``value``, and ``low`` and ``high``, the ends of its 95% interval; ``p`` of familiarity; of pass rates also
+        ``standard_error``, and the numbers of ``tests`` and ``prompts``.
+    """
+    scores = texts.scores
+    given = pd.DataFrame({"familiarity": scores[place]})
+    if scores.shape[1] > 1:
+        given["beyond the others"] = scores[place] - scores.drop(columns=place).mean(axis=1)
+    contrast = texts.effects.against_others([texts.shares.columns.get_loc(name) for name in systems])
+    found = texts.effects.estimate(given.to_numpy(), contrast[None])
+    likes = pd.DataFrame({name: part[0] for name, part in found._asdict().items()}, given.columns)
+    own = texts.shares[[*systems]].any(axis=1)
+    better, worse = own[texts.sides["better"]].to_numpy(), own[~texts.sides["better"]].to_numpy()
+    tests = texts.paired.tests.assign(passed=texts.paired.passed[:, place])
+    rates: dict[str, dict[str, float]] = {}
+    for name, chosen in {
+        "pass rate, own text is better": better & ~worse,
+        "pass rate, own text is worse": worse & ~better,
+        "pass rate, neither or both": better == worse,
+        "pass rate": np.ones_like(better),
+    }.items():
+        won = tests[chosen].groupby("cluster_id")["passed"].agg(["sum", "size"])
+        rate = summarize_rate(won["sum"], won["size"])._asdict()
+        rates[name] = {"value": rate.pop("mean"), **rate, "tests": won["size"].sum(), "prompts": len(won)}
+    return pd.concat([likes, pd.DataFrame(rates).T]).rename_axis("quantity").reset_index()
+
+
+# ---------------------------------------------------------------- texts, who wrote them, and how people judged them
+
+
+def judge_texts(paired: Paired) -> JudgedTexts:
+    """Return the texts of a set; its tests are those that all models scored.
+
+    Raises:
+        NNDError: the set is not built here or does not say who wrote its texts; no test was scored, or no two texts of different
+            systems can be compared.
+    """
+    check_writers(paired.runs, "familiarity")
+    protocol = paired.runs[0].protocol
+    built = table_of(protocol)
+    if built is None:
+        build = f"nnd build {str(protocol.get('set', 'SET')).removeprefix('nnd/')}"
+        raise NNDError(f"{paired.set}: is not built here from the data of the runs (run: {build})")
+    ids, sides = paired.tests["test_id"], _find_sides(paired.tests, built.to_pandas())
+    of_runs = [run.tests.set_index("test_id").loc[ids, ["high_mean", "low_mean"]] for run in paired.runs]
+    scores = pd.DataFrame({place: tests.to_numpy().T.ravel() for place, tests in enumerate(of_runs)})
+    # A text that several systems wrote alike belongs to each of them by an equal part.
+    wrote = sides["system"].str.get_dummies().groupby(sides["text"]).transform("max")
+    if wrote.empty:
+        raise NNDError(f"{paired.set}: does not say who wrote its texts, or no test was scored")
+    shares = wrote.div(wrote.sum(axis=1).clip(lower=1), axis=0)
+    written = sides[shares.any(axis=1) & scores.notna().all(axis=1)]
+
+    def link(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy()).counted]
+
+    basis, rows = EQUAL, link(written.drop_duplicates(["text", "stratum"]))
+    if written["judgement"].isna().any() or rows["cluster_id"].nunique() < FEW:
+        basis, rows = PAIRS, link(written.assign(stratum=written["test"]))
+    if rows.empty:
+        raise NNDError(f"{paired.set}: no two texts of different systems can be compared")
+    # A text that was judged in several respects counts once; of a pair, being the better one is a regressor.
+    weights = 1 / rows.groupby("text")["text"].transform("size") if basis == EQUAL else 1
+    more = [rows[["better"]].to_numpy(dtype=np.float64)] if basis == PAIRS else []
+    effects = Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, more)
+    return JudgedTexts(paired, sides, shares, basis, rows, scores.loc[rows.index], effects)
+
+
+def _find_sides(tests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Return two rows per test, of all better texts and then of all worse ones, in the order of the tests.
+
+    Columns are those of the tests, ``test``, ``text`` and ``stratum`` (numbers), ``system``, ``better`` and ``judgement``
+    (missing where the set does not say how the text was judged).
+    """
+    about = table.set_index("test_id").loc[tests["test_id"]].reset_index(drop=True)
+    parts = [
+        tests.assign(
+            **{name: about.get(f"{side}_{name}") for name in ("system", "score", "label")},
+            context=about["context_id"],
+            # A test says of the worse text only how severe its error is.
+            severity=tests["severity"] if side == "low" else "",
+            text=about[side],
+            test=tests.index,
+            better=side == "high",
+        )
+        for side in ("high", "low")
+    ]
+    sides = pd.concat(parts, ignore_index=True)
+    scores = sides["score"].astype(float).map("{:.9g}".format, na_action="ignore").astype(object)
+    sides["judgement"] = scores.fillna(sides["label"].replace("", None))
+    alike = ["cluster_id", "context", "category", "severity", "judgement"]
+    return sides.assign(
+        system=sides["system"].astype(object).fillna(""),
+        text=sides.groupby(["cluster_id", "text"]).ngroup(),
+        stratum=sides.groupby(alike, dropna=False).ngroup(),
+    )

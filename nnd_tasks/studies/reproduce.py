@@ -1,0 +1,185 @@
+"""The authors' published runs again, on the models that the user has: published beside measured rates."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pandas as pd
+
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.files import expand
+from nnd_tasks.results.legend import FEW_PROMPTS, is_few
+from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.statistics import clustered_mean
+from nnd_tasks.store import find_set, read_table
+from nnd_tasks.studies.experiments import (
+    Experiment,
+    PublishedRun,
+    find_weights,
+    load_experiments,
+    pick,
+)
+from nnd_tasks.tables import fingerprint
+
+DISCLAIMER = (
+    "These experiments have not been run on the authors' weights: their numbers are checked against the published ones, and "
+    "only small stand-in models were run with them."
+)
+
+
+def list_experiments() -> Report:
+    """Return every experiment with its models."""
+    rows = [
+        {"experiment": experiment.name, "set": experiment.set, "name": run.name, "published": run.rates[ALL]}
+        | {"task": run.task, "model": run.model, "released": run.released}
+        for experiment in load_experiments().values()
+        for run in experiment.models
+    ]
+    columns = {name: f"{{{name}}}" for name in rows[0]}
+    table = Table(
+        "models", pd.DataFrame(rows), columns | {"published": "{published:.3f}", "released": "{released:yes}"}
+    )
+    notes = ["What was not released, the authors fine-tuned from the model that is named."]
+    return Report("experiments", "Published experiments", [DISCLAIMER], [table], notes)
+
+
+def reproduce(
+    name: str,
+    weights: Sequence[str] = (),
+    *,
+    out: Path,
+    limit: int | None = None,
+) -> Report:
+    """Run the models of an experiment that the user has, and show published beside measured rates.
+
+    Args:
+        name: of the experiment.
+        weights: models to run, ``NAME`` or ``NAME=FOLDER``; none takes all that were released.
+        out: folder for ``NAME/MODEL-KEY``, lm-eval's results of each model. A model whose results are there, made with the
+            same weights, data and limit, is not run again.
+        limit: number of prompts; None takes all.
+
+    Returns:
+        The report; its fact ``failed`` has a line for each model that failed (the others are run nevertheless).
+
+    Raises:
+        NNDError: there is no such experiment, model or folder, the set is not built, or all models failed.
+    """
+    experiment = pick(name, load_experiments(), "experiment")
+    known = {run.name: run for run in experiment.models}
+    asked = weights or [run.name for run in experiment.models if run.released]
+    pairs = [text.partition("=")[::2] for text in asked]
+    jobs = [(run := pick(one, known, f"model of {name}"), find_weights(run, folder)) for one, folder in pairs]
+    built = find_set(experiment.set)
+    cells, notes, failed = [], [], []
+    for run, found in jobs:
+        data = fingerprint(read_table(built, run.config))
+        try:
+            result = _run(run, found, data, expand(out) / name, limit)
+        except Exception as error:  # torch and transformers raise many kinds; the other models can still run
+            failed.append(f"{run.name}: failed ({typed_reason_of(error)})")
+            continue
+        measured = measure(result.tests, experiment, run)
+        cells.append(measured.assign(model=run.name))
+        notes += [f"{run.name}: {found}: {result.line}", *(f"{run.name}: {note}" for note in run.notes)]
+        if limit is None and (here := measured["tests"][0]) != run.tests:
+            notes.append(f"{run.name}: the authors have {run.tests:,} tests, here {here:,} were scored: other data.")
+    if not cells:
+        raise NNDError("; ".join(failed))
+    if limit is not None:
+        notes.append(f"--limit {limit}: the published rates are over all prompts, the measured ones are not.")
+    rates = pd.concat(cells, ignore_index=True)
+    rates["difference"] = rates["measured"] - rates["published"]
+    rates["few"] = rates["clusters"].map(is_few) | (rates["stderr"] == 0)
+    columns = {
+        "model": "{model}",
+        "tests": "{label}",
+        "published": "{published:.4f}",
+        "measured": "{measured:.4f}",
+        "difference": "{difference:+.4f}",
+        "stderr": "{stderr:.4f}",
+        "number": "{tests:,}",
+        "prompts": "{clusters:,}{few:†}",
+    }
+    reading = (
+        "stderr is that of the measured rate, clustered by prompt. It does not say how near a reproduction must be: over all "
+        "prompts of the same data, the same weights should come much nearer."
+    )
+    return Report(
+        name,
+        experiment.title,
+        [DISCLAIMER, *failed],
+        [Table("rates", rates, columns)],
+        [reading, *experiment.notes, *notes],
+        FEW_PROMPTS,
+        facts={"failed": failed},
+    )
+
+
+# ---------------------------------------------------------------- one run
+
+
+def _run(run: PublishedRun, weights: str, data: str, place: Path, limit: int | None) -> Run:
+    """Return the run of one model, evaluated as the authors did, or of an earlier time with the same model and data."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    from nnd_tasks.run.run import run_lm_eval
+    from nnd_tasks.task.signature import digest, weights_digest
+
+    asked = [run.task, run.metadata, limit, weights_digest(weights) or weights, data]
+    folder = place / f"{file_stem(run.name)}-{digest(asked)}"
+    if not any(folder.rglob("results_*.json")):
+        # What transformers loaded every checkpoint as in 2022.
+        arguments = {"pretrained": weights, "dtype": "float32"}
+        config = AutoConfig.from_pretrained(weights)
+        if config.model_type == "bart":  # the authors start its decoder at BOS
+            arguments["decoder_start_token_id"] = config.bos_token_id
+        if config.model_type == "prophetnet":  # its tokenizer names no EOS token; the authors start and end at [SEP]
+            arguments["tokenizer"] = str(folder / "tokenizer")
+            ends = dict.fromkeys(("bos_token", "eos_token"), "[SEP]")
+            tokenizer = AutoTokenizer.from_pretrained(weights, **ends)
+            tokenizer.save_pretrained(arguments["tokenizer"])
+        words = ["--model", "hf"]
+        words += ["--model_args", json.dumps(arguments), "--tasks", run.task]
+        words += ["--metadata", json.dumps({"append_eos": True, "ties": "authors", **run.metadata})]
+        words += ["--output_path", str(folder), "--log_samples", *(["--limit", str(limit)] if limit else [])]
+        # No batch size: ProphetNet's scores change with what else is in a batch.
+        with redirect_stdout(sys.stderr):
+            run_lm_eval(words)
+        gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
+    [result] = read_results(folder)
+    return result
+
+
+# ---------------------------------------------------------------- published beside measured
+
+
+def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun) -> pd.DataFrame:
+    """Return the published rates beside those of a model, pooled over tests.
+
+    Args:
+        tests: of a `Run`.
+        experiment: has the run.
+        run: the published run.
+
+    Returns:
+        A row per label: label, published, measured and its stderr, clustered by prompt (nan where they are undefined), and the
+        numbers of tests and of clusters (prompts) that the measured rate is over.
+    """
+    labels = tests[[*experiment.columns]]
+    counted = tests["passed"].notna() & ~labels.isin(experiment.left_out).any(axis=1)
+    rows = []
+    for label, rate in run.rates.items():
+        own = tests[counted if label == ALL else counted & (labels == label).any(axis=1)]
+        prompts = own.groupby("cluster_id")["passed"]
+        mean = clustered_mean(prompts.sum(), prompts.size())
+        numbers = {"measured": mean.mean, "stderr": mean.standard_error, "tests": len(own), "clusters": len(prompts)}
+        rows.append({"label": label, "published": rate, **numbers})
+    return pd.DataFrame(rows)

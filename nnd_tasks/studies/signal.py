@@ -1,0 +1,398 @@
+"""Signal and noise of each category, by pass rate, margin and bits per byte; which are worth running, and on how many prompts.
+
+After Heineman et al., "Signal and Noise" (2025, arXiv 2508.13144): signal is the spread of a family's models, noise what moves a
+value though nothing is better. docs/results.md says where our definitions differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.results.compare import holm, permutation_p
+from nnd_tasks.results.paired import Paired, pair_several
+from nnd_tasks.results.power import LEVEL, RESAMPLES
+from nnd_tasks.results.readers import check_writers
+from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tags import PARAMETERS, STEP, Tags, find_family, guess_training, known_number
+from nnd_tasks.schema import short_hash
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.statistics import FEW
+from nnd_tasks.task.sample_order import sample_order
+
+Floats = NDArray[np.float64]
+PASS_RATE, MARGIN, BITS = "pass rate", "margin", "bits per byte"
+#: Measure -> 1 where more is better, -1 where less is.
+MEASURES = {PASS_RATE: 1, MARGIN: 1, BITS: -1}
+#: The measures that hold a better text against a worse one. Bits per byte do not: they fall when a model knows such texts better,
+#: whether or not it sees the error. So they never make a category worth running.
+CONTRASTS = (PASS_RATE, MARGIN)
+#: Share of the pairs of models told apart that a sample must keep, and how many sizes of samples are tried.
+KEPT, SIZES = 0.9, 60
+
+#: Headings of the tables, and what one has to know to read them.
+_MODELS = {"model": "{model}", "training": "{training}", "step": "{step:,.10g}", "parameters": "{parameters:,.10g}"}
+_ORDER = "Of one training, the later step should be better (-: its end); of two ends, the larger model."
+_SIGNALS = {
+    "prompts": "{prompts:,}",
+    "signal": "{signal:.3f}",
+    "noise: prompts": "{noise_prompts:.4f}",
+    "noise: steps": "{noise_steps:.4f}",
+    "SNR": "{snr:.1f}",
+}
+_NOISE = (
+    "Signal: the best model less the worst. Noise of prompts: what other prompts would change; of steps: what the next "
+    "checkpoint would, beyond that; it needs three checkpoints of one training. SNR: signal over both."
+)
+_VERDICTS = {
+    "in order": "{in_order}/{ordered}",
+    "apart": "{apart}/{pairs}",
+    "chosen": "{p_chosen:p}",
+    "confirmed": "{p_confirmed:p}",
+    "verdict": "{verdict}",
+    "sample": "{sample:,}",
+}
+_TESTED = (
+    "In order: of the pairs of models of which one should be better, those where it is. Apart: pairs told apart at 0.05, of all "
+    "pairs; one in twenty is by chance. Chosen: p on half of the prompts; confirmed: p of the same on the other half (one-sided, "
+    f"Holm). Sample: prompts that keep {KEPT:.0%} of the pairs told apart, where the whole set was scored. "
+    "Verdict: better - models that should be better are; "
+    "worse - they are worse; mixed - two models differ, and the order as a whole is not shown; not confirmed - half of the "
+    "prompts or all together show something, not both halves; noise - nothing is shown; too few prompts - fewer than "
+    f"{FEW} in a half."
+)
+_BRIEF = {
+    "task": "{task}",
+    "family": "{family}",
+    "category": "{category}",
+    "{measure}": "{verdict}",
+    "--sample by {measure}": "{sample:,}",
+}
+
+
+class Family(NamedTuple):
+    """Models of one family, and the order that their quality should have.
+
+    Attributes:
+        name: of the family.
+        models: ``model``, ``training``, ``step`` (nan: the end) and ``parameters`` (nan: not known); the index is the place
+            among the runs.
+        better: shape (models, models); [a, b] tells whether b should be better than a.
+    """
+
+    name: str
+    models: pd.DataFrame
+    better: NDArray[np.bool_]
+
+
+class Spread:
+    """How much models differ on some prompts.
+
+    The mean of the models is subtracted in each prompt: what makes a prompt easier or harder for all is no noise.
+
+    Args:
+        sums: of each prompt, the values of its tests added up, more is better, shape (prompts, models).
+        tests: of each prompt, shape (prompts,).
+
+    Attributes:
+        values: mean per test of each model, less that of all models, shape (models,).
+        signal: value of the best model less that of the worst.
+        noise: standard deviation that other prompts of the same kind would give the value of a model, beside the others: the
+            root of half the mean variance of a difference of two models. Variances are those of whole prompts drawn (Cochran,
+            Sampling Techniques, 3rd ed., section 6.3), as in `nnd_tasks.statistics.clustered_standard_error`.
+        p: two-sided p value of the difference of each two models, with prompts - 1 degrees of freedom, shape (models, models).
+        apart: [a, b] is 1 where b is better at level 0.05, -1 where a is, 0 where they are not told apart.
+    """
+
+    def __init__(self, sums: Floats, tests: Floats) -> None:
+        centred, k = sums - sums.mean(axis=1, keepdims=True), len(tests)
+        self.values: Floats = centred.sum(axis=0) / tests.sum()
+        rest = centred - tests[:, None] * self.values
+        covariance = rest.T @ rest * (k / (k - 1) if k > 1 else math.nan) / tests.sum() ** 2
+        variances = np.diag(covariance)
+        squares = variances[:, None] + variances - 2 * covariance
+        differences = self.values - self.values[:, None]
+        t = differences / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
+        self.signal = float(differences.max())
+        self.noise = math.sqrt(variances.sum() / (len(variances) - 1))
+        self.p: Floats = 2 * stdtr(max(k - 1, 1), -np.abs(t))
+        self.apart: Floats = np.sign(differences) * (self.p < LEVEL)
+
+    def farthest_pair(self) -> tuple[Floats, float]:
+        """Return weights of the two models that differ most clearly, and their p value, Bonferroni's over the pairs."""
+        weights = np.zeros(len(self.p))
+        weights[[*np.unravel_index(np.argmin(self.p), self.p.shape)]] = -1, 1
+        return weights, min(1.0, float(self.p.min()) * math.comb(len(self.p), 2))
+
+
+def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family], list[str]]:
+    """Return the families whose models have an order, and a note on each model or family that is left out.
+
+    Args:
+        paired: runs of two models or more.
+        tags: may have ``family``, ``training``, ``step`` and ``parameters`` of a model, in place of what its name says.
+
+    Raises:
+        NNDError: no family is left.
+    """
+    about = [
+        {
+            "model": run.model,
+            "family": find_family(run, tags),
+            "training": (tags and tags.text(run, "training")) or guess_training(run),
+            "step": known_number(run, STEP, tags),
+            "parameters": known_number(run, PARAMETERS, tags),
+        }
+        for run in paired.runs
+    ]
+    families, notes = [], []
+    for name, models in pd.DataFrame(about).astype({"step": float, "parameters": float}).groupby("family", sort=False):
+        family = Family(str(name), models, _find_order(models))
+        if family.better.any():
+            families.append(family)
+        else:
+            notes.append(
+                f"neither steps nor sizes put models of the family {name} in order ({', '.join(models['model'])})"
+            )
+    if not families:
+        raise NNDError(
+            f"{paired.title}: no models that should differ: {'; '.join(notes)}. Run checkpoints of one training or sizes of one "
+            "family, or say what they are with --tags FILE, a CSV file with the columns model, family, training, step, parameters"
+        )
+    return families, [f"Left out: {note}." for note in notes]
+
+
+def _find_order(models: pd.DataFrame) -> NDArray[np.bool_]:
+    """Of two checkpoints of one training, the later one should be better; of the last ones of two trainings, the larger."""
+    models = models.assign(step=models["step"].fillna(math.inf))
+    models["last"] = models["step"] == models.groupby("training")["step"].transform("max")
+    pairs = models.merge(models, how="cross").eval(
+        "(training_x == training_y and step_x < step_y)"
+        "or (training_x != training_y and last_x and last_y and parameters_x < parameters_y)",
+        engine="python",
+    )
+    better: NDArray[np.bool_] = pairs.to_numpy().reshape(len(models), -1)
+    return better
+
+
+def step_variance(values: Floats, models: pd.DataFrame) -> float:
+    """Return the variance of values from one checkpoint to the next, around a smooth curve; nan without three checkpoints.
+
+    For three checkpoints in a row, the middle value is held against the straight line between the other two, over the logarithm
+    of the step (Gasser, Sroka and Jennen-Steinmetz, 1986). What the curve itself bends there is in it too, so far apart
+    checkpoints give too much rather than too little.
+
+    Args:
+        values: of each model, shape (models,).
+        models: their ``training`` and ``step``; the end of a training, nan, has no place.
+    """
+    squares: list[float] = []
+    points = models.assign(value=values).groupby(["training", "step"], as_index=False)["value"].last()
+    for _, curve in points.groupby("training"):
+        x, y = np.log1p(curve["step"].to_numpy()), curve["value"].to_numpy()
+        b = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+        squares += [*(((1 - b) * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (1 + b**2 + (1 - b) ** 2))]
+    return float(np.mean(squares or [math.nan]))
+
+
+def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:
+    """Tell which prompts are in the half that chooses the categories; a hash of the id decides."""
+    return np.array([int(short_hash("signal", prompt), 16) % 2 == 0 for prompt in prompts], dtype=bool)
+
+
+def smallest_sample(sums: Floats, tests: Floats, places: NDArray[np.int64], prompts: int) -> float:
+    """Return the least N of ``--sample`` that keeps what tells the models apart; nan where nothing does.
+
+    This and every larger sample tell apart `KEPT` of the pairs of models, in the same direction, that all prompts tell apart.
+
+    Args:
+        sums: shape (prompts with such tests, models).
+        tests: of each prompt.
+        places: of the prompts in the order of ``--sample``.
+        prompts: of the whole set.
+    """
+    whole = Spread(sums, tests).apart
+    if not whole.any():  # the order may be shown by all models together, and by no two of them
+        return math.nan
+    least = prompts
+    for size in np.unique(np.geomspace(FEW, max(FEW, prompts - 1), SIZES).astype(int))[::-1]:
+        inside = places < size
+        if inside.sum() < 2 or (Spread(sums[inside], tests[inside]).apart == whole)[whole != 0].mean() < KEPT:
+            break
+        least = min(int(size), prompts)
+    return least
+
+
+def report_signals(
+    runs: Sequence[Run], tags: Tags | None = None, resamples: int = RESAMPLES, *, allow: Sequence[str] = ()
+) -> list[Report]:
+    """Return signal and noise of every set and family: what is worth running, by which measure, and on how few prompts.
+
+    Args:
+        runs: of two models of a family or more, such as checkpoints.
+        tags: what the user says of the models; see `find_families`.
+        resamples: sign flips of the permutation tests.
+        allow: parts of the protocol that may differ, such as ``window``.
+
+    Returns:
+        A report per set and family; docs/results.md has its tables.
+
+    Raises:
+        NNDError: there are no two models that should differ, or the runs cannot be compared.
+    """
+    groups, notes = pair_several(runs, allow, "signal")
+    reports = []
+    for paired in groups:
+        check_writers(paired.runs, "signal")
+        families, left_out = find_families(paired, tags)
+        reports += [_report(paired, family, [*notes, *left_out], resamples) for family in families]
+    return reports
+
+
+def _report(paired: Paired, family: Family, notes: list[str], resamples: int) -> Report:
+    every = _values_of_tests(paired, family)
+    every = every[np.isfinite(every).all(axis=1)]
+    if every.empty:
+        raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models['model'])}")
+    places, whole = _sample_places(paired.runs[0]), paired.runs[0].protocol.get("selection", ALL) == ALL
+    rows: list[dict[str, Any]] = []
+    means = {}
+    for category in (ALL, *sorted(every.index.unique("category"))):
+        part = every if category == ALL else every.xs(category)
+        by_prompt = part.groupby("cluster_id", sort=False)
+        sums, counts = by_prompt.sum(), by_prompt.size().to_numpy(dtype=np.float64)
+        means[category] = part.mean()
+        for measure in MEASURES:
+            own = sums[measure].to_numpy()
+            row = {"category": category, "measure": measure, "tests": len(part), "prompts": len(counts)}
+            row |= _measure(own, counts, first_half(sums.index), family, resamples)
+            if whole:
+                row["sample"] = smallest_sample(own, counts, sums.index.map(places).to_numpy(), len(places))
+            rows.append(row)
+    table = _decide(pd.DataFrame(rows))
+    values = pd.concat(means, names=["category", "measure", "model"]).mul(pd.Series(MEASURES), level="measure")
+    shown = table["measure"].isin(CONTRASTS) & (table["category"] != ALL)
+    worth = table[shown & (table["verdict"] == "better")].groupby("category")
+    by = [f"{name} (by {' and '.join(measures)})" for name, measures in worth["measure"]]
+    findings = [f"Worth running: {', '.join(by) or 'no category'}."]
+    sample = worth["sample"].min().max(skipna=False)
+    if pd.notna(sample):
+        findings.append(
+            f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: "
+            f"nnd run ... --tasks {paired.runs[0].task} --sample {sample} (of {len(places):,})."
+        )
+    named = {"category": "{category}", "measure": "{measure}"}
+    return Report(
+        name=f"signal_{paired.title}_{family.name}",
+        title=f"{paired.title}: signal and noise of {family.name}",
+        findings=findings,
+        tables=[
+            Table("models", family.models, _MODELS, _ORDER),
+            Table("values", values.rename("value").reset_index(), {**named, "{model}": "{value:.3f}"}),
+            Table("signals", table.loc[:, :"snr"], named | _SIGNALS, _NOISE),
+            Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
+        ],
+        notes=[*notes, *replace(paired, left_out=paired.left_out + len(paired.tests) - len(every)).notes],
+        brief=[Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF)],
+        facts={
+            "set": paired.set,
+            "task": paired.title,
+            "family": family.name,
+            "prompts": len(places),
+            "worth_running": list(worth.groups),
+            "sample": None if pd.isna(sample) else int(sample),
+            "signatures": {run.model: run.line for run in paired.runs},
+        },
+    )
+
+
+def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
+    """Return a row per test, named by category and prompt, and a column per (measure, model), more is better."""
+    columns: dict[tuple[str, str], Any] = {}
+    for place, model in family.models["model"].items():
+        tests = paired.runs[place].tests.set_index("test_id").loc[paired.tests["test_id"]]
+        columns[PASS_RATE, model] = tests["passed"]
+        columns[MARGIN, model] = tests["margin"]
+        columns[BITS, model] = tests["high_sum"] / math.log(2) / tests["high_bytes"].clip(lower=1)
+    names = pd.MultiIndex.from_frame(paired.tests[["category", "cluster_id"]])
+    return pd.DataFrame(columns).astype(np.float64).set_axis(names)
+
+
+def _sample_places(run: Run) -> dict[str, int]:
+    """Return prompt -> its place in the order in which ``--sample`` takes prompts of the whole set."""
+    categories = run.tests.groupby("cluster_id")["category"].agg(set)
+    order = sample_order([*categories.index], [*categories])
+    return {categories.index[place]: i for i, place in enumerate(order)}
+
+
+def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Family, resamples: int) -> dict[str, float]:
+    """Return what models differ by; and ask the first half of the prompts whether they differ, the second whether that is so.
+
+    ``p_order`` and ``p_pair`` are of the order, and of the two models that differ most, on the first half, two-sided; nan where
+    a half has too few prompts. ``order`` and ``pair`` are of the same on the second half, one-sided in the same direction; nan
+    where the first half shows nothing. ``p_all`` is the smaller of both on all prompts, ``sign`` that of the order.
+    """
+
+    def flip(differences: Floats) -> float:
+        return float(permutation_p(differences[:, None], resamples)[0])
+
+    def confirm(weights: Floats, p: float) -> float:
+        seen, again = sums[first] @ weights, sums[~first] @ weights
+        half = flip(again) / 2 if p < LEVEL else math.nan
+        return half if seen.sum() * again.sum() > 0 else 1 - half
+
+    total, spread = sums.sum(axis=0), Spread(sums, tests)
+    # The checkpoints have the same prompts, so their noise of prompts is in what is seen from step to step.
+    steps = float(np.sqrt(np.maximum(step_variance(spread.values, family.models) - spread.noise**2, 0)))
+    both = math.hypot(spread.noise, np.nan_to_num(steps))
+    found = {
+        "signal": spread.signal,
+        "noise_prompts": spread.noise,
+        "noise_steps": steps,
+        "snr": spread.signal / both if both > 0 else math.nan,
+        "in_order": int((family.better & (total[:, None] < total)).sum()),
+        "ordered": int(family.better.sum()),
+        "apart": int((spread.apart > 0).sum()),
+        "pairs": math.comb(len(total), 2),
+        **dict.fromkeys(("p_order", "order", "p_pair", "pair", "p_all", "sign", "sample"), math.nan),
+    }
+    if min(first.sum(), (~first).sum()) >= FEW:
+        # How many models each should be better than, less how many should be better.
+        contrast = family.better.sum(axis=0) - family.better.sum(axis=1)
+        ordered = sums @ contrast
+        pair, found["p_pair"] = Spread(sums[first], tests[first]).farthest_pair()
+        found["p_order"], found["sign"] = flip(ordered[first]), float(np.sign(ordered[first].sum()))
+        found["order"] = confirm(contrast, found["p_order"])
+        found["pair"] = confirm(pair, found["p_pair"])
+        found["p_all"] = min(flip(ordered), spread.farthest_pair()[1])
+    return found
+
+
+def _decide(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with their verdicts, and samples only where better models are better."""
+    # Two questions, as in `nnd compare`: do these models differ, and on which categories?
+    questions = table.groupby(table["category"] == ALL)
+    order, pair = (questions[name].transform(holm) for name in ("order", "pair"))
+    verdicts = {
+        "too few prompts": table["p_order"].isna(),
+        "better": (order < LEVEL) & (table["sign"] > 0),
+        "worse": order < LEVEL,
+        "mixed": pair < LEVEL,
+        "not confirmed": table[["p_order", "p_pair", "p_all"]].min(axis=1) < LEVEL,
+    }
+    verdict = pd.Series(np.select(list(verdicts.values()), list(verdicts), "noise"), table.index)
+    return table.assign(
+        p_chosen=table["p_pair"].where(verdict == "mixed", table["p_order"]),
+        p_confirmed=pair.where(verdict == "mixed", order),
+        verdict=verdict,
+        sample=table["sample"].where(verdict == "better").astype("Int64"),
+    ).drop(columns=["p_order", "order", "p_pair", "pair", "p_all", "sign"])

@@ -1,0 +1,389 @@
+"""Search for errors that a model prefers: the smallest change known to be bad that raises a text's likelihood.
+
+The search is the greedy one of He et al. (ACL 2023, appendix J), with the mean log-likelihood per token in place of BERTScore:
+each step tries every change of the text as it is, and ends as soon as one of them scores higher than the gold text; of those it
+takes the smallest. Where none does, the best goes on to the next step. Two kinds of changes are searched:
+
+- ``errors``: the error types of the stress sets, each by its smallest amount and at several places. Few of
+  them leave a good text. A type is used once per text, so that no step undoes another. ``token_drop``, ``stop_word_removal`` and
+  ``truncation`` have to be named: a text may do without one word.
+- ``edits``: single words are deleted or replaced. The paper gives no promise that such a text is bad. Here, a text without a
+  source loses function words or gets one that does not agree ("an" for "a", "were" for "was"), which breaks the grammar of most
+  sentences; a text with a source also gets other numbers, pronouns, prepositions and content words, most of which contradict it.
+
+`build_attack_set` makes a set of the errors that the search finds against some models.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
+from nnd_tasks.schema import short_hash
+from nnd_tasks.show.report import Cell, Table
+from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.studies.stress.corpora import Gold, read_corpus
+from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
+from nnd_tasks.studies.stress.likelihood import Scorer, name_scorers
+from nnd_tasks.studies.stress.set_writing import PROMPT, NewSet, StressSet, compute_noise, make_row
+from nnd_tasks.studies.stress.stress_set import find_means, prepare_draft
+from nnd_tasks.studies.stress.text import Edit, Parser, is_spoken, like, load_parser
+from nnd_tasks.studies.stress.words import ARTICLES, PREPOSITIONS
+from nnd_tasks.task.signature import weights_digest
+from nnd_tasks.wording import counted
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+
+#: Nats per token by which a found text must score higher, so that rounding on another machine does not decide.
+LEAST = 1e-4
+#: How often an error type is tried on a text, each time with other random choices.
+TRIES = 8
+#: Error types of which one alone may leave a good text, such as one without "very".
+_HARMLESS = frozenset({"token_drop", "stop_word_removal", "truncation"})
+#: Words that replace a content word: those of the corpus whose input embeddings are nearest (appendix J.1: k2 = 8).
+NEAREST = 8
+#: Words of the corpus that may replace another, the most frequent first.
+VOCABULARY = 5_000
+#: An amount of which every type that counts in shares makes one error.
+_ONE = 1e-9
+
+#: Words of one class: each may stand where another does, with another meaning.
+_CLASSES = (
+    "he she it they we you I",
+    "him her them us me",
+    "his its their our my your",
+    "this that these those",
+    "in on at of to from by with for about after before over under between against",
+    "can could will would may might must should",
+    "one two three four five six seven eight nine ten",
+    "first second third fourth fifth sixth seventh",
+)
+#: Words of which only one can be right where the other is.
+_AGREE = ("a an", "is are am", "was were", "has have", "does do", "this these", "that those")
+
+
+def _others(groups: Iterable[str]) -> dict[str, list[str]]:
+    """Return word in lower case -> the other words of its groups."""
+    others: dict[str, list[str]] = {}
+    for words in map(str.split, groups):
+        for word in words:
+            others.setdefault(word.lower(), []).extend(alternative for alternative in words if alternative != word)
+    return others
+
+
+_BREAKS = _others(_AGREE)
+_SWAPS = _others((*_CLASSES, *_AGREE))
+#: Other prepositions may go unnoticed: "about noon", "went out", "on Monday".
+_MISSED = "at by for from in into of to with"
+#: Words whose loss breaks most sentences.
+_NEEDED = frozenset({*ARTICLES, *_others(_AGREE[:-2]), *_MISSED.split()})
+#: Words that neither are nor replace content words.
+_FUNCTION = frozenset({*_NEEDED, *PREPOSITIONS, *_SWAPS})
+
+
+#: ``(text, steps so far) -> changed text -> what was changed``.
+Propose = Callable[[str, Sequence[str]], Mapping[str, str]]
+
+
+def search(
+    gold: Gold,
+    context: str,
+    propose: Propose,
+    score: Callable[[Sequence[tuple[str, str]]], Sequence[float]],
+    steps: int,
+) -> dict[str, Any]:
+    """Search for a change that raises the likelihood of a gold text; see the module.
+
+    Args:
+        gold: the text.
+        context: what a model reads before it.
+        propose: the changes to try.
+        score: mean log-likelihood per token of (context, text) pairs, in nats; ``-inf`` where a text does not fit the window.
+        steps: most changes, one after the other.
+
+    Returns:
+        ``too_long``; and if a change raises it in so many steps, the changed ``text``, what was changed (``steps``), the ``gain``
+        in nats per token, and the ``noise`` (word-level Levenshtein distance over the words of the gold text).
+    """
+    [base] = score([(context, gold.text)])
+    if base == -math.inf:
+        return {"too_long": True}
+    current, seen = gold.text, {gold.text}
+    trail: tuple[str, ...] = ()
+    for _ in range(steps):
+        options = {
+            text: change for text, change in propose(current, trail).items() if text not in seen and text.strip()
+        }
+        if not options:
+            break
+        seen |= options.keys()
+        scores = dict(zip(options, score([(context, text) for text in options]), strict=True))
+        noises = {text: compute_noise(gold.text, text) for text, value in scores.items() if value > base + LEAST}
+        if noises:
+            text = min(noises, key=lambda text: (noises[text], -scores[text], text))
+            gain = scores[text] - base
+            return {
+                "too_long": False,
+                "text": text,
+                "steps": (*trail, options[text]),
+                "gain": gain,
+                "noise": noises[text],
+            }
+        current = max(scores, key=lambda text: (scores[text], text))
+        trail = (*trail, options[current])
+    return {"too_long": False}
+
+
+# ---------------------------------------------------------------- error types
+
+
+def keep_edits(errors: Iterable[ErrorType], *, named: bool) -> list[ErrorType]:
+    """Return those of the error types that change a part of a text; targeted ones replace it or aim at a metric.
+
+    Args:
+        errors: the types.
+        named: the user named them; else those are left out of which a single one may do no harm.
+    """
+    return [error for error in errors if error.kind != "targeted" and (named or error.name not in _HARMLESS)]
+
+
+def propose_errors(errors: Sequence[ErrorType], draft: Edit) -> Propose:
+    """Return what proposes each error type by its smallest amount, `TRIES` times; a used error is not proposed again.
+
+    Args:
+        errors: the types.
+        draft: what they need, for the text at hand.
+    """
+
+    def propose(text: str, trail: Sequence[str]) -> dict[str, str]:
+        options: dict[str, str] = {}
+        for error, attempt in product(errors, range(TRIES)):
+            if error.name not in trail:
+                rng = random.Random(short_hash(text, error.name, str(attempt)))  # noqa: S311
+                options.setdefault(error.make(draft, text, _ONE if error.counts_shares else 1, rng), error.name)
+        return options
+
+    return propose
+
+
+# ---------------------------------------------------------------- single words
+
+
+def propose_edits(parser: Parser, nearest: Mapping[str, Sequence[str]] | None) -> Propose:
+    """Return what proposes to delete or replace each word.
+
+    Args:
+        parser: splits texts into words.
+        nearest: word in lower case -> words that may replace it, of a text with a source; None for one without.
+    """
+
+    def propose(text: str, _: Sequence[str]) -> dict[str, str]:
+        words = parser.parse(text)
+        options: dict[str, str] = {}
+        for i, word in enumerate(words):
+            before, after = text[: word.idx], text[word.idx + len(word.text) :]
+            # Within a sentence, the capital letter of "I" is no reason for another one.
+            inside = i and (is_spoken(words[i - 1]) or words[i - 1].text == ",")
+            model = "i" if word.text == "I" and inside else word.text
+            for replacement in _replacements(word, nearest):
+                options.setdefault(
+                    f"{before}{like(replacement, model)}{after}", f"{word.lower_} → {replacement.lower()}"
+                )
+            if word.lower_ in _NEEDED:  # a capital letter at the beginning of a sentence goes on to the next word
+                remainder = after.removeprefix(word.whitespace_)
+                remainder = remainder[:1].upper() + remainder[1:] if word.text[:1].isupper() else remainder
+                options.setdefault((before + remainder).rstrip(), f"{word.lower_} →")
+        return options
+
+    return propose
+
+
+def _replacements(word: Token, nearest: Mapping[str, Sequence[str]] | None) -> Iterator[str]:
+    """Yield the words that may replace a word and make the text worse."""
+    text = word.lower_
+    yield from (_BREAKS if nearest is None else _SWAPS).get(text, ())
+    if nearest is None:
+        return
+    if re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        yield from (str(int(text) + 1), str(int(text) - 1))
+    if text not in _SWAPS and is_spoken(word):
+        yield from nearest.get(text, ())
+
+
+def nearest_words(words: Iterable[str], corpus: Counter[str], scorer: Scorer) -> dict[str, list[str]]:
+    """Return word -> the `NEAREST` words of a corpus by the cosine of their input embeddings (mean over their tokens).
+
+    Forms of the same word (one begins with the other) are left out, as they may be right too.
+
+    Args:
+        words: in lower case.
+        corpus: how often each word occurs in it; its `VOCABULARY` most frequent words of letters are taken.
+        scorer: whose embeddings; it is loaded.
+    """
+    vocabulary = [word for word, _ in sorted(corpus.items(), key=lambda item: (-item[1], item[0])) if word.isalpha()]
+    vocabulary = vocabulary[:VOCABULARY]
+    wanted = sorted({word for word in words if word.isalpha() and word not in _FUNCTION})
+    lm: Any = scorer.lm
+    table = lm.model.get_input_embeddings().weight.detach().float().cpu().numpy()
+
+    def embed(text: str) -> np.ndarray:
+        vector = table[lm.tok_encode(f" {text}", add_special_tokens=False)].mean(axis=0)
+        return np.asarray(vector / np.linalg.norm(vector))
+
+    embeddings = np.stack([embed(word) for word in vocabulary])
+    near: dict[str, list[str]] = {}
+    for word in wanted:
+        order = np.argsort(-(embeddings @ embed(word)), kind="stable")
+        candidates = (vocabulary[i] for i in order if not _same(word, vocabulary[i]))
+        near[word] = list(islice(candidates, NEAREST))
+    return near
+
+
+def _same(word: str, candidate: str) -> bool:
+    """Tell whether two words may be forms of one, or the other is a function word."""
+    short, long = sorted((word, candidate), key=len)
+    return long.startswith(short[: max(len(short) - 1, 3)]) or candidate in _FUNCTION
+
+
+#: Most changes of a text, one after the other.
+STEPS = 3
+#: Changes that a report lists for each search, the most frequent first.
+_LISTED = 8
+_ATTACKS: dict[str, Cell] = {
+    "model": "{model}",
+    "search": "{search}",
+    "texts": "{texts:,}",
+    "found": "{rate:.3f}",
+    "95% interval": "{low:.3f} to {high:.3f}",
+    "gain, nats per token": "{gain:.3f}",
+    "noise ratio": "{noise:.3f}",
+    "most frequent": lambda row: ", ".join(f"{what} ({count})" for what, count in row["changes"].items()),
+}
+
+
+def build_attack_set(
+    name: str,
+    models: Sequence[str],
+    corpus: str,
+    *,
+    place: str | Path | None = None,
+    errors: str = "all",
+    texts: int = 50,
+    out: str | Path | None = None,
+    replace: bool = False,
+) -> StressSet:
+    """Search for errors that models prefer, and build the set ``name`` of them and the task ``nnd_NAME``.
+
+    Its categories are the attacked models, its subcategories the searches.
+
+    Args:
+        name: of the set; letters, digits and ``_``.
+        models: folders or names of the models to attack.
+        corpus: as for `nnd_tasks.studies.stress.stress_set.build_stress_set`.
+        place: folder of the paper's corpora.
+        errors: ``all``, or names of error types separated by commas, for the search of that name.
+        texts: how many of the gold texts, drawn at random with a fixed seed; 0 takes all.
+        out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
+        replace: overwrite a set of this name that was made in another way.
+
+    Raises:
+        NNDError: an argument is wrong, the corpus or a model cannot be read, nothing was found, or another process builds this
+            set.
+    """
+    golds = read_corpus(corpus, place)
+    new = NewSet(name, golds, out, replace)
+    scorers = name_scorers(models)
+    parser = load_parser()
+    chosen, _ = choose_errors(errors, golds.name, find_means(golds, parser))
+    types = keep_edits(chosen, named=errors != "all")
+    if not types:
+        raise NNDError(f"--errors {errors}: none of them changes a part of a text")
+    drawn = golds.draw(texts)
+    contexts = [PROMPT.replace("{{context}}", gold.source) if gold.source else "" for gold in drawn]
+    weights = [weights_digest(str(expand(model))) for model in models]
+    with new.making("attack", len(drawn), [error.name for error in types], [*models], weights, parser.name) as report:
+        draft = prepare_draft(golds, parser, types)
+        words = [
+            [word.lower_ for gold in gold_texts for word in parser.parse(gold.text)]
+            for gold_texts in (golds.texts, drawn)
+        ]
+        rows = []
+        for scorer in scorers:
+            with scorer.loaded():
+                # Content words are changed only where there is a source.
+                near = nearest_words(words[1], Counter(words[0]), scorer) if drawn[0].source else None
+                # Error types by their smallest amount, and single words.
+                searches = {"errors": propose_errors(types, draft), "edits": propose_edits(parser, near)}
+                tried = list(product(searches, range(len(drawn))))
+                for search_name, i in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=None):
+                    successes = search(drawn[i], contexts[i], searches[search_name], scorer.score, STEPS)
+                    rows.append({"model": scorer.name, "search": search_name, "gold": i, "text": None, **successes})
+        attempts = pd.DataFrame(rows)
+        successes = attempts[attempts["text"].notna()]
+        if successes.empty:
+            raise NNDError(
+                f"corpus {golds.name}: no change raises the likelihood of any text that fits a window; try more --texts"
+            )
+        tests = pd.DataFrame(
+            make_row(
+                drawn[success.gold],
+                success.text,
+                success.model,
+                success.search,
+                success.noise,
+                0,
+                "attack",
+                success.model,
+                success.search,
+            )
+            for success in successes.itertuples()
+        )
+        attacks = pd.DataFrame(
+            _summarize(gold_texts) for _, gold_texts in attempts.groupby(["model", "search"], sort=False)
+        )
+        report |= {"texts": len(drawn), "steps": STEPS, "attacks": attacks.to_dict("records"), "pipeline": parser.name}
+        return new.write(
+            tests,
+            report,
+            [Table("attacks", attacks, _ATTACKS)],
+            f"{counted(len(tests), 'test')}: for each gold text the smallest change, in as few greedy steps as possible, that a "
+            "model prefers to the text (He et al., ACL 2023, appendix J). `category` is the model that was attacked, which fails "
+            "these tests by construction; `subcategory` is the search: `errors` combines the error types of the stress sets, "
+            "`edits` deletes and replaces words.",
+            "Gold texts and small changes that make them worse, found by a search against language models.",
+        )
+
+
+def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:
+    """Return what one search found against one model; ``rate`` is of the texts that fit the window, with its 95% interval."""
+    fitting = attempts[~attempts["too_long"]]
+    successes = fitting[fitting["text"].notna()]
+    changes = successes["steps"].explode().sort_values().value_counts()[:_LISTED].to_dict()
+    low, high = confidence_interval(fitting["text"].notna(), [1] * len(fitting))
+    return {
+        "model": attempts["model"].iloc[0],
+        "search": attempts["search"].iloc[0],
+        "texts": len(fitting),
+        "too_long": len(attempts) - len(fitting),
+        "found": len(successes),
+        "rate": fitting["text"].notna().mean(),
+        "low": low,
+        "high": high,
+        "gain": successes["gain"].mean(),
+        "noise": successes["noise"].mean(),
+        "changes": changes,
+    }

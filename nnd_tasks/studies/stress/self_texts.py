@@ -1,0 +1,210 @@
+"""Texts that models write from the same prompts, each scored by all of them (He et al., 2023, section 5.4)."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import ttest_1samp
+from tqdm import tqdm
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
+from nnd_tasks.results.compare import holm
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.store import look_up_set, read_table
+from nnd_tasks.studies.effects import Floats
+from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
+from nnd_tasks.studies.stress.likelihood import name_scorers
+from nnd_tasks.task.base_task import make_requests
+from nnd_tasks.wording import counted
+
+#: Prompts that are asked at once; each piece has random numbers of its own.
+PIECE = 20
+#: Prompts that a model reads at once; with another number it draws other texts.
+_BATCH = 8
+#: Tokens that a model writes at most.
+TOKENS = 64
+#: How a model writes, as in the paper.
+_SAMPLING = {"until": [], "max_gen_toks": TOKENS, "do_sample": True, "temperature": 1.0, "top_k": 50}
+_READING = (
+    "Scores: mean log-likelihood per token in nats, with 95% intervals over prompts; rows score, columns write. Own less others: "
+    "what a model gives its own texts, less what it gives those of others after the same prompt; p is of this, corrected over "
+    "the models (Holm). Beyond the others: that, less what the other scorers give; it is above 0 for any models that differ, so "
+    "only its size says something. Prefers own: share of pairs (own text, other's text) in which the own one scores higher."
+)
+_GIVEN = {"scorer": "{scorer}", "{writer}": "{mean:.3f} [{low:.3f} to {high:.3f}]"}
+_BIASES = {
+    "model": "{model}",
+    "own less others": "{own:+.3f} [{own_low:+.3f} to {own_high:+.3f}]",
+    "p (Holm)": "{p_holm:p}",
+    "beyond the others": "{beyond:+.3f} [{beyond_low:+.3f} to {beyond_high:+.3f}]",
+    "prefers own": "{prefers:.3f} [{prefers_low:.3f} to {prefers_high:.3f}]",
+}
+
+
+def score_own_texts(
+    models: Sequence[str], prompts: Sequence[str], judges: Sequence[str] = (), model_args: str = ""
+) -> Report:
+    """Let each model write from each prompt, and each model and judge score all texts; return `report_own_texts`.
+
+    Args:
+        models: that write and score: folders, or names on the hub; two at least.
+        prompts: of `draw_prompts`.
+        judges: that score only.
+        model_args: further arguments of all models, as for ``--model_args``.
+
+    Raises:
+        NNDError: a model is named twice, or cannot be loaded, or fewer than two prompts and what follows fit into the windows.
+    """
+    if len(models) < 2:
+        raise NNDError("--models: name two models or more, separated by commas")
+    scorers = name_scorers([*models, *judges], model_args=model_args, batch_size=_BATCH)
+    writers = scorers[: len(models)]
+    pieces = [range(start, min(start + PIECE, len(prompts))) for start in range(0, len(prompts), PIECE)]
+    texts = pd.DataFrame({"prompt": prompts})
+    scores = np.empty((len(prompts), len(scorers), len(writers)))
+    for scorer in writers:
+        with scorer.loaded() as lm:
+            steps = tqdm(pieces, f"texts of {scorer.name}", disable=None)
+            texts[scorer.name] = [text for piece in steps for text in _write(lm, prompts, piece)]
+    for column, scorer in enumerate(scorers):
+        with scorer.loaded():
+            pairs = [(prompt, text) for prompt, *written in texts.itertuples(index=False) for text in written]
+            scores[:, column] = np.reshape(scorer.score(pairs), scores[:, column].shape)
+    return report_own_texts([scorer.name for scorer in scorers], scores, texts)
+
+
+def _write(lm: Any, prompts: Sequence[str], piece: range) -> list[str]:
+    """Return the texts that a model writes from some of the prompts."""
+    requests = make_requests("generate_until", [(prompts[i], dict(_SAMPLING)) for i in piece])
+    with _keep_spaces(lm), torch.random.fork_rng():
+        torch.manual_seed(piece[0])
+        return list(lm.generate_until(requests, disable_tqdm=True))
+
+
+def draw_prompts(corpus: str, source: Path | None = None, *, texts: int = 100, words: int = 20) -> list[str]:
+    """Return the beginnings of texts that models go on from.
+
+    They are of contexts of a set; of sources of a corpus where it has any; or of its gold texts.
+
+    Args:
+        corpus: as for `nnd_tasks.studies.stress.corpora.read_corpus`, or a set that is built here.
+        source: folder of the paper's corpora.
+        texts: number of prompts, drawn at random; always the same ones; 0 takes all.
+        words: of each text that are the prompt; 0 takes it whole.
+
+    Raises:
+        NNDError: there is no such corpus or set, or it has fewer than two texts that are long enough.
+    """
+    is_corpus = corpus in KNOWN or expand(corpus).is_file()
+    if not is_corpus and (folder := look_up_set(corpus)):
+        originals = read_table(folder).column("context").to_pylist()
+    else:
+        originals = [gold.source or gold.text for gold in read_corpus(corpus, source).texts]
+    begins = re.compile(rf"\s*(?:\S+\s+){{{words - 1}}}\S+(?=\s)" if words else r"(?s).*\S.*")
+    prompts = list(dict.fromkeys(match[0] for text in originals if (match := begins.match(text))))
+    if len(prompts) < 2:
+        texts_found = f"{counted(len(prompts), 'text')} of more than {counted(words, 'word')}"
+        raise NNDError(f"corpus {corpus}: {texts_found}; two are needed (--words)")
+    return random.Random(0).sample(prompts, texts) if 0 < texts < len(prompts) else prompts  # noqa: S311
+
+
+@contextmanager
+def _keep_spaces(lm: Any) -> Iterator[None]:
+    """Let a model of lm-eval keep the space that its texts begin with; without it they would run into the prompt.
+
+    Tokenizers of the SentencePiece kind drop it where they decode a text alone, so texts are decoded after another token.
+    """
+    if lm.backend != "causal":
+        yield
+        return
+    plain, first = lm.tok_decode, lm.tok_encode("a", add_special_tokens=False)
+
+    def decode(tokens: Any, skip_special_tokens: bool = True) -> str:
+        if not isinstance(tokens, list):
+            return str(plain(tokens, skip_special_tokens=skip_special_tokens))
+        before, decoded = (plain(ids, skip_special_tokens=skip_special_tokens) for ids in (first, [*first, *tokens]))
+        return str(decoded[len(before) :])
+
+    lm.tok_decode = decode
+    try:
+        yield
+    finally:
+        del lm.tok_decode
+
+
+# ---------------------------------------------------------------- the report
+
+
+def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame) -> Report:
+    """Return the report on prompts after which every model wrote something that all could score.
+
+    Args:
+        scorers: names of the models that write, then of the judges.
+        scored: mean log-likelihood per token in nats, shape (prompts, scorers, writers); not finite for a text without any
+            token, and for one that does not fit the scorer's window.
+        texts: ``prompt``, and a column per writer.
+
+    Raises:
+        NNDError: there are fewer than two such prompts.
+    """
+    complete = np.isfinite(scored).all(axis=(1, 2))
+    scores = scored[complete]
+    prompts = counted(len(scores), "prompt")
+    writers = scorers[: scores.shape[2]]
+    if len(scores) < 2:
+        raise NNDError(f"only {prompts} after which every model wrote a text that all could score; take more --texts")
+    low, high = ttest_1samp(scores, 0).confidence_interval()
+    means_given = pd.DataFrame(product(scorers, writers), columns=["scorer", "writer"])
+    means_given = means_given.assign(mean=scores.mean(axis=0).ravel(), low=low.ravel(), high=high.ravel())
+    biases = pd.DataFrame({"model": model, **_estimate_bias(scores, i)} for i, model in enumerate(writers))
+    biases["p_holm"] = holm(biases["p_holm"].tolist())
+    left_out = int((~complete).sum())
+    lost = f"Left out: {counted(left_out, 'prompt')} after which a model wrote nothing, or a text could not be scored."
+    tables = [Table("given", means_given, _GIVEN), Table("own", biases, _BIASES)]
+    return Report(
+        name="self",
+        title=f"Self-evaluation: {prompts}",
+        tables=tables,
+        notes=[_READING, lost] if left_out else [_READING],
+        brief=tables[1:2],
+        facts={
+            "prompts": len(scores),
+            "left_out": left_out,
+            "texts": texts,
+            "scores": {scorer: scored[:, i].tolist() for i, scorer in enumerate(scorers)},
+        },
+    )
+
+
+def _estimate_bias(scores: Floats, index: int) -> dict[str, Any]:
+    """Return how a model scores its own texts, with p not yet corrected, and 95% intervals.
+
+    ``own`` is its score of its own texts less that of the others, in nats per token; ``beyond`` that, less what the other
+    scorers give; ``prefers`` the share of pairs with its own text in which that scores higher; ``p_holm`` the p of ``own`` being
+    0.
+
+    Args:
+        scores: shape (prompts, scorers, writers).
+        index: of the model among scorers and writers.
+    """
+    own_scores, others = scores[:, index], np.delete(scores, index, axis=1).mean(axis=1)
+    row: dict[str, Any] = {}
+    for name, contrast in (("beyond", own_scores - others), ("own", own_scores)):
+        differences = contrast[:, index] - np.delete(contrast, index, axis=1).mean(axis=1)
+        test = ttest_1samp(differences, 0)
+        low, high = test.confidence_interval()
+        row |= {name: differences.mean(), f"{name}_low": low, f"{name}_high": high, "p_holm": test.pvalue}
+    wins = own_scores[:, [index]] > np.delete(own_scores, index, axis=1)
+    low, high = confidence_interval(wins.sum(axis=1), [wins.shape[1]] * len(wins))
+    return row | {"prefers": wins.mean(), "prefers_low": low, "prefers_high": high}

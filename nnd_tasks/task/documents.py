@@ -1,0 +1,143 @@
+"""Loading a set, and grouping its tests into documents, one for each prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import datasets
+from huggingface_hub import HfApi
+from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
+
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN
+from nnd_tasks.splits import sources_of, split_of
+from nnd_tasks.store import find_dataset, list_configs, no_set, read_table
+from nnd_tasks.tables import check_table, fingerprint
+from nnd_tasks.task.sample_order import sample_order
+
+_OURS = "nnd/"
+_PATIENCE = 10.0  # seconds to wait for the hub's answer
+_TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
+_STRESS_KEYS = ("noise_ratio", "seed")  # columns that only sets of synthetic errors have
+
+
+def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
+    """Turn a table with one test per row into one document per prompt, in the order of first appearance.
+
+    Args:
+        tests: rows of the dataset schema; those with one ``cluster_id`` have one prompt.
+        where: what to name in an error.
+
+    Returns:
+        A dataset with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
+        prompt), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
+        indices into ``candidates``). Where the set has error spans, ``error_spans`` has those of each candidate, each once.
+
+    Raises:
+        NNDError: tests of one prompt have different contexts, or a prompt field has a reserved name.
+    """
+    extra = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
+    clash = DOCUMENT_COLUMNS & set(extra)
+    if clash:
+        raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
+    documents: dict[str, dict[str, Any]] = {}
+    stress = [name for name in _STRESS_KEYS if name in tests.column_names]
+    varying: set[str] = set()
+    for row in tests.to_list():
+        own = {name: row[name] for name in ("cluster_id", "context", *extra)}
+        document = documents.setdefault(row["cluster_id"], {**own, "candidates": {}, "tests": [], "error_spans": []})
+        if document["context"] != row["context"]:
+            raise NNDError(
+                f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({row['cluster_id']})"
+            )
+        varying.update(name for name in extra if document[name] != row[name])
+        places, errors = document["candidates"], document["error_spans"]
+        for side in ("high", "low") if row["high_first"] else ("low", "high"):
+            if row[side] not in places:
+                places[row[side]] = len(places)
+                errors.append([])
+        test = {name: "" if row.get(name) is None else row[name] for name in _TEST_KEYS}
+        test |= {name: row[name] for name in stress}
+        document["tests"].append({**test, "high": places[row["high"]], "low": places[row["low"]]})
+        for error in row.get(SPANS_COLUMN) or []:  # of marks in a text, only the test says what kind of error they are
+            named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
+            if named not in errors[places[row["low"]]]:
+                errors[places[row["low"]]].append(named)
+    left_out = varying if SPANS_COLUMN in tests.column_names else {*varying, "error_spans"}
+    whole = [{**document, "candidates": list(document["candidates"])} for document in documents.values()]
+    return datasets.Dataset.from_list(
+        [{name: value for name, value in document.items() if name not in left_out} for document in whole]
+    )
+
+
+def take_split(tests: datasets.Dataset, split: str | None, where: str) -> datasets.Dataset:
+    """Return the tests whose source is in a split, or all for None; raise NNDError, naming ``where``, if there are none."""
+    if split is None:
+        return tests
+    chosen = [i for i, source in enumerate(sources_of(tests.data.table)) if split_of(source) == split]
+    if not chosen:
+        raise NNDError(f"{where}: none of its tests is in the split {split}")
+    return tests.select(chosen)
+
+
+def sample_of(documents: datasets.Dataset, count: int) -> list[int]:
+    """Return the places of ``count`` prompts in ascending order, the first of `sample_order`; all if there are fewer."""
+    categories = [{test["category"] for test in tests} for tests in documents["tests"]]
+    return sorted(islice(sample_order(documents["cluster_id"], categories), count))
+
+
+def load_tests(
+    path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
+) -> tuple[datasets.Dataset, dict[str, Any], str]:
+    """Load a set from its local build or, if there is none, from the hub.
+
+    Args:
+        path: what the YAML calls ``dataset_path``.
+        name: the config; None takes the default one.
+        split: the split, for the hub.
+        kwargs: further arguments of `datasets.load_dataset`, for the hub.
+
+    Returns:
+        The tests, one per row; what identifies them (``dataset``, ``config``, ``local``, ``fingerprint``); and where they
+        come from, for errors.
+
+    Raises:
+        NNDError: the set is not built, cannot be loaded, or is not an NND dataset.
+    """
+    folder = find_dataset(path)
+    if folder is not None:
+        tests, where = datasets.Dataset(read_table(folder, name)), str(folder)
+        name = name or list_configs(folder)[1]
+    else:
+        tests, where = _from_hub(path, name, split, kwargs), f"{path} on the hub"
+        name = name or tests.config_name
+    origin = {
+        "dataset": path,
+        "config": name,
+        "local": folder is not None,
+        "fingerprint": fingerprint(tests.data.table),
+    }
+    return tests, origin, where
+
+
+def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
+    """Load a set from the hub, or from the cache of `datasets`."""
+    ours = path.startswith(_OURS)
+    why = no_set(path.removeprefix(_OURS)) if ours else f"dataset {path!r} is not a local folder"
+    missing = why if why.startswith("there") else f"the {why}"
+    try:
+        if ours:  # `datasets` alone would try for a minute; offline it looks into its cache
+            with suppress(OfflineModeIsEnabled):
+                HfApi(token=kwargs.get("token")).dataset_info(path, revision=kwargs.get("revision"), timeout=_PATIENCE)
+        tests = datasets.load_dataset(path, name, split=split, **kwargs)
+    except RepositoryNotFoundError:
+        raise NNDError(missing) from None
+    except Exception as error:  # datasets and the hub raise many kinds
+        raise NNDError(f"{missing} (and the hub could not be read: {reason_of(error)})") from error
+    if "high" not in tests.column_names and "high_sha256" in tests.column_names:
+        raise NNDError(f"{missing} (the hub has its ids, and no texts)")
+    table = check_table(tests.data.table, f"{path} on the hub")
+    return datasets.Dataset(table, info=datasets.DatasetInfo(config_name=tests.config_name))

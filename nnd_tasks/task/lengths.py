@@ -1,0 +1,385 @@
+"""How many tokens a backend scores.
+
+A backend of lm-eval returns the sum of the log-probabilities of a continuation and not the number of its tokens (upstream
+issue 1396). This module counts them: it loads the tokenizer that ``--model_args`` names, and splits context and continuation
+with lm-eval's own methods. The model is never loaded, so a run whose answers come from ``--use_cache`` counts the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import datasets
+import torch
+
+from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
+from nnd_tasks.models.architectures import text_config
+from nnd_tasks.models.encodings import TokenizingOnce
+from nnd_tasks.models.masked_lm import MASKED
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.reward import REWARD, encode_chat
+from nnd_tasks.models.text_scorer import text_window
+from nnd_tasks.task.settings import Settings, check_bos
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: Arguments of HFLM that say where the tokenizer comes from, with their defaults.
+_LOADING: Mapping[str, Any] = {
+    "revision": "main",
+    "subfolder": "",
+    "trust_remote_code": False,
+    "gguf_file": None,
+}
+
+_API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
+
+#: Backend -> its longest request minus its window, in tokens, and arguments that only its models have. Not listed: 1, as for hf,
+#: where the last token is never an input.
+#: Source: `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens` of lm-eval 0.4.13.
+_ROOM = {
+    "vllm": (-1, ("max_model_len", "gpu_memory_utilization")),
+    "sglang": (0, ("context_length", "mem_fraction_static")),
+}
+#: Names of lm-eval's model type for transformers.
+_HF = ("hf", "hf-auto", "huggingface")
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Log a warning the first time it is given; each task of a run would repeat it."""
+    logger.warning(message)
+
+
+class TokenCounter(TokenizingOnce):
+    """An `HFLM` with a tokenizer and a backend type, and no model.
+
+    Args:
+        metadata: the parsed ``--model_args`` and ``--metadata``.
+        model_type: what ``--model`` names; None if that is not known.
+
+    Attributes:
+        remote: the backend is a client of an HTTP server.
+        whole: the model reads context and continuation as one text (``nnd_mlm``, ``nnd_reward``).
+        reward: the model gives rewards, not likelihoods (``nnd_reward``).
+        window: most tokens that the model reads at once; None if that is not known.
+        room: longest request that lm-eval does not cut, minus the window, in tokens.
+
+    Raises:
+        NNDError: the metadata names no tokenizer, or it cannot be loaded.
+    """
+
+    _DEFAULT_MAX_LENGTH = 0  # what HFLM's `max_length` returns where it finds none
+
+    def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
+        # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
+        self._given = frozenset(metadata)
+        self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
+        self.reward = model_type == REWARD
+        self.whole = self.reward or model_type == MASKED
+        self.add_bos_token = metadata.get("add_bos_token")
+        self.custom_prefix_token_id = metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id"))
+        loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
+        loading["revision"] = str(loading["revision"])
+        # lm-eval's flag --trust_remote_code reaches models and datasets, but not the metadata of tasks.
+        loading["trust_remote_code"] = loading["trust_remote_code"] or bool(
+            getattr(datasets.config, "HF_DATASETS_TRUST_REMOTE_CODE", False)
+        )
+        tokenizer = metadata.get("tokenizer")
+        # In the order in which the backend looks for its model.
+        names = ("model", "pretrained") if self.remote else ("pretrained", "model")
+        model = metadata.get(names[0]) or metadata.get(names[1])
+        if tokenizer is None and model is None:
+            raise NNDError(
+                "cannot count tokens: lm-eval names no tokenizer for this model. Add tokenizer=NAME_OR_FOLDER to "
+                "--model_args (or to --metadata); in Python pass metadata={'tokenizer': ...} to simple_evaluate or "
+                "TaskManager"
+            )
+        if self.remote and str(metadata.get("tokenizer_backend", "auto")) not in ("huggingface", "auto"):
+            raise NNDError(
+                f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
+                "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
+            )
+        kind = model_type.removesuffix("-shared-prefix") if model_type else None
+        # Stock lm-eval does not tell the model's type: then its arguments do.
+        rooms = (
+            room
+            for name, (room, own) in _ROOM.items()
+            if (name == kind if kind else not metadata.keys().isdisjoint(own))
+        )
+        self.room = next(rooms, 1)
+        self._exact_sums = model_type == "hf-shared-prefix" or metadata.get("softmax_dtype") is not None
+        self._dtype = None
+        if isinstance(model, str) and self.room == 1 and (kind in _HF if kind else not self.remote):
+            self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
+        why_no_config = self._find_config(tokenizer if model is None else model, loading)
+        self._find_backend(metadata.get("backend", "default"), why_no_config, trust=loading["trust_remote_code"])
+        if self.remote or self.whole:
+            self.add_bos_token = bool(self.add_bos_token)  # without it, lm-eval's API clients add no special token
+        try:
+            self._model = model
+            self._create_tokenizer(
+                model,
+                tokenizer,
+                use_fast_tokenizer=metadata.get("use_fast_tokenizer", True),
+                add_bos_token=self.add_bos_token,
+                **loading,
+            )
+        except Exception as error:  # transformers raises many kinds
+            if tokenizer is None and why_no_config:
+                raise NNDError(
+                    f"the model {_name(model)} cannot be loaded: it has neither a model config nor a tokenizer "
+                    f"({why_no_config}); name a folder that holds both, or a model of the hub"
+                ) from error
+            raise NNDError(
+                f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
+                f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
+            ) from error
+        if self.prefix_token_id is None and not (self.remote or self.whole):
+            raise NNDError(
+                f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
+            )
+        if self.remote and kind not in ("gguf", "ggml"):
+            self._warn_of_missing_bos(metadata)
+        self._max_length, self._model = None, SimpleNamespace(config=self._config)  # what HFLM's `max_length` reads
+        self.window = self._find_window(metadata)
+
+    def _warn_of_missing_bos(self, metadata: Mapping[str, Any]) -> None:
+        """Warn once if lm-eval's client sends prompts without the BOS token that the tokenizer puts before every text."""
+        plain, usual = (self.tokenizer.encode("a", add_special_tokens=added) for added in (False, True))
+        if usual != plain and usual[0] == self.tokenizer.bos_token_id and metadata.get("add_bos_token") is None:
+            warn_once(
+                f"the tokenizer {self.name} puts BOS before a text, and lm-eval's client of a server does not: rates differ from "
+                "those of hf; add add_bos_token=True to --model_args (False, if the server adds it)"
+            )
+
+    def _find_config(self, model: Any, loading: Mapping[str, Any]) -> str:
+        """Set ``self._config`` to the model's configuration, or to None; return why a named model has none."""
+        self._config: Any = getattr(model, "config", None)
+        if self.remote or not isinstance(model, str):
+            return ""
+        try:
+            self._get_config(model, **loading)
+        except Exception as error:  # transformers raises many kinds; a tokenizer alone has no config
+            if self.whole:
+                raise NNDError(f"the model {model} cannot be loaded ({reason_of(error)})") from error
+            return reason_of(error)
+        return ""
+
+    def _find_backend(self, asked: str, why_no_config: str, *, trust: bool) -> None:
+        """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
+        self.backend = "causal" if self.remote or self.whole else asked
+        if self.backend not in ("default", "causal", "seq2seq"):
+            raise NNDError(f"backend={asked}: expected causal or seq2seq")
+        if self.backend == "default" and why_no_config:
+            logger.warning(
+                "the model has no config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq in --metadata "
+                "if it is an encoder-decoder",
+                why_no_config,
+            )
+            self.backend = "causal"
+        elif self.backend == "default":
+            self._get_backend(self._config, trust_remote_code=trust)
+
+    def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
+        """Return the window as the backend computes it; warn once if it is not known.
+
+        Source of the rule: `HFLM.max_length` and `TemplateAPI.__init__` of lm-eval 0.4.13.
+        """
+        names = ("max_length", "max_model_len", "context_length")  # the second is vLLM's, the third SGLang's
+        given = next((metadata[name] for name in names if metadata.get(name)), None)
+        try:
+            window = None if given is None else int(given)
+        except (TypeError, ValueError):
+            raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
+        if self.whole:
+            window = window or text_window(self._config, self.tokenizer)
+            return window - (0 if self.reward else int(self.tokenizer.num_special_tokens_to_add()))
+        if self.remote:  # a server always generates one token, for which lm-eval leaves room
+            return (window or _API_WINDOW) - 1
+        if window := window or self.max_length:
+            return int(window)
+        default = None if self._config is None else int(TokenizingOnce._DEFAULT_MAX_LENGTH)  # lm-eval's
+        warn_once(
+            f"the window of {self.name} is not known, so {default or 'any number of'} tokens are taken to fit; lm-eval may cut "
+            "prompts from the left; set max_length in --model_args"
+        )
+        return default
+
+    def overlong(self, context: int, continuation: int) -> bool:
+        """Tell whether lm-eval would cut the prompt of a request to make it fit.
+
+        Args:
+            context: tokens of the context, as `lengths` counts them.
+            continuation: tokens of the continuation.
+        """
+        if self.window is None:
+            return False
+        if self.backend == "seq2seq":
+            return context > self.window
+        return context + continuation > self.window + (0 if self.remote or self.whole else self.room)
+
+    def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
+        if self.whole:  # special tokens stand around context and continuation together
+            return list(self.tokenizer.encode(string, add_special_tokens=False))
+        if self.remote:  # lm-eval's API clients, other than HFLM, need no prefix token and look for none in the text
+            special = self.add_bos_token if add_special_tokens is None else add_special_tokens
+            return list(self.tokenizer.encode(string, add_special_tokens=special))
+        return super()._encode(string, add_special_tokens)
+
+    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        try:
+            return super()._encode_pair(context, continuation)
+        except ModelError as error:
+            raise NNDError(str(error)) from error
+
+    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
+        """Return two numbers of tokens: those that the backend conditions on, and those whose log-probabilities it sums.
+
+        Source of the rule: `TemplateLM.loglikelihood` and `TemplateLM._encode_pair` of lm-eval 0.4.13.
+
+        Raises:
+            NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
+        """
+        if self.reward:
+            own = len(self.tok_encode(continuation, add_special_tokens=False))
+            return len(encode_chat(self.tokenizer, context, continuation)) - own, own
+        if context:
+            encoded, scored = self._encode_pair(context, continuation)
+            return len(encoded), len(scored)
+        scored = self.tok_encode(continuation, add_special_tokens=False)
+        if self.whole:
+            return 0, len(scored)
+        # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
+        return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
+
+    def check(self, settings: Settings, task: str | None, prompt: str, *, chat: bool) -> None:
+        """Check that the tokenizer can do what the run needs.
+
+        Args:
+            settings: of the task.
+            task: its name.
+            prompt: one of its prompts.
+            chat: whether prompts will go through the chat template.
+
+        Raises:
+            NNDError: the tokenizer lacks a special token or the chat template, or appends a token to every text, so that a
+                model would be asked for something else than the candidates.
+        """
+        for needed, which in ((settings.append_eos, "eos"), (settings.append_bos, "bos")):
+            if needed:
+                self.special_text(which)
+        check_bos(settings, task, chat=chat)
+        if not chat:
+            self.lengths(prompt, " a")  # raises if the tokenizer appends a token
+        elif getattr(self.tokenizer, "chat_template", None) is None:
+            raise NNDError(
+                f"the tokenizer {self.name} has no chat template; leave out --apply_chat_template, or name the tokenizer of a "
+                "chat model with tokenizer=... in --model_args"
+            )
+
+    def check_vocabulary(self, texts: Iterable[str]) -> None:
+        """Check that the model has an embedding for each token of some texts, or else torch says "index out of range".
+
+        Args:
+            texts: prompts and candidates.
+
+        Raises:
+            NNDError: one of them has a token that the model lacks.
+        """
+        resized = "peft" in self._given or "delta" in self._given  # lm-eval fits these to the tokenizer
+        size = getattr(self._config and text_config(self._config), "vocab_size", None)
+        if size is None or self.remote or resized or len(self.tokenizer) <= size:
+            return
+        for text in texts:
+            beyond = [token for token in self.tok_encode(text, add_special_tokens=False) if token >= size]
+            if beyond:
+                token = self.tokenizer.convert_ids_to_tokens(beyond[0])
+                raise NNDError(
+                    f"the tokenizer {self.name} has {len(self.tokenizer):,} tokens and the model {size:,}: the texts have token "
+                    f"{beyond[0]} ({token!r}), which the model lacks; name the tokenizer that the model was trained with"
+                )
+
+    def find_flaws(self, context: str, continuation: str) -> list[str]:
+        """Return which of `nnd_tasks.task.request.FLAWS` a request has.
+
+        ``merged``: a token of context and continuation together has characters of both. White space at the end of the context
+        counts as the continuation's, as in `TemplateLM._encode_pair`.
+        """
+        if not context:
+            return []
+        tokens, _ = self._encode_pair(context, continuation)
+        bos = [self.tokenizer.bos_token_id]
+        return ["merged"] * self.merges(context, continuation) + ["bos_twice"] * (tokens[:2] == bos * 2)
+
+    def merges(self, context: str, continuation: str) -> bool:
+        """Tell whether a token has characters of both the context, which is not empty, and the continuation."""
+        tokens, _ = self._encode_pair(context, continuation)
+        together = tokens if self.backend == "seq2seq" else self.tok_encode(context + continuation)
+        return together[: len(tokens)] != tokens
+
+    def warn_of_rounding(self) -> str | None:
+        """Warn that a model of transformers computes in 16 bits; return the type, None if it is wider or not known."""
+        dtype = getattr(self._config, "dtype", None) if self._dtype == "auto" else self._dtype
+        name = str(getattr(torch, str(dtype), dtype)).removeprefix("torch.")
+        if name not in ("bfloat16", "float16"):
+            return None
+        if self._exact_sums:
+            warn_once(
+                f"{self.name} computes its logits in {name}: log-likelihoods are some thousandths to hundredths of a nat per "
+                "token off those in float32, and a test as close may come out otherwise; dtype=float32 in --model_args is exact"
+            )
+        else:
+            warn_once(
+                f"with --model hf the log-likelihoods of {self.name} will be rounded to {name}, which makes ties and wrong "
+                "outcomes; add softmax_dtype=float32 to --model_args"
+            )
+        return name
+
+    @property
+    def name(self) -> str:
+        """Name or folder of the tokenizer."""
+        return str(self.tokenizer.name_or_path)
+
+    def special_text(self, which: str) -> str:
+        """Return the text of the ``bos`` or ``eos`` token.
+
+        Raises:
+            NNDError: the tokenizer has none, or does not read that text as this one token.
+        """
+        text = getattr(self.tokenizer, f"{which}_token")
+        encoded = [] if text is None else self.tok_encode(f"a{text}", add_special_tokens=False)
+        if encoded[-1:] != [getattr(self.tokenizer, f"{which}_token_id")]:
+            raise NNDError(
+                f"the tokenizer {self.name} has no {which.upper()} token that it reads in a text, which this task or option needs"
+            )
+        return str(text)
+
+
+class NoTokenizer:
+    """Stands for a `TokenCounter` where no model will answer, as in lm-eval's own tests of tasks."""
+
+    name, window, tokenizer, reward = "none", None, None, False
+
+    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
+        """Count one token for every text."""
+        return 1, 1
+
+    def find_flaws(self, context: str, continuation: str) -> list[str]:
+        """Find none."""
+        return []
+
+    def overlong(self, context: int, continuation: int) -> bool:
+        """Let everything fit."""
+        return False
+
+    def special_text(self, which: str) -> str:
+        """Give a name in place of a special token's text."""
+        return f"<{which}>"
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else type(value).__name__

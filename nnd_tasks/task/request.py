@@ -1,0 +1,397 @@
+"""Prompts, requests and answers, each with what the later steps need to know of it, up to the metrics of a document."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.task.base_task import Instance
+from nnd_tasks.task.metrics import ENOUGH, Breakdown, Score, coarse_precision, score_document
+from nnd_tasks.task.sandbox import doubles_space
+from nnd_tasks.task.scored_tokens import ScoredTokens, scored_tokens
+from nnd_tasks.task.settings import Settings
+
+if TYPE_CHECKING:
+    from nnd_tasks.task.lengths import TokenCounter
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: Key of a document: the candidates that are left out because they do not fit.
+LEFT_OUT = "left_out"
+#: What a prompt has of its document's context.
+ContextPart = Literal["whole", "shortened", "none"]
+#: What may be wrong with how a candidate and its prompt become tokens: a token has characters of both, or the prompt begins with
+#: the BOS token twice.
+FLAWS = ("merged", "bos_twice")
+#: What is said of so many requests.
+_WARNINGS = {
+    "shortened": "contexts lost their end to fit the model's window of {window} tokens",
+    "left_out": "candidates do not fit the model's window of {window} tokens; their tests count as unscored",
+    "merged": "candidates begin within a token of their prompt, so other tokens than their own are scored; begin "
+    "target_delimiter with white space",
+    "two_spaces": "candidates begin with a space after a prompt that ends in one, so that the model reads two; end the prompt "
+    "without a space, or set target_delimiter: ''",
+    "bos_twice": "candidates follow a prompt that begins with the BOS token twice; leave it out of the prompt or the chat "
+    "template, or add add_bos_token=False to --model_args",
+    "empty": "candidates are empty or white space; only with append_eos they have a token to score, else their tests count as "
+    "unscored",
+}
+
+
+class Prompt(str):
+    """A rendered prompt with the arguments of lm-eval that it was rendered with.
+
+    Attributes:
+        arguments: keyword arguments of `NNDTask.fewshot_context`, to render the prompt again with less context.
+    """
+
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, text: str, **arguments: Any) -> Prompt:
+        """Return a text with the arguments that it was rendered with."""
+        prompt = cls(text)
+        prompt.arguments = arguments
+        return prompt
+
+    @property
+    def chat(self) -> bool:
+        """Whether it went through the chat template."""
+        return bool(self.arguments.get("apply_chat_template"))
+
+
+class ClosedPrompt(str):
+    """A prompt whose white space at the end is conditioned on and not scored.
+
+    `TemplateLM._encode_pair` of lm-eval moves what ``rstrip`` removes from a prompt to the continuation. Every backend splits
+    with that method, so that here nothing moves in any of them.
+    """
+
+    def rstrip(self, chars: str | None = None, /) -> str:
+        """Return the prompt as it is."""
+        return self
+
+
+def split_before_candidate(context: str, continuation: str, counter: TokenCounter) -> tuple[str, str]:
+    """Move the end of a chat-templated prompt to where the first token with a character of the candidate begins.
+
+    A chat template ends in a line feed, which is a token of its own and the same for all candidates. A space at the end of a
+    prompt is part of the candidate's first token, as ``" word"`` is one token.
+
+    Args:
+        context: the prompt, with the chat template.
+        continuation: the candidate.
+        counter: with the tokenizer.
+
+    Returns:
+        (context, continuation) of the same text together. As much of the white space between them is in the context as has
+        tokens of its own.
+    """
+    end = len(context.rstrip())
+    for place in range(len(context), end, -1):
+        closed = ClosedPrompt(context[:place])
+        rest = context[place:] + continuation
+        if not counter.merges(closed, rest):
+            return closed, rest
+    return context, continuation
+
+
+@dataclass
+class Request(Instance):  # type: ignore[misc]
+    """A request of lm-eval for the log-likelihood of one candidate.
+
+    Attributes:
+        candidate: index of the candidate in its document; None for the placeholder that stands for a document without any
+            candidate to score.
+        context_part: what the prompt has of the document's context.
+        prompt_tokens: number of tokens that the model is conditioned on.
+        tokens: number of tokens whose log-probabilities the model sums.
+        flaws: names of `FLAWS` that it has.
+        target: a better candidate, for the samples.
+    """
+
+    candidate: int | None = None
+    context_part: ContextPart = "whole"
+    prompt_tokens: int = 0
+    tokens: int = 0
+    flaws: list[str] = field(default_factory=list)
+    target: Any = None
+
+    def describe(self) -> str:
+        """Return the request's task, candidate and a test that needs it, for an error message."""
+        text = self.args[1]
+        shown = repr(text if len(text) <= 80 else f"{text[:79]}…")
+        tests = self.doc["tests"]
+        test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
+        return f"task {self.task_name}: the candidate {shown} of test {test['test_id']}"
+
+
+def build_requests(
+    pairs: Sequence[tuple[str, str]], candidates: Sequence[int], about: Mapping[str, Any], counter: TokenCounter
+) -> list[Request]:
+    """Return the requests of one document, with their numbers of tokens.
+
+    Args:
+        pairs: (context, continuation) of each candidate, or one pair for a placeholder.
+        candidates: index of the candidate of each; empty for a placeholder.
+        about: fields that all of them have.
+        counter: counts the tokens.
+
+    Raises:
+        NNDError: a candidate has no token of its own, or more tokens than the model's window holds.
+    """
+    requests = []
+    owners: Sequence[int | None] = candidates or [None]
+    for idx, (candidate, pair) in enumerate(zip(owners, pairs, strict=True)):
+        prompt_tokens, tokens = counter.lengths(*pair)
+        request = Request(
+            "loglikelihood",
+            arguments=pair,
+            idx=idx,
+            candidate=candidate,
+            prompt_tokens=prompt_tokens,
+            tokens=tokens,
+            flaws=counter.find_flaws(*pair),
+            **about,
+        )
+        if tokens < 1:
+            raise NNDError(
+                f"{request.describe()} has no token of its own after its prompt with the tokenizer {counter.name}; change "
+                "target_delimiter, or use append_eos"
+            )
+        if counter.window is not None and tokens > counter.window:
+            raise OverlongError(
+                f"{request.describe()} has {tokens:,} tokens, more than the model's window of {counter.window:,}; take a model "
+                """with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
+                request,
+            )
+        requests.append(request)
+    return requests
+
+
+class OverlongError(NNDError):
+    """A candidate does not fit the model's window, with its context shortened as far as it may be.
+
+    Args:
+        message: what does not fit, and what to do.
+        request: of the candidate.
+
+    Attributes:
+        candidate: index of the candidate in its document; None for a placeholder.
+    """
+
+    def __init__(self, message: str, request: Request) -> None:
+        super().__init__(message)
+        self.candidate = request.candidate
+
+
+def count_flaws(found: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Return how many candidates have each of `FLAWS`.
+
+    Args:
+        found: of each candidate the names of its flaws; other names are not counted.
+    """
+    counts = Counter(chain.from_iterable(found))
+    return {name: counts[name] for name in FLAWS}
+
+
+def warn_of_requests(
+    requests: Sequence[Request], task: str | None, window: int | None, flaws: Mapping[str, int]
+) -> None:
+    """Warn of contexts that were shortened and candidates that were left out, to fit the model's window, and of flaws.
+
+    A space on either side of the border between prompt and candidate is one of them.
+
+    Args:
+        requests: of a run.
+        task: its task.
+        window: of the model, in tokens.
+        flaws: name -> number of candidates that have it.
+    """
+    shortened = {one.doc_id for one in requests if one.context_part == "shortened" and one.candidate is not None}
+    left_out = {request.doc_id: len(request.doc.get(LEFT_OUT, ())) for request in requests}
+    counts = {
+        "shortened": len(shortened),
+        "left_out": sum(left_out.values()),
+        "two_spaces": sum(one.candidate is not None and doubles_space(*one.args) for one in requests),
+        **flaws,
+    }
+    for name, count in counts.items():
+        if count:
+            logger.warning("%s: %d %s", task, count, _WARNINGS[name].format(window=window))
+
+
+# ---------------------------------------------------------------- contexts that do not fit
+
+# lm-eval cuts an overlong prompt from the left, which drops the lead of a news article, the instruction and the few-shot
+# examples. Here the context loses its end, before the prompt is rendered.
+
+_WORD = 40  # characters; a longer run without white space, such as a Chinese sentence, may be cut anywhere
+
+
+def _ends(text: str) -> list[int]:
+    """Return where ``text`` may be cut, in characters: after each word but the last, and anywhere within an overlong word."""
+    ends: list[int] = []
+    for word in re.finditer(r"\S+", text):
+        start, end = word.span()
+        ends += [end] if end - start <= _WORD else range(start + 1, end + 1)
+    return ends[:-1]
+
+
+def shorten(text: str, fits: Callable[[str], bool]) -> str | None:
+    """Return the longest beginning of a text that fits, cut between words; None when not even the first word does.
+
+    Whether a beginning fits need not be monotone: a tokenizer may need one token more for a shorter text. What is found then
+    fits, but a longer beginning might fit too.
+
+    Args:
+        text: a context that does not fit as a whole.
+        fits: tells whether a beginning fits.
+    """
+    ends = _ends(text)[::-1]
+    place = bisect_left(ends, True, key=lambda end: fits(text[:end]))
+    return text[: ends[place]] if place < len(ends) else None
+
+
+# ---------------------------------------------------------------- answers
+
+
+class Answer(tuple[float, bool, int]):
+    """What lm-eval writes to the samples for one request: (sum of log-probabilities, is_greedy, number of tokens).
+
+    Attributes:
+        candidate: see `Request`.
+        context_part: see `Request`.
+        flaws: see `Request`.
+        tokens: its scored tokens, where the setting ``tokens`` keeps them.
+    """
+
+    candidate: int | None
+    context_part: ContextPart
+    flaws: list[str]
+    tokens: ScoredTokens | None
+
+    @classmethod
+    def to(cls, request: Request, response: Sequence[Any], counter: TokenCounter | None = None) -> Answer:
+        """Return the model's ``response`` (sum, is_greedy) to a request, with its tokens if there is a ``counter``.
+
+        With lm-eval 0.5, it is the only response in a list.
+
+        Raises:
+            NNDError: the model gave no log-probabilities of tokens, or the tokenizer does not tell what tokens stand for.
+        """
+        if isinstance(response, list):
+            (response,) = response
+        answer = cls((*response[:2], request.tokens))
+        answer.candidate, answer.context_part, answer.flaws = request.candidate, request.context_part, request.flaws
+        answer.tokens = None if counter is None else scored_tokens(request, response, counter)
+        return answer
+
+
+def check_sums(sums: Sequence[float], task: str | None) -> str | None:
+    """Return the 16-bit type that the model rounded its sums to, and warn of it; None where it did not.
+
+    Also warns of sums that are not finite.
+
+    Args:
+        sums: sums of log-probabilities, shape (answers,).
+        task: name of the task.
+
+    Raises:
+        NNDError: all of them are 0, as from a server that gives no log-probabilities of the prompt.
+    """
+    if len(sums) >= ENOUGH and not any(sums):
+        raise NNDError(
+            f"task {task}: every log-likelihood is 0: the server does not give the log-probabilities of the "
+            "prompt (it must answer echo=true with logprobs); see docs/backends.md"
+        )
+    rounded_to = coarse_precision(sums)
+    if rounded_to:
+        logger.warning(
+            "%s: the log-likelihoods are rounded to %s, which makes ties and wrong outcomes; add "
+            "softmax_dtype=float32 to --model_args",
+            task,
+            rounded_to,
+        )
+    broken = sum(not math.isfinite(total) for total in sums)
+    if broken:
+        logger.warning(
+            "%s: %d of %d log-likelihoods are infinite or no number; tests with nan count as unscored",
+            task,
+            broken,
+            len(sums),
+        )
+    return rounded_to
+
+
+def document_metrics(
+    doc: Mapping[str, Any],
+    answers: Sequence[Answer],
+    settings: Settings,
+    breakdown: Breakdown,
+    score: Callable[[Mapping[str, Any], Sequence[Answer], Settings], list[Score | None]],
+) -> dict[str, Any]:
+    """Return the metrics of one document, and what ``--log_samples`` writes of its candidates.
+
+    Args:
+        doc: the document.
+        answers: to all of its requests.
+        settings: of the task.
+        breakdown: which rates to report.
+        score: gives the score of each candidate, as `score_likelihoods` does.
+    """
+    whole, bare = ([one for one in answers if (one.context_part == "none") == without] for without in (False, True))
+    scores = score(doc, whole, settings)
+    without_context = score(doc, bare, settings) if settings.context_reliance else None
+    return {
+        **score_document(doc["tests"], scores, breakdown, ties=settings.ties, without_context=without_context),
+        "truncated_contexts": int(
+            any(one.context_part == "shortened" and one.candidate is not None for one in answers)
+        ),
+        "candidates": _records(scores, whole),
+        **({} if without_context is None else {"no_context": _records(without_context, bare)}),
+    }
+
+
+def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Score | None]:
+    """Return the likelihood of each candidate of a document; None for one that could not be scored.
+
+    Args:
+        doc: the document.
+        answers: one to each request, a request for each candidate.
+        settings: of the task.
+    """
+    scores: list[Score | None] = [None] * len(doc["candidates"])
+    for answer in answers:
+        if answer.candidate is not None:
+            total, _, tokens = answer
+            text = settings.scored(doc["candidates"][answer.candidate])
+            scores[answer.candidate] = Score(float(total), tokens, max(len(text.encode("utf-8")), 1))
+    return scores
+
+
+def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Score | None]:
+    """Return the reward of each candidate, whatever its length; arguments as for `score_likelihoods`."""
+    return [score and Score(score.total, tokens=1, size=1) for score in score_likelihoods(doc, answers, settings)]
+
+
+def _records(scores: Sequence[Score | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
+    """Return what the samples have of each candidate; its flaws are keys that are true."""
+    flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
+    records: list[dict[str, Any] | None] = []
+    for place, score in enumerate(scores):
+        if score is None:
+            records.append(None)
+            continue
+        # JSON has no number for what is not finite.
+        total, mean = (score.total, score.mean) if math.isfinite(score.total) else (None, None)
+        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **flaws[place]})
+    return records

@@ -1,0 +1,111 @@
+"""The tokens of a candidate that a model scored, with the characters that each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.task.settings import Settings
+
+if TYPE_CHECKING:
+    from nnd_tasks.task.lengths import TokenCounter
+    from nnd_tasks.task.request import Request
+
+
+@dataclass(frozen=True)
+class ScoredTokens:
+    """The scored tokens of a candidate.
+
+    Attributes:
+        ids: in the model's vocabulary, shape (tokens,).
+        spans: start and end of each, in characters of the candidate, shape (tokens, 2). What stands around the candidate (a
+            space or line feed before it, an end-of-sequence token) has an empty span at its beginning or end, and the number
+            that the setting ``number_lines`` puts before a line has one there.
+        logprobs: log-probability of each, in nats, shape (tokens,).
+    """
+
+    ids: list[int]
+    spans: NDArray[np.int64]
+    logprobs: NDArray[np.float32]
+
+
+def scored_tokens(request: Request, response: Sequence[Any], counter: TokenCounter) -> ScoredTokens | None:
+    """Return the tokens of an answered request; None for a placeholder.
+
+    Raises:
+        NNDError: the response has no log-probabilities of tokens, or the tokenizer does not tell which characters its tokens
+            stand for.
+    """
+    if request.candidate is None:
+        return None
+    logprobs = getattr(response, "logprobs", None)
+    if logprobs is None:
+        raise NNDError(f"{request.describe()}: the model gave no log-probabilities of tokens")
+    ids, spans = tokens_and_characters(counter, *request.args)
+    if len(ids) != len(logprobs):
+        raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
+    return ScoredTokens(ids, places(request.doc["candidates"][request.candidate], request.args[1])[spans], logprobs)
+
+
+def places(candidate: str, continuation: str) -> NDArray[np.int64]:
+    """Return the place in a candidate that each place between characters of its continuation stands for."""
+    numbered = Settings(number_lines=True).scored(candidate)
+    written = numbered if numbered in continuation else candidate
+    before = continuation.rindex(written)
+    places = [0] * before
+    start = 0
+    for line, as_written in zip(candidate.split("\n"), written.split("\n"), strict=True):
+        places += [start] * (len(as_written) - len(line))
+        places += range(start, start + len(line) + 1)
+        start += len(line) + 1
+    places += [len(candidate)] * (len(continuation) - before - len(written))
+    return np.asarray(places)
+
+
+def tokens_and_characters(
+    counter: TokenCounter, context: str, continuation: str
+) -> tuple[list[int], NDArray[np.int64]]:
+    """Return the tokens of a request that are scored, and the characters of its continuation that each stands for.
+
+    A character that takes several tokens, as in byte-level BPE, is in all of their spans. A space that a tokenizer leaves out
+    of its offsets belongs to the token after it. A token that also stands for the end of the context begins at 0. A token for a
+    space that the tokenizer itself puts before a text has the text's first character, as in its offsets.
+
+    Args:
+        counter: with the tokenizer.
+        context: the prompt; may be empty.
+        continuation: what is scored after it.
+
+    Returns:
+        Token ids, and for each (start, end) in characters of ``continuation``, shape (tokens, 2).
+
+    Raises:
+        NNDError: the tokenizer does not tell which characters its tokens stand for.
+    """
+    count = counter.lengths(context, continuation)[1]
+    if context and counter.backend == "causal":
+        text, before = context + continuation, len(context)
+        ids = counter._encode_pair(context, continuation)[1]
+    else:  # an encoder-decoder reads the continuation apart; after an empty context there is nothing else
+        text, before = continuation, 0
+        ids = counter.tok_encode(continuation, add_special_tokens=False)[-count:]
+    if not getattr(counter.tokenizer, "is_fast", False):
+        raise NNDError(
+            f"the tokenizer {counter.name} does not tell which characters its tokens stand for (it is not a fast one of the "
+            "tokenizers library), so token scores cannot be kept; leave out the setting tokens"
+        )
+    for special in (False, True):
+        encoded = counter.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
+        if encoded["input_ids"][-count:] == ids:
+            break
+    else:
+        raise NNDError(f"the tokenizer {counter.name} gives other tokens with offsets; leave out the setting tokens")
+    spans = np.asarray(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
+    ends = np.maximum.accumulate(spans[:, 1])
+    starts = np.minimum(spans[:, 0], np.concatenate([[0], ends[:-1]]))
+    return ids, np.maximum(np.stack([starts, ends], axis=1)[-count:] - before, 0)

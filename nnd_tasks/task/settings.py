@@ -1,0 +1,226 @@
+"""What a user may set in a task, by its YAML and by ``--metadata``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.redact import without_secrets
+from nnd_tasks.wording import did_you_mean
+
+#: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader_tasks.Asked`.
+READER_KEYS = ("reader", "question", "questions", "answers")
+#: Arguments of models whose names are like those of settings.
+MODEL_ARGUMENTS = {"token"}
+
+
+class Settings(BaseModel):
+    """What a YAML's ``metadata:`` and the command line's ``--metadata`` may set.
+
+    Attributes:
+        append_eos: score the end-of-sequence token after each candidate too, as the authors' code does.
+        append_bos: put the beginning-of-sequence token between prompt and candidate, as the authors do for GPT-2.
+        candidate_prefix: text before each candidate that is scored with it, such as Macaw's ``$answer$ = ``.
+        number_lines: put its number before each line of a candidate that does not begin with it, for reasoning in steps.
+        ties: ``fail`` or ``authors``; see `nnd_tasks.task.metrics.decide`.
+        overlong: ``shorten``: a context that does not fit the model's window loses its end; ``leave_out``: the same, and tests of
+            a candidate that does not fit even so count as unscored; ``whole``: no context is shortened, and tests of a candidate
+            that does not fit beside it count as unscored; ``refuse``: a context that does not fit is an error.
+        categories: exactly the categories that the data must have; None accepts any.
+        context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
+        tokens: keep the log-probability of every scored token, in a file beside the results.
+        split: score only the tests whose source is in this split (`nnd_tasks.splits`).
+        trained_on: splits that the model was trained on, such as ``quiz_design:train,summeval:train``; a set without a split
+            stands for all of it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    append_eos: bool = False
+    append_bos: bool = False
+    candidate_prefix: str = ""
+    number_lines: bool = False
+    ties: Literal["fail", "authors"] = "fail"
+    overlong: Literal["shorten", "refuse", "leave_out", "whole"] = "shorten"
+    categories: tuple[str, ...] | None = None
+    context_reliance: bool = False
+    tokens: bool = False
+    split: Literal["train", "validation", "test"] | None = None
+    trained_on: str = ""
+
+    @field_validator("trained_on")
+    @classmethod
+    def _names_splits(cls, value: str) -> str:
+        for part in filter(None, value.split(",")):
+            if not re.fullmatch(r"(?!nnd_)\w[\w.-]*(:(train|validation|test))?", part):
+                raise ValueError(f"{part!r} is no split of a set; write SET:train, SET:validation, SET:test or SET")
+        return value
+
+    def scored(self, candidate: str) -> str:
+        """Return the text of a candidate that a model scores; a blank one stays blank but for its prefix."""
+        if self.number_lines and candidate.strip():
+            lines = enumerate(candidate.split("\n"), start=1)
+            candidate = "\n".join(
+                line if re.match(rf"\s*{number}[.):]\s", line) else f"{number}. {line}" for number, line in lines
+            )
+        return self.candidate_prefix + candidate
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any]) -> Settings:
+        """Read the settings out of a task's metadata.
+
+        Raises:
+            NNDError: a value that a setting cannot have, or a key that looks like a misspelled setting. Other keys are
+                ignored, because the arguments of the model come in the same mapping.
+        """
+        names = [*cls.model_fields]
+        for key in metadata.keys() - names - MODEL_ARGUMENTS:
+            if meant := did_you_mean(str(key), names, cutoff=0.75):
+                raise NNDError(f"metadata {key!r}: no such setting, {meant}")
+        try:
+            return cls.model_validate({name: metadata[name] for name in names if name in metadata})
+        except ValidationError as error:
+            name, expected = first_mistake(error)
+            raise NNDError(f"metadata {name}={metadata[name]!r}: {expected}") from None
+
+
+def first_mistake(error: ValidationError) -> tuple[str, str]:
+    """Return the key of the first wrong value, and what was expected, in plain words."""
+    mistake = error.errors()[0]
+    plain = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+    return str(mistake["loc"][0]), plain.replace("a valid tuple", "a list of names")
+
+
+def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a task that differ from those of its YAML: what a command must give to ask the same.
+
+    Args:
+        metadata: of the task; lm-eval puts the path of the YAML there, as ``config_source``.
+    """
+    from nnd_tasks.task.task_yaml import read_task_yaml  # imports this module
+
+    source = Path(str(metadata.get("config_source", "")).removeprefix(","))  # 0.5 puts a comma there
+    own = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
+    asked, written = (Settings.read(one).model_dump() for one in (metadata, own or {}))
+    return {name: value for name, value in asked.items() if value != written[name]}
+
+
+def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what may be written into the results: no Python objects, such as models and tokenizers, and no secrets."""
+    return dict(without_secrets({key: value for key, value in metadata.items() if _is_plain(value)}, None))
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+#: What a YAML must not set: candidates, exemplars and metrics are those of the set and of NND, and a prompt is text.
+_OURS = (
+    *("doc_to_choice", "doc_to_target", "metric_list", "process_results", "process_docs", "use_prompt"),
+    *("doc_to_image", "doc_to_audio", "doc_to_decontamination_query"),
+    *(
+        "fewshot_config.samples",
+        "fewshot_config.fewshot_indices",
+        "fewshot_config.process_docs",
+        "fewshot_config.sampler",
+    ),
+    *("fewshot_config.doc_to_choice", "fewshot_config.doc_to_target"),
+)
+
+
+def check_config(config: Mapping[str, Any], sampler: Any) -> None:
+    """Check that the task uses everything that its YAML sets.
+
+    Args:
+        config: the settings of the YAML.
+        sampler: our sampler of exemplars, as ``config`` names it.
+
+    Raises:
+        NNDError: the task would have to ignore one of them, or there is no prompt.
+    """
+    task, shots = f"task {config.get('task')}", config.get("fewshot_config") or {}
+    if not isinstance(shots, Mapping):
+        raise NNDError(f"{task}: its YAML sets fewshot_config to {shots!r}; expected a mapping")
+    given = {**config, **{f"fewshot_config.{key}": value for key, value in shots.items() if value != sampler}}
+    for key in _OURS:
+        if given.get(key) is not None:
+            raise NNDError(
+                f"{task}: its YAML sets {key}; leave it out: candidates, exemplars and metrics are those of the set and of NND"
+            )
+    if given.get("output_type", "multiple_choice") != "multiple_choice":
+        raise NNDError(f"{task}: output_type {given['output_type']!r}, an NND task needs multiple_choice")
+    split = given.get("test_split")
+    if not {given.get("fewshot_split"), given.get("fewshot_config.split")} <= {split, None}:
+        raise NNDError(f"{task}: its YAML names another split for exemplars; a set has only {split}")
+    if given.get("doc_to_text") is None:  # an empty one is a task without a context
+        raise NNDError(f"{task}: its YAML has no doc_to_text, the template of the prompt")
+
+
+def check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
+    """Raise NNDError if the data has other categories than the YAML declares.
+
+    Args:
+        declared: the setting ``categories``; None allows any.
+        present: the categories of the data.
+        task: name of the task.
+        where: where the data comes from.
+    """
+    if declared is None:
+        return
+    undeclared, absent = sorted(present - set(declared)), sorted(set(declared) - present)
+    if undeclared or absent:
+        raise NNDError(
+            f"{where} has the undeclared categories {undeclared} and lacks the declared {absent}; task {task} is made for other "
+            "data. Set `metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
+        )
+
+
+#: Keys of the metadata that say which model runs and how it tokenizes.
+_OF_THE_MODEL = {
+    *("pretrained", "model", "peft", "revision", "subfolder", "gguf_file", "base_url", "backend"),
+    *("tokenizer", "tokenizer_backend", "use_fast_tokenizer"),
+    *("add_bos_token", "prefix_token_id", "custom_prefix_token_id"),
+    *("max_length", "max_model_len", "context_length"),
+}
+
+
+def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any]) -> None:
+    """Compare a task's metadata with the arguments of the model that will run.
+
+    Args:
+        metadata: settings of the task and arguments of the model, as lm-eval mixes them.
+        model: what ``--model`` names, or a ready-made model.
+        arguments: the parsed ``--model_args``.
+
+    Raises:
+        NNDError: the metadata names another model than the one that runs, so that tokens would be counted and contexts
+            shortened for the wrong one.
+    """
+    if not isinstance(model, str):
+        return
+    for key in sorted(_OF_THE_MODEL & metadata.keys()):
+        # Models of lm-eval whose names begin with hf take all of these keys.
+        if (model.startswith("hf") or key in arguments) and metadata[key] != arguments.get(key):
+            raise NNDError(
+                f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in "
+                "--model_args"
+            )
+
+
+def check_bos(settings: Settings, task: str | None, *, chat: bool | None) -> None:
+    """Raise NNDError when the BOS token would follow a chat template."""
+    if chat and settings.append_bos:
+        raise NNDError(
+            f"task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave "
+            "out --apply_chat_template, or take the task without _gpt2"
+        )

@@ -1,0 +1,297 @@
+"""The signature of a run: what its pass rates rest on, in three parts: protocol, model, environment.
+
+Two runs may be compared if their protocols are equal. Their models are what is compared, and their environments should make
+no difference. Nothing else may change a pass rate, except for how the hardware rounds (batch size, device).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import platform
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import xxhash
+
+from nnd_tasks import __version__
+from nnd_tasks.redact import bare_urls, hide, is_secret, open_query, without_secrets
+from nnd_tasks.task.settings import Settings
+
+_PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
+#: Characters that a short signature has at most.
+SHORT = 99
+_PROBE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
+
+
+def digest(value: Any) -> str:
+    """Return 12 hex digits that change with ``value``, which is made of mappings, sequences, text and functions."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=_source)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _source(value: Any) -> Any:
+    """Return an object that JSON cannot write in another form: a function as its source."""
+    try:
+        return inspect.getsource(value)
+    except (OSError, TypeError):
+        return repr(value)
+
+
+def answers_digest(scores: Iterable[Mapping[str, Any] | None]) -> str:
+    """Return a digest of the sums and numbers of tokens of all candidates of a run, in any order.
+
+    Args:
+        scores: ``sum`` and ``tokens`` of each candidate; None for one that was not scored.
+    """
+    return digest(sorted(json.dumps([score["sum"], score["tokens"]]) for score in scores if score))
+
+
+def protocol_part(
+    origin: Mapping[str, Any],
+    settings: Any,
+    config: Any,
+    *,
+    rendered: Sequence[str],
+    selected: str,
+    seed: int | None,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the first part of the signature: what a run does, whatever the model.
+
+    Args:
+        origin: ``dataset``, ``config`` and ``fingerprint`` of the data.
+        settings: the `Settings` of the task.
+        config: the `TaskConfig` of lm-eval.
+        rendered: the prompt of every document, exemplars included, before any chat template or shortening.
+        selected: see `selection`.
+        seed: seed of the exemplars; counts only with exemplars.
+        options: of lm-eval for this run. The chat template is part of the model.
+    """
+    shots, chat, system = config.num_fewshot or 0, options.get("apply_chat_template"), options.get("system_instruction")
+    return {
+        "set": origin["dataset"],
+        "config": origin["config"],
+        "data": origin["fingerprint"],
+        "normalization": "token",
+        "eos": settings.append_eos,
+        "bos": settings.append_bos,
+        "candidate_prefix": settings.candidate_prefix,
+        **({"number_lines": True} if settings.number_lines else {}),
+        **({"split": settings.split} if settings.split else {}),
+        "ties": settings.ties,
+        "overlong": settings.overlong,
+        "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
+        "shots": shots,
+        "shots_seed": seed if shots else None,
+        # What exemplars are drawn from. Runs without exemplars have no such item, nor have those of earlier versions.
+        **({"exemplars": "other contexts"} if shots else {}),
+        # Up to version 0.1 the line feed at the end of a chat template was scored with each text, and this item was true.
+        "chat_template": "candidate tokens only" if chat else False,
+        "multiturn": bool(options.get("fewshot_as_multiturn") and chat and shots),
+        "system": digest(system) if system else None,
+        "selection": selected,
+    }
+
+
+def selection(chosen: Iterable[str], total: int) -> str:
+    """Return ``all``, or the number and a digest of the prompts that ``--limit`` or ``--samples`` selected.
+
+    Args:
+        chosen: ``cluster_id`` of each selected prompt.
+        total: number of prompts in the set.
+    """
+    ids = sorted(chosen)
+    return "all" if len(ids) == total else f"{len(ids)} of {total} ({digest(ids)})"
+
+
+def chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
+    """Return a digest of a chat template's text and of some short chats rendered with it; None without a template."""
+    if render is None:
+        return None
+    shown = []
+    for probe in (_PROBE, [{"role": "system", "content": "0"}, *_PROBE]):
+        try:
+            shown.append(render(probe))
+        except Exception as error:  # a template may refuse a role
+            shown.append(repr(error))
+    return digest([template, shown])
+
+
+# ---------------------------------------------------------------- the model
+
+
+def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
+    """Return the second part of the signature: what is known of the model.
+
+    Args:
+        metadata: the parsed ``--model_args`` and ``--metadata``.
+        counter: the `TokenCounter` of the run.
+    """
+    # Named apart; or the path of the YAML, whose content is in the protocol; or how the same numbers are computed and kept.
+    skipped = {"version", "pretrained", "model", "tokenizer", "config_source", "shared_prefix", "token_scores"}
+    skipped |= {*Settings.model_fields}
+    name = metadata.get("pretrained") or metadata.get("model")
+    stored = getattr(counter.config, "dtype", None)
+    return {
+        "name": bare_urls(name) if isinstance(name, str) else type(name).__name__,
+        "weights": weights_digest(name, str(metadata.get("subfolder") or "")),
+        "adapter": weights_digest(metadata.get("peft")),
+        "commit": getattr(counter.config, "_commit_hash", None),
+        "dtype": str(metadata.get("dtype") or "auto"),
+        "stored_dtype": None if stored is None else str(stored).removeprefix("torch."),
+        "backend": "server" if counter.remote else counter.backend,
+        "window": counter.window,
+        "tokenizer": bare_urls(counter.name),
+        "tokenizer_digest": tokenizer_digest(counter.tokenizer),
+        **({"trained_on": trained_on} if (trained_on := metadata.get("trained_on")) else {}),
+        "arguments": {
+            key: _shown(value)
+            for key, value in sorted(metadata.items())
+            if key.lower() not in skipped and not is_secret(key)
+        },
+    }
+
+
+def _shown(value: Any) -> Any:
+    """Return an argument in a form that can be compared and shown; a local file or folder gets a digest of its content."""
+    if isinstance(value, str):
+        if content := weights_digest(value):
+            return f"{value} ({content})"
+        # The query of a URL may choose the model, and may hold secrets: its digest is shown, not its text.
+        asked = open_query(value)
+        return f"{hide(value)} (query {digest(asked)})" if asked else hide(value)
+    value = without_secrets(value, None)
+    if isinstance(value, (int, float, NoneType)):
+        return value
+    return digest(value if isinstance(value, (dict, list)) else type(value).__qualname__)
+
+
+def tokenizer_digest(tokenizer: Any) -> str:
+    """Return a digest of a tokenizer's vocabulary, rules and special tokens."""
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    rules = inner.to_str() if inner is not None else json.dumps(sorted(tokenizer.get_vocab().items()))
+    return digest([rules, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}])
+
+
+def weights_digest(name: Any, subfolder: str = "") -> str | None:
+    """Return a digest of the weights and configuration in a local folder; None for what is no path.
+
+    Every byte counts. A file is read once in a process, and again only when its size or time has changed: about 0.2 s of a
+    core for 500 MB, besides reading the disk.
+
+    Args:
+        name: a folder, a file or a name on the hub.
+        subfolder: a folder below it whose files are hashed too.
+    """
+    files = model_files(name, subfolder)
+    if not files:
+        return None
+    states = [(path, path.stat()) for path in files]
+    return digest([[path.name, _content_digest(path, state.st_size, state.st_mtime_ns)] for path, state in states])
+
+
+@cache
+def _content_digest(path: Path, size: int, changed: int) -> str:
+    """Return a digest of all bytes of a file; ``size`` and ``changed`` (nanoseconds) tell its versions apart."""
+    hashed = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            hashed.update(block)
+    return hashed.hexdigest()
+
+
+def model_files(name: Any, subfolder: str = "") -> list[Path]:
+    """Return the files of a local model that decide its scores: weights, adapters, configurations and templates."""
+    kinds = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".json", ".model", ".txt", ".py", ".jinja"}
+    try:
+        place = Path(name).expanduser()
+        if place.is_file():
+            return [place]
+        files = [path for folder in {place, place / subfolder} if folder.is_dir() for path in folder.iterdir()]
+        return sorted(path for path in files if path.is_file() and path.suffix in kinds)
+    except (OSError, RuntimeError, TypeError, ValueError):  # it is not a path
+        return []
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def engine_packages(model_type: Any) -> tuple[str, ...]:
+    """Return the packages, besides those of every run, that compute the numbers of a type of models."""
+    return ("vllm",) if model_type in ("vllm", "vllm-shared-prefix") else ()
+
+
+@cache
+def environment(*more: str) -> tuple[tuple[str, str], ...]:
+    """Return the third part of the signature: (package, version) of each package that computes the numbers, and of ``more``."""
+    versions = [("nnd_tasks", __version__)]
+    for package in (*_PACKAGES, *more):
+        try:
+            versions.append((package, version(package)))
+        except PackageNotFoundError:
+            versions.append((package, "?"))
+    return (*versions, ("python", platform.python_version()))
+
+
+def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], spans: str | None) -> dict[str, Any]:
+    """Return the signature of a run as the results file has it: the three parts, all of them in one ``line``, and ``short``.
+
+    Args:
+        protocol: see `protocol_part`.
+        model: see `model_part`.
+        spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
+            depends on it.
+    """
+    packages = dict(environment(*engine_packages(model.get("type"))))
+    return {
+        "line": line(protocol, model, packages) + (f" || spans:{spans}" if spans else ""),
+        "short": short_signature(protocol, model, packages),
+        "protocol": protocol,
+        "protocol_digest": digest(protocol),
+        **({"spans": spans} if spans else {}),
+        "model": model,
+        "environment": packages,
+    }
+
+
+def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, str]) -> str:
+    """Return a signature as one line of text: ``key:value`` items joined by ``|``, the three parts by ``||``.
+
+    Items of the model that are not known are left out.
+    """
+    shown = {key: value for key, value in model.items() if value is not None and key != "arguments"}
+    shown["arguments"] = digest(model["arguments"])
+    return " || ".join(
+        "|".join(f"{key}:{_text(value)}" for key, value in part.items()) for part in (protocol, shown, packages)
+    )
+
+
+def short_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, str]) -> str:
+    """Return a signature for print, of at most `SHORT` characters: ``nnd:0.1.0|demo/authors:1b4e28ba2fa1|gpt2:5f0c8b3a``.
+
+    After the set and its config stands the digest of the protocol, ``protocol_digest`` of the results; after the model's name
+    that of its part of the signature. Of names that are paths the last part is shown. Weights in a local folder count by their
+    digest, wherever the folder lies.
+    """
+    placed = {"name", "tokenizer"} if model.get("weights") else set()
+    about_model = {key: value for key, value in model.items() if key not in placed}
+    names = [protocol.get("set"), protocol.get("config"), model.get("name")]
+    digests = [digest(protocol), digest(about_model)[:8]]
+    nnd = str(packages.get("nnd_tasks", "?"))[:20]
+    room = (SHORT - len(f"nnd:{nnd}|/:{digests[0]}|:{digests[1]}")) // len(names)
+    last_parts = [re.split(r"[/\\]", str(name or "?").rstrip("/\\"))[-1] for name in names]
+    data, config, model_name = (_text(part)[:room] for part in last_parts)
+    return f"nnd:{nnd}|{data}/{config}:{digests[0]}|{model_name}:{digests[1]}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "no" if value is None or value == "" else " ".join(str(value).split()).replace("|", "/")

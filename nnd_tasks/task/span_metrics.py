@@ -1,0 +1,200 @@
+"""Error-span NND: are the tokens that are marked as errors more surprising to a model than the others of the same text?
+
+The surprise of a token is its log-probability, negated. A language model is surprised by rare words wherever they are, and errors
+have many; so the AUC of a model that knows only how often each token occurs in the set is taken off. The two are compared by
+word, where the surprise of a word is the sum over its tokens: the later tokens of a word are easy for a language model, which
+has read the first, but rare by count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.languages import split_words
+from nnd_tasks.task.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr, break_down
+from nnd_tasks.task.signature import digest
+
+if TYPE_CHECKING:
+    from nnd_tasks.task.request import Answer
+
+#: ``span_auc``: within a text, the probability that a marked token is more surprising than one that is not marked, averaged over
+#: texts. ``span_excess``: the same of words, less that of `unigram_surprise`. With ``context_reliance`` also without the context.
+RATES = ("span_auc", "span_excess")
+BARE = "_no_context"
+
+
+def auc(surprise: ArrayLike, marked: ArrayLike) -> float:
+    """Return the probability that a marked token is more surprising than an unmarked one; a tie counts half (Mann-Whitney).
+
+    Args:
+        surprise: of each token of a text, shape (tokens,).
+        marked: whether it is part of an error, shape (tokens,); some are and some are not.
+    """
+    values, inside = np.asarray(surprise, dtype=np.float64), np.asarray(marked, dtype=bool)
+    order, ranks = np.unique(values, return_inverse=True)
+    counts = np.bincount(ranks, minlength=len(order))
+    middle = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal values
+    own = int(inside.sum())
+    return float((middle[ranks][inside].sum() - own * (own + 1) / 2) / (own * (len(values) - own)))
+
+
+def unigram_surprise(texts: Iterable[ArrayLike]) -> Callable[..., NDArray[np.float64]]:
+    """Return a function: token ids -> their surprise to a model that knows only how often each occurs in ``texts``.
+
+    Counts are taken plus one, so that a token that occurs nowhere has a surprise too; it is in nats. The function's second
+    argument, which may be left out, names tokens of ``texts`` that are not to be counted.
+    """
+    counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *map(np.asarray, texts)]).astype(np.int64))
+
+    total = counts.sum()
+
+    def surprise(ids: ArrayLike, uncounted: ArrayLike = ()) -> NDArray[np.float64]:
+        index = np.asarray(ids, dtype=np.int64)
+        known = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
+        out = np.asarray(uncounted, dtype=np.int64)
+        if out.size:
+            left, times = np.unique(out, return_counts=True)
+            place = np.minimum(np.searchsorted(left, index), left.size - 1)
+            known = known - np.where(left[place] == index, times[place], 0)
+        return np.asarray(np.log(total - out.size + len(counts) + 1.0) - np.log(known + 1.0))
+
+    return surprise
+
+
+def marked_tokens(spans: NDArray[np.int64], errors: Iterable[Mapping[str, Any]]) -> NDArray[np.bool_]:
+    """Return whether each token has a character of an error, shape (tokens,).
+
+    Args:
+        spans: start and end of each token in the text, shape (tokens, 2).
+        errors: each with ``start`` and ``end``.
+    """
+    marked = np.zeros(len(spans), dtype=bool)
+    for error in errors:
+        marked |= (spans[:, 0] < error["end"]) & (spans[:, 1] > error["start"])
+    return marked
+
+
+def first_tokens(text: str, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of the tokens that begin a word, shape (words,); a token with characters of two words joins them.
+
+    Args:
+        text: of the tokens.
+        spans: start and end of each token in it, in their order, none empty, shape (tokens, 2).
+    """
+    ends = np.cumsum([len(word) for word in split_words(text)])
+    first, last = (np.searchsorted(ends, place, side="right") for place in (spans[:, 0], spans[:, 1] - 1))
+    return np.flatnonzero(first > np.concatenate([[-1], np.maximum.accumulate(last)[:-1]])[: len(first)])
+
+
+def _aucs(
+    spans: NDArray[np.int64],
+    errors: Iterable[Mapping[str, Any]],
+    chosen: Iterable[Mapping[str, Any]],
+    *surprises: NDArray[np.float64],
+) -> list[float]:
+    """Return `auc` of what the chosen errors mark against what no error marks, by each surprise; empty without one of the two."""
+    marked, free = marked_tokens(spans, chosen), ~marked_tokens(spans, errors)
+    kept = marked | free
+    return [auc(values[kept], marked[kept]) for values in surprises if marked.any() and free.any()]
+
+
+class SpanMetrics:
+    """The rates of `RATES` for a set with error spans, overall and by category and severity of the errors.
+
+    Of each document a rate keeps (sum of values, texts). An excess e, from -1 to 1, is kept as (e + 1) / 2, so that both rates
+    are shares, pooled and with clustered errors like pass rates.
+
+    Args:
+        breakdown: which categories and severities to report.
+        context_reliance: whether there are answers to prompts without their context.
+        digest: of the error spans of the set.
+    """
+
+    def __init__(self, breakdown: Breakdown, *, context_reliance: bool, digest: str = "") -> None:
+        self.digest = digest
+        self._selectors: dict[str, tuple[str, str] | None] = {"": None}
+        self._selectors |= {name.removeprefix("pass_rate"): selector for name, selector in breakdown.items()}
+        parts = ("", BARE)[: 1 + context_reliance]
+        #: Names of all rates.
+        self.names = [f"{rate}{part}{name}" for part in parts for rate in RATES for name in self._selectors]
+
+    @classmethod
+    def of(
+        cls,
+        documents: Sequence[Sequence[Sequence[Mapping[str, Any]]]],
+        tests: Breakdown,
+        *,
+        context_reliance: bool,
+    ) -> SpanMetrics:
+        """Return the rates by the categories and severities of error spans, which need not be those of tests.
+
+        Args:
+            documents: of each document the errors of each candidate.
+            tests: the rates of tests; they are taken where categories of errors cannot name metrics.
+            context_reliance: as in the class.
+        """
+        with suppress(NNDError):
+            tests = break_down(error for document in documents for errors in document for error in errors)
+        return cls(tests, context_reliance=context_reliance, digest=digest(list(documents)))
+
+    def score(
+        self,
+        candidates: Sequence[str],
+        errors: Sequence[Sequence[Mapping[str, Any]]],
+        answers: Iterable[Answer],
+        unigram: Callable[[Sequence[int]], NDArray[np.float64]],
+    ) -> dict[str, Any]:
+        """Return the values of one document, and its number of texts that count.
+
+        A text counts where some of its tokens are marked and some are not; for ``span_excess``, some of its words. The errors of
+        a category are compared with what is not marked at all. Tokens around the text (a space before it, an end-of-sequence
+        token) are left out.
+
+        Args:
+            candidates: texts of the document.
+            errors: of each candidate, each with ``start``, ``end``, ``category`` and ``severity``.
+            answers: to the requests of the document, with their tokens.
+            unigram: see `unigram_surprise`.
+        """
+        found: dict[str, list[float]] = {name: [] for name in self.names}
+        for answer in answers:
+            if answer.candidate is None or answer.tokens is None or not (every := errors[answer.candidate]):
+                continue
+            own = answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1]
+            if not own.any():
+                continue
+            spans, surprise = answer.tokens.spans[own], -answer.tokens.logprobs[own].astype(np.float64)
+            first = first_tokens(candidates[answer.candidate], spans)
+            words = np.stack([np.minimum.reduceat(spans[:, 0], first), np.maximum.reduceat(spans[:, 1], first)], axis=1)
+            common = unigram(np.asarray(answer.tokens.ids)[own].tolist())
+            of_words = [np.add.reduceat(values, first) for values in (surprise, common)]
+            part = BARE if answer.context_part == "none" else ""
+            for name, selector in self._selectors.items():
+                chosen = [error for error in every if selector is None or error[selector[0]] == selector[1]]
+                found[f"span_auc{part}{name}"] += _aucs(spans, every, chosen, surprise)
+                if both := _aucs(words, every, chosen, *of_words):
+                    found[f"span_excess{part}{name}"].append((both[0] - both[1] + 1) / 2)
+        pairs = {name: (sum(values, 0.0), len(values)) for name, values in found.items()}
+        texts = len(found["span_auc"])
+        return {"span_texts": texts, **pairs, **{f"{name}_stderr": pair for name, pair in pairs.items()}}
+
+    def aggregations(self) -> dict[str, Callable[[Any], Any]]:
+        """Return metric name -> function that pools it over documents."""
+        functions: dict[str, Callable[[Any], Any]] = {"span_texts": sum}
+        for name in self.names:
+            excess = name.startswith("span_excess")
+            functions[name] = _excess if excess else aggregate_rate
+            functions[f"{name}_stderr"] = partial(aggregate_stderr, unit=2.0) if excess else aggregate_stderr
+        return functions
+
+
+def _excess(items: Sequence[Counts]) -> float | str:
+    share = aggregate_rate(items)
+    return share if isinstance(share, str) else 2 * share - 1

@@ -1,0 +1,286 @@
+"""For every code a set that has it, beside the same set without; and what looks like it but is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnd_tasks.contribute.check.checking import check_set
+from nnd_tasks.contribute.check.rules import Severity
+from nnd_tasks.contribute.check.texts import RULES, SEARCHES
+from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import cluster_key
+from tests.contribute.made import CATEGORIES, CITATION, NAME, Made, good_tests
+
+Spoil = Callable[[Made], Any]
+#: By code: texts that it finds and texts that only look so, and what is changed in a good set.
+TEXTS, CHANGES = (
+    yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8")) for name in ("texts", "changes")
+)
+
+
+def test_nothing_is_found_in_a_set_without_faults(made: Made) -> None:
+    made.write()
+    report = check_set(NAME)
+    assert report.findings == []
+    assert report.tasks == ["nnd_made"]
+    assert report.sizes == {"authors": {"tests": 160, "contexts": 80, "categories": dict.fromkeys(CATEGORIES, 80)}}
+
+
+# ---------------------------------------------------------------- ways to spoil a set
+
+
+def put(value: str, **where: Any) -> Spoil:
+    return lambda made: made.put(f"amber brook {value} cedar delta", **where)
+
+
+def each(**columns: Callable[[Any], Any]) -> Spoil:
+    """Set columns of every test."""
+
+    def spoil(made: Made) -> None:
+        made.tests = made.tests.assign(**columns)
+
+    return spoil
+
+
+def few(contexts: int) -> Spoil:
+    return lambda made: setattr(made, "tests", made.tests.head(2 * contexts))
+
+
+def turned(made: Made) -> None:
+    made.add(high=made.tests["low"][0], low=made.tests["high"][0])
+
+
+def emptied(made: Made) -> None:
+    made.tests = made.tests.astype({"high_first": bool}).iloc[:0].astype(str)
+
+
+def longer(tests: Any) -> Any:
+    return tests["high"] + " heron inlet"
+
+
+CASES: dict[str, Spoil] = {
+    **{code: put(texts["found"][0]) for code, texts in TEXTS.items()},
+    **{code: lambda made, changes=changes: made.change(**changes) for code, changes in CHANGES.items()},
+    # columns
+    "column_missing": lambda made: made.tests.pop("high_first"),
+    "column_type": each(high_first=lambda tests: "perhaps"),
+    "column_name": each(**{"the answer": lambda tests: tests["context_id"]}),
+    "cell_empty": lambda made: made.put(None, column="category"),  # type: ignore[arg-type]
+    "no_tests": emptied,
+    "test_id_repeated": lambda made: made.put(made.tests["test_id"][0], 3, "test_id"),
+    "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Flu-ency", "flu ency"])),
+    "cluster_mixed": lambda made: made.put(made.tests["cluster_id"][2], 7, "cluster_id"),
+    "cluster_split": lambda made: made.put("another", 1, "cluster_id"),
+    # what can be measured
+    "no_error_bar": few(1),
+    "few_contexts": few(9),
+    "low_power": few(12),
+    "contradictory": turned,
+    "repeated": lambda made: made.add(),
+    "trivial_rule": each(low=longer),
+    "trivial_rule_often": each(low=lambda tests: longer(tests).where(tests.index % 10 > 1, tests["low"])),
+    # the texts
+    "equal_texts": lambda made: made.put(made.tests["high"][6]),
+    "form_only": lambda made: made.put(made.tests["high"][6].upper()),
+    "empty": lambda made: made.put(" \n"),
+    "edge_space": lambda made: made.put("amber brook. "),
+    "context_missing": lambda made: made.put(" ", column="context"),
+    "context_spaces": lambda made: made.put(f"{made.tests['context'][8]}\u00a0", column="context"),
+    "prompt_in_texts": each(
+        high=lambda tests: tests["context"] + " " + tests["high"],
+        low=lambda tests: tests["context"] + "\n" + tests["low"],
+    ),
+    "no_context": each(context=lambda tests: ""),
+    "language_mismatch": lambda made: made.put("敏捷的棕色狐狸跳过了懒狗", column="high"),
+}
+#: What else a case brings with it.
+ALSO = {"cluster_split": {"prompt_repeated"}, "config_unlisted": {"config_without_task"}}
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_a_code_is_found_where_it_should_be(code: str, made: Made) -> None:
+    CASES[code](made)
+    found = made.found()
+    assert set(found) == {code, *ALSO.get(code, ())}
+    assert found[code].severity.label == RULES[code]["severity"]
+    assert found[code].message.startswith(RULES[code]["says"])
+    assert found[code].fix
+
+
+def test_every_code_has_a_case() -> None:
+    elsewhere = {code for code in RULES if code.startswith("recipe_")} | {"prepare_code", "config_not_built"}
+    assert set(RULES) - set(CASES) == elsewhere, "see test_recipes and test_tasks"
+
+
+# ---------------------------------------------------------------- texts
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_texts_are_told_from_what_looks_like_them(code: str) -> None:
+    found = {
+        kind: [bool(SEARCHES[code](f"amber {text} cedar")) for text in texts] for kind, texts in TEXTS[code].items()
+    }
+    assert all(found["found"]), found
+    assert not any(found["clean"]), found
+
+
+@given(st.text("äöüßéèñçøåαβγДжЩя“”—£€", min_size=2), st.sampled_from(["latin-1", "cp1252"]))
+def test_what_was_read_in_another_encoding_is_found(value: str, encoding: str) -> None:
+    assert not SEARCHES["mojibake"](value)
+    try:
+        wrong = value.encode("utf-8").decode(encoding)
+    except UnicodeDecodeError:  # cp1252 lacks five bytes
+        return
+    assert SEARCHES["mojibake"](f"amber {wrong} brook")
+
+
+@pytest.mark.parametrize(
+    ("text", "languages", "expected"),
+    [
+        ("the letter λ in 1234 5678", ["en"], False),
+        ("Пушкин was a poet of amber", ["en"], False),
+        ("быстрая бурая лиса", ["en"], True),
+        ("быстрая бурая лиса", ["en", "sr"], False),
+        ("素早い茶色の狐がのろまな犬を", ["ja"], False),
+        ("敏捷的棕色狐狸跳过了懒狗", ["zh-TW"], False),
+        ("the quick brown fox", ["zh"], True),
+        ("敏捷的棕色狐狸跳过了懒狗", "multilingual", False),
+    ],
+)
+def test_scripts_are_those_of_the_languages(text: str, languages: Any, expected: bool, made: Made) -> None:
+    made.header["language"] = languages
+    for column in ("context", "high", "low"):
+        made.tests[column] = [f"{text} {i}" for i in made.tests.index]
+    assert ("language_mismatch" in made.found()) is expected
+
+
+# ---------------------------------------------------------------- what findings say
+
+
+def test_examples_are_the_first_distinct_ones_and_the_count_is_of_all(made: Made) -> None:
+    for i in range(10, 30):
+        made.put("the same <b>bold</b>" if i < 28 else f"other {i} <b>", row=i)
+    one = made.found()["html"]
+    assert one.count == 20
+    assert [row.index for row in one.rows] == [10, 28, 29, 11, 12]
+    assert one.rows[0].test_id == made.tests["test_id"][10]
+
+
+def test_personal_data_are_masked_wherever_they_are_shown(made: Made) -> None:
+    secret = "jane.doe@example.org or +49 30 1234567"
+    made.put(f"{secret} <b>x</b>")
+    made.add(high=f"{'amber ' * 30}{secret}.", low=f"{'amber ' * 30}{secret}")
+    found = made.found()
+    assert {"email", "phone", "html", "form_only"} <= found.keys()
+    details = " ".join(row.detail for one in found.values() for row in one.rows)
+    assert "j***@***.org" in details
+    assert not re.search("jane|doe|example|1234", details)
+
+
+def test_what_the_clean_config_leaves_out_is_a_note(made: Made) -> None:
+    made.add()
+    turned(made)
+    made.put("")
+    made.put(made.tests["high"][8], row=8)
+    for severity in (Severity.WARNING, Severity.NOTE):
+        found = made.found()
+        codes = ("repeated", "empty", "contradictory", "equal_texts")
+        assert {found[code].severity for code in codes} == {severity}
+        made.extra["clean"] = good_tests()
+    assert "clean leaves them out" in found["repeated"].fix
+
+
+def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
+    """Of three levels the second is better than the third and worse than the first."""
+    made.tests[["high_label", "low_label"]] = ["good", "bad"]
+    made.put("fair", 0, "low_label")
+    made.add(high=made.tests["low"][0], low="third one", high_label="fair", low_label="bad")
+    assert "contradictory" not in made.found()
+    made.put("good", 160, "high_label")
+    assert [row.index for row in made.found()["contradictory"].rows] == [0, 160]
+
+
+def test_what_a_finding_says_names_numbers_scripts_and_what_to_type(made: Made) -> None:
+    few(12)(made)
+    made.tests["category"] = "fluency"
+    assert "fluency, 12 prompts: no difference is likely to be detected" in made.found()["low_power"].message
+    made.tests["high"] = [f"быстрая бурая лиса {i}" for i in made.tests.index]
+    one = made.found()["language_mismatch"]
+    assert "in Cyrillic letters; declared: en" in one.message
+    assert "`language` under `facts`" in one.fix
+    made.put("<b>bold</b>", column="context")
+    assert made.found()["html"].fix.endswith("unless a model should read it")
+    made.header["license"] = "CC BY 4.0"
+    assert "card_license_closed" not in made.found()
+    made.header["license"] = "our terms"
+    assert "identifier on the hub" in made.found()["card_license_closed"].fix
+
+
+@pytest.mark.parametrize("repeating", [0, 20, 160])
+def test_candidates_that_begin_with_their_prompt_are_found_where_that_is_no_accident(
+    repeating: int, made: Made
+) -> None:
+    for i in range(repeating):
+        made.put(f"{made.tests['context'][i]}  And on.", row=i)
+    found = made.found()
+    assert ("prompt_in_texts" in found) is (repeating > 16)
+    if repeating:
+        assert found["prompt_in_texts"].count == repeating
+
+
+# ---------------------------------------------------------------- baselines
+
+
+def test_baselines_are_one_finding_with_a_table_of_all_categories(made: Made) -> None:
+    each(low=lambda tests: longer(tests).where(tests["category"] == "fluency", tests["low"]))(made)
+    made.extra["clean"] = made.tests
+    made.change(listed="clean")
+    one = made.found()["trivial_rule"]
+    assert one.config == ""
+    assert [(row["config"], row["category"], row["shorter"]) for row in one.table] == [
+        ("authors", "fluency", "100.0%"),
+        ("clean", "fluency", "100.0%"),
+    ]
+    assert "--adjust" in one.fix, "the worse text is longer by construction"
+
+
+def test_the_texts_of_one_system_win(made: Made) -> None:
+    made.tests[["high_system", "low_system"]] = ["person", "model"]
+    one = made.found()["trivial_rule"]
+    assert {row["system"] for row in one.table} == {"100.0%"}
+    assert "one system" in one.fix
+
+
+# ---------------------------------------------------------------- the folder and its card
+
+
+def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
+    """Two prompts may share a context where a field tells them apart."""
+    made.tests["answer"] = [f"answer {i % 2}" for i in made.tests.index]
+    fields = zip(made.tests["context"], made.tests["answer"], strict=True)
+    made.tests["cluster_id"] = [cluster_key(context, {"answer": answer}) for context, answer in fields]
+    assert set(made.found()) == {"prompt_repeated"}, "the template leaves the answer out"
+    made.task["doc_to_text"] = "{{context}} {{answer}}"
+    assert made.found() == {}
+
+
+def test_only_our_marker_is_something_to_fill_in(made: Made) -> None:
+    tables = "| TODO | 3 |\n\n- TODO\n\n```yaml\norder:\n- TODO\nlabel: TODO\n```\n"
+    made.body = f"# Made\n\nThe label TODO(x) or TODO: nothing.\n\n{tables}\n{CITATION}"
+    assert made.found() == {}
+
+
+def test_only_the_config_that_is_asked_for(made: Made) -> None:
+    made.change(listed="other", held="other")
+    made.extra["other"]["low"] = "<b>bold</b>"
+    assert made.found(configs=["authors"]) == {}
+    with pytest.raises(NNDError, match="it has no config 'lost', only authors, other"):
+        made.found(configs=["lost"])

@@ -1,0 +1,27 @@
+"""Published sets: what is found in their tests is what was found when the findings were last read by a person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.contribute.check.checking import check_set
+from tests.conftest import needs_data
+
+pytestmark = [pytest.mark.slow, needs_data]
+#: Set -> config -> code -> number of tests.
+FOUND = json.loads(Path(__file__).with_name("real_sets.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_findings_on_tests_are_as_known(name: str, built_home: Path) -> None:
+    report = check_set(str(built_home / "nnd" / name), configs=FOUND[name])
+    found: dict[str, dict[str, int]] = {config: {} for config in FOUND[name]}
+    for one in report.findings:
+        if one.config and one.count:
+            found[one.config][f"{one.code} ({one.severity.label})"] = one.count
+    assert found == FOUND[name]
+    assert report.exit_code() == 0
+    assert "report_mismatch" not in {one.code for one in report.findings}

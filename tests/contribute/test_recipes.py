@@ -1,0 +1,177 @@
+"""What `nnd check` says of recipes and their code: as somebody sent them, and beside the data that were built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nnd_tasks.contribute.check.checking import check_set
+from nnd_tasks.contribute.check.rules import Finding, Severity
+from nnd_tasks.store import tasks_dir
+from tests.commands import Outcome
+from tests.contribute.made import NAME, Made
+
+GOOD = yaml.safe_load("""
+files: {d.csv: {url: https://example.org/d.csv, sha256: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef}}
+context: c
+candidate: t
+label: l
+better: [good]
+facts:
+  license: cc-by-4.0
+  language: [en]
+  summary: Answers were judged.
+  judges: Three people.
+  homepage: https://example.org
+  citation: "@article{who2020judged,}"
+""")
+ROWS = "import pandas as pd\n\n\ndef rows(folder):\n    return pd.read_csv(folder / 'd.csv')\n"
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """Return the folder of a recipe as somebody may send it."""
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    (folder / "_recipe").write_text(yaml.safe_dump(GOOD), encoding="utf-8")
+    return folder
+
+
+def found(path: Path | str) -> dict[str, Finding]:
+    return {one.code: one for one in check_set(str(path)).findings}
+
+
+def test_nothing_is_wrong_with_a_good_recipe(sent: Path) -> None:
+    for path in (sent, sent / "_recipe"):
+        report = check_set(str(path))
+        assert (report.name, report.findings, report.exit_code(strict=True)) == ("sent", [], 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "message"),
+    [
+        ({"doc_to_text": "{{ context.__class__.__mro__ }}"}, "prompt_invalid", "y.yaml is unsafe"),
+        ({"description": "{{ 'a' * 10**10 }}"}, "prompt_invalid", "y.yaml is unsafe"),
+        ({"doc_to_text": "{{ contxt }}"}, "prompt_invalid", "'contxt' is undefined"),
+        ({"doc_to_texts": "x"}, "task_invalid", "no key 'doc_to_texts'"),
+        ({"class": "own.Task"}, "task_plain", "y.yaml"),
+        ({"process_docs": "!function utils.run"}, "task_code", "y.yaml names utils.run"),
+    ],
+)
+def test_tasks_beside_a_sent_recipe_are_read_and_not_run(
+    settings: dict[str, str], code: str, message: str, sent: Path
+) -> None:
+    task = {
+        "include": str(tasks_dir() / "_base"),
+        "task": "y",
+        "dataset_path": "nnd/sent",
+        "doc_to_text": "{{context}}",
+    }
+    lines = [
+        f"{key}: {value if value.startswith('!') else json.dumps(value)}" for key, value in {**task, **settings}.items()
+    ]
+    (sent / "y.yaml").write_text("\n".join(lines), encoding="utf-8")
+    assert message in found(sent)[code].message
+    (sent / "y.yaml").write_text(yaml.safe_dump(task), encoding="utf-8")
+    assert found(sent) == {}
+
+
+@pytest.mark.parametrize("prompt", ["{{ context.__class__ }}", "{{ 'a' * 10**10 }}", "{{ 'a' | center(10**10) }}"])
+def test_the_prompt_of_a_sent_recipe_is_rendered(prompt: str, sent: Path) -> None:
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": prompt}), encoding="utf-8")
+    assert "prompt of the recipe is unsafe" in found(sent)["prompt_invalid"].message
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": "{{ answer }}", "field": {"answer": "a"}}), "utf-8")
+    assert found(sent) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"lable": "x"}, "recipe_key", "'label'"),
+        ({"majority": "perhaps"}, "recipe_invalid", "majority"),
+        ({"better": []}, "recipe_invalid", "one of better"),
+        (
+            {"facts": {**GOOD["facts"], "license": None, "judges": None, "homepage": ""}},
+            "recipe_fact",
+            "license, judges",
+        ),
+        ({"files": {"d.csv": {"url": "https://example.org/d"}}}, "recipe_unverified", "d.csv"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_found(changes: dict[str, Any], code: str, message: str, sent: Path) -> None:
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, **changes}), encoding="utf-8")
+    [(known, one)] = found(sent).items()
+    assert known == code
+    assert message in one.message
+
+
+# ---------------------------------------------------------------- prepare.py
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("import os", "import os in line 1"),
+        ("from subprocess import run", "import subprocess"),
+        ("from . import other", "import of a file beside it"),
+        ("import urllib.request as json", "import urllib.request"),
+        ("e = eval", "eval"),
+        ("().__class__.__base__", "__class__"),
+        ("open('x', 'w')", "open in line 1"),
+        ("pathlib.Path('x').open(mode='ab')", "open in line 1"),
+        ("pathlib.Path('x').unlink()", "unlink"),
+        ("pd.read_pickle('x')", "read_pickle"),
+        ("pathlib.os.system('x')", "system in line 1"),
+        ("pd.read_csv('ftp://example.org/x')", "ftp://example.org/x"),
+        ("getattr(pd, 'read' + '_pickle')", "getattr"),
+    ],
+)
+def test_code_is_read_and_not_run(line: str, named: str, sent: Path) -> None:
+    (sent / "prepare.py").write_text(f"{line}\n{ROWS}raise SystemExit('it ran')\n", encoding="utf-8")
+    one = found(sent)["prepare_code"]
+    assert one.severity is Severity.WARNING
+    assert named in one.message
+
+
+def test_code_that_only_reads_tables_is_a_note(sent: Path, nnd_home: Path) -> None:
+    imports = "import csv, json\nfrom pathlib import Path\nfrom collections import Counter\nfrom xml.etree import ElementTree\n"
+    more = f"{imports}names = [system for system in 'ab']\n"
+    (sent / "prepare.py").write_text(more + ROWS, encoding="utf-8")
+    assert [(one.code, one.severity) for one in found(sent).values()] == [("prepare_code", Severity.NOTE)]
+    made = Made(nnd_home, files={f"nnd/{NAME}/prepare.py": "import os\n" + ROWS})
+    made.write()
+    assert "import os" in found(made.folder)["prepare_code"].message, "beside a dataset, too"
+
+
+# ---------------------------------------------------------------- beside the data
+
+
+@pytest.mark.parametrize(
+    ("changes", "messages"),
+    [
+        ({"published": {"authors": 160}, "expected": {"fluency": 80, "meaning": 80}}, {}),
+        ({"published": {"authors": 161}}, {"recipe_counts": "160 tests, published are 161"}),
+        ({"expected": {"fluency": 80, "meaning": 81}}, {"recipe_counts": "expects 161"}),
+        ({"lable": "x"}, {"recipe_key": "'label'"}),
+    ],
+)
+def test_a_set_is_compared_with_its_recipe(changes: Any, messages: dict[str, str], nnd_home: Path) -> None:
+    known = Made(nnd_home, files={f"task_yamls/{NAME}/_recipe": yaml.safe_dump({**GOOD, **changes})}).found()
+    assert known.keys() == messages.keys()
+    assert all(messages[code] in one.message for code, one in known.items())
+
+
+def test_the_command_says_it_and_sets_its_status(nnd: Callable[..., Outcome], sent: Path) -> None:
+    assert "Invalid value for '--format'" in nnd("check", sent, "--format", "html").err
+    assert nnd("check", sent, "--format", "json").status == 0
+    (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "facts": {}}), encoding="utf-8")
+    done = nnd("check", sent, "--strict", "--format", "markdown")
+    assert (done.status, "**warning** `recipe_fact`" in done.out) == (3, True)
+    (sent / "_recipe").write_text("a: &x 1\nb: *x\n", encoding="utf-8")
+    assert nnd("check", sent, "-o", sent / "report").status == 2
+    assert "recipe_invalid" in (sent / "report").read_text("utf-8")

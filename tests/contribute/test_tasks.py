@@ -1,0 +1,160 @@
+"""What `nnd check` says of the tasks of a set, without lm-eval."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nnd_tasks.store import tasks_dir
+from nnd_tasks.task import task_yaml
+from nnd_tasks.task.task_yaml import dump_task_yaml, read_task_yaml
+from tests.contribute.made import NAME, Made
+
+FOLDER = f"task_yamls/{NAME}"
+
+
+def more(made: Made, content: str) -> None:
+    """Add a YAML beside that of the task."""
+    made.files[f"{FOLDER}/nnd_made_more.yaml"] = content
+
+
+# ---------------------------------------------------------------- as lm-eval does it
+
+
+@pytest.mark.parametrize("path", sorted(tasks_dir().rglob("nnd_*.yaml")), ids=lambda path: path.stem)
+def test_yamls_are_merged_as_lm_eval_does_it(path: Path, tmp_path: Path) -> None:
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    ours, foreign = read_task_yaml(path)
+    (tmp_path / "copy.yaml").write_text(dump_task_yaml(ours), encoding="utf-8")
+    assert load_yaml(tmp_path / "copy.yaml") == load_yaml(path)
+    assert foreign == ()
+
+
+def test_keys_are_those_of_lm_eval() -> None:
+    from lm_eval.config.task import TaskConfig
+
+    known = [field.name for field in fields(TaskConfig)]
+    assert [key for key in known if not task_yaml._KEYS.fullmatch(key)] == []
+    assert not task_yaml._KEYS.fullmatch("doc_to_texts")
+
+
+def test_filters_are_those_of_lm_eval() -> None:
+    from lm_eval.utils import env
+
+    from nnd_tasks.task.sandbox import SANDBOX
+
+    assert env.filters.keys() == {name for name in SANDBOX.filters if not name.startswith("nnd_")}
+
+
+# ---------------------------------------------------------------- which tasks
+
+
+def test_tasks_of_other_sets_are_left_alone(made: Made) -> None:
+    made.files["task_yamls/other/nnd_other.yaml"] = "task: nnd_other\ndataset_path: nnd/other\n"
+    made.files["task_yamls/other/broken.yaml"] = "task: ["
+    made.files[f"{FOLDER}/group.yaml"] = "group: all\ntask: [nnd_made]\n"
+    made.files[f"{FOLDER}/.ipynb_checkpoints/nnd_made-checkpoint.yaml"] = "include: ../nnd_made.yaml\n"
+    assert made.found() == {}
+
+
+def test_a_later_folder_replaces_a_task_of_a_set_named_by_its_folder(made: Made, tmp_path: Path) -> None:
+    made.task |= {"dataset_path": str(made.folder), "doc_to_text": "{{no}}"}
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "x.yaml").write_text(yaml.safe_dump(made.task))
+    made.task["doc_to_text"] = "{{context}}"
+    assert made.found() == {}
+    one = made.found(tasks=[tmp_path / "tasks"])["prompt_invalid"]
+    assert "'no' is undefined (fields of this set: cluster_id, context)" in one.message
+
+
+def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(made: Made) -> None:
+    made.header["nnd_set"] = "summeval"
+    assert "nnd build summeval" in made.found()["config_not_built"].message
+
+
+# ---------------------------------------------------------------- what is wrong with one
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("task: [nnd_made_more", "is not YAML that can be read here"),
+        ("include: nnd_made_more.yaml\ntask: x\n", "includes itself"),
+        ("include: nowhere\ntask: x\n", "No such file"),
+        ("include: ~nobody_of_that_name/x\ntask: x\n", "home directory"),
+        ("include: /dev/zero\ntask: x\n", "/dev/zero: is not a regular file"),
+        ("a: &a [x]\nb: *a\ntask: x\n", "the alias *a is not allowed here"),
+        ("- a\n", "holds no mapping"),
+        ("include: nnd_made.yaml\n", "are both called nnd_made"),
+        ("include: nnd_made.yaml\ntask: more\ndataset_name: lost\n", "reads lost"),
+        ("include: nnd_made.yaml\ntask: more\nunknown_key: 1\n", "unknown_key"),
+        ("include: nnd_made.yaml\ntask: more\nmetric_list: [acc]\n", "sets metric_list"),
+        ("include: nnd_made.yaml\ntask: more\nfewshot_config: {sampler: first_n}\n", "fewshot_config.sampler"),
+        ("include: nnd_made.yaml\ntask: more\nmetadata: {categories: fluency}\n", "expected a list of names"),
+        (
+            "include: nnd_made.yaml\ntask: more\nmetadata: {append_eoss: true, categories: []}\n",
+            "did you mean 'append_eos'",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_yaml_is_said(content: str, message: str, made: Made) -> None:
+    more(made, content)
+    found = made.found()
+    assert list(found) == ["task_invalid"]
+    assert message in found["task_invalid"].message
+
+
+def test_a_prompt_that_fails_late_names_the_test(made: Made) -> None:
+    made.task["doc_to_text"] = "{{context}} {{hint + '.'}}"
+    made.tests["hint"] = "a hint"
+    made.tests.loc[[40, 41], "hint"] = None
+    assert [row.index for row in made.found()["prompt_invalid"].rows] == [40]
+
+
+# ---------------------------------------------------------------- from strangers
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ("doc_to_text: !function os.system", "os.system"),
+        ("class: !function evil.Task", "evil.Task"),
+        ("metric_list: [{metric: !function evil.f}]", "evil.f"),
+        ("fewshot_config: {doc_to_text: !function evil.f}", "evil.f"),
+        ("use_prompt: prompts.yaml:x", "use_prompt"),
+        ("unsafe_code: true", "unsafe_code"),
+        ("metadata: {tokenizer: ./evil, categories: []}", "metadata.tokenizer"),
+    ],
+)
+def test_what_lm_eval_would_take_from_elsewhere_is_named(lines: str, named: str, made: Made) -> None:
+    made.files[f"{FOLDER}/evil.py"] = "raise SystemExit('it ran')"
+    more(made, f"include: nnd_made.yaml\ntask: more\n{lines}\n")
+    found = made.found()
+    assert list(found) == ["task_code"]
+    assert named in found["task_code"].message
+
+
+def test_a_file_beside_the_yaml_is_not_our_class(made: Made) -> None:
+    """lm-eval would import it."""
+    made.files[f"{FOLDER}/nnd_tasks/task/task.py"] = "raise SystemExit('it ran')"
+    more(made, "include: nnd_made.yaml\ntask: more\nclass: !function nnd_tasks.task.task.NNDTask\n")
+    assert list(made.found()) == ["task_code"]
+
+
+@pytest.mark.parametrize(
+    "key", ["doc_to_text", "description", "gen_prefix", "fewshot_config.doc_to_text", "fewshot_config.gen_prefix"]
+)
+def test_templates_do_not_reach_python(key: str, made: Made, tmp_path: Path) -> None:
+    file = tmp_path / "ran"
+    template: Any = f"{{{{ cycler.__init__.__globals__.os.system('touch {file}') }}}}"
+    first, _, second = key.partition(".")
+    made.task[first] = {second: template} if second else template
+    found = made.found()
+    assert list(found) == ["prompt_invalid"]
+    assert "unsafe" in found["prompt_invalid"].message
+    assert not file.exists()

@@ -1,0 +1,148 @@
+"""Results, samples and token scores in files as `nnd run` writes them, with made-up texts and scores."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nnd_tasks.task.signature import answers_digest
+from nnd_tasks.task.token_table import ANSWERS, SCHEMA
+
+DATE = "2026-01-01T00-00-00"
+PROTOCOL = {
+    "set": "nnd/made_up",
+    "config": "authors",
+    "data": "0123456789abcdef",
+    "normalization": "token",
+    "prompt": "76dc4349838f",
+    "shots": 0,
+    "selection": "all",
+}
+CATEGORIES = ("disfluent", "off_target")
+#: A token of a candidate: id, first character, the character after the last, log-probability.
+Token = tuple[int, int, int, float]
+
+
+def score(mean: float, tokens: int = 10, size: int = 40) -> dict[str, Any]:
+    """Return the score of a candidate of so many tokens and bytes."""
+    return {"sum": mean * tokens, "mean": mean, "tokens": tokens, "bytes": size}
+
+
+def make_sample(doc: Mapping[str, Any], scores: Sequence[Mapping[str, Any] | None], **more: Any) -> dict[str, Any]:
+    """Return a line of a samples file; its tests are those of the document, decided by the means of the scores."""
+    tests = []
+    for test in doc["tests"]:
+        high, low = scores[test["high"]], scores[test["low"]]
+        passed = high["mean"] > low["mean"] if high and low else None
+        tests.append({**test, "passed": passed, "tie": bool(high and low and high["mean"] == low["mean"])})
+    return {"doc": doc, "tests": tests, "candidates": scores, "truncated_contexts": 0, **more}
+
+
+def sample_of_tokens(doc: Mapping[str, Any], tokens: Sequence[Sequence[Token]], **more: Any) -> dict[str, Any]:
+    """Return a line of a samples file with the tokens of each candidate, which `write_run` puts into a file of their own."""
+    scores = []
+    for text, own in zip(doc["candidates"], tokens, strict=True):
+        total = float(np.sum([token[-1] for token in own], dtype=np.float64))
+        scores.append({"sum": total, "mean": total / len(own), "tokens": len(own), "bytes": len(text.encode())})
+    return make_sample(doc, scores, scored_tokens=tokens, **more)
+
+
+def sample(doc_id: int, chances: Mapping[str, float], rng: random.Random) -> dict[str, Any]:
+    """Return one line of a samples file: a cluster with a test per category, passed with the given chances."""
+    cluster, scores = f"{doc_id:016x}", [score(-2.0)]
+    texts, tests = [f"good text {doc_id}"], []
+    for i, (category, chance) in enumerate(chances.items(), start=1):
+        scores.append(score(-3.0 if rng.random() < chance else -1.0))
+        texts.append(f"text {doc_id} with an error, {category}")
+        about = {"test_id": f"{cluster}-{i}", "category": category, "subcategory": "", "severity": ""}
+        tests.append({**about, "high": 0, "low": i})
+    return make_sample(
+        {"cluster_id": cluster, "context": f"context {doc_id}", "candidates": texts, "tests": tests}, scores
+    )
+
+
+def write_run(
+    folder: Path,
+    name: str,
+    chances: Mapping[str, float] | None = None,
+    *,
+    task: str = "nnd_made_up",
+    contexts: int = 30,
+    parameters: int | None = 1_000_000,
+    seed: int = 0,
+    protocol: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+    samples: Sequence[Mapping[str, Any]] = (),
+    tokens: bool = True,
+    spans: str | None = None,
+    date: str = DATE,
+    version: str = "1-A",
+    **config: Any,
+) -> Path:
+    """Write the files of one run below ``folder`` and return the folder that ``--output_path`` named.
+
+    Args:
+        folder: for all runs.
+        name: of the model, as ``pretrained=`` gives it.
+        chances: category -> chance of a pass.
+        task: name of the task.
+        contexts: how many.
+        parameters: of the model; None where lm-eval does not know.
+        seed: of the outcomes.
+        protocol: what differs from `PROTOCOL`.
+        about: what to add to the model's part of the signature.
+        samples: the lines of the samples file, in the place of made-up ones.
+        tokens: write the tokens that the samples have.
+        spans: digest of the set's error spans.
+        date: of the run.
+        version: of the task.
+        config: what to add to the arguments that lm-eval was given.
+    """
+    rng = random.Random(seed)
+    chosen = chances or dict.fromkeys(CATEGORIES, 0.7)
+    samples = samples or [sample(i, chosen, rng) for i in range(contexts)]
+    kept = tokens and "scored_tokens" in samples[0]
+    asked = {**PROTOCOL, "set": task.replace("nnd_", "nnd/", 1), **(protocol or {})}
+    model = {
+        "type": "hf",
+        "name": name,
+        "weights": f"{zlib.crc32(name.encode()):012x}",
+        "window": 1024,
+        **(about or {}),
+    }
+    parts = {"protocol": asked, "model": model, "environment": {"torch": "2"}}
+    line = " || ".join("|".join(f"{key}:{value}" for key, value in part.items()) for part in parts.values())
+    answers = answers_digest(score for item in samples for score in item["candidates"])
+    nnd = {"signature": {"line": line, **parts, "spans": spans}, "settings": {"tokens": True} if kept else {}}
+    nnd["answers"] = answers
+    given = {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters, **config}
+    results = {
+        "configs": {task: {"task": task, "metadata": {"nnd": nnd}}},
+        "versions": {task: version},
+        "n-samples": {task: {"effective": len(samples)}},
+        "config": given,
+    }
+    output = folder / name.strip("./").replace("/", "_") / task
+    inner = output / name.replace("/", "__")
+    inner.mkdir(parents=True, exist_ok=True)
+    (inner / f"results_{date}.json").write_text(json.dumps(results, indent=2))
+    lines = ({key: value for key, value in item.items() if key != "scored_tokens"} for item in samples)
+    (inner / f"samples_{task}_{date}.jsonl").write_text("".join(json.dumps(item) + "\n" for item in lines))
+    if kept:
+        rows = [
+            (item["doc"]["cluster_id"], i, text, "whole", *zip(*own, strict=True))
+            for item in samples
+            for i, (text, own) in enumerate(zip(item["doc"]["candidates"], item["scored_tokens"], strict=True))
+        ]
+        columns = dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True))
+        table = pa.table(columns, schema=SCHEMA).replace_schema_metadata({ANSWERS: answers.encode()})
+        pq.write_table(table, inner / f"tokens_{task}_{date}.parquet")
+    return output

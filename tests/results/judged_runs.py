@@ -1,0 +1,70 @@
+"""A set whose texts have systems and judgements, and runs that like the texts of some systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnd_tasks.task.documents import cluster_documents, load_tests
+from tests.results.fake_runs import make_sample, score, write_run
+from tests.sets.folders import to_table, write
+
+SYSTEMS = ("A", "B", "C")
+
+
+def write_set(home: Path, kind: str, prompts: int = 40) -> None:
+    """Write a set ``nnd/made_up`` whose prompts have six texts, two of each of three systems.
+
+    Args:
+        home: for `NND_HOME`.
+        kind: ``score``, ``label``, ``pairs`` (people only said which is better), or ``nobody`` (systems are not known).
+        prompts: how many.
+    """
+    tests = []
+    for prompt in range(prompts):
+        texts = [(f"text {i} of {prompt}", SYSTEMS[i % 3] if i < 5 else "B|C") for i in range(6)]
+        for high in range(3):
+            for low in range(3, 6):
+                better, worse = (
+                    ((high, low) if (prompt + high) % 2 else (low, high)) if kind == "pairs" else (high, low)
+                )
+                extra: dict[str, Any] = {}
+                if kind != "nobody":
+                    extra = {"high_system": texts[better][1], "low_system": texts[worse][1]}
+                if kind == "score":
+                    extra |= {"high_score": 5.0, "low_score": 2.0}
+                if kind == "label":
+                    extra |= {"high_label": "No error", "low_label": "disfluent"}
+                tests.append(
+                    {
+                        "test_id": f"{prompt:08x}{high}{low}",
+                        "context_id": str(prompt),
+                        "cluster_id": f"{prompt:04x}",
+                        "context": f"context {prompt}",
+                        "high": texts[better][0],
+                        "low": texts[worse][0],
+                        "category": "cd"[prompt % 2],
+                        "high_first": True,
+                        **extra,
+                    }
+                )
+    write(home / "nnd" / "made_up", {"default": to_table(tests)})
+
+
+def write_scores(folder: Path, name: str, liked: dict[str, float], seed: int = 0, **changes: Any) -> Path:
+    """Write a run on the set of `write_set`, whose scores are noise and what a model likes in the writer of a text."""
+    tests, origin, _ = load_tests("nnd/made_up", None, "test", {})
+    writers: dict[str, str] = {}
+    for side in ("high", "low"):
+        if f"{side}_system" in tests.column_names:
+            writers |= dict(zip(tests[side], tests[f"{side}_system"], strict=True))
+    rng = np.random.default_rng(seed)
+    samples = []
+    for document in cluster_documents(tests, "here").to_list():
+        likings = ([liked.get(one, 0.0) for one in writers.get(text, "").split("|")] for text in document["candidates"])
+        scores = [score(float(rng.normal() * 0.2 - 3 + np.mean(of_text))) for of_text in likings]
+        samples.append(make_sample(document, scores))
+    protocol = {"config": origin["config"], "data": origin["fingerprint"], **changes}
+    return write_run(folder, name, samples=samples, protocol=protocol)

@@ -1,0 +1,67 @@
+"""Runs as the analysis sees them, made in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.results.paired import Paired
+from nnd_tasks.results.runs import Run
+from nnd_tasks.results.samples import COLUMNS
+
+PROTOCOL = {"set": "nnd/demo", "config": "default", "data": "abc", "prompt": "p"}
+
+
+def make_run(
+    model: str,
+    passed: Sequence[bool | None],
+    clusters: Sequence[str],
+    categories: Sequence[str] | None = None,
+    margins: Sequence[float] | None = None,
+    **changes: Any,
+) -> Run:
+    """Return a run with one test per outcome; candidates 2i and 2i + 1 belong to test i of a cluster."""
+    labels = list(categories or ["c"] * len(passed))
+    names = list(dict.fromkeys(clusters))
+    documents: list[dict[str, Any]] = [
+        {"cluster_id": name, "context": "the cat sat", "candidates": []} for name in names
+    ]
+    rows = []
+    for i, (outcome, cluster, category) in enumerate(zip(passed, clusters, labels, strict=True)):
+        place = names.index(cluster)
+        texts = documents[place]["candidates"]
+        texts += [f"better cat {i}", f"worse text {i} here"]
+        about = {"test_id": f"t{i}", "cluster_id": cluster, "category": category, "subcategory": "", "severity": ""}
+        about |= {"document": place, "high": len(texts) - 2, "low": len(texts) - 1, "passed": outcome, "tie": False}
+        margin = margins[i] if margins is not None else (1.0 if outcome else -1.0)
+        rows.append({**about, **dict.fromkeys(("margin", "margin_sum", "margin_bytes"), margin)})
+    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean", "seed": "Int64"})
+    settings: dict[str, Any] = {
+        "model": model,
+        "task": "nnd_demo",
+        "path": Path(f"samples_{model}.jsonl"),
+        "date": "2026",
+        "protocol": dict(PROTOCOL),
+        "model_info": {"window": 64},
+        "environment": {},
+        "line": f"set:nnd/demo || name:{model}",
+        "version": "1-A",
+        "command": {},
+        "parameters": 1,
+        "truncated": 0,
+        "documents": documents,
+        "tests": tests,
+    }
+    return Run(**{**settings, **changes})
+
+
+def make_paired(passed: Any, clusters: Sequence[str], categories: Sequence[str] | None = None) -> Paired:
+    """Return models ``m0``, ``m1``, … side by side; ``passed`` has shape (tests, models)."""
+    table = np.asarray(passed, dtype=bool)
+    runs = [make_run(f"m{j}", table[:, j].tolist(), clusters, categories) for j in range(table.shape[1])]
+    tests = runs[0].tests[["test_id", "cluster_id", "category", "subcategory", "severity", "document"]]
+    return Paired("nnd_demo", "nnd/demo (default)", runs, tests, table, 0)

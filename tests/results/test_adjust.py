@@ -1,0 +1,277 @@
+"""Length and word frequency taken out of rates: what is planted comes out, and what is only length goes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.statistics import clustered_standard_error, summarize_rate
+from nnd_tasks.studies.adjust import ADJUSTED, adjust
+from nnd_tasks.studies.length_link import Floats, Margins, curve, fit, influence, left_over, won
+from tests.commands import Command
+from tests.results.fake_runs import sample_of_tokens, write_run
+
+PER_TOKEN, PER_NAT = -3.0, -0.35
+#: Token ids of each candidate of each prompt.
+Texts = list[list[list[int]]]
+
+
+def lengths(rng: np.random.Generator, prompts: int, per_prompt: int = 6, longer: float = 3.0) -> Any:
+    """Return prompt, category, and tokens of both texts of each test; the better ones are ``longer`` by so much on average."""
+    of = np.repeat(np.arange(prompts), per_prompt)
+    size = len(of)
+    base = np.repeat(rng.integers(1, 40, prompts), per_prompt)
+    more = np.round(rng.normal(longer, 2, size)).astype(int)
+    high = np.maximum(1, base + rng.integers(-10, 10, size) + more).astype(float)
+    low = np.maximum(1, base + rng.integers(-10, 10, size)).astype(float)
+    return of, rng.integers(0, 3, size), high, low
+
+
+def margins_of(score: Callable[[Floats], Floats], of: Any, category: Any, high: Floats, low: Floats) -> Margins:
+    """Return the margins of a scorer whose sums depend on length alone."""
+    better, worse = score(high), score(low)
+    return Margins(better - worse, curve(high, low), high + low, np.abs(better) + np.abs(worse), of, category)
+
+
+def planted(
+    rng: np.random.Generator, prompts: int, knows: float, longer: float = 3.0
+) -> tuple[Margins, Margins, Floats]:
+    """Return tests of a scorer with planted knowledge (nats), with straight and with curved columns, and the knowledge alone."""
+    of, category, high, low = lengths(rng, prompts, longer=longer)
+    rare = [6 * n + 4 * np.sqrt(n) * rng.normal(size=len(n)) for n in (high, low)]
+    shared = np.repeat(rng.normal(size=prompts), len(of) // prompts)
+    own = knows * (1 + category / 2) + 2 * shared + np.sqrt(high + low) * rng.normal(size=len(of))
+    straight = np.column_stack([high - low, rare[0] - rare[1]])
+    summed = own + straight @ [PER_TOKEN, PER_NAT]
+    one = Margins(summed, straight, high + low, np.abs(straight[:, 0]) + 1, of, category)
+    return one, replace(one, columns=np.column_stack([curve(high, low), straight[:, 1]])), own
+
+
+def adjusted_rate(margins: Margins) -> float:
+    return float(won(left_over(margins, fit(margins))).mean())
+
+
+# ---------------------------------------------------------------- the fit
+
+
+def test_the_fit_is_weighted_least_squares_with_a_constant_per_category_without_each_prompt() -> None:
+    margins, _, _ = planted(np.random.default_rng(0), 12, 4)
+    alone = np.where(margins.prompts == 5, 3, margins.categories)  # a category of one prompt only
+    margins = replace(margins, categories=alone)
+
+    def slow(chosen: Any) -> Any:
+        root = 1 / np.sqrt(margins.sizes[chosen])
+        dummies = (alone[chosen, None] == np.arange(4)).astype(float)
+        design = np.column_stack([margins.columns[chosen], dummies])
+        return np.linalg.lstsq(design * root[:, None], margins.summed[chosen] * root, rcond=None)[0][:2]
+
+    link = fit(margins)
+    assert link.coefficients == pytest.approx(slow(np.full(len(alone), True)), rel=1e-9)
+    rest = left_over(margins, link)
+    for prompt in range(12):
+        others = slow(margins.prompts != prompt)
+        assert link.without[prompt] == pytest.approx(others, rel=1e-9)
+        own = margins.prompts == prompt
+        assert rest[own] == pytest.approx(margins.summed[own] - margins.columns[own] @ others)
+    assert link.known.all()
+
+
+SCORERS: dict[str, Callable[[Floats], Floats]] = {
+    "every token costs the same": lambda n: -3.0 * n,
+    "and the first one more": lambda n: -5 - 2.0 * n,
+    "the mean grows with length": lambda n: n * n,
+    "logarithm": lambda n: -np.log(n),
+    "first tokens cost more": lambda n: -2 * n - 6 * np.log(n + 0.5),
+    "a bend": lambda n: -np.minimum(n, 20.0),
+}
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_a_scorer_that_knows_only_length_passes_half_of_the_tests(name: str) -> None:
+    rng = np.random.default_rng(0)
+    several = [margins_of(SCORERS[name], *lengths(rng, 200)) for _ in range(10)]
+    assert np.mean([adjusted_rate(margins) for margins in several]) == pytest.approx(0.5, abs=0.02)
+    if name in list(SCORERS)[:2]:
+        assert abs(np.mean([won(margins.summed).mean() for margins in several]) - 0.5) > 0.1
+        # What is left is rounding, and rounding is a tie.
+        assert {adjusted_rate(margins) for margins in several} == {0.5}
+
+
+@pytest.mark.parametrize(("knows", "longer"), [(0, 3.0), (4, 0.0), (4, 3.0), (4, 6.0)])
+def test_what_a_scorer_knows_is_left_whether_better_texts_are_longer_or_not(knows: int, longer: float) -> None:
+    several = [planted(np.random.default_rng(seed), 300, knows, longer) for seed in range(8)]
+    kept = np.mean([won(own).mean() for _, _, own in several])
+    assert (kept > 0.75) == (knows > 0)
+    assert np.mean([adjusted_rate(curved) for _, curved, _ in several]) == pytest.approx(kept, abs=0.02)
+    assert abs(np.mean([won(margins.summed).mean() for margins, _, _ in several]) - kept) > 0.1
+    for margins, _, _ in several:
+        assert fit(margins).coefficients == pytest.approx([PER_TOKEN, PER_NAT], rel=0.05)
+
+
+# ---------------------------------------------------------------- intervals
+
+
+def test_the_error_is_the_spread_over_repeated_studies_with_the_noise_of_the_fit() -> None:
+    """All better texts are much longer, so every error in the price of a token moves all margins to one side."""
+    studies = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        of, category, _, low = lengths(rng, 60, per_prompt=3)
+        longer = 12 + rng.integers(-3, 4, len(of))
+        high = low + longer
+        summed = PER_TOKEN * longer + 2 + np.sqrt(high + low) * rng.normal(size=len(of))
+        margins = Margins(summed, longer[:, None], high + low, high, of, np.zeros_like(category))
+        link = fit(margins)
+        rest = left_over(margins, link)
+        passed, tests = np.bincount(of, won(rest)), np.bincount(of)
+        found = summarize_rate(passed, tests, influence=influence(margins, link, rest, np.full(len(of), True)))
+        studies.append((found.mean, found.standard_error, clustered_standard_error(passed, tests)))
+    rates, errors, without_the_fit = np.array(studies).T
+    assert errors.mean() == pytest.approx(rates.std(), rel=0.2)
+    assert without_the_fit.mean() < 0.6 * rates.std()
+
+
+# ---------------------------------------------------------------- runs
+
+
+def scored_run(folder: Path, texts: Texts, sums: Callable[[int, int, list[int]], float], **more: Any) -> Run:
+    """Return a run whose first candidate of each prompt is better than the others.
+
+    Args:
+        folder: of the files.
+        texts: token ids of each candidate of each prompt.
+        sums: gives the sum of log-probabilities of a candidate, from its prompt, its place and its tokens.
+        more: for `write_run`.
+    """
+    samples = []
+    for p, candidates in enumerate(texts):
+        tests = [
+            {"test_id": f"p{p}-{i}", "category": "ab"[i % 2], "high": 0, "low": i} for i in range(1, len(candidates))
+        ]
+        words = ["word " * len(ids) for ids in candidates]
+        tokens = []
+        for i, ids in enumerate(candidates):
+            mean = sums(p, i, ids) / len(ids)
+            tokens.append([(one, 0, 0, mean) for one in ids])
+        samples.append(sample_of_tokens({"cluster_id": f"p{p}", "candidates": words, "tests": tests}, tokens))
+    [run] = read_results(write_run(folder, "m", samples=samples, **more))
+    return run
+
+
+def some_texts(rng: np.random.Generator, prompts: int = 40) -> Texts:
+    return [
+        [rng.integers(0, 30, rng.integers(2, 20)).tolist() for _ in range(rng.integers(2, 5))] for _ in range(prompts)
+    ]
+
+
+def surprise_of(texts: Texts, prompt: int, ids: list[int]) -> float:
+    """Count tokens in all prompts but one, slowly; every id up to the largest has one count more, and unknown ones one."""
+    kinds = max(i for prompt_texts in texts for one in prompt_texts for i in one) + 2
+    counts = Counter(i for p, several in enumerate(texts) if p != prompt for one in several for i in one)
+    return sum(math.log((counts.total() + kinds) / (counts[i] + 1)) for i in ids)
+
+
+def rate_of(found: Any, name: str) -> float:
+    return float(found[0][name][0])
+
+
+def test_a_run_of_length_and_frequency_passes_half(tmp_path: Path) -> None:
+    texts = some_texts(np.random.default_rng(0))
+    run = scored_run(tmp_path, texts, lambda p, i, ids: -2.5 * len(ids) - 0.8 * surprise_of(texts, p, ids))
+    rates, notes = adjust(run)
+    assert set(rates[ADJUSTED]) == {0.5}
+    assert notes == []
+
+
+def test_raw_rates_are_those_of_the_run_and_changes_are_to_the_rate_by_token(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    run = scored_run(tmp_path, some_texts(rng), lambda p, i, ids: float(-3 * len(ids) + 4 * (i == 0) + rng.normal()))
+    found = adjust(run)
+    assert found[0]["category"].tolist() == ["all", "a", "b"]
+    for rates in found[0].to_dict("records"):
+        tests = run.tests[run.tests["category"].eq(rates["category"]) | (rates["category"] == "all")]
+        for name, margin in {"": "margin", "_sum": "margin_sum", "_bytes": "margin_bytes"}.items():
+            assert rates[f"pass_rate{name}"] == pytest.approx((tests[margin] > 0).mean())
+        assert rates["change"] == pytest.approx(rates[ADJUSTED] - rates["pass_rate"])
+    assert rate_of(found, ADJUSTED) > 0.95 > rate_of(found, "pass_rate_sum")
+
+
+def test_too_few_prompts_have_no_adjusted_rate_and_a_note(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    run = scored_run(tmp_path, some_texts(rng, 9), lambda p, i, ids: float(rng.normal() * len(ids)))
+    found = adjust(run)
+    assert math.isnan(rate_of(found, ADJUSTED))
+    assert not math.isnan(rate_of(found, "pass_rate_sum"))
+    assert "fewer than 10 prompts" in found[1][0]
+
+
+def test_an_infinite_sum_is_left_out_with_a_note(tmp_path: Path) -> None:
+    texts = some_texts(np.random.default_rng(5), 30)
+    run = scored_run(tmp_path, texts, lambda p, i, ids: -3.0 * len(ids), tokens=False)
+    run.tests.loc[7, "margin_sum"] = math.nan
+    found = adjust(run)
+    assert rate_of(found, ADJUSTED) == 0.5
+    assert rate_of(found, "pass_rate_sum") == (run.tests["margin_sum"].dropna() > 0).mean()
+    assert found[1][0].startswith("1 test with an infinite log-probability")
+    with pytest.raises(NNDError, match="no test has finite log-probabilities"):
+        adjust(replace(run, tests=run.tests.assign(margin_sum=math.nan)))
+
+
+def test_knowledge_that_grows_with_length_is_taken_out_with_it_and_a_note_says_so(tmp_path: Path) -> None:
+    """Words are left out of the worse text, and the model notices each by one nat; a token costs it three."""
+    rng = np.random.default_rng(8)
+    whole, left_out = rng.integers(20, 40, 1_500), rng.integers(1, 7, 1_500)
+    texts = [[[1] * n, [1] * (n - k)] for n, k in zip(whole.tolist(), left_out.tolist(), strict=True)]
+    noise = rng.normal(0, 5.6, len(texts))
+    assert np.mean(left_out + noise > 0) == pytest.approx(0.71, abs=0.03), "at equal prices"
+    run = scored_run(
+        tmp_path, texts, lambda p, i, ids: -3.0 * len(ids) + (left_out[p] + noise[p]) * (i == 0) - 200, tokens=False
+    )
+    found = adjust(run)
+    assert rate_of(found, ADJUSTED) == pytest.approx(0.5, abs=0.03)
+    [_, note] = found[1]
+    assert note.startswith("b: in 100% of the tests that differ in length the better text is the longer one")
+
+
+# ---------------------------------------------------------------- where users see it
+
+
+def test_the_command_shows_them_where_they_are_asked_for(tmp_path: Path, nnd: Command) -> None:
+    for seed, name in enumerate(("one", "two")):
+        write_run(tmp_path / "results", name, seed=seed)
+    asked = ("compare", tmp_path / "results")
+    assert "adjusted" not in nnd(*asked).out
+    done = nnd(*asked, "--adjust")
+    assert done.status == 0
+    assert "| category | model | by token | by sum | by byte | adjusted | adjusted - by token |" in done.out
+    assert "one: length: in every category the better texts differ by equally much" in done.out  # all have ten tokens
+    assert "two: the run kept no tokens" in done.out
+    adjusted = json.loads(nnd(*asked, "--adjust", "--format", "json").out)["tables"]["adjusted"]
+    [row] = [row for row in adjusted if (row["category"], row["model"]) == ("all", "two")]
+    assert row[ADJUSTED] == row["pass_rate_sum"]
+    rate, low, high = (row[f"{ADJUSTED}{end}"] for end in ("", "_low", "_high"))
+    assert rate == rate_of(adjust(read_results(tmp_path / "results")[1]), ADJUSTED)
+    assert f"{rate:.3f} [{low:.3f}, {high:.3f}]" in done.out
+
+
+def test_one_model_alone_has_adjusted_rates(tmp_path: Path, nnd: Command) -> None:
+    write_run(tmp_path / "results", "one", seed=0)
+    asked = ("compare", tmp_path / "results", "--adjust", "--format", "json")
+    report = json.loads(nnd(*asked).out)
+    assert {row["model"] for row in report["tables"]["adjusted"]} == {"one"}
+    assert report["findings"] == []
+    assert "differences" not in report["tables"]
+    brief = nnd(*asked[:3], "--brief").out.splitlines()
+    assert [line.split(" | ")[:3] for line in brief[:1]] == [["| task", "category", "model"]]
+    assert [line.split(" | ")[:3] for line in brief[2:]] == [["| nnd_made_up", "all", "one"]]
+    assert "nnd report shows one model" in nnd(*asked[:2]).err

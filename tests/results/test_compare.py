@@ -1,0 +1,302 @@
+"""Comparisons against slow definitions, scipy and simulations."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.results import compare as module
+from nnd_tasks.results.compare import compare, compare_runs, holm, permutation_p, rank, report_comparison
+from nnd_tasks.results.power import (
+    DISAGREEMENT,
+    LEVEL,
+    POWER,
+    detectable,
+    least_p,
+    marked_points,
+    needed,
+    planned,
+    planned_by_category,
+)
+from nnd_tasks.results.verdicts import give_verdicts
+from nnd_tasks.show.forms import to_json, to_markdown
+from nnd_tasks.statistics import WITHIN
+from tests.results.runs import make_paired, make_run
+
+
+def markdown(comparison: Any) -> str:
+    return to_markdown(report_comparison(comparison))
+
+
+outcomes = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xy"), st.booleans(), st.booleans(), st.booleans()),
+    min_size=2,
+    max_size=40,
+)
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=8))
+def test_few_clusters_are_permuted_completely(values: list[int]) -> None:
+    flips = itertools.product((1, -1), repeat=len(values))
+    sums = [sum(sign * value for sign, value in zip(signs, values, strict=True)) for signs in flips]
+    slow = sum(abs(total) >= abs(sum(values)) for total in sums) / len(sums)
+    assert permutation_p(np.array(values)[:, None])[0] == pytest.approx(slow)
+
+
+def test_many_clusters_agree_with_scipy() -> None:
+    values = np.random.default_rng(3).integers(-3, 5, size=(60, 1))
+    other = stats.permutation_test(
+        (values[:, 0].astype(float),),
+        lambda x, axis: x.sum(axis=axis),
+        permutation_type="samples",
+        n_resamples=20_000,
+        rng=np.random.default_rng(5),
+        vectorized=True,
+    )
+    found = permutation_p(values, resamples=20_000, seed=1)[0]
+    assert found == pytest.approx(other.pvalue, abs=4 * math.sqrt(other.pvalue / 20_000) + 1e-3)
+
+
+def test_one_mask_serves_all_pairs_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).integers(-2, 3, size=(80, 5))
+    together = permutation_p(values, resamples=500)
+    assert permutation_p(-values, resamples=500).tolist() == together.tolist()
+    monkeypatch.setattr(module, "_BLOCK", 8)
+    assert [permutation_p(values[:, [j]], resamples=500)[0] for j in range(5)] == together.tolist()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_by_its_definition(p_values: list[float]) -> None:
+    found = holm(p_values)
+    m = len(p_values)
+    for i, p in enumerate(p_values):
+        # The smallest level at which step-down testing rejects hypothesis i.
+        order = sorted(range(m), key=lambda j: p_values[j])
+        place = order.index(i)
+        slow = min(1.0, max((m - r) * p_values[order[r]] for r in range(place + 1)))
+        assert found[i] == pytest.approx(slow)
+        assert found[i] >= p
+
+
+def test_nothing_is_detectable_where_no_p_value_can_be_small_enough() -> None:
+    assert permutation_p([[5], [6], [5], [6]])[0] == least_p(4) == 0.125
+    assert math.isinf(detectable(0.01, 4))
+    assert math.isfinite(detectable(0.01, 7))
+    assert math.isinf(detectable(0.01, 7, hypotheses=5)), "two of 128 patterns are more than 0.05 / 5"
+    assert math.isinf(detectable(0.01, 500, hypotheses=600)), "10,000 flips find no p below 1 / 10,001"
+    assert math.isnan(detectable(0.1, 1))
+    assert math.isnan(detectable(0.0, 50))
+    # No pair that decides 30% of the tests differently can differ by more: that is no "none".
+    assert marked_points(planned([8] * 7), 7) == ">30 ‡"
+    rows = [(True, False), (True, False), (False, False), (True, True)] * 4
+    four = report_comparison(compare(make_paired(rows, [f"k{i // 4}" for i in range(15)] + ["k0"])))
+    text = to_markdown(four)
+    assert "| none‡ |" in text
+    assert "- none no difference can be found: with so few prompts no p (Holm) is below 0.05." in text
+    assert json.loads(to_json(four))["tables"]["differences"][0]["mde"] is None
+    seven = markdown(compare(make_paired([(True, False)] * 3 + [(False, True)] * 4, list("abcdefg"))))
+    assert "| >100‡ |" in seven, "a finite MDE that no difference reaches"
+    assert "- none " not in seven
+
+
+@pytest.mark.parametrize(
+    ("clusters", "hypotheses"), [(6, 1), (7, 1), (8, 1), (8, 5), (10, 1), (10, 15), (14, 15), (40, 15), (60, 1)]
+)
+def test_what_is_detectable_is_found_by_the_permutation_test_after_holm(clusters: int, hypotheses: int) -> None:
+    rng = np.random.default_rng(clusters)
+    true = detectable(0.3 / math.sqrt(clusters), clusters, hypotheses)
+    draws = np.round(1000 * rng.normal(true, 0.3, size=(clusters, 1000))).astype(np.int64)
+    found = float((permutation_p(draws) * hypotheses < LEVEL).mean())
+    assert found == pytest.approx(POWER, abs=0.04)  # three standard errors
+
+
+def test_an_interval_and_a_p_value_that_disagree_are_marked() -> None:
+    # Every prompt differs, by nearly the same: t is sure, but of four prompts no p is below 0.125.
+    rows = [(False, True)] * 3 + [(True, True)]
+    found = compare(make_paired((rows * 3) + [(False, True)] * 4, [f"k{i // 4}" for i in range(16)]))
+    [difference, *_] = found.differences.itertuples()
+    assert difference.low > 0
+    assert difference.p == 0.125
+    assert difference.disagrees
+    assert not difference.significant
+    text = markdown(found)
+    assert f"+{100 * difference.high:.1f} ≠ | 0.125 |" in text
+    assert f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f} points, but p 0.125)" in text
+
+
+def heavy_outcomes(rng: np.random.Generator) -> Any:
+    """Outcomes of four models, of which two are better, on prompts of which some have many tests that all come out alike."""
+    sizes = np.clip(np.exp(rng.normal(1.2, 1.2, int(rng.integers(6, 40)))).astype(int) + 1, 1, 60)
+    easy = rng.normal([0.0, 0.1, 0.7, 1.0], size=(sizes.size, 4))
+    rows = np.repeat(easy, sizes, axis=0) + rng.normal(size=(sizes.sum(), 4)) > 0
+    return rows, np.repeat([f"p{i}" for i in range(sizes.size)], sizes).tolist()
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_ranks_table_and_sentences_never_contradict_each_other(seed: int) -> None:
+    rows, prompts = heavy_outcomes(np.random.default_rng(seed))
+    found = compare(make_paired(rows, prompts))
+    group = found.ranks.set_index("model")["group"]
+    sentences = give_verdicts(found.rates, found.differences)
+    overall = found.differences[found.differences["category"] == "all"]
+    for row, sentence in zip(overall.itertuples(), sentences, strict=True):
+        assert row.significant == (row.p_holm < LEVEL)
+        worse, better = (row.first, row.second) if row.difference > 0 else (row.second, row.first)
+        assert sentence.startswith(
+            f"{better} passes more tests than {worse}: " if row.significant else "No difference shown: "
+        )
+        assert row.significant or group[row.first] == group[row.second]
+        assert row.disagrees == ((row.low > 0 or row.high < 0) != row.significant)
+        assert not (row.significant and row.underpowered)
+
+
+def test_a_rate_is_marked_where_the_best_baseline_passes_as_many_tests() -> None:
+    """In made-up runs "the shorter text wins" passes the tests whose better text is the shorter one: three of four."""
+    texts = [("aa", "bbb"), ("cc", "ddd"), ("ee", "fff"), ("gggg", "hhh")]
+    outcomes = [(True, True, True), (True, True, True), (False, True, True), (False, False, True)]
+    paired = make_paired(outcomes, list("klmn"))
+    for run in paired.runs:
+        for document, both in zip(run.documents, texts, strict=True):
+            document.update(context="", candidates=list(both))
+    rates = report_comparison(compare(paired)).tables[0].data.query("category == 'all'")
+    assert rates["best_baseline"].tolist() == [0.75] * 3
+    assert [*zip(rates["rate"], rates["beaten"], strict=True)] == [(0.5, True), (0.75, True), (1.0, False)]
+
+
+def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.array([1, 2, 3, 10, 4, 4, 7, 1, 1, 5, 6, 2] * 2)
+    # Differences of variance `DISAGREEMENT` that correlate within a prompt, added up by prompt, in 20,000 studies.
+    shared, own = rng.normal(size=(2, 20_000, sizes.size))
+    sums = math.sqrt(DISAGREEMENT) * (math.sqrt(WITHIN) * sizes * shared + np.sqrt((1 - WITHIN) * sizes) * own)
+    spread = float(np.std(sums.sum(axis=1) / sizes.sum()))
+    assert planned(sizes) == pytest.approx(detectable(spread, sizes.size), rel=0.03)
+    found = planned_by_category([f"p{i}" for i in range(100)] * 2 + ["x", "y"], ["many"] * 200 + ["few"] * 2)
+    assert found["many"] == (planned([2] * 100, hypotheses=2), 100)
+    assert marked_points(*found["few"]) == "none ‡"
+
+
+@settings(max_examples=40)
+@given(outcomes)
+def test_a_comparison_adds_up(rows: list[Any]) -> None:
+    models = ["m0", "m1", "m2"]
+    tests = pd.DataFrame(rows, columns=["prompt", "category", *models])
+    found = compare(make_paired(tests[models], tests["prompt"].tolist(), tests["category"].tolist()))
+    parts = {"all": tests, **dict(list(tests.groupby("category")))}
+    rates = found.rates.set_index(["category", "model"])
+    assert [*rates.index] == [(category, model) for category in parts for model in models]
+    for (category, model), one in rates.iterrows():
+        part = parts[category]
+        assert (one["tests"], one["prompts"]) == (len(part), part["prompt"].nunique())
+        assert one["rate"] == pytest.approx(part[model].mean())
+    for one in found.differences.itertuples():
+        both = (rates["rate"][one.category, model] for model in (one.second, one.first))
+        assert one.difference == pytest.approx(np.subtract(*both))
+        assert 0 < one.p <= one.p_holm <= 1
+    of_all = found.differences["category"] == "all"
+    for family in (found.differences[of_all], found.differences[~of_all]):  # which models; which models on which errors
+        assert family["p_holm"].tolist() == holm(family["p"]).tolist()
+    assert found.ranks["model"].tolist() == sorted(models, key=lambda model: (-rates["rate"]["all", model], model))
+
+
+@pytest.mark.parametrize(
+    ("p_values", "expected"),
+    [
+        ((0.3, 0.001, 0.002), [("a", 1, 2, 1), ("b", 1, 2, 1), ("c", 3, 3, 2)]),
+        # a beats c, but b is not told from either: no line can be drawn.
+        ((0.3, 0.001, 0.2), [("a", 1, 2, 1), ("b", 1, 3, 1), ("c", 2, 3, 1)]),
+        # Three pairs at 0.02 are corrected to 0.06.
+        ((0.02, 0.02, 0.02), [("a", 1, 3, 1), ("b", 1, 3, 1), ("c", 1, 3, 1)]),
+    ],
+)
+def test_models_that_are_not_told_apart_share_a_rank_group(p_values: Any, expected: Any) -> None:
+    rates = pd.DataFrame({"model": list("abc"), "rate": [0.9, 0.8, 0.5]})
+    differences = pd.DataFrame({"first": list("aab"), "second": list("bcc"), "difference": [-0.1, -0.4, -0.3]})
+    found = rank(rates, differences.assign(significant=holm(p_values) < LEVEL))
+    assert [*found[["model", "best", "worst", "group"]].itertuples(index=False, name=None)] == expected
+
+
+# ---------------------------------------------------------------- the report
+
+
+def test_every_number_is_shown_and_what_is_unreliable_is_marked() -> None:
+    rows = [(True, False), (True, True), (False, True), (False, True)] * 3
+    report = report_comparison(compare(make_paired(rows, [f"k{i // 4}" for i in range(12)], ["x_1", "y&z"] * 6)))
+    text = to_markdown(report)
+    assert "| all | 12 | 3† | 0.500§ [0.085, 0.915] | 0.750§ [0.180, 0.976] |" in text
+    # All three prompts differ by the same: there is no interval, and with three no p below 0.25.
+    assert "| all | m1 - m0 | +25.0 | 0.250 | 0.250 | -‡ |" in text
+    assert "† fewer than 10 prompts" in text
+    found = json.loads(to_json(report))["tables"]
+    assert [found["differences"][0][name] for name in ("difference", "p_holm", "low")] == [0.25, 0.25, None]
+    assert found["rates"][1]["rate"] == 0.75
+
+
+def test_what_cannot_be_compared_is_named() -> None:
+    run = make_run("a", [True, False], ["k", "l"])
+    with pytest.raises(NNDError, match=r"no other model ran on nnd/demo \(default\)"):
+        compare_runs([run])
+    none = make_run("b", [None, None], ["k", "l"])
+    with pytest.raises(NNDError, match="no test was scored by all of a, b"):
+        compare_runs([run, none])
+    some = make_run("b", [None, True], ["k", "l"])
+    [found] = compare_runs([run, some])
+    assert found.paired.left_out == 1
+    assert "Left out: 1 test that some model could not score." in markdown(found)
+
+
+def _verdicts(**passed: tuple[list[int], list[int]]) -> list[str]:
+    """Return the verdict on two models: category -> outcomes of each on one test of each prompt."""
+    rows = [(name, str(k), both) for name, lists in passed.items() for k, both in enumerate(zip(*lists, strict=True))]
+    names, prompts, outcomes = zip(*rows, strict=True)
+    found = compare(make_paired(outcomes, prompts, names))
+    return give_verdicts(found.rates, found.differences)
+
+
+def test_a_verdict_says_who_passes_more_on_what_and_how_surely() -> None:
+    """By hand: on x the second passes 18 of 20 tests and the first 2, on y both pass 10."""
+    same = [0, 1] * 10
+    few, many = [1] * 2 + [0] * 18, [0] * 2 + [1] * 18
+    [said] = _verdicts(x=(few, many), y=(same, same))
+    start, end = "m1 passes more tests than m0: m0 30.0%, m1 70.0% (+40.0 points, 95% interval +", ", p <0.001)."
+    assert said.startswith(start)
+    assert said.endswith(f"{end} By category: m1 passes more on x (+80.0 points, p <0.001); no difference shown on y.")
+    [turned] = _verdicts(x=(many, few), y=(same, same))
+    assert turned.startswith("m0 passes more tests than m1: m0 70.0%, m1 30.0% (−40.0 points, 95% interval −")  # noqa: RUF001
+
+
+def test_a_verdict_without_a_difference_says_what_could_be_found_and_what_more_would_need() -> None:
+    """By hand: of 30 prompts two differ, in opposite directions, so the squares of the residuals sum to 2."""
+    [said] = _verdicts(x=([1, 0] + [1] * 28, [0, 1] + [1] * 28))
+    error = math.sqrt(30 / 29 * 2) / 30
+    half = stats.t.ppf(0.975, 29) * error
+    mde = detectable(error, 30)
+    count = needed(error, 30, 0.05)
+    assert detectable(error * math.sqrt(30 / count), int(count)) == pytest.approx(0.05, rel=0.03)
+    assert said == (
+        f"No difference shown: m0 96.7%, m1 96.7% (−{100 * half:.1f} to +{100 * half:.1f} points). "  # noqa: RUF001
+        f"30 prompts can detect {100 * mde:.1f} points; 5 points need about {count:.0f}."
+    )
+    [equal] = _verdicts(x=([1, 0, 1], [1, 0, 1]))
+    assert equal == "No difference shown: m0 66.7%, m1 66.7% (the same on every prompt)."
+    [few] = _verdicts(x=([1, 0, 1, 0], [0, 1, 1, 1]))
+    assert few.endswith("4 prompts can detect no difference."), "four prompts are too few to plan from"
+
+
+def test_pairs_of_many_models_without_a_difference_are_counted() -> None:
+    equal, better = [0, 1] * 20, [0] + [1] * 39
+    outcomes = list(zip(*[equal] * 5, better, strict=True))
+    found = compare(make_paired(outcomes, [str(k) for k in range(40)]))
+    *said, last = give_verdicts(found.rates, found.differences)
+    assert [sentence.split(":")[0] for sentence in said] == [f"m5 passes more tests than m{k}" for k in range(5)]
+    assert last == "No difference shown: 10 of 15 pairs of models; the table of differences has each."

@@ -1,0 +1,246 @@
+"""Results that are damaged or of several runs: refused in one line. Forgery is not looked for.
+
+NND_FUZZ is the number of mutations, 60 if it is not set."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import write_text
+from nnd_tasks.page.one_test import find_test, render_test
+from nnd_tasks.page.page import render_report
+from nnd_tasks.page.site import write_site
+from nnd_tasks.results.compare import compare_readers, compare_runs, report_comparison
+from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.samples import rates_of
+from nnd_tasks.results.token_files import read_usable
+from nnd_tasks.results.trend import read_trend, report_trend
+from nnd_tasks.show.forms import to_json, to_markdown
+from tests.results import token_runs
+from tests.results.fake_runs import score, write_run
+
+Lines = list[dict[str, Any]]
+
+
+def damage(results: Path, change: Callable[[Lines, Lines], object]) -> None:
+    """Change the samples of gpt2; those of llama are there to be mixed with them."""
+    files = [next((results / name).rglob("samples_*.jsonl")) for name in ("gpt2", "llama")]
+    own, other = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
+    change(own, other)
+    files[0].write_text("".join(json.dumps(line) + "\n" for line in own))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda own, other: own.__setitem__(slice(5, 10), other[5:]),
+            r"its tests give \S+ [\d.]+, results_.*: they are not of one run",
+        ),
+        (lambda own, _: own.extend(own), r"jsonl: test \S+ is there twice"),
+        (lambda own, _: own[0]["candidates"].pop(), r"line 1: .*damaged \(4 scores of 5 candidates\)"),
+        (
+            lambda own, _: own[0].pop("tests"),
+            r"line 1: is not a sample of an NND task, or damaged \(it has no 'tests'\)",
+        ),
+        (lambda own, _: own[1]["doc"]["candidates"].append("\ud800"), r"line 2: .*doc\.candidates\.\d: .*unicode"),
+        (lambda own, _: own[1]["tests"][0].update(low=9), r"line 2: is not a sample of an NND task, or damaged"),
+    ],
+)
+def test_what_is_damaged_or_of_two_runs_is_refused(change: Any, message: str, results: Path) -> None:
+    damage(results, change)
+    with pytest.raises(NNDError) as caught:
+        read_results([results])
+    assert re.search(message, str(caught.value)), caught.value
+    assert "\n" not in str(caught.value)
+
+
+_NO_NUMBER = {"sum": None, "mean": None, "tokens": 5, "bytes": 20}  # as a sum of minus infinity, or nan, is written
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "passed", "right"),
+    [
+        (score(-1), score(-2), True, True),
+        (score(-1), score(-2), False, False),
+        (score(-1), score(-2), None, False),
+        (score(-1), _NO_NUMBER, True, True),
+        (score(-1), _NO_NUMBER, None, True),
+        (score(-1), _NO_NUMBER, False, False),
+        (_NO_NUMBER, score(-1), True, False),
+        (_NO_NUMBER, _NO_NUMBER, True, False),
+        (score(-1), None, None, True),
+        (score(-1), None, True, False),
+        (score(-1), {**score(-2), "mean": -3.0}, True, False),
+    ],
+)
+def test_outcomes_are_those_of_sums_and_tokens(high: Any, low: Any, passed: Any, right: bool, tmp_path: Path) -> None:
+    test = {"test_id": "t", "category": "c", "high": 0, "low": 1}
+    doc = {"cluster_id": "p", "context": "x", "candidates": ["good", "bad"], "tests": [test]}
+    line = {"doc": doc, "candidates": [high, low], "tests": [{**test, "passed": passed, "tie": False}]}
+    write_run(tmp_path, "m", samples=[line])
+    skipped: list[str] = []
+    with suppress(NNDError):
+        [run] = read_results([tmp_path], skipped=skipped)
+        assert right
+        assert run.tests["passed"].count() == (passed is not None)
+    assert bool(skipped) != right
+    assert right or "contradicts the sums and tokens" in skipped[0] or "its mean is" in skipped[0]
+
+
+# ---------------------------------------------------------------- one changed value, anywhere
+
+#: What takes the place of a value.
+VALUES: list[Any] = [
+    *(None, True, 0, -1, 1.5, 2**63, 10**400, -(10**30), math.nan, math.inf, -math.inf, 1e308, -1e308),
+    *(
+        "",
+        "x",
+        "NaN",
+        "\ud800",
+        "../../x",
+        "<script>",
+        "x" * 5000,
+        [],
+        {},
+        [None],
+        [[]],
+        {"x": 1},
+        {"\ud800": "\udc00"},
+    ),
+]
+
+
+def write_stored(folder: Path) -> Path:
+    """Write runs of two models, one of them also as a reader with a choice, with all that a run can have."""
+    made = token_runs.documents(4, words=8, context=8)
+    for seed, name in enumerate(("org/m-1m", "org/m-2m")):
+        about = {"seed": seed, "parameters": (1 + seed) * 1_000_000, "about": {"arguments": {"revision": "main"}}}
+        token_runs.write_run(folder / name, name, made, without_context=True, task="nnd_made_up", **about)
+    [samples] = (folder / name).rglob("samples_*")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    for line in lines:
+        line["candidates"] = [{**own, "swapped": -own["sum"], "mass": 0.5} for own in line["candidates"]]
+    asked = {"set": "nnd/made_up", "reader": "choice"}
+    write_run(folder / "choice", name, samples=lines, task="nnd_made_up_choice", protocol=asked, tokens=False)
+    for path in folder.rglob("results_*.json"):
+        content = json.loads(path.read_text())
+        [task] = content["configs"]
+        [run] = read_results(path)
+        rates = {f"{name},none": value for name, value in rates_of(run.tests).items()}
+        content["results"] = {task: {"alias": task, **rates, "pass_rate_stderr,none": "N/A"}}
+        path.write_text(json.dumps(content))
+    return folder
+
+
+def list_places(value: Any) -> list[tuple[Any, Any]]:
+    """Return (container, key) of every value in a JSON value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [pair for key, one in inner for pair in [(value, key), *list_places(one)]]
+
+
+def mutate_json(value: Any, rng: random.Random) -> str:
+    """Change one value, or delete it; return what was done."""
+    container, key = rng.choice(list_places(value))
+    if rng.random() < 0.15:
+        del container[key]
+        return f"{key} deleted"
+    container[key] = rng.choice([value for value in VALUES if value != container[key]])
+    return f"{key}: {container[key]!r:.50}"
+
+
+def mutate_table(table: pa.Table, rng: random.Random) -> tuple[pa.Table, str]:
+    """Change one value of a table, or the type of a column."""
+    rows, name = table.to_pylist(), rng.choice(table.column_names)
+    row, change = rng.choice(rows), rng.choice(("null", "number", "deleted", "shorter"))
+    if isinstance(row[name], list) and row[name] and change != "null":
+        if change == "shorter":
+            row[name].pop()
+        else:
+            row[name][rng.randrange(len(row[name]))] = rng.choice([None, -1, 2**24])
+    else:
+        row[name] = None if change == "null" or isinstance(row[name], list) else type(row[name])(rng.choice((99, -1)))
+    made = pa.Table.from_pylist(rows, schema=table.schema)
+    return made.drop_columns([name]) if change == "deleted" else made, f"{name}: {change}"
+
+
+def mutate_file(path: Path, rng: random.Random) -> str:
+    """Change one value of a file of a run."""
+    if path.suffix == ".parquet":
+        table, done = mutate_table(pq.read_table(path), rng)
+        pq.write_table(table, path)
+        return done
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else None
+    value = json.loads(path.read_text()) if lines is None else rng.choice(lines)
+    done = mutate_json(value, rng)
+    path.write_text(json.dumps(value) if lines is None else "".join(json.dumps(line) + "\n" for line in lines))
+    return done
+
+
+def count_passes(path: Path) -> tuple[int, int]:
+    """Return passed and scored tests of a samples file, from its sums and tokens alone."""
+    passed = []
+    for line in map(json.loads, path.read_text().splitlines()):
+        means = [own and own["sum"] is not None and own["sum"] / own["tokens"] for own in line["candidates"]]
+        pairs = [(means[test["high"]], means[test["low"]]) for test in line["tests"]]
+        passed += [high > low for high, low in pairs if isinstance(high, float) and isinstance(low, float)]
+    return sum(passed), len(passed)
+
+
+def use_all(folder: Path, out: Path) -> None:
+    """Make all that is made of results; an `NNDError` is no fault, every other error is."""
+    skipped: list[str] = []
+    runs = read_usable([folder], (), skipped)
+    assert len(runs) > 1, "one file took others with it"
+    assert all(line.isprintable() and len(line) < 1000 for line in skipped)
+    if skipped:
+        if "tokens_" not in skipped[0]:  # these are not read by every command
+            with pytest.raises(NNDError):
+                read_results([folder])
+        return  # the other files are as they were
+    for compared in (compare_runs, compare_readers):
+        with suppress(NNDError):
+            for report in map(report_comparison, compared(runs)):
+                assert to_json(report).encode() + to_markdown(report).encode()
+    with suppress(NNDError):
+        assert to_json(report_trend(read_trend([folder]))).encode()
+    with suppress(NNDError):
+        write_text(out / "report.html", render_report(runs))
+    with suppress(NNDError):
+        write_text(out / "test.html", render_test("00000-0", find_test("00000-0", runs)))
+    write_site([folder], out / "site")
+    for run in runs:
+        assert (run.tests["passed"].sum(), run.tests["passed"].count()) == count_passes(run.path)
+
+
+def check_mutation(seed: int, stored: Path, place: Path) -> None:
+    """Change one value of a copy of the stored results, and use them."""
+    rng = random.Random(seed)
+    folder = Path(shutil.copytree(stored, place / "changed"))
+    path = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file()))
+    done = f"seed {seed}, {path.name}: {mutate_file(path, rng)}"
+    try:
+        use_all(folder, place / "out")
+    except Exception as error:
+        raise AssertionError(done) from error
+    shutil.rmtree(folder)
+
+
+def test_one_changed_value_is_refused_in_one_line_or_changes_what_it_says(tmp_path: Path) -> None:
+    stored = write_stored(tmp_path / "stored")
+    for seed in range(int(os.environ.get("NND_FUZZ", "60"))):
+        check_mutation(seed, stored, tmp_path)

@@ -1,0 +1,311 @@
+"""Margin parts: what each token belongs to, that the parts add up, and what a comparison and a report say of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from nnd_tasks.page.page import render_report
+from nnd_tasks.results.alignment import Block, character_blocks
+from nnd_tasks.results.margins import AFTER, AT, BEFORE, label_tokens, margin_parts, margin_table
+from nnd_tasks.results.paired import pair
+from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.token_files import CandidateTokens
+from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.task.scored_tokens import tokens_and_characters
+from tests.commands import Command
+from tests.results import fake_runs
+from tests.results.pages import parse, text_of
+from tests.task.test_scored_tokens import MAKE, TEXTS, counter_of
+
+#: Tokens of a text: id, first character, the character after the last.
+Spans = list[tuple[int, int, int]]
+
+
+def brute_force(blocks: Sequence[Block], texts: Sequence[Spans]) -> list[list[int]]:
+    """Return the labels of the tokens of two texts: what a difference touches spreads until nothing changes."""
+    touched: set[tuple[int, int]] = set()  # (text, character)
+    gaps: set[tuple[int, int]] = set()  # (text, place between characters) where the other text has more
+    partner: dict[tuple[int, int], tuple[int, int]] = {}
+    for same, i, i_size, j, j_size in blocks:
+        for text, (start, size) in enumerate(((i, i_size), (j, j_size))):
+            if same:
+                other = (j, i)[text]
+                partner |= {(text, start + k): (1 - text, other + k) for k in range(size)}
+            else:
+                touched |= {(text, start + k) for k in range(size)}
+                gaps |= set() if size else {(text, start)}
+    before = None
+    while before != touched:
+        before = set(touched)
+        for text, tokens in enumerate(texts):
+            for _, start, end in tokens:
+                own = {(text, at) for at in range(start, end)}
+                if own & touched or any((text, at) in gaps for at in range(start + 1, end)):
+                    touched |= own
+        touched |= {partner[one] for one in touched if one in partner}
+    beginning = blocks[0][2] if blocks[0][0] else 0
+    prefix = 0
+    while all(len(tokens) > prefix for tokens in texts) and texts[0][prefix] == texts[1][prefix]:
+        prefix += 1
+    labels: list[list[int]] = []
+    for text, tokens in enumerate(texts):
+        length = sum(block[2 + 2 * text] for block in blocks)
+        labels.append([])
+        for place, (_, start, end) in enumerate(tokens):
+            empty = start == end
+            reach = range(start - 1, end + 1) if empty else range(start, end)
+            if empty and start in (0, length):
+                label = AFTER if start else BEFORE if place < prefix else AT
+            elif any((text, at) in touched for at in reach) or (empty and (text, start) in gaps):
+                label = AT
+            elif end <= beginning:
+                label = BEFORE if place < prefix else AT
+            else:
+                label = AFTER
+            labels[-1].append(label)
+    return labels
+
+
+def candidate(tokens: Spans) -> CandidateTokens:
+    ids, starts, ends = np.array(tokens, dtype=np.int32).T
+    return CandidateTokens(ids, starts, ends, np.zeros(len(ids), dtype=np.float32))
+
+
+def by_character(text: str) -> Spans:
+    return [(ord(c), i, i + 1) for i, c in enumerate(text)]
+
+
+def with_ends(text: str) -> Spans:
+    """Tokens around the text, such as that of the end of the sequence."""
+    return [(7, 0, 0), *by_character(text), (0, len(text), len(text))]
+
+
+def with_line_numbers(text: str) -> Spans:
+    """The number that is put before a line stands for no character."""
+    lines = [(9, at, at) for at in range(1, len(text)) if text[at - 1] == "\n"]
+    return sorted(by_character(text) + lines, key=lambda token: token[1:])
+
+
+# ---------------------------------------------------------------- tokens of two texts
+
+
+def tokenizer(name: str) -> Callable[[str], Spans]:
+    """Return what divides a text as a trained tokenizer does."""
+    counter = counter_of(MAKE[name]())
+
+    def divide(text: str) -> Spans:
+        ids, spans = tokens_and_characters(counter, "", text)
+        return [(one, *span) for one, span in zip(ids, spans.tolist(), strict=True)]
+
+    return divide
+
+
+TOKENIZERS = [*map(tokenizer, ("GPT-2", "Gemma", "T5", "BERT")), with_line_numbers]
+WORDS = sorted(
+    {word for text in TEXTS for word in text.split()} | {"harbour's", "(", "))", "a_b", "1.5", "\n   ", "é", "ë"}
+)
+phrases = st.lists(st.sampled_from(WORDS), max_size=4)
+spaces = st.sampled_from([" ", " ", " ", ""])
+
+
+@st.composite
+def edited(draw: st.DrawFn) -> tuple[str, str]:
+    """Two texts with up to four shared stretches and as many differences; any of them may be empty."""
+    texts = ["", ""]
+    for shared, *own in draw(st.lists(st.tuples(phrases, phrases, phrases), min_size=1, max_size=4)):
+        for k in range(2):
+            texts[k] += "".join(draw(spaces) + word for word in own[k])
+        texts = [text + "".join(" " + word for word in shared) for text in texts]
+    return texts[0], texts[1]
+
+
+@settings(max_examples=75)
+@given(edited(), st.sampled_from(TOKENIZERS))
+def test_the_parts_are_those_of_the_definition(texts: tuple[str, str], divide: Callable[[str], Spans]) -> None:
+    assume(texts[0] != texts[1] and all(text.strip() for text in texts))
+    blocks = character_blocks(*texts)
+    for k, text in enumerate(texts):  # the alignment itself: shared stretches are equal, and nothing is left out
+        assert [block[1 + 2 * k] for block in blocks] == np.cumsum([0, *(b[2 + 2 * k] for b in blocks)])[:-1].tolist()
+        assert sum(block[2 + 2 * k] for block in blocks) == len(text)
+    assert all(texts[0][i : i + n] == texts[1][j : j + m] for same, i, n, j, m in blocks if same)
+    tokens = [divide(text) for text in texts]
+    labels = label_tokens(blocks, *map(candidate, tokens))
+    assert [own.tolist() for own in labels] == brute_force(blocks, tokens)
+
+
+@pytest.mark.parametrize(
+    ("divide", "high", "low", "expected"),
+    [
+        (by_character, "a c", "a b c", ("BFF", "BAAFF")),  # inserted: the better text has no token at it
+        (
+            by_character,
+            "b c d e",
+            "x c y e",
+            ("AFFAAFF", "AFFAAFF"),
+        ),  # nothing is before it; another difference follows
+        (by_character, "老港在夜里", "老港从夜里", ("BBAFF", "BBAFF")),  # no spaces between words
+        (with_ends, "a b", "a x", ("BBAAF", "BBAAF")),
+        (with_ends, "b a", "x a", ("BAFFF", "BAFFF")),  # nothing is before it
+        (with_line_numbers, "a\nb\nc d\ne\nf", "a\nb\nc x\ne\nf", ("BBBBBBBAAFFFFFF", "BBBBBBBAAFFFFFF")),
+        # Tokens before the edit that are others because of it.
+        (
+            {"ab c": [(1, 0, 1), (2, 1, 2), (3, 2, 4)], "ab d": [(4, 0, 2), (5, 2, 4)]}.get,
+            "ab c",
+            "ab d",
+            ("AAA", "AA"),
+        ),
+    ],
+)
+def test_each_token_is_before_at_or_after_the_difference(
+    divide: Callable[[str], Spans], high: str, low: str, expected: tuple[str, str]
+) -> None:
+    labels = label_tokens(character_blocks(high, low), *map(candidate, map(divide, (high, low))))
+    assert tuple("".join("BAF"[label] for label in own) for own in labels) == expected
+
+
+# ---------------------------------------------------------------- runs with planted log-probabilities
+
+GOOD = "the old harbour froze and nobody sailed"
+EDITED = {"swap": "the old harbour burned and nobody sailed", "more": "the old harbour froze and almost nobody sailed"}
+OTHER = "quite another text about rabbits"
+
+
+def write_run(
+    folder: Path,
+    model: str,
+    logprob: Callable[[int, str, bool], float],
+    prompts: int = 12,
+    *,
+    edits: Mapping[str, str] = EDITED,
+    **more: Any,
+) -> Path:
+    """Write a run in which each prompt has a test of each edit, one of texts without a common word and one of equal texts.
+
+    Args:
+        folder: for the files.
+        model: its name.
+        logprob: (number of the prompt, word of the worse text, whether it comes after the first edited one) -> what a word of a
+            worse text has; those of the better one have -1.
+        prompts: how many.
+        edits: category -> worse text.
+        more: for `fake_runs.write_run`.
+    """
+    texts = [GOOD, *edits.values(), OTHER, GOOD]
+    samples = []
+    for number in range(prompts):
+        tokens = []
+        for place, text in enumerate(texts):
+            words = list(re.finditer(r"\s*\S+", text))
+            new = [word[0].strip() not in GOOD.split() for word in words]
+            values = [logprob(number, w[0].strip(), any(new[:k])) if place else -1.0 for k, w in enumerate(words)]
+            ids = [sum(word[0].encode()) for word in words]
+            tokens.append([(one, *w.span(), value) for one, w, value in zip(ids, words, values, strict=True)])
+        tests = [
+            {"test_id": f"p{number}-{low}", "category": category, "high": 0, "low": low}
+            for low, category in enumerate([*edits, "other", "other"], start=1)
+        ]
+        doc = {"cluster_id": f"p{number}", "context": "c", "candidates": texts, "tests": tests}
+        samples.append(fake_runs.sample_of_tokens(doc, tokens))
+    return fake_runs.write_run(folder, model, samples=samples, **more)
+
+
+def at_it(number: int, word: str, after: bool) -> float:
+    return -1.0 if word in GOOD.split() else -3.0 - number / 10
+
+
+def after_it(number: int, word: str, after: bool) -> float:
+    return -2.0 - number / 10 if after else -1.0
+
+
+def parts_of(runs: Path) -> dict[str, Any]:
+    """Return category -> parts of the margins of a single model."""
+    [paired] = pair(read_results([runs]))
+    return {row.category: row for row in margin_parts(paired).itertuples()}
+
+
+def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path: Path) -> None:
+    parts = parts_of(write_run(tmp_path / "m", "m", at_it))
+    found = {name: (one.tests, one.left_out, one.tokens_high, one.tokens_low) for name, one in parts.items()}
+    assert list(found) == ["all", "more", "other", "swap"]
+    assert (found["swap"], found["more"]) == ((12, 0, 1, 1), (12, 0, 0, 1))
+    assert (found["other"][:2], found["all"][:2]) == ((0, 24), (24, 24))
+    noise = np.arange(12) / 10
+    for one, at in ((parts["swap"], 2 + noise), (parts["more"], 3 + noise)):
+        assert one.at == pytest.approx(at.mean(), abs=1e-6)
+        assert one.at_standard_error == pytest.approx(noise.std(ddof=1) / np.sqrt(12), abs=1e-6)
+        assert (one.before, one.after, one.noticed, one.only_after, one.lost_after) == (0, 0, 1, 0, 0)
+
+
+def test_a_model_that_notices_an_error_only_after_it_has_no_part_at_it(tmp_path: Path) -> None:
+    swap = parts_of(write_run(tmp_path / "m", "m", after_it))["swap"]
+    assert swap.after == pytest.approx(3 * (1 + np.mean(np.arange(12) / 10)), abs=1e-6)
+    assert (swap.at, swap.noticed, swap.only_after, swap.lost_after) == (0, 0, 1, 0)
+
+
+def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    place = write_run(tmp_path, "m", lambda *_: -float(rng.exponential(1.2)), prompts=40)
+    won = (read_results(place).tests.set_index("category")["margin_sum"] > 0).groupby(level=0).mean()
+    parts = parts_of(place)
+    for category in EDITED:
+        one = parts[category]
+        # A word more in the worse text can only make it less likely, which is no sign that the word is noticed.
+        assert (one.noticed == 1) == (category == "more")
+        assert one.noticed + one.only_after - one.lost_after == pytest.approx(won[category])
+    assert min(parts["swap"].noticed, parts["swap"].only_after, parts["swap"].lost_after) > 0
+
+
+def test_compare_and_report_show_the_parts_where_there_are_token_scores(tmp_path: Path, nnd: Command) -> None:
+    for name, logprob, tokens in (("m-at", at_it, True), ("m-after", after_it, False)):
+        write_run(tmp_path / "some", name, logprob, tokens=tokens)
+        write_run(tmp_path / "none", name, logprob, tokens=False)
+    tables = [
+        json.loads(nnd("compare", tmp_path / kind, "--format", "json").out)["tables"] for kind in ("some", "none")
+    ]
+    assert tables[1].keys() == tables[0].keys() - {"margin_parts"}
+    parts = {(row["category"], row["model"]): row for row in tables[0]["margin_parts"]}
+    assert {model for _, model in parts} == {"m-at"}, "one model with token scores is enough"
+    assert parts["swap", "m-at"]["at"] == pytest.approx(2.55)
+    assert (parts["other", "m-at"]["tests"], parts["other", "m-at"]["at"]) == (0, None)
+    pages = [parse(render_report(read_results([tmp_path / kind]))) for kind in ("some", "none")]
+    rows = [page.xpath("//table[@class='margin_parts']/tbody/tr") for page in pages]
+    cells = [text_of(cell) for cell in rows[0][-1]]
+    assert cells[:6] == ["swap", "m-at", "12", "0", "1.0 / 1.0", "+2.55 [+2.32, +2.78]"]
+    assert [len(of_page) for of_page in rows] == [len(parts), 0]
+
+
+def test_texts_that_all_share_too_little_need_no_table(tmp_path: Path) -> None:
+    [paired] = pair(read_results([write_run(tmp_path / "m", "m", at_it, prompts=2, edits={})]))
+    assert len(paired.tests) == 4
+    assert margin_parts(paired).empty
+
+
+# ---------------------------------------------------------------- runs of models
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_the_parts_of_a_run_add_up(name: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    """That token scores are those of the model is tested with the runner."""
+    run_lm_eval(
+        [
+            *("--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32", "--tasks", "nnd_demo"),
+            *("--device", "cpu", "--limit", "20", "--metadata", '{"tokens": true, "append_eos": true}'),
+            *("--output_path", str(tmp_path), "--log_samples"),
+        ]
+    )
+    [run] = read_results([tmp_path])
+    table = margin_table(run)
+    assert table is not None
+    parts = table.merge(run.tests, on="test_id").dropna(subset=["at"])
+    assert len(parts) >= 3, "too few tests share most of their text"
+    assert np.abs(parts[["before", "at", "after"]].sum(axis=1) - parts["margin_sum"]).max() < 1e-5
+    assert parts["before"].abs().max() < 1e-4, "the same, but for the rounding of rows that were read apart"

@@ -1,0 +1,163 @@
+"""The page of `nnd report`: what is on it, and the commands to run again.
+
+That texts of others are inert, and that it works in a browser, is tested with the site (`test_site.py`), whose pages are made
+in the same way, and in `test_browsing.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lxml import html
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.page.page import command_of, make_section, render_report
+from nnd_tasks.results.paired import pair
+from nnd_tasks.results.runs import read_results
+from tests.commands import Command
+from tests.conftest import REPO
+from tests.results.fake_runs import write_run
+from tests.results.pages import parse, text_of
+from tests.results.runs import make_run
+
+CHANCES = {"disfluent": 0.8, "off_target": 0.5, "<b>unfaithful</b>": 0.3}
+
+
+def run_of(folder: Path, name: str, seed: int = 0, contexts: int = 12, **more: Any) -> Path:
+    return write_run(folder, name, CHANCES, seed=seed, contexts=contexts, **more)
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> list[Path]:
+    return [run_of(tmp_path / name, f"models/{name}", i) for i, name in enumerate(("m-a", "m-b", "m-<i>c"))]
+
+
+def page_of(places: Sequence[Path], allow: Sequence[str] = ()) -> html.HtmlElement:
+    return parse(render_report(read_results(places), allow))
+
+
+def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:
+    """Return the rows of a table as texts."""
+    rows = page.xpath(f"//table[@class='{table}']/tbody/tr")
+    return [[text_of(cell) for cell in row] for row in rows]
+
+
+# ---------------------------------------------------------------- what is on the page
+
+
+def test_the_tables_are_those_of_the_comparison(three: list[Path]) -> None:
+    page = page_of(three)
+    [section] = map(make_section, pair(read_results(three)))
+    every = [*section.report.tables, section.settings]
+    tables = {table.name: table.cells().to_numpy().tolist() for table in every}
+    assert tables.keys() == {"rates", "ranks", "differences", "baselines", "diagnostics", "settings"}
+    for name, rows in tables.items():
+        assert rows_of(page, name) == rows
+
+
+def test_bars_lines_and_diamonds_are_where_the_rates_are(three: list[Path]) -> None:
+    page = page_of(three)
+    section = make_section(pair(read_results(three))[0])
+    expected = section.report.tables[0].data
+
+    def styles(kind: str) -> list[list[float]]:
+        marks = page.xpath(f"//span[@class='track']/i[starts-with(@class, '{kind}')]")
+        return [[float(number) for number in re.findall(r"[\d.]+", mark.get("style"))] for mark in marks]
+
+    assert np.ravel(styles("fill")) == pytest.approx(100 * expected["rate"].to_numpy(), abs=0.006)
+    ends = np.stack([expected["low"], expected["high"] - expected["low"]], axis=1)
+    assert np.array(styles("span")) == pytest.approx(100 * ends, abs=0.006)
+    assert np.ravel(styles("rule")) == pytest.approx(100 * expected["best_baseline"].to_numpy(), abs=0.006)
+
+
+def test_one_run_alone_has_rates_and_no_comparison(three: list[Path]) -> None:
+    page = page_of(three[:1])
+    assert rows_of(page, "rates")
+    assert not page.xpath("//table[@class='differences' or @class='ranks']")
+
+
+# ---------------------------------------------------------------- signatures and commands
+
+
+def test_a_command_holds_what_the_protocol_tells() -> None:
+    protocol = {"set": "s", "shots": 2, "chat_template": True, "multiturn": True}
+    settings = {"append_eos": True, "ties": "authors"}
+    command = {"model": "hf-shared-prefix", "limit": 5.0, "settings": settings, "device": "cpu"}
+    for given, shown in (("a=b c,token=hf_x", "a=b c,token=***"), ({"a": "b c", "token": "hf_x"}, '{"a": "b c"}')):
+        run = make_run("m", [True], ["c"], protocol=protocol, command={**command, "model_args": given})
+        words = shlex.split(command_of(run))
+        pairs = dict(pairwise(words))
+        assert (pairs["--model"], pairs["--model_args"], pairs["--device"]) == ("hf", shown, "cpu")
+    assert (pairs["--limit"], pairs["--num_fewshot"]) == ("5", "2")
+    assert json.loads(pairs["--metadata"]) == settings
+    assert {"--apply_chat_template", "--fewshot_as_multiturn"} <= set(words)
+
+
+@pytest.mark.slow
+def test_the_command_on_the_page_asks_a_real_model_the_same_again(
+    home: Path,
+    tiny_models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    nnd: Command,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    include = f"include: {REPO}/task_yamls/demo/nnd_demo.yaml"
+    Path("mine.yaml").write_text(
+        f"{include}\ntask: mine\nmetadata: {{version: 1-A, append_bos: true, append_eos: true}}\n"
+    )
+    settings = {"append_bos": False, "candidate_prefix": "$answer$ = ", "number_lines": True, "ties": "authors"}
+    asked = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32", "--device", "cpu"]
+    asked += ["--tasks", "mine", "--num_fewshot", "1", "--metadata", json.dumps({**settings, "append_eos": True})]
+    asked += ["--include_path", str(tmp_path), "--log_samples"]
+    assert nnd("run", *asked, "--sample", "10", "--output_path", "first").status == 0
+    [command] = page_of([Path("first")]).xpath("//article[@class='run']/pre/text()")
+    words = shlex.split(command)
+    assert json.loads(words[words.index("--metadata") + 1]) == settings, "what differs from the task's YAML"
+    assert nnd(*words[1:], "--include_path", str(tmp_path)).status == 0
+    [first], [again] = read_results(["first"]), read_results(["results"])
+    assert again.line == first.line
+    assert again.tests["margin"].to_numpy() == pytest.approx(first.tests["margin"].to_numpy())
+    assert first.protocol["shots"] == 1
+
+
+# ---------------------------------------------------------------- wrong input, and files
+
+
+def test_runs_that_cannot_be_compared_stand_apart_and_it_says_why(tmp_path: Path) -> None:
+    places = [run_of(tmp_path, name, protocol={"prompt": prompt}) for name, prompt in (("a", "p1"), ("b", "p2"))]
+    page = page_of(places)
+    assert len(page.xpath("//table[@class='rates']")) == 2
+    assert page.xpath("//select[@name='task']/option/@value")[1:] == [
+        "nnd_made_up (prompt p1)",
+        "nnd_made_up (prompt p2)",
+    ]
+    assert "cannot be compared: prompt 'p1' and 'p2'" in text_of(page.xpath("//section[@id='summary']")[0])
+    assert "prompt (protocol)" in text_of(page_of(places, ["prompt"]))
+
+
+def test_a_refused_report_writes_nothing(tmp_path: Path, nnd: Command) -> None:
+    folder, out = run_of(tmp_path, "a"), tmp_path / "out"
+    assert "--allow promt" in nnd("report", folder, "-o", out / "r.html", "--allow", "promt").err
+    assert not out.exists()
+    with pytest.raises(NNDError, match=r"samples_m\.jsonl: no test was scored by every model"):
+        make_section(pair([make_run("m", [None, None], ["a", "b"])])[0])
+
+
+def test_the_command_line_writes_the_page_and_the_files_of_its_reports(
+    three: list[Path], tmp_path: Path, nnd: Command
+) -> None:
+    done = nnd("report", *three, "-o", tmp_path / "r.html", "--out", tmp_path / "out")
+    assert done.status == 0, done.err
+    assert len(json.loads((tmp_path / "out" / "compare_nnd_made_up.json").read_text("utf-8"))["tables"]["ranks"]) == 3
+    first = (tmp_path / "r.html").read_bytes()
+    assert nnd("report", *three, "-o", tmp_path / "r.html").status == 0
+    assert (tmp_path / "r.html").read_bytes() == first, "the same runs give the same bytes"

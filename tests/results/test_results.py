@@ -1,0 +1,301 @@
+"""The loader on real results of lm-eval, and on what can be wrong with them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nnd_tasks.baselines import mean_frequency
+from nnd_tasks.errors import NNDError
+from nnd_tasks.page.page import render_report
+from nnd_tasks.results import diagnostics as reading
+from nnd_tasks.results.diagnostics import baselines_of, diagnostics_of
+from nnd_tasks.results.model_names import short_names
+from nnd_tasks.results.paired import not_compared, pair
+from nnd_tasks.results.runs import read_results
+from nnd_tasks.store import read_table
+from tests.commands import Command, refused
+from tests.conftest import REPO
+from tests.results.fake_runs import write_run
+from tests.results.runs import make_run
+
+
+def only(folder: Path, pattern: str) -> Path:
+    [path] = folder.rglob(pattern)
+    return path
+
+
+# ---------------------------------------------------------------- what is read
+
+
+def test_the_tables_of_all_runs_say_what_the_files_say(scored: Path, tmp_path: Path) -> None:
+    tests, about = read_results(scored).tests, read_results(scored).runs
+    assert about["model"].tolist() == ["gpt2", "llama", "t5"]
+    file = only(scored / "llama", "results_*.json")
+    raw = json.loads(file.read_text())
+    expected = {"task": "nnd_demo", "set": "nnd/demo (authors)", "shots": 0, "prompts": 10, "file": str(file)}
+    expected["parameters"] = raw["config"]["model_num_parameters"]
+    expected["signature"] = raw["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["line"]
+    assert about.loc[1, [*expected]].to_dict() == expected
+    rows = []
+    for sample in map(json.loads, only(scored / "llama", "samples_*.jsonl").read_text().splitlines()):
+        for test in sample["tests"]:
+            row = {"test_id": test["test_id"], "run": 1, "category": test["category"], "passed": test["passed"]}
+            row["context"] = sample["doc"]["context"]
+            for side in ("high", "low"):
+                scores = sample["candidates"][test[side]]
+                row[side] = sample["doc"]["candidates"][test[side]]
+                row |= {f"{side}_{name}": scores[name] for name in ("sum", "mean", "tokens", "bytes")}
+            row["margin"] = row["high_sum"] / row["high_tokens"] - row["low_sum"] / row["low_tokens"]
+            rows.append(row)
+    found = tests.loc[tests["model"] == "llama", [*rows[0]]].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, pd.DataFrame(rows), check_dtype=False)
+    tests.to_parquet(tmp_path / "tests.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "tests.parquet"), tests)
+
+
+def test_the_example_in_pandas_runs(
+    scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (REPO / "docs" / "results.md").read_text("utf-8").partition("In pandas:")[2]
+    block = text.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "results").symlink_to(scored)
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    exec(block, found)
+    printed = capsys.readouterr().out
+    assert [run.model for run in found["runs"]] == re.findall(
+        r"^(\w+) +0\.\d+", printed.split("margin")[0], re.MULTILINE
+    )
+    assert (tmp_path / "tests.parquet").is_file()
+
+
+def test_the_command_compares_and_writes(scored: Path, tmp_path: Path, nnd: Command) -> None:
+    done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path)
+    assert done.status == 0, done.err
+    assert "# nnd_demo (10 of 60 prompts) on nnd/demo (authors): gpt2, llama, t5" in done.out
+    assert "| rank group | model | pass rate | best rank | worst rank |" in done.out
+    found = json.loads((tmp_path / "compare_nnd_demo.json").read_text())["tables"]
+    assert len([row for row in found["differences"] if row["category"] == "all"]) == 3
+    raw = json.loads(only(scored / "gpt2", "results_*.json").read_text())["results"]["nnd_demo"]
+    assert found["rates"][0]["rate"] == pytest.approx(raw["pass_rate,none"])
+    assert found["rates"][0]["standard_error"] == pytest.approx(raw["pass_rate_stderr,none"])
+    expected = pd.concat(map(diagnostics_of, read_results(scored))).sort_values(["category", "model"])
+    shown = pd.DataFrame(found["diagnostics"]).sort_values(["category", "model"])
+    for name in ("flips_bytes", "flips_sum"):
+        assert shown[name].tolist() == expected[name].tolist()
+
+
+def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
+    for pattern in ("results_*.json", "samples_*.jsonl"):
+        [run] = read_results(only(scored / "gpt2", pattern))
+        assert run.model == "gpt2"
+
+
+def test_files_of_other_names_are_found_by_what_they_hold(scored: Path, tmp_path: Path) -> None:
+    expected = {run.model: run.tests["high_sum"].tolist() for run in read_results(scored)}
+    together = tmp_path / "together"
+    together.mkdir()
+    for number, name in enumerate(sorted(expected)):
+        shutil.copy(only(scored / name, "results_*.json"), together / f"final {name}.json")
+        shutil.copy(only(scored / name, "samples_*.jsonl"), together / f"{'zyxw'[number]}.jsonl")
+    (together / "other.json").write_text('{"configs": 1}')
+    (together / "other.jsonl").write_text('{"text": 1}\n')
+    for places in (together, sorted(together.glob("final*")), [*together.glob("[w-z].jsonl")]):
+        assert {run.model: run.tests["high_sum"].tolist() for run in read_results(places)} == expected
+    files = [only(together, f"final {name}.json") for name in ("gpt2", "llama")]
+    for file, date in zip(files, ("2026-02-02T00-00-00", "2026-01-01T00-00-00"), strict=True):
+        [run] = read_results(file)
+        run.path.rename(together / f"samples_{run.task}_{date}.jsonl")
+        file.rename(together / f"results_{'2026-01-01T00-00-00' if '02-02' in date else '2026-02-02T00-00-00'}.json")
+    assert {run.model: run.tests["high_sum"].tolist() for run in read_results(together)} == expected, (
+        "names were swapped"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a/b/gpt2", "a/c/llama"], ["gpt2", "llama"]),
+        (["run1/model", "run2/model"], ["run1/model", "run2/model"]),
+        (["m/step-00010", "m/step-00020"], ["m/step-00010", "m/step-00020"]),
+        (["org/big", "/deep/org/big"], ["org/big", "deep/org/big"]),
+    ],
+)
+def test_models_have_short_names_of_their_own(names: list[str], expected: list[str]) -> None:
+    assert short_names(names, [{}, {}]) == expected
+
+
+def test_runs_of_one_model_are_named_by_what_differs() -> None:
+    def name(*infos: dict[str, Any]) -> list[str]:
+        return short_names(["org/m"] * len(infos), infos)
+
+    auto: dict[str, Any] = {"dtype": "auto", "arguments": {}}
+    assert name(auto, {**auto, "arguments": {"softmax_dtype": "float32"}}) == ["m", "m (softmax_dtype=float32)"]
+    three = [{**auto, "dtype": "float16"}, {"dtype": "float32", "arguments": {"revision": "b"}}, auto]
+    assert name(*three, three[0]) == [*("m (dtype=float16)", "m (dtype=float32, revision=b)", "m", "m (dtype=float16)")]
+    assert name({**auto, "chat": "x" * 60}, auto) == ["m #1", "m #2"]
+
+
+# ---------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize("path", [("metadata",), ("metadata", "nnd", "signature")])
+def test_a_task_without_a_signature_is_not_ours(path: tuple[str, ...], tmp_path: Path) -> None:
+    file = only(write_run(tmp_path, "m"), "results_*.json")
+    results = json.loads(file.read_text())
+    functools.reduce(dict.__getitem__, path[:-1], results["configs"]["nnd_made_up"])[path[-1]] = None
+    file.write_text(json.dumps(results))
+    with pytest.raises(NNDError, match="no results of NND tasks"):
+        read_results(tmp_path)
+
+
+def test_nothing_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"no results_\*\.json is there; run the task with --log_samples"):
+        read_results([tmp_path])
+    (tmp_path / "page.html").write_text("<p>")
+    with pytest.raises(NNDError, match=r"page\.html: is not valid JSON.* or is not a results_\*\.json of lm-eval"):
+        read_results([tmp_path / "page.html"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"protocol": {"eos": True}}, r"cannot be compared: eos True and None; .*--allow eos$"),
+        ({"protocol": {"data": "zzz"}}, r"cannot be compared: data 'zzz' and '.*'; rerun both with equal settings$"),
+        (
+            {"task": "nnd_other", "protocol": {"set": "nnd/made_up"}},
+            r"the others ran nnd_made_up; --allow task compares",
+        ),
+        ({"version": "2-A"}, r"cannot be compared: version '2' and '1'.*--allow version$"),
+        (
+            {"protocol": {"selection": "5 of 60 (abc)"}},
+            r"selection .*; rerun both .*, or compare anyway with --allow selection$",
+        ),
+    ],
+)
+def test_a_run_of_another_protocol_stands_apart(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    write_run(tmp_path, "a", **change)
+    write_run(tmp_path, "b")
+    write_run(tmp_path, "c", version="1-B")  # another interface only
+    runs = read_results(tmp_path)
+    groups = pair(runs)
+    assert [group.models for group in groups] == [["a"], ["b", "c"]]
+    [line] = not_compared(runs, groups)
+    assert re.search(message, line), line
+    found = re.search(r"--allow (\w+)", line)
+    assert found is None or [group.models for group in pair(runs, [found[1]])] == [["a", "b", "c"]]
+
+
+def test_of_equal_runs_the_latest_is_taken_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before, later = (write_run(tmp_path / date, "m", date=date) for date in ("2026", "2099"))
+    [run] = runs = read_results(tmp_path)
+    assert run.date == "2099"
+    assert run.earlier == (only(before, "results_*.json"),)
+    said = f"m on nnd_made_up: 2 equal runs, that of 2099 is taken; passed over: {run.earlier[0]}"
+    assert said in caplog.text
+    assert "that of 2099 is taken" in render_report(runs)
+    only(later, "samples_*").unlink()  # a rerun without --log_samples says nothing about tests
+    assert read_results(tmp_path)[0].date == "2026"
+
+
+def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(tmp_path: Path, nnd: Command) -> None:
+    for name, shots in (("a", 0), ("b", 0), ("c", 0), ("a", 2), ("b", 2)):
+        protocol = {
+            "shots": shots,
+            "prompt": f"p{shots}",
+            "shots_seed": shots,
+            "chat_template": False,
+            "selection": "10 of 60 (abc)",
+        }
+        write_run(tmp_path / str(shots), name, protocol=protocol)
+    out = tmp_path / "out"
+    done = nnd("compare", tmp_path, "--out", out)
+    assert done.status == 0, done.err
+    assert "# nnd_made_up (shots 0) (30 of 60 prompts) on nnd/made_up (authors)" in done.out
+    assert {path.stem for path in out.glob("*.md")} == {"compare_nnd_made_up_shots_0", "compare_nnd_made_up_shots_2"}
+    done = nnd("compare", tmp_path, "--select", "shots=2,limit=10", "--select", "chat_template=no")
+    assert "# nnd_made_up (30 of 60 prompts) on nnd/made_up (authors): a, b\n" in done.out
+    message = refused(nnd("compare", tmp_path, "--allow", "shots, prompt,shots_seed"))
+    assert re.search(r"a: several runs of it on nnd/made_up .*; name .*--select", message)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("shots=3", "--select shots=3: no run has it; they have 0"),
+        ("shot=0", "--select shot: no part of the protocol; they are limit, reader, task, set"),
+        ("shots", "--select shots: write KEY=VALUE, such as shots=0"),
+        ("shots=0,shots=1", "--select shots=1: no run has it; they have 0"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(given: str, message: str, scored: Path) -> None:
+    with pytest.raises(NNDError, match=re.escape(message)):
+        read_results([scored], [given])
+
+
+def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = os.scandir
+
+    def refuse(path: Any = ".") -> Any:  # root, whom no test can keep out, runs them too
+        if Path(path).name == "gpt2":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(NNDError, match="gpt2: cannot be read"):
+        read_results([results])
+
+
+def test_a_pipe_among_results_is_named_and_not_opened(results: Path) -> None:
+    pipe, samples = (results / f"{name}_2020-01-01T00-00-00" for name in ("results", "samples_nnd_x"))
+    os.mkfifo(pipe.with_name(f"{pipe.name}.json"))
+    os.mkfifo(samples.with_name(f"{samples.name}.jsonl"))
+    skipped: list[str] = []
+    assert [run.model for run in read_results([results], skipped=skipped)] == ["gpt2", "llama", "t5"]
+    [line] = skipped
+    assert line.endswith("results_2020-01-01T00-00-00.json: is not a regular file")
+
+
+# ---------------------------------------------------------------- diagnostics
+
+
+def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
+    run = make_run(
+        "a", [True, False, True, None], ["k", "k", "l", "l"], ["x", "x", "y", "y"], [1.0, -1e-9, 0.5, math.nan]
+    )
+    run.tests.loc[2, "margin_sum"] = -0.5
+    run.tests.loc[1, "margin_bytes"] = 0.5
+    found = diagnostics_of(run).set_index("category")
+    assert set(found.index) == {"all", "x", "y"}
+    assert found["near"].to_dict() == {"all": pytest.approx(1 / 3), "x": 0.5, "y": 0.0}
+    assert found.loc[["x", "y"], ["flips_sum", "flips_bytes"]].to_numpy().tolist() == [[0.0, 0.5], [1.0, 0.0]]
+    # "better cat i" against "worse text i here": shorter, and "cat" is in the context.
+    baselines = baselines_of(pair([run])[0]).set_index("category")
+    assert baselines.loc["all", ["shorter", "longer", "overlap"]].tolist() == [1.0, 0.0, 1.0]
+    assert math.isnan(found.loc["all", "pmi"])
+
+
+def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
+    scored: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [run] = read_results([scored / "gpt2"])
+    rows = read_table(home / "nnd" / "demo", "authors").to_pylist()
+    rows_of_run = [row for row in rows if row["test_id"] in set(run.tests["test_id"])]
+    for place, counted in ((home, rows), (scored, rows_of_run)):  # in the second the set is not built
+        reading._set_facts.cache_clear()
+        monkeypatch.setenv("NND_HOME", str(place))
+        frequency = mean_frequency({row[side] for row in counted for side in ("high", "low")})
+        passed = [frequency(row["high"]) > frequency(row["low"]) for row in rows_of_run]
+        assert baselines_of(pair([run])[0])["unigram"][0] == pytest.approx(np.mean(passed))
+    reading._set_facts.cache_clear()

@@ -1,0 +1,108 @@
+"""What is known of models: tags from a file, and what names and revisions say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tags import find_number, guess_family, guess_step, guess_training, read_tags
+from tests.results.runs import make_run
+
+
+def run_of(name: str, revision: str | None = None, short: str = "") -> Run:
+    info = {"name": name, "arguments": {"revision": revision} if revision else {}}
+    return make_run(short or name, [True], ["a"], model_info=info)
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("../models/tiny-lm-xs", "tiny-lm"),
+        ("models/tiny-lm-s/step-01244", "tiny-lm"),
+        ("EleutherAI/pythia-1.4b-deduped", "pythia-deduped"),
+        ("google/flan-t5-xxl", "flan-t5"),
+        ("google/t5-v1_1-small", "t5-v1_1"),
+        ("openai-community/gpt2-medium", "gpt2"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen2.5-Instruct"),
+        ("bigscience/bloom-7b1", "bloom"),
+        ("mistralai/Mixtral-8x7B-v0.1", "Mixtral-v0.1"),
+        ("microsoft/phi-2", "phi-2"),
+        ("C:\\models\\opt-125m", "opt"),
+    ],
+)
+def test_the_family_is_the_name_without_its_size(name: str, family: str) -> None:
+    assert guess_family(run_of(name)) == family
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "step", "training"),
+    [
+        ("out/tiny-lm-s/step-00620", None, 620, "out/tiny-lm-s"),
+        ("out/run/checkpoint-500/", None, 500, "out/run"),
+        ("out/run/global_step1000", None, 1000, "out/run"),
+        ("out/my-run-step-10k", None, 10_000, "out/my-run"),
+        ("EleutherAI/pythia-70m", "step143000", 143_000, "EleutherAI/pythia-70m"),
+        ("allenai/OLMo-1B", "step1000-tokens4B", 1000, "allenai/OLMo-1B"),
+        ("allenai/OLMo-2", "stage1-step5000", 5000, "allenai/OLMo-2"),
+        ("stepwise-2", None, None, "stepwise-2"),
+        ("out/epoch-3", None, None, "out/epoch-3"),
+    ],
+)
+def test_the_step_is_in_the_name_or_the_revision(name: str, revision: str | None, step: int, training: str) -> None:
+    run = run_of(name, revision=revision)
+    assert guess_step(run) == step
+    assert guess_training(run) == training
+
+
+TAGS = {
+    ".csv": "model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\n",
+    ".json": '[{"model": "a/m-1", "family": "A", "tokens": 7000000}, {"model": "m-2", "family": "B", "tokens": 5}]',
+    ".jsonl": '{"model": "a/m-1", "family": "A", "tokens": "7e6"}\n{"model": "m-2", "family": "B", "tokens": 5}\n',
+}
+
+
+@pytest.mark.parametrize("suffix", TAGS)
+def test_tags_say_the_same_in_every_format(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"tags{suffix}"
+    path.write_text(TAGS[suffix])
+    tags = read_tags(path)
+    first, second = run_of("/disk/a/m-1", short="m-1"), run_of("/disk/b/m-2")
+    assert (tags.text(first, "family"), tags.text(second, "family")) == ("A", "B")
+    assert (find_number(first, "tokens", tags), find_number(second, "tokens", tags)) == (7e6, 5)
+    assert tags.text(run_of("/disk/xm-2"), "family") is None, "a name is matched by whole parts of the path"
+
+
+def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "tags.csv").write_text("model,x\nm-1,1\na/m-1,2\n")
+    tags = read_tags(tmp_path / "tags.csv")
+    assert [find_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", "name,x\na,1\n", "each row must name a model"),
+        ("t.csv", "model,x\na,1\na ,2\n", "a is there twice"),
+        ("t.csv", "model,x\na,1,5\n", "row 2: 3 cells, the header has 2"),
+        ("t.csv", "model,x\n", "no row is in it"),
+        ("t.txt", "a", "a table ends in"),
+    ],
+)
+def test_wrong_tags_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(NNDError, match=re.escape(message)) as caught:
+        read_tags(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "tags.json"
+    path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
+    with pytest.raises(NNDError, match=r"tags\.json: x of m1 is '1000+', which is not a number"):
+        find_number(run_of("m1"), "x", read_tags(path))

@@ -1,0 +1,94 @@
+"""Models that were trained on a set: noted wherever they are, and compared with others on tests they have not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.page.site import group_runs, write_site
+from nnd_tasks.results.compare import compare_runs, report_comparison
+from nnd_tasks.results.paired import pair
+from nnd_tasks.results.runs import Run, read_results
+from tests.commands import Outcome
+from tests.results.fake_runs import write_run
+from tests.results.pages import parse, text_of
+
+
+def run(folder: Path, name: str, trained_on: str = "", split: str | None = None, seed: int = 0) -> Run:
+    """Return a run on the set ``made_up``, all of it or one split."""
+    write_run(
+        folder / f"{name}-{split}", name, contexts=12, seed=seed,
+        protocol={"split": split} if split else {}, about={"trained_on": trained_on} if trained_on else {},
+    )  # fmt: skip
+    [found] = read_results(folder / f"{name}-{split}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "split", "seen"),
+    [
+        ("made_up:train", None, ["made_up:train"]),
+        ("made_up:train", "train", ["made_up:train"]),
+        ("made_up:train", "test", []),
+        ("made_up", "test", ["made_up"]),
+        ("made_up:train,made_up:test", "test", ["made_up:test"]),
+        ("other:train", None, []),
+        ("made_up_2:train", None, []),
+        ("", None, []),
+    ],
+)
+def test_what_a_model_has_seen(trained_on: str, split: str | None, seen: list[str], tmp_path: Path) -> None:
+    one = run(tmp_path, "a", trained_on, split)
+    assert one.training_overlap == seen
+    plain = run(tmp_path, "b", "", split, seed=1)
+    if seen:
+        with pytest.raises(NNDError, match=rf"a was trained on {seen[0]}, which is in these tests.*--allow trained_on"):
+            compare_runs([plain, one])
+    [found] = compare_runs([plain, one], ["trained_on"] if seen else [])
+    findings = " ".join(report_comparison(found).findings)
+    assert ("a was trained on" in findings) == bool(trained_on)
+    assert ("these tests hold" in findings) == bool(seen)
+    assert ("none of its texts is in these tests" in findings) == (split == "test" and trained_on == "made_up:train")
+    assert "b was trained" not in findings
+
+
+def test_models_trained_alike_are_compared(tmp_path: Path) -> None:
+    alike = [run(tmp_path, name, "made_up:train", seed=i) for i, name in enumerate("ab")]
+    assert [one.models for one in pair(alike)] == [["a", "b"]]
+
+
+def test_a_split_and_the_whole_set_are_apart(tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match="split None and 'test'"):
+        compare_runs([run(tmp_path, "a"), run(tmp_path, "b", split="test")])
+
+
+def test_command_and_pages_mark_it(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+    runs = [run(tmp_path / "r", "a", "made_up:train"), run(tmp_path / "r", "b", seed=1)]
+    assert "run both with --split test" in nnd("compare", tmp_path / "r").err
+    page = tmp_path / "page.html"
+    assert nnd("report", tmp_path / "r", "-o", page).status == 0
+    shown = text_of(parse(page.read_text("utf-8")))
+    for model in "ab":  # each has a section of its own, and the page says why
+        assert f"nnd_made_up ({model})" in shown
+        assert (
+            f"the run of {model} on nnd_made_up ({model}) is in no comparison: a and b cannot be compared: a was"
+            in shown
+        )
+    assert nnd("report", tmp_path / "r", "-o", page, "--allow", "trained_on").status == 0
+    assert "a was trained on made_up:train" in text_of(parse(page.read_text("utf-8")))
+    skipped: list[str] = []
+    [sections] = group_runs(runs, skipped).values()
+    assert [(one.paired.models, one.note) for one in sections] == [(["b"], ""), (["a"], "trained on made_up:train")]
+    assert skipped == []
+    front, _ = write_site([tmp_path / "r"], tmp_path / "site")
+    assert "trained on made_up:train" in text_of(parse(front.read_text("utf-8")))
+    run(tmp_path / "held_out", "c", "made_up:train", split="test")
+    front, _ = write_site([tmp_path / "held_out"], tmp_path / "of_test")
+    assert "c was trained on made_up:train." in text_of(parse(front.read_text("utf-8")))
+    front, _ = write_site(
+        [runs[0].path.parent], tmp_path / "alone"
+    )  # no other model is there, and it is marked all the same
+    assert "trained on made_up:train" in text_of(parse(front.read_text("utf-8")))

@@ -1,0 +1,240 @@
+"""Pass rates against sizes and steps: the numbers, the table, the figures' data, and wrong input."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.tags import read_tags
+from nnd_tasks.results.trend import Trend, find_trend, read_logs, read_trend, report_trend
+from nnd_tasks.show.forms import to_json, to_markdown
+from tests.commands import Command, refused
+from tests.results.fake_runs import write_run
+from tests.results.runs import make_run
+
+CLUSTERS = ("a", "a", "a", "b", "b", "c", "d", "d")
+KINDS = ("x", "x", "y", "x", "y", "y", "x", "y")
+OUTCOMES = (True, False, True, True, True, False, False, True)
+OTHER: dict[str, Any] = {"task": "nnd_other", "protocol": {"set": "nnd/other", "config": "default"}}
+
+
+def run_of(name: str, passed: Sequence[bool | None] = OUTCOMES, **changes: Any) -> Run:
+    return make_run(name, passed, CLUSTERS, KINDS, model_info={"name": name, "window": 64}, **changes)
+
+
+def whole(trend: Trend, *columns: str) -> list[Any]:
+    """Return some columns of the points on all tests, one after the other."""
+    points = trend.points[trend.points["category"] == "all"]
+    rows = points[list(columns)].to_numpy().tolist()
+    return [row[0] for row in rows] if len(columns) == 1 else [tuple(row) for row in rows]
+
+
+# ---------------------------------------------------------------- runs
+
+
+def test_tags_name_families_and_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "tags.csv"
+    path.write_text("model,family,tokens,parameters,step\nm1,F,30,,\nm2,F,10,7,\nfinal,r,,,900\n")
+    tags, runs = read_tags(path), [run_of("m1", parameters=5), run_of("m2", parameters=6)]
+    assert whole(find_trend(runs, "tokens", tags), "family", "model", "x") == [("F", "m2", 10), ("F", "m1", 30)]
+    assert whole(find_trend(runs, tags=tags), "model", "x") == [("m1", 5), ("m2", 7)], (
+        "a tag wins over what lm-eval counted"
+    )
+    trend = find_trend([run_of("r/step-1"), run_of("r/final")], "step", tags)
+    assert whole(trend, "family", "model", "x") == [("r", "r/step-1", 1), ("r", "r/final", 900)]
+
+
+def test_runs_that_were_asked_otherwise_are_refused_unless_allowed() -> None:
+    runs = [run_of(f"m-{i}b", parameters=i, protocol={"set": "s", "config": "c", "prompt": i}) for i in (1, 2)]
+    with pytest.raises(NNDError, match="cannot be compared: prompt 1 and 2"):
+        find_trend(runs)
+    assert len(find_trend(runs, allow=["prompt"]).points) == 6
+
+
+@pytest.mark.parametrize(
+    ("runs", "x", "message"),
+    [
+        ([("m-1b", 1), ("m-x", None)], None, "parameters of m-x is not known; give it with --tags FILE"),
+        ([("m-1b", 1), ("m-2b", 1)], None, "m-1b and m-2b both have parameters 1; leave one out"),
+        ([("r/step-1", 1), ("r/checkpoint-1", 1)], None, "both have step 1; leave one out"),
+        ([("r/step-1", 1), ("r/final", 1)], "step", "step of r/final is not known; give it with --tags FILE"),
+    ],
+)
+def test_what_is_missing_is_named(runs: list[tuple[str, int | None]], x: str | None, message: str) -> None:
+    with pytest.raises(NNDError, match=re.escape(message)):
+        find_trend([run_of(name, parameters=size) for name, size in runs], x)
+
+
+@pytest.mark.parametrize(
+    ("names", "x", "lines"),
+    [
+        (["a-1b", "a-2b"], "parameters", [("a", 1), ("a", 2)]),
+        (["r/step-1", "r/step-2"], "step", [("r", 1), ("r", 2)]),
+        (["s/lm/step-1", "m/lm/step-1", "m/lm/step-2"], "step", [("m/lm", 1), ("m/lm", 2), ("s/lm", 1)]),
+        (["a-1b/step-9", "a-2b/step-9"], "parameters", [("a", 1), ("a", 2)]),
+        (["b-1b/step-9", "b-2b", "a-2b"], "parameters", [("a", 3), ("b", 1), ("b", 2)]),
+    ],
+)
+def test_checkpoints_of_one_training_go_by_step_and_models_of_a_family_by_size(
+    names: list[str], x: str, lines: list[tuple[str, int]]
+) -> None:
+    trend = find_trend([run_of(name, parameters=i) for i, name in enumerate(names, start=1)])
+    assert trend.x == x
+    assert whole(trend, "family", "x") == lines
+
+
+# ---------------------------------------------------------------- what the callback writes
+
+
+def entry(step: Any, task: str = "nnd_demo", **changes: Any) -> dict[str, Any]:
+    rates = {
+        "all": {"rate": 0.6, "stderr": 0.02, "tests": 100, "clusters": 12},
+        "x": {"rate": 0.99, "stderr": 0.03, "tests": 50, "clusters": 4},
+        "y": {"rate": 0.5, "stderr": None, "tests": 50, "clusters": 1},
+        "z": {"rate": 0.4, "stderr": 0.1, "tests": 5, "clusters": None},
+    }
+    signature = f"set:s|prompt:p || name:{step} || torch:2"
+    return {"step": step, "epoch": 0.5, "task": task, "rates": rates, "signature": signature, **changes}
+
+
+def log_of(path: Path, *entries: Any) -> Path:
+    path.write_text("".join((item if isinstance(item, str) else json.dumps(item)) + "\n" for item in entries))
+    return path
+
+
+def test_a_log_becomes_points_with_the_intervals_of_equal_prompts(tmp_path: Path) -> None:
+    parts = [log_of(tmp_path / f"{step}.jsonl", entry(step), entry(step, "nnd_b")) for step in (500, 0)]
+    points = read_trend(parts).points
+    assert set(points["task"]) == {"nnd_demo", "nnd_b"}
+    first = points[(points["x"] == 0) & (points["task"] == "nnd_demo")].set_index("category")
+    # The ends are where (p - q)^2 = t^2 q (1 - q) / n. 4 prompts of 12.5 tests; half a test failed, so half a prompt at most.
+    size = 50 * 1 / (0.5 * 0.03**2 * 50 / (0.99 * 0.01) + 0.5 * 12.5)
+    for end in first.loc["x", ["low", "high"]]:
+        assert (0.99 - end) ** 2 == pytest.approx(stats.t.ppf(0.975, 3) ** 2 * end * (1 - end) / size)
+    assert first.at["x", "low"] < 0.99 < first.at["x", "high"] < 1
+    assert math.isnan(first.at["y", "low"])
+    assert math.isnan(first.at["z", "low"]), "without clusters there are no degrees of freedom"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: not written by NNDCallback"),
+        ([entry(0), entry(0), entry(5)], "nnd_demo: step 0 and step 0 both have step 0"),
+        ([entry(0)], "nnd.jsonl: no such file, or fewer than two evaluations"),
+        (
+            [entry(0), entry(1, signature="set:s|prompt:q || n")],
+            "the protocol of nnd_demo changed during this log",
+        ),
+    ],
+)
+def test_a_wrong_line_is_named(lines: list[Any], message: str, tmp_path: Path) -> None:
+    path = log_of(tmp_path / "nnd.jsonl", *lines)
+    with pytest.raises(NNDError, match=re.escape(message)):
+        read_trend([path])
+
+
+def test_logs_and_runs_do_not_mix(tmp_path: Path) -> None:
+    path = log_of(tmp_path / "nnd.jsonl", entry(0), entry(1))
+    for places, options in (([path, tmp_path], {}), ([path], {"allow": ["prompt"]}), ([path], {"x": "tokens"})):
+        with pytest.raises(NNDError, match="is a log of NNDCallback"):
+            read_trend(places, **options)
+
+
+# ---------------------------------------------------------------- table and figures
+
+
+def test_every_number_is_shown_and_what_is_not_known_is_null(tmp_path: Path) -> None:
+    trend = read_logs([log_of(tmp_path / "nnd.jsonl", entry(0), entry(10_000))])
+    report = report_trend(trend)
+    found = json.loads(to_json(report))
+    assert found["x"] == "step"
+    rows = found["tables"]["rates"]
+    for column in ("x", "rate", "tests", "category", "model", "signature"):
+        assert [row[column] for row in rows] == trend.points[column].tolist()
+    unknown = next(row for row in rows if row["category"] == "z")
+    assert (unknown["low"], unknown["clusters"]) == (None, None)
+    text = to_markdown(report)
+    assert "| task | category | model | step | tests | prompts | pass rate | 95% interval |" in text
+    assert "| nnd_demo | x | step 10000 | 10,000 | 50 | 4† | 0.990 | " in text
+    assert "| nnd_demo | y | step 0 | 0 | 50 | 1† | 0.500 | - |" in text
+
+
+def lines_of(axes: Any) -> dict[str, tuple[list[float], list[float], list[list[float]]]]:
+    """Return label -> x, y and the ends of the error bars, as drawn."""
+    found = {}
+    for container in axes.containers:
+        data, _, [bars] = container.lines
+        ends = [sorted(segment[:, 1]) for segment in bars.get_segments()]
+        found[container.get_label()] = (list(data.get_xdata()), list(data.get_ydata()), ends)
+    return found
+
+
+def test_a_figure_of_sizes_has_a_panel_per_category_and_a_line_per_family() -> None:
+    sizes = {"a-1b": 1, "a-3b": 3, "b-1b": 1}
+    runs = [
+        run_of(name, OUTCOMES[i:] + OUTCOMES[:i], parameters=n * 10**9, **more)
+        for i, (name, n) in enumerate(sizes.items())
+        for more in ({}, OTHER)
+    ]
+    trend = find_trend(runs)
+    figures = report_trend(trend).figures
+    assert set(figures) == {"nnd_demo", "nnd_other"}
+    panels = {axes.get_title(): axes for axes in figures["nnd_demo"]().axes if axes.get_title()}
+    assert list(panels) == ["all", "x", "y"]
+    of_task = trend.points[trend.points["task"] == "nnd_demo"]
+    for category, axes in panels.items():
+        drawn = lines_of(axes)
+        assert set(drawn) == {"a", "b"}
+        for family, (x, y, ends) in drawn.items():
+            points = of_task[(of_task["category"] == category) & (of_task["family"] == family)]
+            assert (x, y) == (points["x"].tolist(), points["rate"].tolist())
+            assert np.allclose(ends, points[["low", "high"]])
+        assert "chance (0.5)" in {line.get_label() for line in axes.get_lines()}
+        assert (axes.get_xscale(), axes.get_xlabel()) == ("symlog", "parameters, log scale")
+
+
+def test_a_figure_of_a_training_has_a_panel_per_task_and_a_line_per_category() -> None:
+    runs = [run_of(f"r/step-{step}", **more) for more in ({}, OTHER) for step in (0, 24, 74, 223, 620, 1244)]
+    [draw] = report_trend(find_trend(runs)).figures.values()
+    panels = {axes.get_title(): axes for axes in draw().axes}
+    assert set(panels) == {"nnd_demo", "nnd_other"}
+    assert set(lines_of(panels["nnd_demo"])) == {"all", "x", "y"}
+    assert panels["nnd_demo"].get_xscale() == "symlog", "early steps crowd"
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_writes_table_and_figure_of_what_lm_eval_wrote(nnd: Command, tmp_path: Path) -> None:
+    runs = [
+        write_run(tmp_path, f"models/lm-{size}m", {"x": 0.3, "y": size / 40}, parameters=size * 10**6, seed=size)
+        for size in (10, 20, 40)
+    ]
+    done = nnd("trend", *runs, "--out", tmp_path / "out")
+    assert (done.status, done.err) == (0, "")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"trend_rates.csv", "trend_nnd_made_up.png", "trend_nnd_made_up.svg", "trend.json"} <= names
+    rate = read_results(runs[0])[0].tests.groupby("category")["passed"].mean()["x"]
+    assert f"| x | lm | lm-10m | 10,000,000 | 30 | 30 | {rate:.3f} |" in done.out
+
+
+def test_a_mistake_is_one_line(nnd: Command, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path, f"api/model-{name}", parameters=None) for name in "ab"]
+    for arguments, message in (
+        (("trend", *runs), "parameters of model-a is not known"),
+        (("trend", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: not written by NNDCallback"),
+        (("scaling", *runs), "nnd trend"),
+    ):
+        assert message in refused(nnd(*arguments, "--out", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()

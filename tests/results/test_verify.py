@@ -1,0 +1,327 @@
+"""Verification: the paper's known answers on the real files, statistics against scipy and slow definitions, wrong inputs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau, pearsonr
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.catalogue import SetRecipe
+from nnd_tasks.sets.download import Source
+from nnd_tasks.show.report import Report
+from nnd_tasks.studies import correlation
+from nnd_tasks.studies.correlation import AVERAGE, STATISTICS, correlate, gaps, verify_rates, verify_scores
+from nnd_tasks.studies.human_scores import ATTRIBUTES, add_up, read_summeval
+from nnd_tasks.studies.text_metrics import METRICS, load_metrics
+from nnd_tasks.studies.verify import verify_set, verify_sets
+from tests.commands import Command, refused
+
+QUIZ_FILE = "quiz_design_groups.jsonl"
+SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
+#: Paper, Table 2: model and the share of its questions that teachers accepted, in the order of the table.
+ACCEPTED = {
+    "dgpt2_sup": "33.4",
+    "gpt2b_sup": "40.9",
+    "gpt2m_sup": "51.3",
+    "bartb_sup": "52.0",
+    "prophetnet": "53.5",
+    "bartl_sup": "58.4",
+    "mixqg": "68.4",
+}
+SYSTEMS = ["M9", "M17", "M20", "M22", "M23"]
+ERRORS = ("disfluent", "off_target", "wrong_context")
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+# ---------------------------------------------------------------- statistics
+
+
+vectors = st.integers(3, 8).flatmap(
+    lambda n: st.tuples(*[st.lists(st.integers(-4, 4), min_size=n, max_size=n) for _ in range(2)])
+)
+
+
+@given(vectors)
+def test_correlations_are_scipys_and_the_papers_definitions_ties_among_them(pair: tuple[list[int], list[int]]) -> None:
+    x, y = ([value / 8 for value in side] for side in pair)
+    tau, r, in_order = map(float, correlate(x, y))
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        assert math.isnan(tau)
+        assert math.isnan(r)
+        assert math.isnan(in_order)
+        return
+    assert tau == pytest.approx(kendalltau(x, y).statistic, abs=1e-9)
+    both = list(permutations(range(len(x)), 2))
+    assert r == pytest.approx(pearsonr([x[i] - x[j] for i, j in both], [y[i] - y[j] for i, j in both])[0], abs=1e-9)
+    once = list(combinations(range(len(x)), 2))
+    assert in_order == pytest.approx(
+        pearsonr([x[i] - x[j] for i, j in once], [y[i] - y[j] for i, j in once])[0], abs=1e-9
+    )
+
+
+def test_rounding_makes_no_order_among_equal_scores() -> None:
+    assert gaps([0.1 + 0.2, 0.3, 0.4])[0] == 0
+    assert correlate([0.1 + 0.2, 0.3, 0.4], [1, 2, 3])[0] == pytest.approx(kendalltau([1, 1, 2], [1, 2, 3])[0])
+    assert gaps([1e-9, 2e-9, 3e-9]).all(), "small scores are no ties"
+
+
+# ---------------------------------------------------------------- rates of one's own
+
+
+RATES = {"a": {"x": 0.1, "y": 0.5}, "b": {"x": 0.2, "y": 0.5}, "c": {"x": 0.4, "y": 0.9}}
+HUMAN = {"a": {"x": 0.3, "y": 0.5}, "b": {"x": 0.2, "y": 0.7}, "c": {"x": 0.8, "y": 0.6}, "d": {"x": 0.0}}
+
+
+def by_category(table: pd.DataFrame, column: str = "value") -> pd.DataFrame:
+    """Return a column of `verify_scores` as a row per category and a column per statistic."""
+    return table.pivot(index="category", columns="statistic", values=column)
+
+
+def test_rates_that_a_user_measured() -> None:
+    found = verify_rates(RATES, HUMAN)
+    assert "low" not in found, "rates alone have no prompts"
+    values = by_category(found)
+    assert values.loc["x", "tau"] == pytest.approx(1 / 3)
+    assert values.loc[AVERAGE].to_numpy() == pytest.approx(values.loc[["x", "y"]].mean().to_numpy())
+    undefined = by_category(verify_rates({model: {**RATES[model], "x": 0.5} for model in RATES}, HUMAN)).isna()
+    assert undefined.all(axis=1).to_dict() == {"x": True, "y": False, AVERAGE: True}, "all are tied"
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ({"a": RATES["a"], "b": RATES["b"]}, r"2 models \(a, b\): .* needs at least 3, of two it is 1 or -1"),
+        ({**RATES, "gpt5": {"x": 1, "y": 1}}, "model 'gpt5' has no rate or no human score for category 'x'"),
+        ({**RATES, "c": {"x": 0.1}}, "model 'c' has no rate or no human score for category 'y'"),
+    ],
+)
+def test_wrong_rates_are_named(rates: dict[str, Any], message: str) -> None:
+    with pytest.raises(NNDError, match=message):
+        verify_rates(rates, HUMAN)
+
+
+# ---------------------------------------------------------------- resampling
+
+
+def test_intervals_are_those_of_a_slow_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    models, prompts, resamples = list("abcdefg"), 12, 8
+    cells = [(str(i), model) for i in range(prompts) for model in models for _ in range(int(rng.integers(1, 4)))]
+    outputs = pd.DataFrame(cells, columns=["prompt", "model"])
+    outputs = outputs.assign(x=rng.random(len(outputs)), y=rng.random(len(outputs)))
+    outputs["metric"] = outputs["x"] + outputs["y"] + rng.normal(size=len(outputs))
+    human, metric = add_up(outputs, models, ["x", "y"]), add_up(outputs, models, ["metric"])
+    monkeypatch.setattr(correlation, "RESAMPLES", resamples)
+    found = verify_scores(models, ["x", "y"], metric, human)[["low", "high"]].to_numpy()
+    weights = np.random.default_rng(0).multinomial(prompts, np.full(prompts, 1 / prompts), size=resamples)
+    drawn = []
+    for row in weights:
+        kept = pd.concat([outputs[outputs["prompt"] == str(c)] for c in range(prompts) for _ in range(row[c])])
+        means = kept.groupby("model")[["x", "y", "metric"]].mean()
+        both = [correlate(means["metric"], means[category]) for category in "xy"]
+        drawn.append([*both, np.mean(both, axis=0)])
+    np.testing.assert_allclose(found.T, np.quantile(drawn, [0.025, 0.975], axis=0).reshape(2, -1))
+
+
+# ---------------------------------------------------------------- known answers
+
+
+def tables_of(report: Report) -> dict[str, pd.DataFrame]:
+    return {table.name: table.data for table in report.tables}
+
+
+def test_quiz_design_by_another_way(data: Path) -> None:
+    """Recount from the raw file, and what the paper prints."""
+    path = data / "quiz_design" / QUIZ_FILE
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for group in lines_of(path):
+        for question in group["questions"]:
+            for model in question["model_name"].split("|"):
+                reasons[model].append(question["reason"])
+    assert sum(map(len, reasons.values())) == 3164, "what the paper counts"
+    accepted = {model: f"{100 * reasons[model].count('No error') / len(reasons[model]):.1f}" for model in ACCEPTED}
+    assert accepted == ACCEPTED
+    report = verify_set("quiz_design", path, {})
+    found = tables_of(report)
+    values = by_category(found["agreement"])
+    for error in ERRORS:
+        pairs = found["scores"].query("category == @error")
+        y = [1 - reasons[model].count(error) / len(reasons[model]) for model in ACCEPTED]
+        assert pairs["human"].to_list() == pytest.approx(y)
+        assert values.loc[error, [*STATISTICS]].tolist() == pytest.approx(correlate(pairs["score"], y))
+    assert " ".join(f"{value:.2f}" for value in values.loc[AVERAGE, [*STATISTICS]]) == "0.79 0.82 0.79"
+    tau, r = found["agreement"].dropna(subset="paper").to_dict("records")
+    assert (tau["statistic"], tau["paper"], r["statistic"], r["paper"]) == ("tau", 0.78, "r", 0.80)
+    assert "1 of 2 cells" in report.findings[0]
+    assert "nnd r (+0.02)" in report.findings[1]
+
+
+def test_summeval_reproduces_rouge(data: Path) -> None:
+    path = data / "summeval" / SUMMEVAL_FILE
+    report = verify_set("summeval", path, load_metrics("rouge1,rouge2,rougel"))
+    found = tables_of(report)
+    averages = (
+        found["agreement"].query("category == @AVERAGE").pivot(index="scorer", columns="statistic", values="value")
+    )
+    # What this file gives; the paper prints 0.84, 0.86 and 0.85 for r.
+    assert [f"{value:.2f}" for value in averages["tau"]] == ["0.55"] * 3
+    assert [f"{value:.2f}" for value in averages["r"]] == ["0.78", "0.80", "0.85"]
+    paper = found["agreement"].dropna(subset="paper").set_index(["scorer", "statistic"])["paper"]
+    assert (len(paper), paper["rouge2", "tau"], paper["rouge1", "r"]) == (6, 0.55, 0.84)
+    ratings: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in lines_of(path):
+        for expert in row["expert_annotations"]:
+            for attribute in ATTRIBUTES:
+                ratings[row["model_id"], attribute].append(expert[attribute])
+    for (scorer, attribute), part in found["scores"].groupby(["scorer", "category"]):
+        y = [float(np.mean(ratings[system, attribute])) for system in SYSTEMS]
+        assert part["model"].to_list() == SYSTEMS
+        assert part["human"].to_list() == pytest.approx(y)
+        values = by_category(found["agreement"][found["agreement"]["scorer"] == scorer])
+        assert values.loc[attribute, [*STATISTICS]].tolist() == pytest.approx(correlate(part["score"], y))
+
+
+# ---------------------------------------------------------------- SummEval, cut short
+
+
+@pytest.fixture
+def short(data: Path, tmp_path: Path) -> Path:
+    """Return a folder with eight articles of SummEval and all of Quiz Design."""
+    rows = lines_of(data / "summeval" / SUMMEVAL_FILE)
+    kept = list(dict.fromkeys(row["id"] for row in rows))[:8]
+    folder = tmp_path / "sources"
+    write_lines(folder / "summeval" / SUMMEVAL_FILE, [row for row in rows if row["id"] in kept])
+    write_lines(folder / "quiz_design" / QUIZ_FILE, lines_of(data / "quiz_design" / QUIZ_FILE))
+    return folder
+
+
+def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row for row in lines_of(short / "summeval" / SUMMEVAL_FILE) if row["model_id"] in SYSTEMS]
+
+    def length(texts: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+        assert (list(sources), list(references)) == (
+            [row["text"] for row in rows],
+            [row["references"][:1] for row in rows],
+        )
+        return [float(len(text)) for text in texts]
+
+    monkeypatch.setitem(METRICS, "bleu", length)
+    [report] = verify_sets("summeval", short, "bleu")
+    for row in tables_of(report)["scores"].itertuples():
+        assert row.score == np.mean([len(one["decoded"]) for one in rows if one["model_id"] == row.model])
+
+
+def test_bertscore_and_bartscore_run_with_a_model(
+    short: Path, tiny_models: dict[str, Path], masked_model: Path
+) -> None:
+    [report] = verify_sets("summeval", short, f"bertscore={masked_model},bartscore={tiny_models['t5']}")
+    found = tables_of(report)
+    assert set(found["agreement"]["scorer"]) == {"bertscore", "bartscore"}
+    assert (found["scores"].query("scorer == 'bartscore'")["score"] < 0).all()
+
+
+def test_a_release_without_articles_lacks_only_what_reads_them(short: Path) -> None:
+    path = short / "summeval" / SUMMEVAL_FILE
+    write_lines(path, [{key: value for key, value in row.items() if key != "text"} for row in lines_of(path)])
+    verify_set("summeval", path, load_metrics("rouge1"))
+    with pytest.raises(NNDError, match="bartscore needs the articles"):
+        verify_set("summeval", path, {"bartscore": METRICS["bleu"]})
+
+
+# ---------------------------------------------------------------- files, downloads, wrong inputs
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"references": None}, "no field 'references'"),
+        ({"expert_annotations": [{"fluency": 1}]}, "no field 'consistency'"),
+    ],
+)
+def test_wrong_rows_of_summeval_are_named(fields: dict[str, Any], message: str, short: Path) -> None:
+    path = short / "summeval" / SUMMEVAL_FILE
+    rows = lines_of(path)
+    number = next(i for i, row in enumerate(rows) if row["model_id"] == "M17")
+    rows[number] = {key: value for key, value in {**rows[number], **fields}.items() if value is not None}
+    with pytest.raises(NNDError, match=f"line {number + 1}.*{message}"):
+        read_summeval(write_lines(path, rows), SYSTEMS)
+
+
+def test_a_missing_system_is_named(short: Path) -> None:
+    with pytest.raises(NNDError, match="nothing of M98, M99 is in it; is it the publisher's whole file"):
+        read_summeval(short / "summeval" / SUMMEVAL_FILE, ["M98", "M99"])
+
+
+def test_without_a_source_the_publishers_files_are_taken(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(set_recipe: SetRecipe, *, progress: bool) -> Source:
+        name = next(iter(set_recipe.recipe.files))
+        (short / set_recipe.name / "hashes.json").write_text("{}")
+        return Source(short / set_recipe.name, {name: short / set_recipe.name / name}, [], [name])
+
+    monkeypatch.setattr("nnd_tasks.sets.download.download", download)
+    found = verify_sets("all", None, "rouge1")
+    assert [report.name for report in found] == ["verify_quiz_design", "verify_summeval"]
+    (short / "quiz_design" / QUIZ_FILE).write_text("<html>quota</html>")
+    with pytest.raises(NNDError, match="is not valid JSON"):
+        verify_sets("quiz_design", None, "")
+    assert not (short / "quiz_design" / QUIZ_FILE).exists(), "a page in place of the file must not be kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics", "message"),
+    [
+        ("summeval", "rogue", "there is no metric 'rogue'; there are: bleu, "),
+        ("summeval", "bartscore", "metric bartscore needs a model: --metrics bartscore=FOLDER"),
+        ("summeval", "bartscore=/nowhere", "metric bartscore: /nowhere cannot be used"),
+        ("quizdesign", "", r"there is no set to verify on 'quizdesign'; did you mean 'quiz_design'\?"),
+    ],
+)
+def test_wrong_arguments_are_named(name: str, metrics: str, message: str, short: Path) -> None:
+    with pytest.raises(NNDError, match=message):
+        verify_sets(name, short, metrics)
+
+
+# ---------------------------------------------------------------- command line
+
+
+def test_the_command_prints_and_writes(short: Path, tmp_path: Path, nnd: Command) -> None:
+    done = nnd("verify", "--source", short, "--metrics", "rouge1, bleu", "--out", tmp_path / "out")
+    assert done.status == 0
+    assert "| nnd | average | 0.79 [" in done.out
+    assert "| mixqg | 0.903 | 0.942 | 0.838 | 0.669 | 0.809 | 0.653 |" in done.out
+    assert "Out of reach of public data" in done.out
+    stored = json.loads((tmp_path / "out" / "verify_summeval.json").read_text(encoding="utf-8"))
+    assert {row["scorer"] for row in stored["tables"]["agreement"]} == {"rouge1", "bleu"}
+    done = nnd("verify", "quiz_design", "--source", short / "quiz_design" / QUIZ_FILE, "--format", "json")
+    tau = next(row for row in json.loads(done.out)["tables"]["agreement"] if row["paper"])
+    assert (tau["scorer"], tau["statistic"], tau["paper"], f"{tau['value']:.2f}") == ("nnd", "tau", 0.78, "0.79")
+
+
+def test_a_mistake_writes_nothing(short: Path, tmp_path: Path, nnd: Command) -> None:
+    (short / "summeval" / SUMMEVAL_FILE).unlink()
+    done = nnd("verify", "--source", short, "--out", tmp_path / "out")
+    assert f"needs {SUMMEVAL_FILE} there" in refused(done)
+    assert not (tmp_path / "out").exists()

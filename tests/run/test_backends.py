@@ -1,0 +1,269 @@
+"""The same outcomes through other ways to run a model: an HTTP server, PEFT adapters, 16-bit weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import nnd_tasks
+from nnd_tasks.errors import NNDError
+from nnd_tasks.task.lengths import TokenCounter
+from tests.random_models import WINDOW, evaluate
+from tests.run.completions_server import CompletionsServer
+from tests.task.test_oracle import Oracle, check_against
+
+missing = [name for name in ("aiohttp", "tenacity") if find_spec(name) is None]
+needs_client = pytest.mark.skipif(
+    bool(missing), reason=f"lm-eval's API client needs {missing}: pip install lm-eval[api]"
+)
+
+FEW = 12  # clusters, where a part of the demo is enough
+
+#: (model, arguments of local-completions, arguments of hf that mean the same). lm-eval's API client adds no BOS token
+#: unless told to; hf does what the tokenizer does.
+ALIKE = {
+    "gpt2": ("gpt2", {}, {}),
+    "llama-without-bos": ("llama", {}, {"add_bos_token": False}),
+    "llama-with-bos": ("llama", {"add_bos_token": True}, {}),
+}
+#: How the client sends prompts: arguments, batch size, number of clusters.
+TRANSPORTS: dict[str, tuple[dict[str, Any], int, int | None]] = {
+    "tokens": ({"tokenizer_backend": "huggingface"}, 8, None),
+    "tokens-one-by-one": ({}, 1, FEW),
+    "text-concurrent": ({"tokenized_requests": False, "num_concurrent": 4}, 3, None),
+    "text-one-by-one": ({"tokenized_requests": False}, 1, FEW),
+}
+
+
+def through(server: CompletionsServer, folder: Path, arguments: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
+    """Evaluate the demo through a server of the model in ``folder``."""
+    model_args = {"model": "served", "base_url": server.url, "tokenizer": str(folder), **(arguments or {})}
+    options = {"batch_size": 8, "bootstrap_iters": 0, **kwargs}
+    return nnd_tasks.evaluate(["nnd_demo"], "local-completions", model_args, **options)
+
+
+def samples_of(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(results["samples"]["nnd_demo"])
+
+
+def scored_by(server: CompletionsServer) -> list[list[int]]:
+    """Return the prompts that a server answered, without those that only try its answers (`check_order`)."""
+    return [prompt for prompt in server.answered if len(prompt) > 13]
+
+
+def assert_same(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    """Check that two runs agree on every test, token count and, within float32's precision, every likelihood."""
+    for one, other in zip(some, others, strict=True):
+        assert one["tests"] == other["tests"]
+        for a, b in zip(one["candidates"], other["candidates"], strict=True):
+            assert (a["tokens"], a["bytes"]) == (b["tokens"], b["bytes"])
+            assert a["sum"] == pytest.approx(b["sum"], rel=2e-6, abs=1e-4)
+            assert a["mean"] == pytest.approx(b["mean"], rel=2e-6, abs=1e-5)
+
+
+Reference = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def _references() -> dict[str, dict[str, Any]]:
+    return {}
+
+
+@pytest.fixture
+def reference(_references: dict[str, dict[str, Any]], tiny_models: dict[str, Path], home: Path) -> Reference:
+    """Return what gives hf's results in float32 on the whole demo, by name in `ALIKE`; each is run once."""
+
+    def find(alike: str) -> dict[str, Any]:
+        if alike not in _references:
+            model, _, arguments = ALIKE[alike]
+            _references[alike] = evaluate(tiny_models[model], ["nnd_demo"], model_args=arguments)
+        return _references[alike]
+
+    return find
+
+
+# ---------------------------------------------------------------- local-completions
+
+
+@needs_client
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("alike", ALIKE)
+def test_every_test_comes_out_over_http_as_with_hf(
+    alike: str, transport: str, reference: Reference, tiny_models: dict[str, Path], home: Path
+) -> None:
+    model, arguments, _ = ALIKE[alike]
+    more, batch_size, limit = TRANSPORTS[transport]
+    folder = tiny_models[model]
+    with CompletionsServer.load(folder) as server:
+        results = through(server, folder, {**arguments, **more}, batch_size=batch_size, limit=limit)
+    assert_same(samples_of(results), samples_of(reference(alike))[:limit])
+    found = results["results"]["nnd_demo"]
+    assert len(scored_by(server)) == found["candidates,none"]
+    assert server.texts == ("text" in transport) * len(server.answered)
+    assert (max(server.sizes), server.most_at_once > 1) == (batch_size, "num_concurrent" in more)
+    if limit is None:
+        assert (found["tests,none"], found["candidates,none"]) == (381, 305)
+        expected = reference(alike)["results"]["nnd_demo"]
+        for name in expected:
+            if name.startswith("pass_rate") or name == "ties,none":
+                assert found[name] == pytest.approx(expected[name], abs=1e-12), name
+
+
+@needs_client
+@pytest.mark.parametrize("tokenized", [True, False], ids=["tokens", "text"])
+def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(
+    tokenized: bool, tiny_models: dict[str, Path], home: Path
+) -> None:
+    folder, metadata = tiny_models["llama"], {"append_eos": True}
+    with CompletionsServer.load(folder) as server:
+        arguments = {"tokenized_requests": tokenized, "add_bos_token": True}
+        results = through(server, folder, arguments, limit=FEW, metadata=metadata)
+    assert all(prompt[0] == 0 and prompt[-1] == 1 for prompt in scored_by(server))  # BOS and EOS, once each
+    assert all({0, 1}.isdisjoint(prompt[1:-1]) for prompt in scored_by(server))
+    assert_same(samples_of(results), samples_of(evaluate(folder, ["nnd_demo"], limit=FEW, metadata=metadata)))
+
+
+@needs_client
+def test_a_server_that_does_not_echo_is_an_error(tiny_models: dict[str, Path], home: Path) -> None:
+    folder = tiny_models["gpt2"]
+    with (
+        CompletionsServer.load(folder, echoes=False) as server,
+        pytest.raises(NNDError, match=r"a prompt of \d+ tokens with 1 log-prob.* does not echo"),
+    ):
+        through(server, folder, limit=2)
+
+
+@needs_client
+def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(
+    reference: Reference, tiny_models: dict[str, Path], home: Path
+) -> None:
+    """It leaves room for the token that the server generates; hf does not even feed the last one."""
+    folder, window, few = tiny_models["gpt2"], 64, 6
+    with CompletionsServer.load(folder) as server:
+        short = through(server, folder, {"max_length": window}, limit=few)
+        whole = {
+            len(server.tokenizer.encode(context + continuation))
+            for sample in samples_of(reference("gpt2"))[:few]
+            for context, continuation in sample["arguments"]
+        }
+    assert max(len(prompt) for prompt in server.answered) < window < min(whole) < WINDOW
+    plain = evaluate(folder, ["nnd_demo"], model_args={"max_length": window - 2}, limit=few)
+    assert_same(samples_of(short), samples_of(plain))
+
+
+# ---------------------------------------------------------------- the gguf client
+
+
+def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
+    reference: Reference, tiny_models: dict[str, Path], home: Path
+) -> None:
+    """It sends text and finds the candidate by `text_offset`. This is lm-eval's client only, not llama.cpp."""
+    folder = tiny_models["gpt2"]
+    with CompletionsServer.load(folder) as server:
+        arguments = {"base_url": server.url.removesuffix("/v1/completions"), "tokenizer": str(folder)}
+        results = nnd_tasks.evaluate(["nnd_demo"], "gguf", arguments, limit=FEW, bootstrap_iters=0)
+    assert server.texts == len(server.answered) > 4 * FEW
+    assert_same(samples_of(results), samples_of(reference("gpt2"))[:FEW])
+
+
+# ---------------------------------------------------------------- what cannot be counted
+
+
+@needs_client
+@pytest.mark.parametrize("backend", ["tiktoken", "None", None], ids=repr)
+def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(
+    backend: str | None, tiny_models: dict[str, Path], home: Path
+) -> None:
+    folder = tiny_models["gpt2"]
+    with CompletionsServer.load(folder) as server:
+        with pytest.raises(NNDError, match=f"tokenizer_backend={backend}; use tokenizer_backend=huggingface"):
+            through(server, folder, {"tokenizer_backend": backend}, limit=1)
+        assert server.answered == []
+
+
+def test_a_server_without_a_named_tokenizer_is_one_clear_error(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:1/v1/completions"
+    with pytest.raises(NNDError, match=r"names no tokenizer for this model\. Add tokenizer="):
+        TokenCounter({"base_url": url})
+    with pytest.raises(NNDError, match=r"served: .*model_args|tokenizer .*served .*model_args"):
+        TokenCounter({"base_url": url, "model": str(tmp_path / "served")})
+    with pytest.raises(NNDError, match=r"the tokenizer nobody/served cannot be loaded .*name one with tokenizer="):
+        TokenCounter({"base_url": url, "model": "nobody/served"})
+
+
+# ---------------------------------------------------------------- PEFT adapters
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a LoRA adapter of the tiny Llama with random weights, none of them zero."""
+    peft = pytest.importorskip("peft", reason="lm-eval's argument peft= needs the package peft")
+    model = AutoModelForCausalLM.from_pretrained(tiny_models["llama"], dtype=torch.float32)
+    targets = ["q_proj", "v_proj", "down_proj"]
+    config = peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM", init_lora_weights=False)
+    torch.manual_seed(4)
+    adapted = peft.get_peft_model(model, config)
+    folder: Path = tmp_path_factory.mktemp("adapter")
+    adapted.save_pretrained(folder)
+    return folder
+
+
+def test_a_peft_adapter_is_scored_as_the_merged_model(
+    reference: Reference, tiny_models: dict[str, Path], adapter: Path, home: Path
+) -> None:
+    import peft
+
+    folder = tiny_models["llama"]
+    results = evaluate(folder, ["nnd_demo"], model_args={"peft": str(adapter)})
+    oracle = Oracle(folder)
+    oracle.model = peft.PeftModel.from_pretrained(oracle.model, adapter).merge_and_unload().eval()
+    assert check_against(oracle, samples_of(results)) == (305, 381)
+    base = reference("llama-with-bos")
+    assert results["results"]["nnd_demo"]["pass_rate,none"] != base["results"]["nnd_demo"]["pass_rate,none"]
+    with pytest.raises(AssertionError):
+        check_against(oracle, samples_of(base))
+
+
+# ---------------------------------------------------------------- 16-bit weights
+
+
+class CoarseOracle(Oracle):
+    """The model in 16 bits; log-probabilities in float32 or, as hf does by default, in the type of the model."""
+
+    def __init__(self, folder: Path, dtype: torch.dtype, softmax_dtype: torch.dtype) -> None:
+        super().__init__(folder)
+        # Loaded in that type as hf does; a later .to() would round the rotary frequencies too.
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
+        self.softmax_dtype = softmax_dtype
+
+    @torch.no_grad()
+    def sum_and_count(self, context: list[int], candidate: list[int]) -> tuple[float, int]:
+        # The last token is not fed, as in hf: in 16 bits the shape of the input already changes the last digit.
+        logits = self.model(torch.tensor([[*context, *candidate][:-1]])).logits[0]
+        logprobs = torch.log_softmax(logits, -1, dtype=self.softmax_dtype)[-len(candidate) :]
+        return float(logprobs[range(len(candidate)), candidate].sum()), len(candidate)
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("bfloat16", None), ("float16", FEW)])  # CPUs are slow in float16
+@pytest.mark.parametrize("softmax", [None, "float32"])
+def test_16_bit_sums_are_those_of_the_model_and_their_ties_are_counted(
+    dtype: str, limit: int | None, softmax: str | None, tiny_models: dict[str, Path], home: Path
+) -> None:
+    folder, arguments = tiny_models["llama"], {"dtype": dtype, **({"softmax_dtype": softmax} if softmax else {})}
+    results = evaluate(folder, ["nnd_demo"], model_args=arguments, limit=limit, batch_size=1, shared_prefix=False)
+    found, samples = results["results"]["nnd_demo"], samples_of(results)
+    assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] == dtype, "the logits are, at least"
+    oracle = CoarseOracle(folder, getattr(torch, dtype), getattr(torch, softmax or dtype))
+    assert check_against(oracle, samples) == (found["candidates,none"], found["tests,none"])
+    means = [[candidate["mean"] for candidate in sample["candidates"]] for sample in samples]
+    ties = sum(m[t["high"]] == m[t["low"]] for s, m in zip(samples, means, strict=True) for t in s["doc"]["tests"])
+    assert found["ties,none"] == ties == sum(t["tie"] for s in samples for t in s["tests"])
+    assert not any(t["passed"] for s in samples for t in s["tests"] if t["tie"])
+    sums = torch.tensor([c["sum"] for s in samples for c in s["candidates"]], dtype=torch.float64)
+    assert (sums.to(getattr(torch, dtype)).double() != sums).any() == bool(softmax), "not rounded to 16 bits themselves"

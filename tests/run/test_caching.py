@@ -1,0 +1,146 @@
+"""``--use_cache`` keyed by model: no answer of another model, and none asked for twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval.api.model import CacheHook
+from lm_eval.models.huggingface import HFLM
+from transformers import AutoModelForCausalLM
+
+import nnd_tasks
+from nnd_tasks.errors import NNDError
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.run.cache import cache_key
+from tests.random_models import evaluate
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str]]:
+    """Count the requests that reach a model."""
+    counts: Counter[tuple[str, str]] = Counter()
+    original = SharedPrefixLM._loglikelihood_tokens
+
+    def counting(self: SharedPrefixLM, requests: list[Any], **kwargs: Any) -> Any:
+        counts.update(request for request, _, _ in requests)
+        return original(self, requests, **kwargs)
+
+    monkeypatch.setattr(SharedPrefixLM, "_loglikelihood_tokens", counting)
+    return counts
+
+
+def run(model: Path, cache: Path, **kwargs: Any) -> dict[str, Any]:
+    results = evaluate(model, ["nnd_demo"], use_cache=str(cache / "answers"), limit=6, **kwargs)["results"]["nnd_demo"]
+    return {key: value for key, value in results.items() if key.startswith("pass_rate")}
+
+
+def test_a_second_run_asks_nothing_and_gives_the_same(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+) -> None:
+    plain = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=6)["results"]["nnd_demo"]
+    asked.clear()
+    first = run(tiny_models["gpt2"], tmp_path)
+    assert set(asked.values()) == {1}
+    asked.clear()
+    assert run(tiny_models["gpt2"], tmp_path, batch_size=3) == first
+    assert not asked
+    assert first == {key: plain[key] for key in first}
+
+
+def test_another_model_does_not_get_the_answers_of_the_first(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+) -> None:
+    first = run(tiny_models["gpt2"], tmp_path)
+    for model, arguments in (("llama", {}), ("gpt2", {"dtype": "bfloat16"}), ("gpt2", {"max_length": 600})):
+        asked.clear()
+        other = run(tiny_models[model], tmp_path, model_args=arguments)
+        assert asked
+        if model == "llama":
+            assert other != first
+    asked.clear()
+    assert run(tiny_models["gpt2"], tmp_path) == first
+    assert not asked
+
+
+def test_a_model_that_was_trained_on_in_its_folder_is_another(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+) -> None:
+    folder = shutil.copytree(tiny_models["gpt2"], tmp_path / "model")
+    first = run(folder, tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.transformer.wte.weight.data.mul_(-1)
+    model.save_pretrained(folder)
+    asked.clear()
+    assert run(folder, tmp_path) != first
+    assert asked
+
+
+def test_other_requests_are_asked_for_and_known_ones_are_not(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+) -> None:
+    run(tiny_models["gpt2"], tmp_path)
+    known = set(asked)
+    asked.clear()
+    evaluate(tiny_models["gpt2"], ["nnd_demo"], use_cache=str(tmp_path / "answers"), limit=8)
+    assert asked
+    assert not known & set(asked)
+    asked.clear()
+    changed = {"metadata": {"candidate_prefix": "- "}}
+    assert run(tiny_models["gpt2"], tmp_path, **changed) is not None
+    assert asked
+
+
+def test_a_ready_made_model_cannot_be_cached(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+    lm = HFLM(pretrained=str(tiny_models["gpt2"]), device="cpu")
+    with pytest.raises(NNDError, match="ready-made model has no name"):
+        nnd_tasks.evaluate("nnd_demo", lm, use_cache=str(tmp_path / "answers"))
+    model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
+    with pytest.raises(NNDError, match="pretrained is a Python object"):
+        nnd_tasks.evaluate(
+            "nnd_demo",
+            "hf",
+            {"pretrained": model, "tokenizer": str(tiny_models["gpt2"])},
+            use_cache=str(tmp_path / "answers"),
+        )
+
+
+def test_the_key_ignores_what_changes_no_answer() -> None:
+    plain = cache_key("hf", {"pretrained": "x"})
+    assert cache_key("hf", {"pretrained": "x", "batch_size": 3, "device": "cpu"}) == plain
+    others = [
+        cache_key("vllm", {"pretrained": "x"}),
+        cache_key("hf", {"pretrained": "y"}),
+        cache_key("hf", {"pretrained": "x", "revision": "z"}),
+        cache_key("hf", {"pretrained": "x", "dtype": "float16"}),
+    ]
+    assert len({plain, *others}) == 5
+
+
+def test_a_cache_of_requests_is_refused(tiny_models: dict[str, Path], home: Path) -> None:
+    with pytest.raises(NNDError, match="--cache_requests: lm-eval keys that cache by task name"):
+        evaluate(tiny_models["gpt2"], ["nnd_demo"], cache_requests=True)
+
+
+def test_a_run_that_stops_while_it_scores_goes_on_where_it_was(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]], monkeypatch: Any
+) -> None:
+    plain = run(tiny_models["gpt2"], tmp_path / "other")
+    total, store, stored = len(asked), CacheHook.add_partial, []
+
+    def stopping(self: CacheHook, *answer: Any) -> None:
+        store(self, *answer)
+        stored.append(answer)
+        if len(stored) == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(CacheHook, "add_partial", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_models["gpt2"], tmp_path)
+    monkeypatch.setattr(CacheHook, "add_partial", store)
+    asked.clear()
+    assert run(tiny_models["gpt2"], tmp_path) == plain
+    assert len(asked) == total - 7

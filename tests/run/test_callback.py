@@ -1,0 +1,498 @@
+"""`NNDCallback`: it changes nothing in a training run, logs what `evaluate` measures, and leaves a sound file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+    default_data_collator,
+)
+
+import nnd_tasks
+import nnd_tasks.run.callback as module
+import nnd_tasks.run.training_log as training_log
+from nnd_tasks import NNDCallback
+from nnd_tasks.errors import NNDError
+from tests import random_models
+from tests.conftest import REPO
+
+TASK = "nnd_demo"
+CATEGORIES = ["disfluent", "off_target", "unfaithful"]
+LIMIT = 3
+
+
+def load(folder: Path) -> Any:
+    """Return a tiny model, with dropout where its architecture has any."""
+    if folder.name == "t5":
+        return AutoModelForSeq2SeqLM.from_pretrained(folder, dropout_rate=0.2)
+    return AutoModelForCausalLM.from_pretrained(folder)
+
+
+def rows(tokenizer: Any, seq2seq: bool) -> list[dict[str, Any]]:
+    """Return training examples of one length."""
+    found = []
+    for text in random_models.texts():
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"][:32]
+        if len(ids) == 32:
+            found.append({"input_ids": ids, "labels": ids[:16] if seq2seq else ids})
+    return found[:40]
+
+
+def make_trainer(
+    folder: Path, out: Path, callbacks: list[Any], *, model: Any = None, tokenizer: Any = "own", **arguments: Any
+) -> Trainer:
+    torch.manual_seed(0)
+    own = AutoTokenizer.from_pretrained(folder)
+    settings = {
+        "max_steps": 4,
+        "per_device_train_batch_size": 2,
+        "use_cpu": True,
+        "report_to": [],
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        "logging_steps": 1,
+        "learning_rate": 1e-2,
+        **arguments,
+    }
+    return Trainer(
+        model=load(folder) if model is None else model,
+        args=TrainingArguments(output_dir=str(out), **settings),
+        train_dataset=rows(own, folder.name == "t5"),
+        processing_class=own if tokenizer == "own" else tokenizer,
+        data_collator=default_data_collator,  # the tokenizers have no padding token
+        callbacks=callbacks,
+    )
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def steps(path: Path) -> list[int]:
+    return [line["step"] for line in read(path)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two nests of tensors and values are equal to the last bit."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return bool(np.array_equal(one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def generators() -> tuple[Any, ...]:
+    return random.getstate(), np.random.get_state(), torch.get_rng_state()
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation that leaves everything it can in another state, and a model that cannot be copied."""
+    real = module.evaluate
+
+    def evaluate(tasks: Any, lm: Any, **kwargs: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(lm.model), "__deepcopy__", lambda self, memo: pytest.fail("a copy"), raising=False)
+            results = real(tasks, lm, **kwargs)
+        for draw in (random.random, np.random.rand, lambda: torch.rand(1)):
+            draw()
+        random.seed(1), np.random.seed(1), torch.manual_seed(1)
+        for i, part in enumerate(lm.model.modules()):
+            part.training = bool(i % 2)
+        lm.model.config.use_cache = not lm.model.config.use_cache
+        lm.model.gradient_checkpointing_disable()
+        lm.model.left_behind = True
+        lm.tokenizer.add_tokens([f"<|left behind {len(lm.tokenizer)}|>"])
+        return results
+
+    monkeypatch.setattr(module, "evaluate", evaluate)
+
+
+# ---------------------------------------------------------------- it changes nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("gpt2", {}),
+        ("gpt2", {"gradient_checkpointing": True, "gradient_accumulation_steps": 2}),
+        ("llama", {"bf16": True}),
+        ("t5", {}),
+        ("t5", {"gradient_checkpointing": True, "use_cache": True}),
+    ],
+)
+@pytest.mark.usefixtures("home", "hostile")
+def test_training_gives_the_same_weights_with_and_without_it(
+    name: str, arguments: dict[str, Any], tiny_models: dict[str, Path], tmp_path: Path
+) -> None:
+    ends = []
+    for callbacks in ([], [NNDCallback(TASK, every=1, limit=1)]):
+        trainer = make_trainer(tiny_models[name], tmp_path / str(len(callbacks)), callbacks, **arguments)
+        trainer.train()
+        losses = [entry for entry in trainer.state.log_history if "loss" in entry]
+        ends.append((trainer.model.state_dict(), trainer.optimizer.state_dict(), losses, generators()))
+    assert steps(tmp_path / "1" / "nnd.jsonl") == [1, 2, 3, 4]
+    for with_it, without in zip(*ends, strict=True):
+        assert same(with_it, without)
+    assert len(losses) == 4  # the loss of a step that was evaluated is logged all the same
+
+
+class Probe(TrainerCallback):
+    """Puts a model in a mixed state, and takes down what can be seen of it."""
+
+    def __init__(self, prepare: bool) -> None:
+        self.prepare = prepare
+        self.seen: list[Any] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if self.prepare:
+            next(part for part in model.modules() if isinstance(part, torch.nn.Dropout)).eval()
+            for i, parameter in enumerate(model.parameters()):
+                parameter.grad = torch.full_like(parameter, float(i))
+        self.seen.append(
+            {
+                "modes": [part.training for part in model.modules()],
+                "held": [sorted(vars(part)) for part in model.modules()],
+                "checkpointing": [getattr(part, "gradient_checkpointing", None) for part in model.modules()],
+                "config": model.config.to_dict(),
+                "generation": model.generation_config.to_dict(),
+                "identities": [id(value) for value in (*model.parameters(), *model.buffers())],
+                "requires_grad": [parameter.requires_grad for parameter in model.parameters()],
+                "gradients": [parameter.grad.clone() for parameter in model.parameters()],
+                "weights": [parameter.detach().clone() for parameter in model.parameters()],
+                "generators": generators(),
+                "tokenizer": (len(kwargs["processing_class"]), str(kwargs["processing_class"])),
+                "control": vars(control).copy(),
+            }
+        )
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+@pytest.mark.usefixtures("home", "hostile")
+def test_everything_is_found_as_it_was_left(name: str, tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    before, after = Probe(prepare=True), Probe(prepare=False)
+    callbacks = [before, NNDCallback(TASK, every=1, limit=1), after]
+    make_trainer(tiny_models[name], tmp_path, callbacks, max_steps=2, gradient_checkpointing=True).train()
+    assert len(set(before.seen[0]["modes"])) == 2  # a mixed state, or there would be nothing to keep
+    for one, other in zip(before.seen, after.seen, strict=True):
+        for key in one:
+            assert same(one[key], other[key]), key
+
+
+# ---------------------------------------------------------------- the rates are those of the checkpoints
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "prompts"),
+    [("gpt2", {}, {"sample": 10}), ("llama", {"bf16": True}, {"limit": 10}), ("t5", {}, {"limit": 10})],
+)
+@pytest.mark.usefixtures("home")
+def test_rates_are_those_of_the_saved_checkpoints(
+    name: str, arguments: dict[str, Any], prompts: dict[str, int], tiny_models: dict[str, Path], tmp_path: Path
+) -> None:
+    callback = NNDCallback([TASK], every=2, **prompts)
+    trainer = make_trainer(
+        tiny_models[name], tmp_path, [callback], save_strategy="steps", save_steps=2, max_steps=4, **arguments
+    )
+    trainer.train()
+    lines = read(tmp_path / "nnd.jsonl")
+    logged = {entry["step"]: entry for entry in trainer.state.log_history if f"nnd/{TASK}" in entry}
+    assert [line["step"] for line in lines] == [2, 4] == list(logged)
+    for line in lines:
+        # The state in the checkpoint itself has the rates of its step.
+        folder = tmp_path / f"checkpoint-{line['step']}"
+        saved = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+        assert logged[line["step"]] in saved
+        results = random_models.evaluate(folder, [TASK], **prompts)
+        expected, about = results["results"][TASK], results["configs"][TASK]["metadata"]["nnd"]
+        names = {"all": "pass_rate", **{category: f"pass_rate_{category}" for category in CATEGORIES}}
+        assert list(line["rates"]) == list(names)
+        for category, metric in names.items():
+            sizes = about["categories"].get(category) or {
+                "tests": expected["tests,none"],
+                "clusters": expected["clusters,none"],
+            }
+            assert line["rates"][category] == {
+                "rate": expected[f"{metric},none"],
+                "stderr": expected[f"{metric}_stderr,none"],
+                **sizes,
+            }
+            key = f"nnd/{TASK}" if category == "all" else f"nnd/{TASK}/{category}"
+            assert logged[line["step"]][key] == expected[f"{metric},none"]
+        # Equal protocols: the two may be compared.
+        assert line["signature"].split(" || ")[0] == about["signature"]["line"].split(" || ")[0]
+        assert set(line) == {"step", "epoch", "task", "rates", "signature"}
+        assert line["epoch"] == logged[line["step"]]["epoch"]
+
+
+@pytest.mark.usefixtures("home")
+def test_an_adapter_in_training_is_evaluated_with_its_model(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_dropout=0.1, init_lora_weights=False)
+    ends = []
+    for callbacks in ([], [NNDCallback(TASK, every=2, limit=10)]):
+        torch.manual_seed(0)
+        model = peft.get_peft_model(load(tiny_models["llama"]), config)
+        trainer = make_trainer(tiny_models["llama"], tmp_path, callbacks, model=model, max_steps=2)
+        trainer.train()
+        ends.append(trainer.model.state_dict())
+    assert same(*ends)
+    trainer.model.save_pretrained(tmp_path / "adapter")
+    arguments = {"peft": str(tmp_path / "adapter")}
+    results = random_models.evaluate(tiny_models["llama"], [TASK], model_args=arguments, limit=10)["results"][TASK]
+    [line] = read(tmp_path / "nnd.jsonl")
+    assert line["rates"]["all"]["rate"] == results["pass_rate,none"]
+
+
+# ---------------------------------------------------------------- when
+
+
+@pytest.mark.usefixtures("home")
+def test_a_step_is_evaluated_once_and_the_last_one_always(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    trainer = make_trainer(tiny_models["gpt2"], tmp_path, [NNDCallback(TASK, every=2, limit=1)], max_steps=5)
+    trainer.train()
+    assert steps(tmp_path / "nnd.jsonl") == [2, 4, 5]
+    assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [2, 4, 5]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_run_that_is_stopped_is_evaluated_where_it_stopped(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    class Stop(TrainerCallback):  # after ours, as early stopping is: the Trainer evaluates when a step has ended
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            control.should_training_stop = state.global_step == 3
+
+    callbacks = [NNDCallback(TASK, every=2, limit=1), Stop()]
+    make_trainer(tiny_models["gpt2"], tmp_path, callbacks, max_steps=9).train()
+    assert steps(tmp_path / "nnd.jsonl") == [2, 3]
+
+
+# ---------------------------------------------------------------- the file
+
+
+@pytest.mark.usefixtures("home")
+def test_resuming_replaces_the_steps_of_the_abandoned_run(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    def train(most: int, checkpoint: str | None = None) -> Trainer:
+        callback = NNDCallback(TASK, every=2, limit=1)
+        # Two steps are an epoch: a run that goes on at the end has nothing to do.
+        saving = {"save_strategy": "steps", "save_steps": 2, "per_device_train_batch_size": 20}
+        trainer = make_trainer(tiny_models["gpt2"], tmp_path, [callback], max_steps=most, **saving)
+        trainer.train(resume_from_checkpoint=checkpoint and str(tmp_path / checkpoint))
+        return trainer
+
+    path = tmp_path / "nnd.jsonl"
+    train(4)
+    first, abandoned = path.read_text(encoding="utf-8").splitlines()
+    marked = json.loads(abandoned)
+    marked["rates"]["all"]["rate"] = 2.0  # impossible, so that it cannot come about again
+    path.write_text(f"{first}\n{json.dumps(marked)}\n", encoding="utf-8")
+    trainer = train(6, "checkpoint-2")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == first
+    assert steps(path) == [2, 4, 6]
+    assert all(line["rates"]["all"]["rate"] <= 1 for line in read(path))
+    assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [2, 4, 6]
+    # From the last checkpoint there is nothing to train, and nothing to evaluate.
+    whole = path.read_bytes()
+    trainer = train(6, "checkpoint-6")
+    assert path.read_bytes() == whole
+    assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [2, 4, 6]
+
+
+@pytest.mark.usefixtures("home")
+def test_a_new_run_starts_a_new_curve_and_says_so(
+    tiny_models: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = [{"step": step, "epoch": 0.0, "task": TASK, "rates": {}, "signature": None} for step in (1, 7)]
+    path = tmp_path / "curves" / "mine.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in old), encoding="utf-8")
+    with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
+        callback = NNDCallback(TASK, every=1, limit=1, log_path=path)
+        make_trainer(tiny_models["gpt2"], tmp_path / "out", [callback], max_steps=1).train()
+    assert [(line["step"], bool(line["rates"])) for line in read(path)] == [(1, True)]
+    assert f"{path}: removed 2 lines of steps after 0" in caplog.text
+    assert not (tmp_path / "out" / "nnd.jsonl").exists()
+
+
+def test_a_line_replaces_that_of_the_same_step_and_task(tmp_path: Path) -> None:
+    path = tmp_path / "nnd.jsonl"
+    for step, task, epoch in ((1, "a", 0.1), (2, "a", 0.2), (2, "b", 0.3), (2, "a", 0.4)):
+        training_log.add_lines(path, [{"step": step, "task": task, "epoch": epoch}])
+    assert [(line["step"], line["task"], line["epoch"]) for line in read(path)] == [
+        (1, "a", 0.1),
+        (2, "b", 0.3),
+        (2, "a", 0.4),
+    ]
+
+
+# ---------------------------------------------------------------- what fails
+
+
+@pytest.mark.usefixtures("home")
+def test_an_evaluation_that_fails_does_not_lose_the_training(
+    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real, calls = module.evaluate, []
+
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs["limit"])
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("no memory\nand more")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(module, "evaluate", evaluate)
+    trainer = make_trainer(tiny_models["gpt2"], tmp_path, [NNDCallback(TASK, every=1, limit=2)], max_steps=3)
+    with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
+        trainer.train()
+    assert trainer.state.global_step == 3
+    assert calls == [1, 2, 2, 2]  # first the trial, on one context
+    assert steps(tmp_path / "nnd.jsonl") == [2, 3]
+    assert "no evaluation at step 1, training goes on (OutOfMemoryError: no memory)" in caplog.text
+
+
+@pytest.mark.usefixtures("home")
+def test_a_full_disk_does_not_lose_the_training(
+    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    trainer = make_trainer(tiny_models["gpt2"], tmp_path, [NNDCallback(TASK, every=1, limit=1)], max_steps=1)
+    with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
+        trainer.train()
+    assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [1]
+    assert "step 1 is not in the file, training goes on" in caplog.text
+    assert "No space left on device" in caplog.text
+    assert not list(tmp_path.glob("*nnd.jsonl*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tasks": "nnd_dmeo"}, "there is no NND task 'nnd_dmeo'; did you mean 'nnd_demo'?"),
+        ({"tasks": ["nnd_demo", "blue_whale_42"]}, "there is no NND task 'blue_whale_42'; docs/running.md lists them"),
+        ({"every": 0}, "every=0: expected a number of steps"),
+        ({"limit": 0}, "--limit 0: no prompt is left"),
+        ({"sample": -1}, "--sample -1: no prompt is left"),
+        ({"sample": 5, "limit": 5}, "--sample and --limit both say which prompts are taken; leave one out"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(NNDError) as error:
+        NNDCallback(**{"tasks": TASK, "every": 1, **arguments})
+    assert message in str(error.value)
+
+
+@pytest.fixture
+def refused(tiny_models: dict[str, Path], tmp_path: Path) -> Callable[..., str]:
+    """Return a function that trains with a callback and returns its one line of error; a step of training is a failure."""
+
+    class NoStep(TrainerCallback):
+        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+            pytest.fail("training began")
+
+    def call(processing_class: Any = "own", **arguments: Any) -> str:
+        callback = NNDCallback(**{"tasks": TASK, "every": 1, "limit": 1, **arguments})
+        trainer = make_trainer(tiny_models["gpt2"], tmp_path / "out", [callback, NoStep()], tokenizer=processing_class)
+        with pytest.raises(NNDError) as error:
+            trainer.train()
+        assert "\n" not in str(error.value)
+        assert not list((tmp_path / "out").glob("*nnd.jsonl*"))
+        return str(error.value)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tasks": ["nnd_demo", "nnd_frank"]}, "the set 'frank' is not built here; run: nnd build frank"),
+        ({"tokenizer": "./no_such_folder"}, "no_such_folder"),
+        ({"batch_size": "many"}, "this model cannot be evaluated"),
+        ({"tasks": []}, "this model cannot be evaluated"),
+        ({"metadata": {"ties": "both"}}, "metadata ties='both': expected 'fail' or 'authors'"),
+        ({"apply_chat_template": True}, "has no chat template"),
+        ({"no_such_option": 1}, "no_such_option"),
+    ],
+)
+def test_a_mistake_ends_before_training(
+    arguments: dict[str, Any], message: str, refused: Callable[..., str], monkeypatch: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path / "other"))  # where no other test has built anything
+    nnd_tasks.build_set("demo")
+    assert message in refused(**arguments)
+
+
+@pytest.mark.usefixtures("home")
+def test_no_tokenizer(refused: Callable[..., str]) -> None:
+    assert "there is no tokenizer; pass processing_class=... to the Trainer" in refused(processing_class=None)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_file_that_cannot_be_one(refused: Callable[..., str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text('{"step": 1, "task": "nnd_demo"}\n{"step": 2, "ta', encoding="utf-8")
+    assert f"log_path {file}, line 2: not written by NNDCallback; name another file" in refused(log_path=file)
+    assert f"log_path {tmp_path}: is not a file" in refused(log_path=tmp_path)
+    file.write_text("[1]\n", encoding="utf-8")
+    assert f"log_path {file}, line 1: not written by NNDCallback" in refused(log_path=file)
+    file.write_bytes(b"\xff\xfe\n")
+    assert f"log_path {file}: is not UTF-8" in refused(log_path=file)
+
+
+def test_outside_of_a_trainer(tmp_path: Path) -> None:
+    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
+    with pytest.raises(NNDError, match=r"no transformers\.Trainer calls it"):
+        NNDCallback(TASK, every=1).on_train_begin(arguments, TrainerState(), None)
+
+
+@pytest.mark.parametrize("attribute", ["is_fsdp_enabled", "is_distributed_loading_by_transformers"])
+def test_a_sharded_model_is_refused(attribute: str, refused: Callable[..., str], monkeypatch: Any) -> None:
+    begin = NNDCallback.on_train_begin
+
+    def sharded(self: Any, *args: Any, **kwargs: Any) -> None:
+        trainer = module._calling_trainer()
+        setattr(trainer, attribute, True)
+        begin(self, *args, **kwargs)
+
+    monkeypatch.setattr(NNDCallback, "on_train_begin", sharded)
+    assert "shards the model over processes" in refused()
+
+
+# ---------------------------------------------------------------- the example
+
+
+@pytest.mark.usefixtures("home")
+def test_the_example_runs(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    script = REPO / "examples" / "train_and_watch.py"
+    if not script.is_file():
+        pytest.skip("needs the source tree")
+    text, out = tmp_path / "text", tmp_path / "watched"
+    text.write_text("\n".join(random_models.texts()), encoding="utf-8")
+    train = runpy.run_path(str(script))["train_and_watch"]
+    assert steps(train(text, str(tiny_models["gpt2"]), out, steps=4, limit=1, window=32)) == [1, 2, 3, 4]
+    assert (out / "model" / "model.safetensors").is_file()

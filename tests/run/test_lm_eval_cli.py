@@ -1,0 +1,138 @@
+"""The real command lines: the literal ``lm_eval`` in a process of its own once, all else in this one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from lm_eval.models.huggingface import HFLM
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.run import register as registration
+from tests import commands
+from tests.commands import Command
+from tests.commands import printed_table as table
+from tests.conftest import DATA, MODELS, needs_data, needs_models
+
+BIN = Path(sys.executable).parent
+MODEL = MODELS / "tiny-lm-xs"
+
+
+@pytest.fixture(scope="module")
+def built(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    for name in ("demo", *(("summeval", "frank") if DATA.is_dir() else ())):
+        shutil.copytree(real_sets(name), home / "nnd" / name)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def use_built(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NND_HOME", str(built))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def lm_eval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what runs the literal command in this process, and gives what it prints."""
+    from lm_eval.__main__ import cli_evaluate
+
+    def call(*words: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", ["lm_eval", *map(str, words)])
+        with contextlib.suppress(SystemExit):
+            cli_evaluate()
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def registered(nnd: Command) -> Iterator[Path]:
+    """Register through the command; leave the environment as it was found."""
+    assert nnd("register").status == 0
+    yield registration.lm_eval_tasks_dir() / registration.FOLDER
+    registration.unregister()
+
+
+@needs_data
+@needs_models
+def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path, tmp_path: Path) -> None:
+    command = (
+        f"{BIN}/lm_eval --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_summeval,nnd_frank --device cpu "
+        f"--limit 3 --batch_size 4 --output_path {tmp_path / 'out'} --log_samples"
+    )
+    done = commands.run(command.split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    printed = table(done.stdout)
+    assert set(printed) == {"nnd_summeval", "nnd_frank"}
+    results = json.loads(next((tmp_path / "out").rglob("results_*.json")).read_text())["results"]
+    for task, metrics in printed.items():
+        assert {"pass_rate", "pass_rate_sum", "pass_rate_bytes", "tests", "clusters", "ties", "unscored"} <= set(
+            metrics
+        )
+        value, error = metrics["pass_rate"]
+        assert float(value) == pytest.approx(results[task]["pass_rate,none"], abs=1e-4)
+        assert float(error.split("†")[0]) == pytest.approx(results[task]["pass_rate_stderr,none"], abs=1e-4)
+        assert float(metrics["clusters"][0]) == 3
+    assert {"pass_rate_consistency", "pass_rate_coherence", "pass_rate_fluency", "pass_rate_relevance"} <= set(
+        printed["nnd_summeval"]
+    )
+    for path in (tmp_path / "out").rglob("samples_*.jsonl"):
+        samples = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        task = re.sub(r"samples_(.*?)_\d{4}-.*", r"\1", path.name)
+        outcomes = [test["passed"] for sample in samples for test in sample["tests"]]
+        assert sum(outcomes) / len(outcomes) == pytest.approx(results[task]["pass_rate,none"])
+        for sample in samples:
+            for record in sample["candidates"]:
+                assert record["mean"] == pytest.approx(record["sum"] / record["tokens"])
+
+
+def test_undo_makes_lm_eval_forget(registered: Path, nnd: Command) -> None:
+    assert {"nnd.yaml", "quiz_design__nnd_quiz_design_mixqg.yaml"} <= {path.name for path in registered.iterdir()}
+    assert nnd("register", "--undo").status == 0
+    assert not registered.exists()
+    assert "nothing was registered" in nnd("register", "--undo").out
+
+
+@needs_models
+def test_nnd_run_needs_no_registration_and_passes_everything_on(
+    nnd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "extra").mkdir()
+    demo = registration.tasks_dir() / "demo" / "nnd_demo.yaml"
+    (tmp_path / "extra" / "mine.yaml").write_text(f"include: {demo}\ntask: mine\n")
+    command = (
+        f"run --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_demo,mine --device cpu --limit 4 "
+        f"--include_path {tmp_path / 'extra'} --batch_size auto --use_cache {tmp_path / 'cache'} --num_fewshot 1 "
+        f"--output_path {tmp_path / 'out'}"
+    )
+    words = [*command.split(), "--metadata", '{"append_eos": true, "ties": "authors"}']
+    done = nnd(*words)
+    assert done.status == 0, done.err
+    printed = table(done.out)
+    assert printed["nnd_demo"] == printed["mine"]
+    with monkeypatch.context() as patch:
+        patch.setattr(HFLM, "_loglikelihood_tokens", None)  # nothing is left to score
+        assert table(nnd(*words).out) == printed
+    stored = json.loads(next((tmp_path / "out").rglob("results_*.json")).read_text())
+    assert stored["configs"]["nnd_demo"]["metadata"]["nnd"]["append_eos"] is True
+    assert stored["n-shot"]["nnd_demo"] == 1
+
+
+def test_lm_eval_lists_and_validates_our_tasks(lm_eval: Callable[..., str]) -> None:
+    include = ("--include_path", registration.tasks_dir())
+    listed = lm_eval("ls", "tasks", *include)
+    for name in ("nnd", "nnd_quiz_design", "nnd_challenge300_macaw", "nnd_mqm_ende_gpt2", "nnd_news_gpt3_bbc"):
+        assert re.search(rf"\|\s*{name}\s*\|", listed)
+    assert "all tasks found and valid" in lm_eval("validate", "--tasks", "nnd_demo", *include).lower()
+
+
+def test_a_mistake_is_one_clear_line_with_the_literal_command_too(lm_eval: Callable[..., str]) -> None:
+    with pytest.raises(NNDError, match="run: nnd build quiz_design"):
+        lm_eval("--model", "dummy", "--tasks", "nnd_quiz_design", "--include_path", registration.tasks_dir())

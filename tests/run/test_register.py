@@ -1,0 +1,95 @@
+"""`nnd register` and `nnd register --undo`, and what is left when one of them is killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.run import register as registration
+from nnd_tasks.run.register import FOLDER, MARKER, is_current, register, task_files, unregister
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in for the folder that lm-eval searches."""
+    folder = tmp_path / "lm_eval" / "tasks"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: folder)
+    return folder
+
+
+@pytest.mark.parametrize("act", [register, unregister])
+@pytest.mark.parametrize("failing", ["write_text", "rename", "rmtree"])
+def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up(
+    failing: str, act: Callable[[], object], tasks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    register()
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(shutil if failing == "rmtree" else Path, failing, killed)
+        patch.setattr(shutil, "rmtree", killed)  # a killed process does not clear up
+        act()
+    assert is_current() or not list(tasks.iterdir())
+    assert register() == (tasks / FOLDER, len(task_files()))
+    assert is_current()
+    assert unregister() == tasks / FOLDER
+    assert list(tasks.iterdir()) == []
+    assert list(tasks.parent.iterdir()) == [tasks]
+    assert unregister() is None
+
+
+def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=register) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert {path.name for path in (tasks / FOLDER).iterdir()} == {MARKER, *task_files()}
+    assert is_current()
+
+
+def test_a_stub_that_is_gone_is_seen(tasks: Path) -> None:
+    register()
+    next((tasks / FOLDER).glob("*.yaml")).unlink()
+    assert not is_current()
+
+
+def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home: Path, tasks: Path) -> None:
+    register()
+    mine = nnd_home / "task_yamls" / "mine" / "mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("task: mine\n")
+    assert not is_current()
+    folder, count = register()
+    assert is_current()
+    assert {path.name for path in folder.iterdir()} == {MARKER, *task_files()}
+    assert count == len(task_files())
+    assert str(mine) in (folder / "mine__mine.yaml").read_text()
+
+
+def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path: Path, tasks: Path) -> None:
+    foreign = tasks / FOLDER / "theirs.yaml"
+    foreign.parent.mkdir()
+    foreign.write_text("task: theirs\n")
+    with pytest.raises(NNDError, match="was not made by nnd register"):
+        register()
+    assert unregister() is None
+    assert foreign.read_text() == "task: theirs\n"
+
+
+def test_a_folder_that_cannot_be_written_says_what_else_works(tasks: Path) -> None:
+    tasks.rmdir()
+    tasks.write_text("not a folder")
+    with pytest.raises(NNDError, match="--include_path"):
+        register()

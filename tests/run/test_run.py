@@ -1,0 +1,465 @@
+"""`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+import shutil
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval.loggers import evaluation_tracker
+from lm_eval.models.huggingface import HFLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import nnd_tasks
+from nnd_tasks import cli
+from nnd_tasks.errors import NNDError
+from nnd_tasks.page.page import render_report
+from nnd_tasks.results.runs import read_results
+from tests.commands import nnd_process
+from tests.commands import refused as refused_message
+from tests.conftest import REPO
+from tests.random_models import evaluate
+from tests.run.completions_server import CompletionsServer
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs ``nnd run ...`` and returns its one line of error; loading a model is a failure."""
+
+    def no_model(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("the model was loaded")
+
+    def call(*arguments: str | Path) -> str:
+        monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
+        monkeypatch.setattr(HFLM, "_create_model", no_model)
+        logging.disable(logging.WARNING)
+        try:
+            with pytest.raises(SystemExit) as stop:
+                cli.main()
+        finally:
+            logging.disable(logging.NOTSET)
+        err = capsys.readouterr().err
+        assert stop.value.code == 1
+        [line] = [text for text in err.splitlines() if text.startswith("nnd: ")]
+        assert err.rstrip().endswith(line)
+        assert "Traceback" not in err
+        return line.removeprefix("nnd: error: ")
+
+    return call
+
+
+def hf(model: Path, *more: str) -> list[str]:
+    return ["--model", "hf", "--model_args", f"pretrained={model}", "--device", "cpu", *more]
+
+
+CASES: dict[str, tuple[Sequence[str], str]] = {
+    "misspelled task": (
+        ["--tasks", "nnd_dmeo"],
+        "there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?",
+    ),
+    "unknown task": (["--tasks", "blue_whale_42"], "there is no task 'blue_whale_42'; `nnd run ls tasks` lists them"),
+    "one of two": (["--tasks", "nnd_demo,nnd_frnk"], "there is no task 'nnd_frnk'; did you mean 'nnd_frank'"),
+    "set not built": (["--tasks", "nnd_frank"], "the set 'frank' is not built here; run: nnd build frank"),
+    "broken metadata": (["--tasks", "nnd_demo", "--metadata", '{"ties": "au'], "Invalid JSON"),
+    "setting with a wrong value": (
+        ["--tasks", "nnd_demo", "--metadata", '{"ties": "both"}'],
+        "metadata ties='both': expected 'fail' or 'authors'",
+    ),
+    "misspelled setting": (
+        ["--tasks", "nnd_demo", "--metadata", '{"apend_eos": true}'],
+        "no such setting, did you mean 'append_eos'?",
+    ),
+    "no chat template": (["--tasks", "nnd_demo", "--apply_chat_template"], "has no chat template; leave out"),
+    "nothing left": (["--tasks", "nnd_demo", "--limit", "0"], "--limit 0: no prompt is left; take 1 or more"),
+    "two that choose": (["--tasks", "nnd_demo", "--limit", "2", "--sample", "2"], "--sample and --limit both say"),
+    "metadata that say something else of the model": (
+        ["--tasks", "nnd_demo", "--metadata", '{"max_length": 9000}'],
+        "metadata max_length=9000 is not what the model gets (None); give it in --model_args",
+    ),
+    "BOS between prompt and candidate in a chat": (
+        ["--tasks", "nnd_demo", "--metadata", '{"append_bos": true}', "--apply_chat_template"],
+        "leave out --apply_chat_template",
+    ),
+    "cache of requests": (["--tasks", "nnd_demo", "--cache_requests", "true"], "leave it out, building requests"),
+    "type of numbers": (
+        ["--tasks", "nnd_demo", "--model_args", "dtype=float31"],
+        "dtype=float31: no such type of numbers; did",
+    ),
+    "open quote": (["--model_args", "dtype='auto,revision=main"], "--model_args: ' is opened and not closed in "),
+    "open bracket": (["--model_args", "max_memory={0:1,revision=main"], "--model_args: { is opened and not closed in "),
+    "apostrophe": (["--model_args", "tokenizer=o'hara,revision=main"], "--model_args: ' is opened and not closed in "),
+    "a key twice": (["--model_args", "dtype=auto,dtype=float32"], "--model_args: dtype is given 2 times; give it once"),
+    "an option twice": (["--limit", "2", "-L", "3"], "--limit is given 2 times; give it once"),
+    "an option twice, shortened": (
+        ["--output_path", "a", "--output=b"],
+        "--output_path is given 2 times; give it once",
+    ),
+    "a split twice": (
+        ["--metadata", "split=train", "--split", "test"],
+        "--metadata: split is given 2 times; give it once",
+    ),
+    "no number": (["--tasks", "nnd_demo", "--limit", "nan"], "--limit nan: expected a number of prompts"),
+    "one and a half": (
+        ["--tasks", "nnd_demo", "--limit", "1.5"],
+        "--limit 1.5: expected a whole number of prompts, or a",
+    ),
+    **{
+        f"samples {samples}": (["--tasks", "nnd_demo", "--samples", samples], f"--samples{message}")
+        for samples, message in {
+            '{"nnd_dmeo": [1]}': ": no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?",
+            '{"nnd_demo": [0, -1]}': ": nnd_demo: there is no prompt -1; expected a list of places from 0",
+            '{"nnd_demo": [999]}': ": nnd_demo: there is no prompt 999; expected a list of places from 0 to 59",
+            '{"nnd_demo": []}': ": nnd_demo: no prompt is left",
+            '{"nnd_demo": [1.0]}': ": nnd_demo: there is no prompt 1.0",
+            '{"nnd_demo": ["1"]}': ": nnd_demo: there is no prompt '1'",
+            '{"nnd_demo": 3}': ": nnd_demo: 3 is no list",
+            "nowhere.json": " nowhere.json: there is no such file",
+            "[3]": ": [3] names no prompts; expected {",
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_one_line_before_the_model_is_loaded(
+    case: str, refused: Callable[..., str], tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))  # where no other test has built anything
+    nnd_tasks.build_set("demo")
+    arguments, message = CASES[case]
+    assert message in refused(*hf(tiny_models["gpt2"], *arguments))
+
+
+def test_what_needs_no_model_is_checked_before_torch_is_imported(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')", encoding="utf-8")
+    (tmp_path / "checkpoints" / "step-10").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "step-10" / "config.json").touch()
+    path = os.pathsep.join([str(tmp_path), str(REPO)])
+    mistakes = {
+        "dtype=float31": "no such type",
+        f"pretrained={tmp_path}/checkpoints": f"is a folder of models and none itself; name one: {tmp_path}/checkpoints/step-10",
+        f"pretrained={tmp_path}/nowhere": "there is no such model",
+        "dtype='auto": "not closed",
+    }
+    for argument, message in mistakes.items():
+        words = "run", "--model", "hf", "--tasks", "nnd_demo", "--model_args", argument
+        assert message in refused_message(nnd_process(*words, PYTHONPATH=path, NND_HOME=str(home)))
+    no_folder = nnd_process("run", "--tasks", "nnd_demo", PYTHONPATH=path, NND_HOME=str(tmp_path / "torch.py"))
+    assert "is a file; name a folder" in refused_message(no_folder)
+
+
+def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    tokenizer.add_tokens(["unused and rare"])
+    tokenizer.save_pretrained(tmp_path / "unused")
+    tokenizer.add_tokens([" of the"])
+    tokenizer.save_pretrained(tmp_path / "used")
+    unused = {"pretrained": str(tiny_models["gpt2"]), "tokenizer": str(tmp_path / "unused")}
+    nnd_tasks.evaluate("nnd_demo", model_args=unused, limit=1, device="cpu")
+    arguments = "--model_args", f"tokenizer={tmp_path / 'used'}"
+    message = refused(*hf(tiny_models["gpt2"], *arguments, "--tasks", "nnd_demo"))
+    assert "(' of the'), which the model lacks; name the tokenizer that the model was trained with" in message
+
+
+def test_weights_that_do_not_fit_say_which(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    shutil.copytree(tiny_models["gpt2"], tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "n_embd": 64}), encoding="utf-8")
+    assert call(monkeypatch, *hf(tmp_path / "model", "--tasks", "nnd_demo", "--limit", "1")) == 1
+    assert re.search(r"lm-eval stopped with RuntimeError: .*(size mismatch|mismatched)", capsys.readouterr().err)
+
+
+def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / ("ä" * 100) / ("b" * 150) / "model"
+    model.parent.mkdir(parents=True)
+    model.symlink_to(tiny_models["gpt2"])
+    words = hf(model, "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--metadata", "tokens=true")
+    for output in (tmp_path / "json" / "out.json", tmp_path / "folder"):
+        assert call(monkeypatch, *words, "--output_path", str(output)) == 0
+        [run] = read_results(tmp_path / output.relative_to(tmp_path).parts[0])
+        assert len(run.documents) == 2
+        assert run.tokens.is_file()
+        run.tokens.rename(run.tokens.with_name("renamed.parquet"))
+        assert run.tokens.name == "renamed.parquet"
+
+
+def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    name = "nnd_" + "x" * 230
+    base = REPO / "task_yamls" / "demo" / "nnd_demo.yaml"
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "long.yaml").write_text(f"include: {base}\ntask: {name}\n", encoding="utf-8")
+    words = "--include_path", str(tmp_path / "tasks"), "--output_path", str(tmp_path / "new" / "out")
+    line = refused(*hf(tiny_models["gpt2"], "--tasks", name, *words))
+    assert line == f"--output_path {tmp_path / 'new' / 'out'}: cannot be written (File name too long)"
+    assert not (tmp_path / "new").exists()
+
+
+def test_outside_of_a_git_repository_git_says_nothing(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "1")) == 0
+    assert "fatal" not in capfd.readouterr().err
+
+
+def test_a_folder_without_a_model_is_named_as_such(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
+    line = refused(*hf(tmp_path, "--tasks", "nnd_demo"))
+    assert line.startswith(f"the model {tmp_path} cannot be loaded: it has neither a model config nor a ")
+
+
+def test_results_that_could_not_be_written_are_refused_before_the_run(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    line = refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--output_path", str(tmp_path / "file" / "out")))
+    assert line.startswith(f"--output_path {tmp_path / 'file' / 'out'}: cannot be written")
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("fewshot_config: {sampler: default}", "sampler"),
+        ("fewshot_config: {samples: [{context: a}]}", "samples"),
+        ("fewshot_config: {doc_to_target: '{{context}}'}", "doc_to_target"),
+        ("fewshot_split: train", "another split"),
+    ],
+)
+def test_a_yaml_cannot_undo_what_is_promised_of_exemplars(
+    line: str, word: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
+    (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{line}\n", encoding="utf-8")
+    with pytest.raises(NNDError, match=word):
+        evaluate(tiny_models["gpt2"], ["mine"], include_path=tmp_path)
+
+
+def test_a_model_without_a_tokenizer_says_which_argument_is_missing(refused: Callable[..., str], home: Path) -> None:
+    assert "Add tokenizer=NAME_OR_FOLDER to --model_args" in refused("--model", "dummy", "--tasks", "nnd_demo")
+
+
+def test_a_model_folder_that_does_not_exist_is_named(refused: Callable[..., str], home: Path, tmp_path: Path) -> None:
+    line = refused(*hf(tmp_path / "nowhere", "--tasks", "nnd_demo"))
+    assert line == f"{tmp_path / 'nowhere'}: there is no such model or tokenizer folder; --model_args names it"
+
+
+def test_data_of_another_schema_version_says_to_build_again(
+    refused: Callable[..., str], tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    card = nnd_tasks.build_set("demo").folder / "README.md"
+    text = card.read_text("utf-8")
+    card.write_text(text.replace("nnd_schema_version: 1", "nnd_schema_version: 0"), encoding="utf-8")
+    assert "schema version 0, this release reads 1; build the set again" in refused(
+        *hf(tiny_models["gpt2"], "--tasks", "nnd_demo")
+    )
+    card.write_text(text.replace("nnd_schema_version: 1", "nnd_schema_version: 7"), encoding="utf-8")
+    assert "upgrade nnd-tasks" in refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo"))
+
+
+def test_an_error_of_the_harness_itself_is_one_line_too(
+    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path
+) -> None:
+    line = refused(*hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "3", "--samples", '{"nnd_demo": [1]}'))
+    assert line.startswith("lm-eval stopped with ValueError")
+    assert line.endswith("(traceback: nnd --debug run ...)")
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    """Run ``nnd run ...`` in this process and return its status."""
+    monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    return int(stop.value.code or 0)
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, kind: str, room: int) -> None:
+    """Let files of results, or of samples, hold ``room`` characters; what comes after them does not fit."""
+    write_text, opened = Path.write_text, open
+
+    def fill(file: Any, text: str) -> None:
+        file.write(text[:room])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write(self: Path, text: str, *args: Any, **kwargs: Any) -> int:
+        if "out" not in self.parts:
+            return write_text(self, text, *args, **kwargs)
+        with self.open("w", encoding="utf-8") as file:
+            fill(file, text)
+        return 0
+
+    class Limited:
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.file = opened(*args, **kwargs)
+
+        def __enter__(self) -> Limited:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.file.close()
+
+        def write(self, text: str) -> None:
+            fill(self.file, text) if self.file.tell() + len(text) > room else self.file.write(text)
+
+    if kind == "results":
+        monkeypatch.setattr(Path, "write_text", write)
+    else:
+        monkeypatch.setattr(evaluation_tracker, "open", Limited, raising=False)
+
+
+@pytest.mark.parametrize("kind", ["results", "samples"])
+@pytest.mark.parametrize("output", ["out", "out/mine.json"])
+def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(
+    kind: str,
+    output: str,
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "3", "--log_samples")
+    words += ["--output_path", str(tmp_path / output)]
+    assert call(monkeypatch, *words) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
+    assert len(before) == 2
+    capsys.readouterr()
+    full_disk(monkeypatch, kind, room=5000)
+    assert call(monkeypatch, *words) == 1
+    printed = capsys.readouterr()
+    line = printed.err.strip().splitlines()[-1]
+    assert line.startswith(
+        f"nnd: error: --output_path {tmp_path / output}: the results could not be saved (No space left on device)"
+    )
+    assert "|nnd_demo(3of60prompts)|" in printed.out.replace(" ", ""), "the numbers are not lost"
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == before
+
+
+# ---------------------------------------------------------------- secrets
+
+
+def secret_arguments(server: CompletionsServer, tokenizer: Path) -> dict[str, Any]:
+    address = server.url.replace("http://", "http://hush-user:hush-pw@") + "?api_key=hush-query&size=3"
+    header = {"Authorization": "Bearer hush-bearer", "X-Second": "hush-second"}
+    return {
+        **{"model": "served", "base_url": address, "tokenizer": str(tokenizer), "header": header, "max_retries": 1},
+        **{"hub_token": "hush-hub", "openai_api_key": "hush-key", "more": {"deep": [{"password": "hush-deep"}]}},
+    }
+
+
+def everything_written(folder: Path) -> str:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in (".json", ".jsonl", ".html")]
+    assert {path.suffix for path in files} >= {".json", ".jsonl"}
+    return "".join(f"{path}\n{path.read_text('utf-8')}" for path in files)
+
+
+def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with CompletionsServer.load(tiny_models["gpt2"]) as server, caplog.at_level(logging.DEBUG):
+        arguments = json.dumps(secret_arguments(server, tiny_models["gpt2"]))
+        words = "--model", "local-completions", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", "2"
+        more = "--metadata", '{"api_token": "hush-metadata"}', "--log_samples", "--output_path", str(tmp_path / "out")
+        assert call(monkeypatch, *words, *more) == 0
+        config = {"model": "local-completions", "model_args": json.loads(arguments), "tasks": ["nnd_demo"], "limit": 2}
+        (tmp_path / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
+        assert call(monkeypatch, "--config", tmp_path / "run.yaml", *more, "--show_config") == 0
+    path, headers = server.heard[-1]
+    assert path.endswith("?api_key=hush-query&size=3")
+    assert headers["X-Second"] == "hush-second", "the server gets what it was given"
+    printed = capfd.readouterr()
+    written = everything_written(tmp_path / "out")
+    for text in (printed.out, printed.err, caplog.text, written):
+        assert "hush" not in text
+    assert "'hub_token': '***'" in printed.out, "that it was given is shown"
+    assert server.url in written
+    assert "hush" not in render_report(read_results(tmp_path / "out"))
+
+
+def test_an_error_shows_no_secret(
+    tiny_models: dict[str, Path],
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with CompletionsServer.load(tiny_models["gpt2"]) as server:
+        arguments = secret_arguments(server, tiny_models["gpt2"])
+    words = "--model", "local-completions", "--model_args", json.dumps(arguments), "--tasks", "nnd_demo", "--limit", "1"
+    with caplog.at_level(logging.DEBUG):
+        assert call(monkeypatch, *words) == 1
+    printed = capfd.readouterr()
+    assert "lm-eval stopped with" in printed.err
+    monkeypatch.setattr("sys.argv", ["nnd", "run", *words, "--debug"])
+    with pytest.raises(NNDError) as debug:
+        cli.main()
+    trace = "".join(traceback.format_exception(debug.value))
+    assert "api_models.py" in trace
+    for text in (printed.out, printed.err, caplog.text, trace):
+        assert "hush" not in text
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [("hff", "did you mean 'hf'?"), ("blue_whale_42", "there are: "), ("local-chat-completions", "local-completions")],
+)
+def test_a_model_type_that_cannot_be_taken_is_said_with_another(
+    model: str, hint: str, refused: Callable[..., str], home: Path
+) -> None:
+    found = refused("--model", model, "--model_args", "pretrained=x", "--tasks", "nnd_demo", "--device", "cpu")
+    assert found.startswith(f"--model {model}: ")
+    assert hint in found
+
+
+def test_files_stay_where_only_the_hub_fails(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import HfApi
+
+    monkeypatch.setattr(HfApi, "whoami", lambda self, **_: {"name": "me"})  # pushing itself meets HF_HUB_OFFLINE
+    monkeypatch.setattr(evaluation_tracker.EvaluationTracker, "recreate_metadata_card", lambda self: None)
+    words = hf(
+        tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--output_path", str(tmp_path)
+    )
+    pushed = "--hf_hub_log_args", "hub_results_org=me,push_results_to_hub=True,push_samples_to_hub=True,token=x"
+    assert call(monkeypatch, *words, *pushed) == 0
+    assert read_results(tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [["--model_args", "Pretrained=gpt2"], ["--model_args", "pretrained="], []])
+def test_a_model_that_is_not_named_is_what_the_error_is_about(
+    arguments: list[str], home: Path, refused: Callable[..., str]
+) -> None:
+    found = refused("--model", "hf", *arguments, "--tasks", "nnd_demo", "--device", "cpu")
+    assert found == "--model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it"
+
+
+def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(tiny_models: dict[str, Path], home: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
+    with pytest.raises(NNDError, match=r"GPT2LMHeadModel is not a model of lm-eval.*model_args=\{'pretrained': MODEL"):
+        nnd_tasks.evaluate("nnd_demo", model=model)
+    arguments = {"pretrained": model, "tokenizer": AutoTokenizer.from_pretrained(tiny_models["gpt2"])}
+    found = nnd_tasks.evaluate("nnd_demo", model_args=arguments, limit=3, bootstrap_iters=0, device="cpu")
+    named = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3)
+    for one, two in zip(found["samples"]["nnd_demo"], named["samples"]["nnd_demo"], strict=True):
+        assert [c["sum"] for c in one["candidates"]] == pytest.approx([c["sum"] for c in two["candidates"]])

@@ -1,0 +1,173 @@
+"""``--metadata '{"tokens": true}'``: the log-probabilities of tokens, against those straight from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import transformers as tf
+from lm_eval import simple_evaluate
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+
+import nnd_tasks
+from nnd_tasks.errors import NNDError
+from nnd_tasks.run.register import include_paths
+from tests import random_models
+from tests.commands import Outcome
+from tests.models import fake_vllm
+
+LIMIT = 4
+TOKENS = {"tokens": True}
+
+
+def scored(results: Any) -> list[tuple[str, int, float, int]]:
+    """Return (prompt, candidate, sum, tokens) of each scored candidate in the samples."""
+    return [
+        (sample["doc"]["cluster_id"], i, candidate["sum"], candidate["tokens"])
+        for sample in results["samples"]["nnd_demo"]
+        for i, candidate in enumerate(sample["candidates"])
+        if candidate
+    ]
+
+
+def assert_sums(table: pa.Table, results: Any) -> None:
+    """The table has a row for each scored candidate; its log-probabilities add up to the candidate's score."""
+    rows = table.to_pylist()
+    expected = scored(results)
+    assert [(row["cluster_id"], row["candidate"]) for row in rows] == [key[:2] for key in expected]
+    for row, (_, _, total, count) in zip(rows, expected, strict=True):
+        assert len(row["logprobs"]) == len(row["token_ids"]) == len(row["starts"]) == len(row["ends"]) == count
+        assert sum(row["logprobs"]) == pytest.approx(total, abs=1e-5)
+        assert row["starts"][0] == 0
+        assert row["ends"][-1] == len(row["text"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gpt2", {}),
+        ("llama", {"shared_prefix": False, "batch_size": 3}),
+        ("t5", {}),
+        ("t5", {"shared_prefix": False, "batch_size": 3}),
+    ],
+)
+def test_each_token_has_what_the_model_gives_it(
+    name: str, options: dict[str, Any], tiny_models: dict[str, Path], home: Path
+) -> None:
+    results = random_models.evaluate(tiny_models[name], ["nnd_demo"], limit=LIMIT, metadata=TOKENS, **options)
+    table = results["tokens"]["nnd_demo"]
+    assert_sums(table, results)
+    tokenizer = tf.AutoTokenizer.from_pretrained(tiny_models[name])
+    kind = tf.AutoModelForSeq2SeqLM if name == "t5" else tf.AutoModelForCausalLM
+    model = kind.from_pretrained(tiny_models[name], dtype=torch.float32).eval()
+    prompts = {sample["doc"]["cluster_id"]: sample["arguments"][0][0] for sample in results["samples"]["nnd_demo"]}
+    for row in table.slice(0, 6).to_pylist():
+        targets = torch.tensor(row["token_ids"])
+        context = torch.tensor([tokenizer(prompts[row["cluster_id"]])["input_ids"]])
+        with torch.inference_mode():
+            if name == "t5":
+                logits = model(input_ids=context, labels=targets[None]).logits[0]
+            else:
+                logits = model(torch.cat([context[0], targets])[None]).logits[0, context.shape[1] - 1 : -1]
+        own = logits.log_softmax(-1).gather(1, targets[:, None])[:, 0]
+        assert np.allclose(row["logprobs"], own, atol=1e-5, rtol=1e-6)
+        text = "".join(row["text"][start:end] for start, end in zip(row["starts"], row["ends"], strict=True))
+        assert text == row["text"], "these texts have one byte per character, so spans follow each other"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_vllm_keeps_them_too(shared: bool, tmp_path: Path, tiny_models: dict[str, Path], home: Path) -> None:
+    arguments = {"pretrained": str(tiny_models["gpt2"]), "dtype": "float32", "max_model_len": 2048, "block_size": 4}
+    with fake_vllm.installed(tmp_path / "site"):
+        results = nnd_tasks.evaluate(
+            ["nnd_demo"],
+            "vllm",
+            arguments,
+            batch_size="auto",
+            bootstrap_iters=0,
+            limit=LIMIT,
+            metadata=TOKENS,
+            shared_prefix=shared,
+        )
+    assert_sums(results["tokens"]["nnd_demo"], results)
+    hf = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=TOKENS)["tokens"]["nnd_demo"]
+    ours = results["tokens"]["nnd_demo"]
+    assert ours.drop(["logprobs"]).equals(hf.drop(["logprobs"]))
+    for one, other in zip(ours["logprobs"].to_pylist(), hf["logprobs"].to_pylist(), strict=True):
+        assert np.allclose(one, other, atol=1e-5, rtol=1e-5)
+
+
+def test_the_numbers_are_those_of_a_run_without_them(tiny_models: dict[str, Path], home: Path) -> None:
+    metadatas = (TOKENS, {})
+    one, other = (random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=m) for m in metadatas)
+    assert "tokens" not in other
+    assert one["results"] == other["results"]
+    assert scored(one) == scored(other)
+    signatures = [run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (one, other)]
+    assert signatures[0] == signatures[1], "what is kept does not change what a number rests on"
+
+
+def test_a_cache_gives_them_back(tmp_path: Path, tiny_models: dict[str, Path], home: Path) -> None:
+    again = [
+        random_models.evaluate(
+            tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=TOKENS, use_cache=str(tmp_path / "cache")
+        )
+        for _ in range(2)
+    ]
+    assert again[0]["tokens"]["nnd_demo"].equals(again[1]["tokens"]["nnd_demo"])
+    assert len(list(tmp_path.iterdir())) == 1
+    # A cache without them is another one.
+    random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, use_cache=str(tmp_path / "cache"))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(tiny_models: dict[str, Path], home: Path) -> None:
+    metadata = {**TOKENS, "context_reliance": True, "append_eos": True}
+    results = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=2, metadata=metadata)
+    rows = results["tokens"]["nnd_demo"].to_pylist()
+    parts = [row["context_part"] for row in rows]
+    assert parts.count("none") == parts.count("whole") > 0
+    sums = {
+        (sample["doc"]["cluster_id"], i, part): record["sum"]
+        for sample in results["samples"]["nnd_demo"]
+        for part, records in (("whole", sample["candidates"]), ("none", sample["no_context"]))
+        for i, record in enumerate(records)
+        if record
+    }
+    for row in rows:
+        key = row["cluster_id"], row["candidate"], row["context_part"]
+        assert sum(row["logprobs"]) == pytest.approx(sums[key], abs=1e-5)
+        assert (row["starts"][-1], row["ends"][-1]) == (len(row["text"]),) * 2, "the end-of-sequence token"
+
+
+def test_the_command_writes_a_file_beside_the_results(
+    tmp_path: Path, tiny_models: dict[str, Path], home: Path, nnd: Callable[..., Outcome]
+) -> None:
+    words = ["run", "--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32"]
+    words += ["--tasks", "nnd_demo", "--limit", "2", "--device", "cpu", "--metadata", '{"tokens": true}']
+    stopped = nnd(*words)
+    assert stopped.status == 1
+    assert "add --output_path FOLDER" in stopped.err.splitlines()[-1]
+    done = nnd(*words, "--output_path", str(tmp_path / "out"))
+    assert done.status == 0, done.err
+    [results], [file] = (tmp_path / "out").rglob("results_*.json"), (tmp_path / "out").rglob("tokens_*.parquet")
+    assert file.name == results.name.replace("results", "tokens_nnd_demo").replace(".json", ".parquet")
+    assert pq.read_table(file).num_rows > 2
+
+
+def test_who_cannot_keep_them_says_so(tiny_models: dict[str, Path], masked_model: Path, home: Path) -> None:
+    with pytest.raises(NNDError, match="--model nnd_mlm gives sums only; hf and vllm keep"):
+        nnd_tasks.evaluate(["nnd_demo"], "nnd_mlm", {"pretrained": str(masked_model)}, metadata=TOKENS, limit=1)
+    with pytest.raises(NNDError, match="a ready-made HFLM gives sums only"):
+        nnd_tasks.evaluate(["nnd_demo"], HFLM(str(tiny_models["gpt2"]), device="cpu"), metadata=TOKENS, limit=1)
+    arguments = {"pretrained": str(tiny_models["gpt2"])}
+    manager = TaskManager(include_path=include_paths(), include_defaults=False, metadata={**arguments, **TOKENS})
+    with pytest.raises(NNDError, match="token scores are kept by `nnd run`"):
+        simple_evaluate("hf", arguments, ["nnd_demo"], task_manager=manager, limit=1, device="cpu")

@@ -1,0 +1,231 @@
+"""``--model vllm`` with a stand-in for vLLM: which model type it becomes, what is sent, and that the numbers are those of hf.
+
+`tests/vllm` runs vLLM itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import nnd_tasks
+from nnd_tasks.errors import NNDError
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.run import vllm_choice
+from nnd_tasks.run.cache import cache_key
+from nnd_tasks.task.signature import environment
+from tests import random_models
+from tests.models import fake_vllm
+
+LIMIT = 4
+REQUESTS: Any = [(None, [*range(5, 26)], [*range(3, 3 + n)]) for n in (1, 4, 9)]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[type[fake_vllm.LLM]]:
+    environment.cache_clear()
+    with fake_vllm.installed(tmp_path / "site") as made:
+        yield made
+    environment.cache_clear()
+
+
+def through_vllm(folder: Path, model: str = "vllm", **kwargs: Any) -> Any:
+    arguments = {"pretrained": str(folder), "dtype": "float32", "max_model_len": 2048, **kwargs.pop("model_args", {})}
+    options = {"batch_size": "auto", "bootstrap_iters": 0, "limit": LIMIT, **kwargs}
+    return nnd_tasks.evaluate(["nnd_demo"], model, arguments, **options)
+
+
+def assert_same(one: Any, other: Any) -> None:
+    for a, b in zip(one["samples"]["nnd_demo"], other["samples"]["nnd_demo"], strict=True):
+        assert a["tests"] == b["tests"]
+        for x, y in zip(a["candidates"], b["candidates"], strict=True):
+            assert (x["tokens"], x["bytes"]) == (y["tokens"], y["bytes"])
+            assert x["sum"] == pytest.approx(y["sum"], abs=1e-5 * max(x["tokens"], 1) + 1e-6 * abs(y["sum"]))
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.getMessage().startswith("vllm-shared-prefix:")]
+
+
+# ---------------------------------------------------------------- the numbers
+
+
+@pytest.mark.parametrize(("name", "block", "short"), [("gpt2", 4, False), ("llama", 32, True)])
+def test_the_outcomes_are_those_of_hf(
+    name: str,
+    block: int,
+    short: bool,
+    engine: type[fake_vllm.LLM],
+    tiny_models: dict[str, Path],
+    home: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine.short = short  # type: ignore[misc]
+    with caplog.at_level(logging.INFO):
+        results = through_vllm(tiny_models[name], model_args={"block_size": block})
+    assert results["config"]["model"] == "vllm-shared-prefix"
+    assert said(caplog) == ["vllm-shared-prefix: contexts are read once, from vLLM's cache of prefixes"]
+    assert_same(results, random_models.evaluate(tiny_models[name], ["nnd_demo"], limit=LIMIT))
+    [made] = engine.made
+    assert any(cached for _, _, cached in made.calls)
+    signature = results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]
+    assert signature["environment"]["vllm"] == "0.32.0"
+    assert signature["model"]["type"] == "vllm-shared-prefix"
+
+
+def test_the_protocol_is_that_of_plain_vllm(
+    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], home: Path
+) -> None:
+    shared, plain = (through_vllm(tiny_models["gpt2"], shared_prefix=sharing) for sharing in (True, False))
+    assert plain["config"]["model"] == "vllm"
+    assert_same(shared, plain)
+    one, other = (results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for results in (shared, plain))
+    assert one["protocol"] == other["protocol"]
+    assert one["environment"] == other["environment"]
+    assert {**one["model"], "type": "vllm"} == other["model"]
+    assert not any(cached for _, _, cached in engine.made[1].calls)
+
+
+def test_a_window_cuts_as_lm_evals_vllm_does(
+    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], home: Path
+) -> None:
+    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+
+    settings = {"pretrained": str(tiny_models["gpt2"]), "max_model_len": 40, "block_size": 4}
+    requests = [
+        (None, list(range(5, 5 + n)), list(range(3, 3 + m))) for n, m in ((50, 3), (36, 3), (37, 3), (1, 38), (9, 37))
+    ]
+    ours, plain = VLLMSharedPrefixLM(**settings), VLLMSharedPrefixLM(**settings, shared_prefix=False)
+    assert ours.why_not() is None
+    assert plain.why_not() == "shared_prefix=False"
+    for one, other in zip(ours._loglikelihood_tokens(requests), plain._loglikelihood_tokens(requests), strict=True):
+        assert one == (pytest.approx(other[0], abs=1e-5), other[1])
+    for context, continuation in (([1], list(range(39))), ([1], []), ([], [1])):
+        with pytest.raises(ModelError, match=r"window|has no token"):
+            ours._loglikelihood_tokens([(("a", "b"), context, continuation)])
+
+
+def test_rolling_requests_and_empty_contexts(
+    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], home: Path
+) -> None:
+    from lm_eval.api.instance import Instance
+
+    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+
+    settings = {"pretrained": str(tiny_models["llama"]), "max_model_len": 40, "block_size": 4, "batch_size": 2}
+    ours, plain = VLLMSharedPrefixLM(**settings), VLLMSharedPrefixLM(**settings, shared_prefix=False)
+    text = "One day the cat went to the house of the dog. " * 8
+    rolling = [Instance("loglikelihood_rolling", {}, (text[:end],), i) for i, end in enumerate((9, 90, 300))]
+    assert ours.loglikelihood_rolling(rolling) == pytest.approx(plain.loglikelihood_rolling(rolling), abs=1e-4)
+    pairs = [("", " a dog"), ("", " a cat"), ("A day", " a cat")]
+    scored = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
+    for one, other in zip(ours.loglikelihood(scored), plain.loglikelihood(scored), strict=True):
+        assert one == (pytest.approx(other[0], abs=1e-5), other[1])
+
+
+# ---------------------------------------------------------------- falling back
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"enable_prefix_caching": False}, "vLLM caches no prefixes here"),
+        ({"logprobs_mode": "raw_logits"}, "logprobs_mode=raw_logits"),
+        ({"block_size": 1024}, "too short for blocks of 1024"),
+        ({"shared_prefix": False}, "shared_prefix=False"),
+        ({"lies": True}, "nothing came from its cache"),
+        ({"skew": 0.1}, "on a small example the sums differ from those of whole prompts"),
+    ],
+)
+def test_an_engine_that_cannot_share_scores_as_lm_eval_does(
+    arguments: dict[str, Any],
+    reason: str,
+    engine: type[fake_vllm.LLM],
+    tiny_models: dict[str, Path],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+
+    for name in ("lies", "skew"):  # a faulty engine
+        setattr(engine, name, arguments.get(name, getattr(engine, name)))
+    arguments = {name: value for name, value in arguments.items() if name not in ("lies", "skew")}
+    settings = {"pretrained": str(tiny_models["gpt2"]), "max_model_len": 512, "block_size": 4, "dtype": "float32"}
+    with caplog.at_level(logging.INFO):
+        answers = VLLMSharedPrefixLM(**{**settings, **arguments})._loglikelihood_tokens(REQUESTS)
+    [line] = said(caplog)
+    assert line.startswith("vllm-shared-prefix: not sharing prefixes, plain vllm instead: ")
+    assert reason in line
+    [made] = engine.made
+    assert [params.prompt_logprobs for _, params, _ in made.calls[-len(REQUESTS) :]] == [1] * len(REQUESTS)
+    assert not any(cached for _, _, cached in made.calls[-len(REQUESTS) :])
+    shared = VLLMSharedPrefixLM(**settings)
+    if not (engine.lies or engine.skew):
+        assert shared._loglikelihood_tokens(REQUESTS) == [(pytest.approx(a, abs=1e-5), b) for a, b in answers]
+        assert shared.sent is not None
+
+
+def test_16_bits_say_how_to_get_exact_numbers(
+    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+
+    lm = VLLMSharedPrefixLM(pretrained=str(tiny_models["gpt2"]), max_model_len=512, dtype="bfloat16")
+    with caplog.at_level(logging.INFO):
+        assert lm.why_not() is None
+    lines = said(caplog)
+    assert "42019" in lines[1]
+    assert "--no-shared-prefix" in lines[1]
+
+
+def test_a_vllm_that_is_too_old_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Old:
+        __struct_fields__ = ("prompt_logprobs", "detokenize")
+
+    class Silent:
+        def __init__(self) -> None:
+            pass
+
+    for number, (changes, reason) in enumerate(
+        (
+            ({"SamplingParams": Old}, "no skip_reading_prefix_cache"),
+            ({"RequestOutput": Silent}, "does not say how many"),
+        )
+    ):
+        caplog.clear()
+        folder = tmp_path / str(number)
+        with fake_vllm.installed(folder, release="0.9.2", **changes), caplog.at_level(logging.INFO):
+            assert vllm_choice.choose("vllm", shared_prefix=True) == "vllm"
+        [line] = said(caplog)
+        assert "plain vllm instead: vLLM 0.9.2 is too old" in line
+        assert reason in line
+
+
+def test_a_vllm_that_lm_eval_cannot_load_is_one_line(tmp_path: Path) -> None:
+    with fake_vllm.installed(tmp_path), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "vllm", SimpleNamespace(__spec__=ModuleType("vllm")))
+        with pytest.raises(NNDError, match=r"lm-eval cannot load vLLM 0\.32\.0 \(ImportError: .*pip install -U vllm"):
+            vllm_choice.choose("vllm", shared_prefix=True)
+
+
+def test_without_vllm_there_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_choice, "find_spec", lambda name: None)
+    with pytest.raises(NNDError, match="--model vllm: vLLM is not installed; pip install vllm"):
+        nnd_tasks.evaluate(["nnd_demo"], "vllm", {"pretrained": "x"})
+
+
+# ---------------------------------------------------------------- what results keep
+
+
+def test_answers_of_another_vllm_are_not_reused(tmp_path: Path) -> None:
+    keys = set()
+    for release in ("0.32.0", "0.33.0"):
+        environment.cache_clear()
+        with fake_vllm.installed(tmp_path / release, release=release):
+            keys |= {cache_key(model, {"pretrained": "x"}) for model in ("vllm", "vllm-shared-prefix", "hf")}
+    environment.cache_clear()
+    assert len(keys) == 5

@@ -1,0 +1,191 @@
+"""The search for errors that a model prefers, the set that is built of them, and whom else they fool."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+import yaml
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.store import read_report, read_table
+from nnd_tasks.studies.stress.attack import LEAST, build_attack_set, keep_edits, propose_edits, propose_errors, search
+from nnd_tasks.studies.stress.corpora import Gold
+from nnd_tasks.studies.stress.error_types import ERRORS
+from nnd_tasks.studies.stress.set_writing import PROMPT, compute_noise
+from nnd_tasks.studies.stress.text import Edit, Parser
+from tests.commands import Outcome, refused
+from tests.random_models import evaluate
+from tests.studies.pipeline import mean_likelihood
+
+TEXTS = [
+    "Anna went to the office in Boston. She was late, and the staff left.",
+    "A song is a song. The house can wait! Nobody knows.",
+]
+
+
+PARSER = Parser(spacy.blank("en"))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.txt"
+    path.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    return path
+
+
+# ---------------------------------------------------------------- the search
+
+
+def run(changes: Mapping[str, Sequence[str]], scores: Mapping[str, float], steps: int = 3) -> Any:
+    asked: list[str] = []
+
+    def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
+        asked.extend(text for _, text in pairs)
+        return [scores[text] for _, text in pairs]
+
+    def propose(text: str, _: Sequence[str]) -> dict[str, str]:
+        return {new: f"to {new}" for new in changes.get(text, ())}
+
+    found = search(Gold("a b c d"), "", propose, score, steps)
+    assert len(asked) == len(set(asked)), "no text is scored twice"
+    return found
+
+
+def test_the_smallest_of_the_changes_that_score_higher_is_taken() -> None:
+    scores = {"a b c d": -2, "x b c d": -3, "x y c d": -1, "a b c z": -1.5}
+    found = run({"a b c d": [*scores][1:]}, scores)
+    assert (found["text"], found["steps"], found["noise"]) == ("a b c z", ("to a b c z",), 0.25)
+    assert found["gain"] == pytest.approx(0.5)
+
+
+def test_the_search_goes_on_from_the_best_change() -> None:
+    changes = {"a b c d": ["x b c d", "a y c d"], "a y c d": ["a b c d", "a y z d"], "x b c d": ["x b c q"]}
+    scores = {"a b c d": -2, "x b c d": -4, "a y c d": -3, "a y z d": -1, "x b c q": 0}
+    assert run(changes, scores)["steps"] == ("to a y c d", "to a y z d")
+    assert "text" not in run(changes, scores, steps=1)
+    assert "text" not in run(changes, {**scores, "a y z d": -2 + LEAST / 2}), "it scores no higher"
+
+
+def test_words_are_changed_so_that_the_text_is_worse() -> None:
+    texts = set(propose_edits(PARSER, None)("A dog is in the old house of 12 men.", ()))
+    assert texts >= {
+        "An dog is in the old house of 12 men.",
+        "Dog is in the old house of 12 men.",
+        "A dog are in the old house of 12 men.",
+        "A dog is the old house of 12 men.",
+    }
+    kept = ("old", "house", "12", "men")
+    assert all(word in text for text in texts for word in kept), "without a source, content words stay"
+    assert not set(propose_edits(PARSER, None)("He went out about noon.", ())), "these may go unnoticed"
+    near = {"house": ["garden"], "old": ["new"]}
+    more = set(propose_edits(PARSER, near)("A dog is in the old house of 12 men.", ()))
+    assert more > texts
+    assert {
+        "A dog is in the old garden of 12 men.",
+        "A dog is in the new house of 12 men.",
+        "A dog is in the old house of 13 men.",
+        "A dog is in the old house of 11 men.",
+        "A dog is at the old house of 12 men.",
+    } <= more
+    text = "I know what I said, and I left. I slept."
+    pronouns = {new for new, what in propose_edits(PARSER, {})(text, ()).items() if what == "i → he"}
+    assert pronouns == {
+        "He know what I said, and I left. I slept.",
+        "I know what he said, and I left. I slept.",
+        "I know what I said, and he left. I slept.",
+        "I know what I said, and I left. He slept.",
+    }
+
+
+def test_an_error_type_is_used_once_and_makes_one_error() -> None:
+    named = [ERRORS[name] for name in ("article_removal", "local_swap", "injection", "token_drop")]
+    types = keep_edits(named, named=False)
+    assert [kind.name for kind in types] == ["article_removal", "local_swap"]
+    assert [kind.name for kind in keep_edits(named[2:], named=True)] == ["token_drop"]
+    propose = propose_errors(types, Edit(PARSER))
+    text = "The dog saw a cat in the house."
+    options = propose(text, ())
+    removed = {new for new, name in options.items() if name == "article_removal"}
+    assert removed == {"dog saw a cat in the house.", "The dog saw cat in the house.", "The dog saw a cat in house."}
+    assert set(propose(text, ("article_removal",)).values()) == {"local_swap"}
+    assert all(compute_noise(text, new) <= 3 / 8 for new in options)
+
+
+# ---------------------------------------------------------------- the set
+
+
+def test_every_found_text_fools_the_model(
+    nnd: Callable[..., Outcome], tiny_models: dict[str, Path], corpus: Path, nnd_home: Path
+) -> None:
+    folders = [tiny_models["gpt2"], tiny_models["llama"]]
+    done = nnd("stress", "attack", "found", "--models", ",".join(map(str, folders)), "--corpus", corpus)
+    assert done.status == 0, done.err
+    assert "score it: nnd run" in done.out
+    folder = nnd_home / "nnd" / "found"
+    rows = read_table(folder, "stress").to_pylist()
+    assert {(row["category"], row["subcategory"]) for row in rows} >= {("gpt2", "errors"), ("gpt2", "edits")}
+    for row in rows:
+        high, low = (mean_likelihood(tiny_models[row["category"]], "", row[side]) for side in ("high", "low"))
+        assert low > high + LEAST / 2, row["low"]
+        assert row["noise_ratio"] == compute_noise(row["high"], row["low"])
+    for model in folders:
+        results = evaluate(model, ["nnd_found"])["results"]["nnd_found"]
+        assert results[f"pass_rate_{model.name},none"] == 0
+    report = read_report(folder)["stress"]
+    assert sum(attack["found"] for attack in report["attacks"]) == len(rows)
+
+
+def test_sources_are_read_and_texts_beyond_the_window_are_counted(
+    tiny_models: dict[str, Path], tmp_path: Path, nnd_home: Path
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"gold": TEXTS[0], "source": source} for source in ("Quelle.", "Source.")]
+    rows.append({"gold": TEXTS[1], "source": "word " * 4000})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    result = build_attack_set("found", [str(tiny_models["gpt2"])], str(path))
+    attack = result.report["attacks"][1]
+    assert (attack["search"], attack["texts"], attack["too_long"], attack["found"]) == ("edits", 2, 1, 2)
+    found = read_table(result.folder).to_pylist()
+    assert {row["context"] for row in found} == {"Quelle.", "Source."}, "one text of two sources is two"
+    assert yaml.safe_load(result.task.path.read_text(encoding="utf-8"))["doc_to_text"] == PROMPT
+    results = evaluate(tiny_models["gpt2"], ["nnd_found"])["results"]["nnd_found"]
+    assert results["pass_rate,none"] == 0
+
+
+def test_a_set_of_another_search_or_model_is_not_replaced(
+    tiny_models: dict[str, Path], corpus: Path, nnd_home: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_models["gpt2"], tmp_path / "gpt2")
+    arguments: Any = {"errors": "article_removal"}
+    build_attack_set("found", [str(model)], str(corpus), **arguments)
+    with pytest.raises(NNDError, match="other texts, errors, levels"):
+        build_attack_set("found", [str(model)], str(corpus), errors="local_swap")
+    (model / "config.json").write_text((model / "config.json").read_text("utf-8") + "\n", "utf-8")
+    with pytest.raises(NNDError, match="seeds, models or tools"):  # one trained further has other errors
+        build_attack_set("found", [str(model)], str(corpus), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--models", "MODEL", "--errors", "injection"], "none of them changes a part of a text"),
+        (["--models", "./nothing"], "./nothing: there is no such model"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    options: list[str],
+    message: str,
+    corpus: Path,
+    nnd: Callable[..., Outcome],
+    nnd_home: Path,
+    tiny_models: dict[str, Path],
+) -> None:
+    options = [option.replace("MODEL", str(tiny_models["gpt2"])) for option in options]
+    assert message in refused(nnd("stress", "attack", "found", "--corpus", corpus, *options))
+    assert not (nnd_home / "nnd" / "found").exists()

@@ -1,0 +1,364 @@
+"""Every error type keeps its promise, by its definition; the same seed gives the same text."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import spacy
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from nnd_tasks.studies.stress.error_types import ERRORS, choose_levels
+from nnd_tasks.studies.stress.set_writing import compute_noise
+from nnd_tasks.studies.stress.stress_set import find_ngrams
+from nnd_tasks.studies.stress.text import Edit, Parser, count_of, is_spoken, join
+from nnd_tasks.studies.stress.words import ARTICLES, SPAN
+from tests.studies.pipeline import ENTITIES, NOUNS, VERBS, is_within, split_into, tagged
+
+PARSER = Parser(spacy.blank("en"))
+TAGGED = Parser(tagged())
+OTHERS = [("Rain fell all night.", "other"), ("Nobody came.", "other"), ("The end was near.", "third")]
+DRAFT = Edit(
+    parser=TAGGED,
+    source="The source says it all. It says it twice.",
+    sentences_of_others=OTHERS,
+    vocabulary=["quark", "zebra", "violin"],
+    ngrams={
+        3: (("one", "of", "the"), ("as", "well", "as")),
+        4: (("at", "the", "end", "of"), ("in", "the", "middle", "of")),
+    },
+    fill=lambda words, position: ["violet", "marble"],
+)
+
+WORDS = [
+    *VERBS,
+    *NOUNS,
+    *ENTITIES,
+    *["was", "can", "the", "a", "to", "in", "of", "she", "he", "and", "very", "slowly", "I"],
+]
+
+
+@st.composite
+def texts(draw: Any, least: int = 1) -> str:
+    """Texts of some sentences, of known words."""
+    made = []
+    for _ in range(draw(st.integers(least, 6))):
+        words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+        if len(words) > 3 and draw(st.booleans()):
+            words[1] += ","
+        made.append(" ".join(words).capitalize() + draw(st.sampled_from([".", "!", "?"])))
+    return " ".join(made)
+
+
+def make(name: str, text: str, amount: float, seed: int = 0, **changes: Any) -> str:
+    return ERRORS[name].make(replace(DRAFT, **changes), text, amount, random.Random(seed))
+
+
+def words_of(text: str) -> list[str]:
+    return [word.text for word in TAGGED.parse(text)]
+
+
+def spaced(text: str) -> str:
+    """Return a text with white space between all that spaCy takes for words."""
+    return " ".join(words_of(text))
+
+
+shares = st.sampled_from([0.05, 0.3, 0.5, 1.0])
+seeds = st.integers(0, 1000)
+
+
+# ---------------------------------------------------------------- all of them
+
+FLUENCY = """truncation article_removal preposition_removal stop_word_removal verb_lemmatization token_drop repeated_token
+    local_swap middle_swap noised_punctuation"""
+CONSISTENCY = """sentence_switching sentence_replacement negation generic_named_entity named_entity_switching verb_switching
+    noun_switching bert_diverge sub_sentence_switching"""
+
+
+@pytest.mark.parametrize(("kind", "names"), [("fluency", FLUENCY), ("consistency", CONSISTENCY)])
+def test_every_error_of_the_paper_is_there(kind: str, names: str) -> None:
+    assert {name for name, error in ERRORS.items() if error.kind == kind} == {*names.split()}
+    assert all(error.definition.endswith((".", ")")) for error in ERRORS.values())
+
+
+CASES = {
+    "truncation": {
+        ("She went, and he, and they.", 0.7): "She went.",  # what is left ends in a comma
+        ("Why not? Because.", 0.3): "Why.",  # one more word than its share, as "Why not?" is no error
+        ('He said "no." Then left.', 0.35): "He said.",
+        ("Dogs bark. Cats sing. Nobody knows.", 0.4): "Dogs bark. Cats.",
+        ("It is here: in town.", 0.45): "It is here.",
+        ('She said "no" and left.', 0.7): "She said.",  # behind a quote that opens
+        ("She said 'no' and left.", 0.7): "She said.",
+        ('She left. "No."', 0.45): "She.",
+        ('He sang " no " too loud.', 0.4): 'He sang " no ".',  # some texts have a space before one that closes
+    },
+    "article_removal": {
+        ("The dog flew to A Coruña. A song of The Hague, and an AN-2.", 1):
+            "dog flew to A Coruña. song of The Hague, and AN-2.",
+    },
+    "middle_swap": {
+        ("It was late, and the dog slept. She left.", 2): "And the dog slept it was late,. Left she.",
+    },
+    "verb_lemmatization": {("Went she? He talked.", 1): "Go she? He talk."},
+    "generic_named_entity": {
+        ("Anna flew from Boston to Paris on Monday. Acme left.", 1):
+            "A person flew from a place to a place on some time. An organization left.",
+        ("She left.", 1): "She left.",
+    },
+    "copy_source": {("x", 1): DRAFT.source},
+}  # fmt: skip
+for _name, _kind in ERRORS.items():
+    if _kind.example:
+        _before, _after, _amount = _kind.example
+        CASES.setdefault(_name, {})[_before, _amount] = _after
+NEGATED = """
+She went to work. = She did not go to work.
+Anna knows the song. = Anna does not know the song.
+They sing. = They do not sing.
+It was late. = It was not late.
+She can sing. = She can not sing.
+She can't sing. = She can sing.
+It was not late. = It was late.
+Paris in spring. = Paris in spring.
+Not today. = today.
+It was, of course, late. = It was not, of course, late.
+I've seen it. = I've not seen it.
+She'd gone. = She'd not gone.
+She'd go. = She'd not go.
+They'd the money. = They did not have the money.
+I've a car. = I do not have a car.
+I'd better go. = I'd better not go.
+How'd you do that? = How'd you not do that?
+We'll see. = We'll not see.
+You're late. = You're not late.
+I'm late. = I'm not late.
+It's late. = It's not late.
+Mary'd gone. = Mary'd not gone.
+She'd've gone. = She'd not have gone.
+He can't sing. = He can sing.
+We won't go. = We will go.
+I ain't late. = I am late.
+They ain't seen it. = They have seen it.
+We wouldn't've gone. = We would've gone.
+Anna's dog can wait. = Anna's dog can not wait.
+Let's leave. = Let's leave.
+"""
+CASES["negation"] |= {
+    (text.replace("'", mark), 1): negated.replace("'", mark)
+    for text, negated in (line.split(" = ") for line in NEGATED.strip().splitlines())
+    for mark in ("'", "\u2019")
+}
+
+
+@pytest.mark.parametrize(("name", "text", "amount"), [(name, *case) for name, cases in CASES.items() for case in cases])
+def test_an_error_is_made_as_in_the_example(name: str, text: str, amount: float) -> None:
+    assert make(name, text, amount) == CASES[name][text, amount]
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS))
+def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
+    amount = ERRORS[name].find_levels("cnndm")[0]
+    for text in ("x", ".", "...", "東京", "a b", "\n", "word " * 300):
+        assert isinstance(make(name, text, amount), str)
+
+
+# ---------------------------------------------------------------- words
+
+
+@given(texts(), shares)
+def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text: str, amount: float) -> None:
+    assume(not re.search(r"\b\w\.", text))  # an initial ends no sentence
+    words = list(TAGGED.parse(text))
+    left = len(words) - count_of(amount, len(words))
+    sentences = {"", *(text[: mark.start()] for mark in re.finditer("[.!?]", text))}
+    cuts = [join(words[:n]).rstrip(",.!?") for n in range(left + 1)]
+    within = [cut for cut in cuts if cut not in sentences]  # a text of whole sentences is only shorter, and as good
+    assert make("truncation", text, amount) == (f"{within[-1]}." if within else "")
+
+
+@given(st.integers(1, 6), seeds)
+def test_sentences_that_refer_to_nothing_may_stand_in_any_order(pairs: int, seed: int) -> None:
+    """A list stays as it is; with a word that refers to the sentence before, a new order is an error."""
+    parts = [f"{name} {verb} slowly." for name, verb in zip(ENTITIES, VERBS, strict=False)]
+    assert make("sentence_switching", " ".join(parts), pairs, seed) == " ".join(parts)
+    for back in ("Then", "But", "After this"):
+        linked = " ".join([parts[0], *(f"{back} {part}" for part in parts[1:])])
+        assert make("sentence_switching", linked, pairs, seed) != linked
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("It was Lt. Col. Smith who left. She stayed.", 2),
+        ("Wing No. 81 left. No. She stayed.", 3),
+        ("Warner Bros. Records sang, of course. The Yahoo! songs rained. E.g. this.", 3),
+        ("she left. it rained.", 2),  # a text without capital letters
+        ('"Who left?" she knows. He left.', 2),
+        ("", 0),
+    ],
+)
+def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str, sentences: int) -> None:
+    found = PARSER.sentences(text)
+    assert len(found) == sentences
+    assert " ".join(map(join, found)) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "eligible"),
+    [
+        ("article_removal", lambda word: word.lower() in ARTICLES),
+        ("preposition_removal", lambda word: word.lower() in ("to", "in", "of")),
+        ("stop_word_removal", lambda word: PARSER.parse(word)[0].is_stop),
+        ("token_drop", lambda word: True),
+    ],
+)
+@given(text=texts(), amount=shares, seed=seeds)
+def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(
+    name: str, eligible: Any, text: str, amount: float, seed: int
+) -> None:
+    text = spaced(text)
+    before, after = words_of(text), words_of(make(name, text, amount, seed))
+    assert is_within(after, before)
+    gone = Counter(before) - Counter(after)
+    assert all(map(eligible, gone)), gone
+    assert gone.total() == count_of(amount, sum(map(eligible, before)))
+
+
+@given(texts(), shares, seeds)
+def test_repetition_of_tokens_adds_each_chosen_one_once(text: str, amount: float, seed: int) -> None:
+    before, found = words_of(text), make("repeated_token", text, amount, seed)
+    after = words_of(found)
+    assert is_within(before, after)
+    assert len(after) == len(before) + count_of(amount, len(before))
+    assert set(after) == set(before)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["local_swap", "middle_swap", "sentence_switching", "verb_switching", "noun_switching", "sub_sentence_switching"],
+)
+@given(text=texts(least=2), seed=seeds)
+def test_switching_only_moves(name: str, text: str, seed: int) -> None:
+    amount = 0.6 if name == "local_swap" else 3
+    found = make(name, text, amount, seed)
+    if name == "middle_swap":  # which adapts capital letters
+        text, found = text.lower(), found.lower()
+    assert Counter("".join(found.split())) == Counter("".join(text.split()))
+
+
+@pytest.mark.parametrize("name", ["positioned_error_random", "positioned_error_shuffle"])
+@given(text=texts(least=4), place=st.sampled_from([0.0, 0.5, 1.0]), seed=seeds)
+def test_a_positioned_error_stays_within_ten_words(name: str, text: str, place: float, seed: int) -> None:
+    text = spaced(text)
+    before, after = text.split(), make(name, text, place, seed).split()
+    changed = {i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
+    start = int(place * max(len(before) - SPAN, 0))
+    assert changed <= set(range(start, start + SPAN))
+    if name.endswith("shuffle"):
+        assert Counter(before) == Counter(after)
+    else:
+        assert all(after[i] in DRAFT.vocabulary for i in changed)
+
+
+@pytest.mark.parametrize(("name", "size"), [("frequent_3gram", 3), ("frequent_4gram", 4)])
+def test_frequent_ngrams_are_drawn_and_joined(name: str, size: int) -> None:
+    found = make(name, "x", 10, ngram_words=250).split()
+    known = {" ".join(gram) for gram in DRAFT.ngrams[size]}
+    grams = {" ".join(found[i : i + size]) for i in range(0, 250 - size, size)}
+    assert len(found) == 250
+    assert grams == known
+    assert len(make(name, "one two three four five", 10).split()) == 5, "as long as the gold text"
+    assert set(make(name, "x", 1, ngram_words=40).split()) == set(DRAFT.ngrams[size][0])
+
+
+def test_ngrams_are_counted_without_punctuation() -> None:
+    found = find_ngrams(["One of the best. One of the rest, one of us.", "At the end of it all."], PARSER)
+    assert found[3][:2] == [("one", "of", "the"), ("at", "the", "end")]
+    assert not [word for grams in found.values() for gram in grams for word in gram if not word.isalpha()]
+
+
+def test_texts_that_are_given_up_for_others() -> None:
+    assert make("copy_source", "x", 1, source=" ") == "x"
+    praises = {make("injection", "x", kind) for kind in range(1, 6)}
+    assert len(praises) == 5
+    assert any(text.endswith(tuple(sentence for sentence, _ in OTHERS)) for text in praises)
+    for paper in ("this is a really", "And yes,it", "And yes, it is relevant", "coherent"):
+        assert not any(paper in text for text in praises), "sentences of our own"
+
+
+# ---------------------------------------------------------------- sentences and meaning
+
+
+@given(texts(least=2), st.integers(1, 6), seeds)
+def test_sentences_change_places_and_the_last_may_stay(text: str, pairs: int, seed: int) -> None:
+    sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
+    found = make("sentence_switching", text, pairs, seed)
+    fixed = make("sentence_switching", text, pairs, seed, keep_last=True)
+    assert Counter(found) == Counter(" ".join(sentences))
+    assert fixed.endswith(sentences[-1])
+    if len(sentences) == 2:
+        assert fixed == text
+
+
+@given(texts(), st.integers(1, 6), seeds)
+def test_sentences_are_replaced_by_those_of_others(text: str, count: int, seed: int) -> None:
+    sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
+    found = make("sentence_replacement", text, count, seed)
+    others = {sentence for sentence, _ in OTHERS}
+    pieces = split_into(found, [*sentences, *others])
+    replaced = len(sentences) - sum((Counter(sentences) & Counter(pieces)).values())
+    donors = others - set(sentences)
+    assert replaced == min(count, len(sentences), len(donors))
+    new = Counter(pieces) - Counter(sentences)
+    assert set(new) <= donors
+    assert max(new.values(), default=1) == 1, "no sentence is put in twice"
+    own = [(sentence, text) for sentence, _ in OTHERS]
+    assert make("sentence_replacement", text, count, seed, sentences_of_others=own) == " ".join(sentences)
+
+
+@given(texts(), shares, seeds)
+def test_bert_diverge_replaces_its_share_of_words(text: str, amount: float, seed: int) -> None:
+    before, after = TAGGED.parse(text), TAGGED.parse(make("bert_diverge", text, amount, seed))
+    assert len(before) == len(after)
+    changed = [b.text for a, b in zip(before, after, strict=True) if a.text != b.text]
+    eligible = sum(map(is_spoken, before))
+    assert len(changed) == count_of(amount, eligible)
+    assert set(changed) <= {"violet", "marble"}
+
+
+# ---------------------------------------------------------------- noise, amounts, levels
+
+
+def test_the_noise_ratio_is_the_edit_distance_over_the_words() -> None:
+    assert compute_noise("a b c d", "a  c b d e") == 0.75
+    assert compute_noise("a b c d", "b a c d", switching=True) == 0.25
+
+
+@given(st.floats(0.001, 1), st.integers(0, 500))
+def test_a_share_is_rounded_and_never_nothing_of_something(amount: float, items: int) -> None:
+    found = count_of(amount, items)
+    assert 0 <= found <= items
+    if items:
+        assert found >= 1
+        assert abs(found - amount * items) <= 0.5 + 1e-9 or found == 1
+
+
+@pytest.mark.parametrize(
+    ("corpus", "name", "few", "levels"),
+    [
+        ("wikitext", "sentence_switching", False, [1, 2, 6]),
+        ("wmt", "sentence_switching", False, []),
+        ("ted", "token_drop", False, [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.55]),
+        ("wikitext", "token_drop", True, [0.05, 0.25, 0.5]),
+        ("wikitext", "injection", True, [1, 2, 3, 4, 5]),  # kinds are no grades
+        ("mine", "noun_switching", False, [2, 7]),  # as on CNN/DM
+    ],
+)
+def test_levels_are_those_of_the_paper(corpus: str, name: str, few: bool, levels: list[float]) -> None:
+    assert choose_levels(ERRORS[name], corpus, few=few) == levels

@@ -1,0 +1,144 @@
+"""Models that write and score: texts and scores of tiny models, interruptions, the table, and what users get wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.show.forms import to_markdown
+from nnd_tasks.studies.stress import self_texts
+from nnd_tasks.studies.stress.self_texts import draw_prompts, report_own_texts, score_own_texts
+from tests.commands import Outcome
+from tests.studies.pipeline import mean_likelihood
+
+Command = Callable[..., Outcome]
+TEXTS = [
+    f"The river {verb} in January, and the barges waited at the lock." for verb in ("froze", "rose", "fell", "ran")
+]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.txt"
+    path.write_text("\n".join(TEXTS), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def models(tiny_models: dict[str, Path]) -> list[str]:
+    return [str(tiny_models["gpt2"]), str(tiny_models["llama"])]
+
+
+def test_scores_are_those_of_the_models(
+    nnd: Command, models: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_texts, "PIECE", 2)
+    words = ("stress", "self", "--models", ",".join(models), "--corpus", corpus, "--words", 5)
+    done = nnd(*words, "--out", tmp_path / "out")
+    assert done.status == 0, done.err
+    assert "| scorer | gpt2 | llama |" in done.out
+    assert (tmp_path / "out" / "self_given.csv").read_text().count("\n") == 5
+    report = json.loads((tmp_path / "out" / "self.json").read_text())
+    assert [one["model"] for one in report["tables"]["own"]] == ["gpt2", "llama"]
+
+    prompt, text = report["texts"][3]["prompt"], report["texts"][3]["llama"]
+    assert prompt == "The river ran in January,"
+    expected = mean_likelihood(Path(models[0]), prompt, text)
+    assert report["scores"]["gpt2"][3][1] == pytest.approx(expected, abs=1e-4)
+    again = score_own_texts(models, draw_prompts(str(corpus), words=5)).facts
+    assert again["texts"].to_dict("records") == report["texts"], "the same command gives the same texts"
+
+
+def test_a_text_keeps_the_space_that_it_begins_with() -> None:
+    inner = Tokenizer(
+        WordLevel({f"\u2581{word}": i for i, word in enumerate(("a", "cat", "sat"))}, unk_token="\u2581a")
+    )
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner)
+
+    class Model:
+        backend = "causal"
+        tok_encode = staticmethod(tokenizer.encode)
+        tok_decode = staticmethod(tokenizer.decode)
+
+    model = Model()
+    text = model.tok_encode("cat sat", add_special_tokens=False)
+    assert model.tok_decode(text) == "cat sat"
+    with self_texts._keep_spaces(model):
+        assert (model.tok_decode(text), model.tok_decode([]), model.tok_decode(1)) == (" cat sat", "", "cat")
+    assert model.tok_decode(text) == "cat sat"
+    model.backend = "seq2seq"
+    with self_texts._keep_spaces(model):
+        assert model.tok_decode(text) == "cat sat"
+
+
+# ---------------------------------------------------------------- the table
+
+
+def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None:
+    rng = np.random.default_rng(0)
+    scores = -3 + rng.normal(size=(100, 3, 2)) * 0.3
+    scores[:, :, 1] += 0.5  # everyone likes the texts of b
+    scores[:, 0, 0] += 0.8  # a likes its own
+    scores[7, 2, 1] = np.nan
+    report = report_own_texts(["a", "b", "judge"], scores, pd.DataFrame())
+    given, own_texts = (table.data for table in report.tables)
+    a, b = own_texts.itertuples()
+    assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
+    assert "Left out: 1 prompt " in to_markdown(report)
+    assert (a.own, a.beyond, b.beyond) == pytest.approx((0.3, 0.8, 0.4), abs=0.1)
+    kept = np.delete(scores, 7, axis=0)
+    own = kept[:, 0, 0] - kept[:, 0, 1]
+    assert a.own == pytest.approx(own.mean())
+    assert a.own_high - a.own == pytest.approx(1.984 * own.std(ddof=1) / np.sqrt(99), rel=1e-3)  # t(0.975), 98 degrees
+    assert a.prefers == pytest.approx((own > 0).mean())
+    mean = given.set_index(["scorer", "writer"])["mean"]
+    assert mean["judge", "b"] == pytest.approx(kept[:, 2, 1].mean())
+    with pytest.raises(NNDError, match="only 1 prompt after which"):
+        report_own_texts(["a", "b"], scores[:1, :2], pd.DataFrame())
+
+
+# ---------------------------------------------------------------- prompts, and what users get wrong
+
+
+def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_path: Path, home: Path) -> None:
+    mine = str(corpus)
+    assert draw_prompts(mine, words=5)[1] == "The river rose in January,"
+    assert draw_prompts(mine, words=0) == draw_prompts(mine, words=0, texts=0) == TEXTS
+    drawn = draw_prompts(mine, words=5, texts=2)
+    assert len(drawn) == 2
+    assert drawn == draw_prompts(mine, words=5, texts=2)
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps({"gold": text, "source": f"{text} Yes."}) + "\n" for text in TEXTS))
+    assert draw_prompts(str(pairs), words=12) == TEXTS
+    contexts = draw_prompts("demo", words=0)
+    assert len(contexts) == len(set(contexts)) > 10
+    with pytest.raises(NNDError, match="0 texts of more than 12 words"):
+        draw_prompts(mine, words=12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"models": ["{gpt2}"]}, "--models: name two models or more"),
+        ({"judges": ["{gpt2}"]}, "a model is named twice"),
+        ({"prompts": ["word " * 3000] * 2}, "only 0 prompts after which"),
+        ({"model_args": "dtype=float99"}, "the model .* cannot be loaded"),
+    ],
+)
+def test_what_cannot_be_done_is_one_error(models: list[str], change: dict[str, Any], message: str) -> None:
+    filled = {
+        key: [one.format(gpt2=models[0]) for one in value] for key, value in change.items() if key != "model_args"
+    }
+    with pytest.raises(NNDError, match=message):
+        score_own_texts(**{"models": models, "prompts": TEXTS, **change, **filled})

@@ -1,0 +1,248 @@
+"""Sets of synthetic errors: from files of every kind, on the paper's corpora, and from the command line to the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.write import making
+from nnd_tasks.store import read_table
+from nnd_tasks.studies.stress import set_writing, text
+from nnd_tasks.studies.stress.corpora import read_corpus
+from nnd_tasks.studies.stress.error_types import ERRORS
+from nnd_tasks.studies.stress.set_writing import compute_noise
+from nnd_tasks.studies.stress.stress_set import build_stress_set
+from tests.commands import Outcome
+from tests.conftest import REPO
+from tests.studies.pipeline import tagged
+
+TEXTS = [
+    "Anna went to the office in Boston. She talked about the dog, and the staff left. It was late.",
+    "A song is a song. The house can wait! Did it rain on Monday? Nobody knows.",
+    "He flew from Paris to Boston, of course. The day was long. The staff of the office had left.",
+]
+#: What a plain file lacks.
+NEEDS = {"tags", "entities", "source", "reference corpus", "masked model"}
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.txt"
+    path.write_text("\n".join([*TEXTS, "", TEXTS[0]]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"gold": text, "source": f"Source {i}.", "reference": f"Other {i}."} for i, text in enumerate(TEXTS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("pipeline") / "rules"
+    tagged().to_disk(folder)
+    return str(folder)
+
+
+def build(corpus: Any, out: Path, **settings: Any) -> Any:
+    return build_stress_set("mine", str(corpus), out=out, **settings)
+
+
+def rows_of(result: Any) -> list[dict[str, Any]]:
+    return list(read_table(result.folder).to_pylist())
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path, tmp_path: Path) -> None:
+    result = build(plain, tmp_path / "out")
+    rows = rows_of(result)
+    assert set(result.report["left_out"]) == {name for name, kind in ERRORS.items() if NEEDS & {*kind.needs}}
+    assert set(result.report["levels"]) | set(result.report["left_out"]) == set(ERRORS)
+    assert len({row["cluster_id"] for row in rows}) == 3, "the repeated text is one"
+    without = sum(result.report["unchanged"].values()) + sum(result.report["repeated"].values())
+    assert len(rows) + without == 3 * sum(map(len, result.report["levels"].values()))
+    for row in rows:
+        assert row["high"] in TEXTS
+        assert row["low"] != row["high"]
+        assert row["context"] == ""
+        assert row["noise_ratio"] == compute_noise(row["high"], row["low"], switching=ERRORS[row["category"]].switching)
+        assert row["subcategory"] in result.report["levels"][row["category"]]
+    report = json.loads((result.folder / "build_report.json").read_text())["stress"]
+    assert report == result.report
+    card = (result.folder / "README.md").read_text()
+    assert "| truncation | Words at the end" in card
+    assert f"| `stress` | truncation | {report['trivial_rules']['truncation']['shorter']:.3f} |" in card
+
+
+def test_the_same_command_gives_the_same_set_in_every_release(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "PIPELINE", "not installed")
+    assert build(plain, tmp_path / "out", levels="paper", seeds=2).summary.fingerprint == "f008c89fab29ac49"
+
+
+def test_with_tags_sources_and_references_every_error_is_made(
+    pairs: Path, pipeline: str, masked_model: Path, tmp_path: Path
+) -> None:
+    words = [f"w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(120)]
+    (tmp_path / "pairs_reference.txt").write_text("\n".join(" ".join(words[k : k + 30]) for k in range(90)))
+    rows = rows_of(build(pairs, tmp_path / "out", spacy=pipeline, mlm=str(masked_model), seeds=2))
+    seeds: dict[str, set[int]] = {name: set() for name in ERRORS}
+    for row in rows:
+        seeds[row["category"]].add(row["seed"])
+    assert {name for name, found in seeds.items() if found == {0}} >= {"truncation", "repetition", "copy_source"}
+    assert all(seeds[name] == {0, 1} for name in ("token_drop", "local_swap", "positioned_error_random"))
+    assert all(seeds.values())
+    assert max(Counter((row["category"], row["cluster_id"], row["low"]) for row in rows).values()) == 1, "no test twice"
+    assert {row["context"] for row in rows} == {"Source 0.", "Source 1.", "Source 2."}
+    assert all(row["low"].startswith("Source") for row in rows if row["category"] == "copy_source")
+
+
+def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain: Path, tmp_path: Path) -> None:
+    rows = {row["test_id"]: row for row in rows_of(build(plain, tmp_path / "out", seeds=2))}
+    fewer = {row["test_id"]: row for row in rows_of(build(plain, tmp_path / "fewer", texts=2, seeds=2))}
+    assert fewer
+    assert fewer.items() <= rows.items()
+
+
+def test_texts_may_hold_any_line_separator_but_a_line_feed(tmp_path: Path) -> None:
+    texts = [f"A first{mark}text here. It has the usual words." for mark in ("\u2028", "\u0085", "\x0b")]
+    lines = [json.dumps({"gold": text}, ensure_ascii=False) for text in texts]
+    for name, content in {"a.jsonl": lines, "b.txt": texts}.items():
+        (tmp_path / name).write_text("\ufeff" + "\r\n".join(content), encoding="utf-8", newline="")
+        assert [gold.text for gold in read_corpus(str(tmp_path / name)).texts] == texts
+    assert {row["high"] for row in rows_of(build(tmp_path / "b.txt", tmp_path / "out", errors="token_drop"))} == set(
+        texts
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"errors": "trunkation"}, r"there is no error 'trunkation'; there are: truncation, "),
+        ({"errors": "negation"}, "--errors negation needs a tagger: python -m spacy download en_core_web_sm"),
+        ({"spacy": "no_such_pipeline"}, "there is no spaCy pipeline 'no_such_pipeline'"),
+        ({"mlm": "/no/such/model", "errors": "bert_diverge"}, "--mlm /no/such/model: no masked language model"),
+        ({"name": "demo"}, "demo is the name of another set"),
+        ({"name": "blindspot_cnndm"}, "blindspot_cnndm is the name of another set"),  # made from its corpus only
+        ({"name": "a-b"}, "named by letters, digits and _"),
+        ({"errors": "sentence_switching", "texts": 1}, "no error changed any text"),
+    ],
+)
+def test_wrong_arguments_are_named(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One sentence.\n")
+    arguments = {"name": "mine", "corpus": str(tmp_path / "a.txt"), "out": tmp_path / "out", **settings}
+    with pytest.raises(NNDError, match=message):
+        build_stress_set(**arguments)
+    assert not (tmp_path / "out" / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"\n\n", "it holds no text"),
+        ("a.txt", b"\xff\xfe", "a.txt: is not UTF-8"),
+        ("a.jsonl", b'{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: gold: Field required"),
+        ("a.jsonl", b"{\n", "a.jsonl, line 1: is not valid JSON"),
+        ("a.jsonl", b'{"gold": "x", "references": [1]}\n', r"line 1: references.*0: .*string"),
+        ("a.jsonl", b'{"gold": "x", "source": "s"}\n{"gold": "y"}\n', "1 of 2 texts have no source"),
+        ("b.txt", b"x", "a.txt: there is no such file, and it is not one of wikitext, "),
+        ("ted", b"x", r"there is no ted_zh_en\.jsonl in .*blindspot; name the folder .* --source"),
+    ],
+)
+def test_wrong_corpora_are_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(NNDError, match=message):
+        read_corpus({"b.txt": str(tmp_path / "a.txt"), "ted": "ted"}.get(name, str(path)))
+
+
+# ---------------------------------------------------------------- the paper's corpora
+
+
+@pytest.mark.parametrize(("corpus", "least"), [("wikitext", 990), ("cnndm", 100), ("wmt", 990), ("ted", 100)])
+def test_the_papers_corpora_build_with_their_exceptions(
+    corpus: str, least: int, data: Path, pipeline: str, tmp_path: Path
+) -> None:
+    golds = read_corpus(corpus, data / "blindspot").texts
+    assert least <= len(golds) <= round(least, -2)
+    assert corpus != "cnndm" or {len(gold.references) for gold in golds} == {10}
+    result = build_stress_set(
+        f"blindspot_{corpus}",
+        corpus,
+        place=data / "blindspot",
+        out=tmp_path / "out",
+        texts=10,
+        levels="paper",
+        spacy=pipeline,
+    )
+    left_out = result.report["left_out"]
+    impossible = {name for name, kind in ERRORS.items() if not kind.find_levels(corpus)}
+    assert impossible <= set(left_out) <= impossible | {"bert_diverge", "frequent_3gram", "frequent_4gram"}
+    assert result.summary.clusters == 10
+    assert corpus != "wmt" or "paper does not make it on wmt" in left_out["sentence_switching"]
+    rows = rows_of(result)
+    assert all(bool(row["context"]) == (corpus != "wikitext") for row in rows)
+    size = [len(row["low"].split()) for row in rows if row["category"] == "frequent_3gram"]
+    assert set(size) == ({256} if corpus == "wikitext" else set())
+
+
+def test_the_tasks_have_the_version_of_what_makes_their_tests() -> None:
+    for file in ("_base", "nnd_blindspot.yaml"):
+        found = yaml.safe_load((REPO / "task_yamls" / "blindspot" / file).read_text())
+        assert found["metadata"]["version"] == f"{set_writing.VERSION}-A"
+
+
+# ---------------------------------------------------------------- from the command line
+
+
+@pytest.mark.slow
+def test_a_set_of_ones_own_is_built_listed_scored_and_judged(
+    nnd: Callable[..., Outcome], pairs: Path, tiny_models: dict[str, Path], nnd_home: Path, tmp_path: Path
+) -> None:
+    run = ("run", "--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32", "--device", "cpu")
+    build = ("stress", "build", "mine", "--corpus", pairs, "--errors", "truncation,positioned_error_random,repetition")
+    how = "run: nnd stress build blindspot_ted --corpus ted --source FOLDER"
+    assert how in nnd(*run, "--tasks", "nnd_blindspot_ted").err
+    done = nnd(*build)
+    assert done.status == 0, done.err
+    assert "27 tests from 3 texts" in done.out
+    assert " stress | 27 | " in nnd("list").out
+    done = nnd(*run, "--tasks", "nnd_mine", "--output_path", tmp_path / "out", "--log_samples")
+    assert "pass_rate_positioned_error_random" in done.out
+    [samples] = (tmp_path / "out").rglob("samples_*.jsonl")
+    asked = [json.loads(line)["arguments"]["gen_args_0"]["arg_0"] for line in samples.read_text().splitlines()]
+    assert asked == [f"Source {i}.\n\n" for i in range(3)]
+    done = nnd("stress", "report", tmp_path / "out", "--out", tmp_path / "report")
+    assert done.out.count("| truncation |") == 3
+    task = nnd_home / "task_yamls" / "mine" / "nnd_mine.yaml"
+    task.write_text(task.read_text() + "description: mine\n")
+    assert f"note: {task} was kept as it is" in nnd(*build).err
+    assert task.read_text().endswith("description: mine\n")
+    names = {f"nnd_mine_gpt2{end}" for end in (".md", ".json", "_levels.csv", "_levels.png")}
+    assert {path.name for path in (tmp_path / "report").iterdir()} >= names
+
+
+def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(plain: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = build(plain, out, errors="truncation")
+    assert build(plain, out, errors="truncation").summary == first.summary, "the same again is no conflict"
+    with pytest.raises(NNDError, match=r"out: holds a stress set of other texts, errors, .*take another name"):
+        build(plain, out, errors="token_drop")
+    assert set(read_table(out)["category"].to_pylist()) == {"truncation"}
+    build(plain, out, errors="token_drop", replace=True)
+    assert set(read_table(out)["category"].to_pylist()) == {"token_drop"}
+    with making(out.absolute()), pytest.raises(NNDError, match="out: another command is making this set"):
+        build(plain, out, errors="token_drop")

@@ -1,0 +1,200 @@
+"""The paper's rule against slow definitions and by simulation, and reports from samples files."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.show.forms import to_markdown
+from nnd_tasks.show.terminal import write_reports
+from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.studies.stress.stress_report import draw_levels, judge, report_results
+from tests.results.fake_runs import write_run
+
+Rows = Sequence[dict[str, Any]]
+
+
+def one(error: str, level: str, score: float, gold: float = -1.0, **more: Any) -> dict[str, Any]:
+    return {"text": "a", "error": error, "level": level, "seed": 0, "noise": 0.1, "gold": gold, "score": score, **more}
+
+
+def slow_levels(rows: Rows, error: str) -> list[dict[str, Any]]:
+    """Return what `judge` documents of an error, text by text."""
+    scored = [row for row in rows if not math.isnan(row["score"])]
+    lacking = {row["text"] for row in rows if row["error"] == error and math.isnan(row["score"])}
+    golds = {row["text"]: row["gold"] for row in scored if row["text"] not in lacking}
+    graded = error != "injection"
+    names = list(dict.fromkeys(row["level"] for row in scored if row["error"] == error))
+    below = unchanged = {text: (gold, 0.0) for text, gold in golds.items()}
+    found = []
+    for level in sorted(names, key=float) if graded else names:
+        of_text: dict[str, list[dict[str, Any]]] = {text: [] for text in golds}
+        for row in scored:
+            if (row["error"], row["level"]) == (error, level) and row["text"] in golds:
+                of_text[row["text"]].append(row)
+        here = {
+            text: tuple(fmean(row[name] for row in own) for name in ("score", "noise")) if own else below[text]
+            for text, own in of_text.items()
+        }
+        wins = [[row["gold"] > row["score"] for row in own] for own in of_text.values() if own]
+        sure = 1 - 0.05 / (2 * len(names))
+        step = stats.ttest_1samp([here[text][0] - below[text][0] for text in golds], 0).confidence_interval(sure)
+        rate = confidence_interval(list(map(sum, wins)), list(map(len, wins)), sure)
+        gold, score = fmean(golds.values()), fmean(score for score, _ in here.values())
+        numbers = {"gold": gold, "score": score, "change": (score - gold) / abs(gold)}
+        numbers |= {"noise": fmean(noise for _, noise in here.values()), "texts": sum(map(len, wins))}
+        numbers |= {"passed": fmean(win for own in wins for win in own) if wins else math.nan}
+        numbers |= dict(zip(("step_low", "step_high", "rate_low", "rate_high"), (*step, *rate), strict=True))
+        found.append({"error": error, "level": level, **numbers})
+        below = here if graded else unchanged
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_means_levels_and_intervals_are_those_of_the_definition(seed: int) -> None:
+    """Texts, levels and seeds are missing at random, and some were not scored."""
+    rng = np.random.default_rng(seed)
+    golds = dict(zip("abcdefgh", rng.normal(-3, 1, 8), strict=True))
+    levels = {"zzz": ["1"], "injection": ["specific", "general"], "truncation": ["5", "30", "10"]}
+    rows = [
+        one(error, level, score, golds[text], text=text, seed=draw, noise=rng.random())
+        for error, names in levels.items()
+        for level in names
+        for text in golds
+        for draw, score in enumerate(rng.normal(-4, 1, 2))
+        if rng.random() < 0.7
+    ]
+    for row in rng.choice(rows, 2, replace=False):
+        row["score"] = math.nan
+    found = judge(pd.DataFrame(rows))
+    expected = pd.DataFrame([row for error in ("truncation", "injection", "zzz") for row in slow_levels(rows, error)])
+    pd.testing.assert_frame_equal(found[[*expected]], expected)
+
+
+@pytest.mark.parametrize(
+    ("error", "gold", "levels", "outcome"),
+    [
+        ("token_drop", -1, {"0.1": -2, "0.5": -3}, "pass"),
+        ("token_drop", -1, {"0.1": -2, "0.5": -1.5}, "fail"),  # it rises again
+        ("token_drop", -1, {"0.1": -1}, "fail"),  # equal to gold is not lower
+        ("injection", -1, {"specific": -3, "general": -2}, "pass"),  # kinds are no grades
+        ("injection", -2.5, {"specific": -3, "general": -2}, "fail"),
+        ("repetition", -2, {"10": -3, "20": -2.6, "30": -2.5}, "pass"),  # appendix E compares with gold
+        ("repetition", -2.55, {"10": -3, "20": -2.6, "30": -2.5}, "fail"),
+    ],
+)
+def test_all_levels_must_be_below_the_one_before_or_below_gold(
+    error: str, gold: float, levels: dict[str, float], outcome: str
+) -> None:
+    rows = [one(error, level, score, gold, text=str(i)) for level, score in levels.items() for i in range(20)]
+    assert set(judge(pd.DataFrame(rows))["outcome"]) == {outcome}
+    assert outcome == "fail" or set(judge(pd.DataFrame(rows[::20]))["outcome"]) == {"undecided"}, "of one text"
+
+
+def test_a_fall_of_the_mean_that_half_of_the_texts_do_not_share_is_no_pass() -> None:
+    """A few texts that fall far make the mean fall surely; or the mean falls by less than its texts scatter."""
+    far = judge(pd.DataFrame([one("injection", "x", -3 if i % 2 else -0.9, text=str(i)) for i in range(100)]))
+    assert far["step_high"][0] < 0
+    assert far["passed"][0] == 0.5
+    little = judge(pd.DataFrame([one("injection", "x", -1.9 if i % 3 else 0.7, text=str(i)) for i in range(100)]))
+    assert little["rate_low"][0] > 0.5
+    assert little["change"][0] < 0 < little["step_high"][0]
+    assert far["outcome"][0] == little["outcome"][0] == "undecided"
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("graded", [True, False])
+def test_intervals_hold_the_truth_and_no_outcome_is_wrong_more_often_than_they_promise(graded: bool) -> None:
+    """Made-up scores of 60 texts at two seeds and two levels: the first falls for 70% of them, the second adds nothing."""
+    rng = np.random.default_rng(0)
+    first, later = ("0.1", "0.5") if graded else ("specific", "general")
+    error = "token_drop" if graded else "injection"
+    runs, texts, held, wrong = 400, 60, 0, Counter[str]()
+    drop = NormalDist().inv_cdf(0.7) * math.sqrt(1.25)
+    for _ in range(runs):
+        golds = rng.normal(-4, 1, texts)
+        shift = rng.normal(0, 1, texts)  # of a text, in both seeds
+        rows = []
+        for _ in range(2):
+            low = golds - drop + shift + rng.normal(0, 0.5, texts)
+            high = (low if graded else golds) + rng.normal(0, 1, texts)  # the mean step is 0
+            for level, scores in ((first, low), (later, high)):
+                rows.append(pd.DataFrame({"text": range(texts), "level": level, "gold": golds, "score": scores}))
+        found = judge(pd.concat(rows).assign(error=error, noise=0.1))
+        low_level, high_level = found.itertuples()
+        held += (
+            low_level.step_low <= -drop <= low_level.step_high
+            and high_level.step_low <= 0 <= high_level.step_high
+            and low_level.rate_low <= 0.7 <= low_level.rate_high
+        )
+        wrong[found["outcome"][0]] += 1
+    assert held / runs > 0.93
+    assert wrong["pass"] / runs < 0.04, "the later level does not fall"
+    assert wrong["fail"] / runs < 0.06
+
+
+# ---------------------------------------------------------------- files
+
+
+def sample(key: str, low: float | None) -> dict[str, Any]:
+    test = {"test_id": f"t{key}", "category": "truncation", "subcategory": "0.5", "seed": 0, "noise_ratio": 0.5}
+    means = (-1.0, low)
+    return {
+        "doc": {"cluster_id": key, "context": "", "candidates": ["a b c d a b c d", "a b c d."]},
+        "candidates": [mean and {"sum": 4 * mean, "mean": mean, "tokens": 4, "bytes": 9} for mean in means],
+        "tests": [{**test, "high": 0, "low": 1, "passed": low and low < -1.0, "tie": False}],
+        "truncated_contexts": 0,
+    }
+
+
+def write(folder: Path, name: str, **scores: float | None) -> None:
+    write_run(folder, name, task="nnd_blindspot_x", samples=[sample(key, low) for key, low in scores.items()])
+
+
+def test_each_model_has_a_report_with_tables_and_the_figure(tmp_path: Path) -> None:
+    write(tmp_path / "runs", "org/one", a=-2, b=-0.5, c=None)
+    write(tmp_path / "runs", "org/two", a=-3)
+    write_run(tmp_path / "runs", "org/three")  # of a set without synthetic errors
+    reports = report_results(tmp_path / "runs")
+    assert [report.facts["model"] for report in reports] == ["one", "two"]
+    text = to_markdown(reports[0])
+    assert text.startswith("# Blind spots: nnd_blindspot_x, one\n")
+    assert "\n| truncation | undecided | 0.5 | 0.500 | -1.2500 | -25.0% | " in text
+    assert "Texts that take no part because a score is missing: truncation 1." in text
+    assert reports[0].facts["unscored"] == {"truncation": 1}
+    written = write_reports(reports, tmp_path / "out")
+    assert Counter(path.suffix for path in (tmp_path / "out").iterdir()) == dict.fromkeys(
+        (".json", ".md", ".tex", ".html", ".csv", ".png", ".svg"), 2
+    )
+    assert all(path.stat().st_size > 100 for path in written)
+
+
+def test_every_error_is_in_the_figure_from_its_gold_score_on_and_no_name_is_a_formula(tmp_path: Path) -> None:
+    rows = [one(error, "1", -2.0) for error in ("injection", "$^{$", "token_drop")]
+    figure = draw_levels(judge(pd.DataFrame(rows)), "score", "x, $^{$")
+    figure.savefig(tmp_path / "x.png")
+    assert figure.texts[0]._preprocess_math(figure.get_suptitle()) == ("x, $^{$", False)
+    assert [panel.get_title() for panel in figure.axes] == ["fluency", "targeted", "other"]
+    for panel in figure.axes:
+        assert panel.get_lines()[0].get_xydata().tolist() == [[0.0, -1.0], [0.1, -2.0]]
+    labels = [label.get_text().replace("\\", "") for label in figure.legends[0].get_texts()]
+    assert labels == [f"{error} (undecided)" for error in ("token_drop", "injection", "$^{$")], "of one text"
+
+
+def test_results_without_a_scored_stress_test_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "other", "one")
+    with pytest.raises(NNDError, match="holds no stress tests"):
+        report_results(tmp_path / "other")
+    write(tmp_path / "unscored", "one", a=None)
+    with pytest.raises(NNDError, match="holds no scored stress test"):
+        report_results(tmp_path / "unscored")

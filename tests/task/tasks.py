@@ -1,0 +1,47 @@
+"""Tasks and small sets of the tests of this folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lm_eval.tasks import TaskManager
+
+from nnd_tasks.store import tasks_dir
+from tests.sets.folders import write
+from tests.sets.tables import LABELS, make_rows
+
+DEMO = tasks_dir() / "demo" / "nnd_demo.yaml"
+
+
+def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequence[Path] = ()) -> Any:
+    manager = TaskManager(include_path=[tasks_dir(), *include], include_defaults=False, metadata=metadata or {})
+    return manager.load([name])["tasks"][name]
+
+
+def build_task(name: str, metadata: dict[str, Any], include: Sequence[Path] = ()) -> Any:
+    """Return a task with the requests of all its documents."""
+    task = load_task(name, metadata, include)
+    task.set_config("num_fewshot", 0)
+    task.build_all_requests()
+    return task
+
+
+def write_yaml(folder: Path, name: str, include: Path = DEMO, **settings: Any) -> Path:
+    """Write a task that includes another one; return its folder."""
+    folder.mkdir(exist_ok=True)
+    lines = [f"{key}: {json.dumps(value)}" for key, value in {"task": name, **settings}.items()]
+    (folder / f"{name}.yaml").write_text("\n".join([f"include: {include}", *lines, ""]), encoding="utf-8")
+    return folder
+
+
+def small_set(folder: Path, rows: list[tuple[str, str, str]], **settings: Any) -> Path:
+    """Write a set of (context, candidate, ok or wrong) with a task ``small``; return the folder of the task."""
+    table = [{"c": context, "t": text, "l": label} for context, text, label in rows]
+    made = make_rows(folder, table, **{**LABELS, "better": "ok"}, candidates="rows", config="authors")
+    place = folder / "nnd" / "small"
+    write(place, {"authors": made.tables["authors"]})
+    settings = {"dataset_path": str(place), "doc_to_text": "{{context}}\nQuestion:", **settings}
+    return write_yaml(folder / "yaml", "small", tasks_dir() / "_base", **settings)

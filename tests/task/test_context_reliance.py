@@ -1,0 +1,63 @@
+"""Each candidate also without its context: scores against the model itself, rates against slow counting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.task import metrics
+from tests.random_models import evaluate
+from tests.task.tasks import write_yaml
+from tests.task.test_oracle import Oracle
+
+RELIANCE = {"context_reliance": True}
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_the_rates_with_context_stay_and_the_others_are_the_models_own(
+    kind: str, home: Path, tiny_models: dict[str, Path]
+) -> None:
+    plain, found = (evaluate(tiny_models[kind], ["nnd_demo"], limit=6, metadata=asked) for asked in ({}, RELIANCE))
+    results, samples = found["results"]["nnd_demo"], found["samples"]["nnd_demo"]
+    assert plain["results"]["nnd_demo"].items() <= results.items()
+    oracle = Oracle(tiny_models[kind])
+    for sample in samples[2:4]:
+        assert sample["doc"]["context"] in sample["arguments"][0][0]
+        requests = sample["arguments"][len(sample["candidates"]) :]
+        for (prompt, text), whole, alone in zip(requests, sample["candidates"], sample["no_context"], strict=True):
+            assert sample["doc"]["context"] not in prompt
+            total, count = oracle.sum_and_count(*oracle.split(prompt, text))
+            assert (alone["sum"], alone["tokens"]) == (pytest.approx(total, rel=1e-4), count)
+            assert alone["sum"] != whole["sum"]
+    for category in (None, "disfluent", "off_target", "unfaithful"):
+        pmi, survivors = [], []
+        for sample in samples:
+            for test in sample["tests"]:
+                if category in (None, test["category"]):
+                    high, low = (sample["candidates"][test[side]]["mean"] for side in ("high", "low"))
+                    bare_high, bare_low = (sample["no_context"][test[side]]["mean"] for side in ("high", "low"))
+                    pmi.append(high - bare_high > low - bare_low)
+                    survivors += [bare_high > bare_low] * (high > low)
+        suffix = f"_{category}" if category else ""
+        assert results[f"pass_rate_pmi{suffix},none"] == pytest.approx(sum(pmi) / len(pmi))
+        assert results[f"survival{suffix},none"] == pytest.approx(sum(survivors) / len(survivors))
+    assert results["no_context,none"] == results["candidates,none"]
+
+
+def test_a_prompt_without_context_is_refused(tmp_path: Path, home: Path, tiny_models: dict[str, Path]) -> None:
+    folder = write_yaml(tmp_path, "mine", doc_to_text="Question:")
+    with pytest.raises(NNDError, match="task mine: context_reliance compares prompts with and without their context"):
+        evaluate(tiny_models["gpt2"], ["mine"], metadata=RELIANCE, include_path=folder, limit=2)
+
+
+def test_an_unscored_candidate_counts_in_neither_rate() -> None:
+    tests = [
+        {"test_id": str(i), "category": "c", "severity": "", "high_first": False, "high": 0, "low": low}
+        for i, low in enumerate((1, 2))
+    ]
+    scores = [metrics.Score(-1.0, 1, 1), metrics.Score(-2.0, 1, 1), None]
+    found = metrics.score_document(tests, scores, metrics.break_down(tests), ties="authors", without_context=scores)
+    assert found["pass_rate_pmi"] == (0, 1), "equal gains are a tie, which fails"
+    assert found["survival"] == found["survival_c"] == (1, 1)

@@ -1,0 +1,70 @@
+"""Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval.models.huggingface import HFLM
+from transformers import PreTrainedTokenizerFast
+
+from nnd_tasks.models.encodings import shared_encodings
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.task.lengths import TokenCounter
+from tests import random_models
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, Any]]:
+    """Return how often each string was tokenized, with and without special tokens."""
+    counts: Counter[tuple[str, Any]] = Counter()
+    encode = PreTrainedTokenizerFast.encode
+
+    def counting(self: Any, text: str, *args: Any, **kwargs: Any) -> Any:
+        counts[text, kwargs.get("add_special_tokens")] += 1
+        return encode(self, text, *args, **kwargs)
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "encode", counting)
+    return counts
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_a_run_tokenizes_each_distinct_string_once(
+    name: str, tiny_models: dict[str, Path], home: Path, asked: Counter[tuple[str, Any]]
+) -> None:
+    """Two tasks over one set, which ask for the same texts."""
+    random_models.evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"])
+    assert len(asked) > 300
+    assert {*asked.values()} == {1}
+
+
+def test_encodings_are_those_of_the_tokenizer(tiny_models: dict[str, Path]) -> None:
+    for name, folder in tiny_models.items():
+        backend = "seq2seq" if name in ("t5", "bart") else "causal"
+        arguments = {"pretrained": str(folder), "backend": backend, "device": "cpu"}
+        plain = HFLM(**arguments)
+        with shared_encodings():
+            counter, model = TokenCounter(arguments), SharedPrefixLM(**arguments)
+            assert counter.tokenizer is model.tokenizer
+            assert model.tokenizer is not plain.tokenizer
+            for text in ("One day, the cat.", " and more ", "Zürich 東京 🙂", "<|endoftext|>a", "a"):
+                for special in (None, True, False):
+                    expected = plain.tok_encode(text, add_special_tokens=special)
+                    assert counter.tok_encode(text, add_special_tokens=special) == expected
+                    found = model.tok_encode(text, add_special_tokens=special)
+                    assert found == expected
+                    found.append(0)  # what is kept must not change with what was given out
+                    assert model.tok_encode(text, add_special_tokens=special) == expected
+
+
+def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models: dict[str, Path]) -> None:
+    arguments = {"pretrained": str(tiny_models["gpt2"])}
+    with shared_encodings():
+        first = TokenCounter(arguments).tokenizer
+        with shared_encodings():
+            assert TokenCounter(arguments).tokenizer is first
+        assert TokenCounter(arguments).tokenizer is first
+        assert TokenCounter({**arguments, "add_bos_token": True}).tokenizer is not first
+    assert TokenCounter(arguments).tokenizer is not first

@@ -1,0 +1,92 @@
+"""Candidates that merge with their prompt, are empty, or follow a BOS token twice: counted in the results, and said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, models, processors
+from transformers import PreTrainedTokenizerFast
+
+from nnd_tasks.errors import NNDError
+from tests.random_models import evaluate
+from tests.task.tasks import build_task, small_set
+
+#: Texts of letters, of which ``ab`` is one token where the two meet.
+ROWS = [("xa", "bc", "ok"), ("xa", "cb", "wrong"), ("xa", "", "wrong"), ("xc", "bc", "ok"), ("xc", "c", "wrong")]
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> str:
+    """Return the folder of a tokenizer that begins every text with ``<s>``."""
+    vocabulary = {token: i for i, token in enumerate(["<s>", "</s>", "x", "a", "b", "c", "ab", "\n"])}
+    inner = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
+    inner.add_special_tokens(["<s>", "</s>"])
+    inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
+    tokenizer.save_pretrained(tmp_path / "letters")
+    return str(tmp_path / "letters")
+
+
+def small(folder: Path, prompt: str) -> list[Path]:
+    return [small_set(folder, ROWS, doc_to_text=prompt, target_delimiter="")]
+
+
+def test_each_is_counted_in_results_and_samples_and_warned_of_once(
+    letters: str, tiny_models: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # HFLM asks for no BOS where the text begins with its prefix token, which another one here hides.
+    arguments = {"tokenizer": letters, "prefix_token_id": 1}
+    include = small(tmp_path, "<s>{{context}}")
+    results = evaluate(tiny_models["gpt2"], ["small"], include_path=include, model_args=arguments)
+    counts = results["configs"]["small"]["metadata"]["nnd"]["tokenization"]
+    assert counts == {"merged": 1, "bos_twice": 4, "empty": 1}
+    flaws = [
+        [c and {*c} - {"sum", "mean", "tokens", "bytes"} for c in s["candidates"]] for s in results["samples"]["small"]
+    ]
+    assert flaws == [[{"merged", "bos_twice"}, {"bos_twice"}, None], [{"bos_twice"}, {"bos_twice"}]]
+    assert results["samples"]["small"][0]["candidates"][0]["tokens"] == 1, "of the two letters, lm-eval scores the last"
+    for words in ("1 candidates begin within", "4 candidates follow a prompt", "1 candidates are empty"):
+        assert len([message for message in caplog.messages if f"small: {words}" in message]) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "metadata", "merged", "twice"),
+    [
+        ("{{context}}", {}, 1, 0),
+        ("{{context}}\n", {}, 0, 0),
+        ("{{context}}", {"backend": "seq2seq"}, 0, 0),  # the texts are read apart
+        ("<s>{{context}}", {}, 1, 0),
+        ("<s><s>{{context}}", {}, 1, 4),
+        ("<s>{{context}}", {"base_url": "http://localhost:1"}, 1, 0),
+        ("<s>{{context}}", {"base_url": "http://localhost:1", "add_bos_token": True}, 1, 4),
+    ],
+)
+def test_what_the_model_will_read_is_counted(
+    prompt: str, metadata: dict[str, Any], merged: int, twice: int, letters: str, tmp_path: Path
+) -> None:
+    task = build_task("small", {"tokenizer": letters, **metadata}, small(tmp_path, prompt))
+    known = task.dump_config()["metadata"]["nnd"]["tokenization"]
+    assert known == {"merged": merged, "bos_twice": twice, "empty": 1}
+
+
+def test_a_candidate_that_merges_wholly_into_the_prompt_is_an_error_that_names_its_test(
+    letters: str, tmp_path: Path
+) -> None:
+    include = small_set(
+        tmp_path, [("xa", "b", "ok"), ("xa", "c", "wrong")], doc_to_text="{{context}}", target_delimiter=""
+    )
+    with pytest.raises(NNDError, match=r"the candidate 'b' of test [0-9a-f]{16} has no token of its own"):
+        build_task("small", {"tokenizer": letters}, [include])
+
+
+@pytest.mark.parametrize(("prompt", "delimiter", "warned"), [(" ", " ", 3), (" ", "", 0), ("", " ", 0), ("\n", " ", 0)])
+def test_a_space_on_both_sides_of_the_border_is_warned_of(
+    prompt: str, delimiter: str, warned: int, letters: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [("xc", "b", "ok"), ("xc", "c", "wrong"), ("xc", "bc", "wrong")]
+    include = small_set(tmp_path, rows, doc_to_text=f"{{{{context}}}}{prompt}", target_delimiter=delimiter)
+    build_task("small", {"tokenizer": letters}, [include])
+    found = [message for message in caplog.messages if "the model reads two" in message]
+    assert [message.split()[1] for message in found] == ([str(warned)] if warned else [])

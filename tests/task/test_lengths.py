@@ -1,0 +1,122 @@
+"""Tokenizers that end every text with a token of their own: never the candidate's first token unscored in silence."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import pytest
+from lm_eval.api.instance import Instance
+from lm_eval.tasks import TaskManager
+from tokenizers import processors
+from transformers import AutoTokenizer
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.store import tasks_dir
+from nnd_tasks.task.lengths import TokenCounter
+from nnd_tasks.task.request import split_before_candidate
+from tests import random_models
+
+#: What lm-eval's split by length would make of it is not the candidate.
+REFUSED = "the tokenizer .* puts '</s>' after every text"
+
+
+def with_template(template: str, model: Path, folder: Path, **settings: Any) -> Path:
+    """Copy the tiny Llama with a tokenizer that puts special tokens as ``template`` says."""
+    shutil.copytree(model, folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    for name, value in settings.items():
+        setattr(tokenizer, name, value)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def sums(results: Mapping[str, Any]) -> list[float]:
+    return [c["sum"] for doc in results["samples"]["nnd_demo"] for c in doc["candidates"] if c]
+
+
+@pytest.mark.parametrize("template", ["$A </s>", "<s> $A </s>"])
+def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_model(
+    template: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    folder = with_template(template, tiny_models["llama"], tmp_path / "model")
+    for sharing in (True, False):
+        with pytest.raises(NNDError, match=f"{REFUSED}.*add_bos_token=False"):
+            random_models.evaluate(folder, ["nnd_demo"], limit=2, shared_prefix=sharing)
+    arguments = {"pretrained": str(folder), "dtype": "float32"}
+    manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=arguments)
+    with pytest.raises(NNDError, match=REFUSED):  # stock lm_eval
+        lm_eval.simple_evaluate("hf", arguments, ["nnd_demo"], device="cpu", limit=2, task_manager=manager)
+    # A task of lm-eval's own asks no counter.
+    model = SharedPrefixLM(**arguments, device="cpu")
+    with pytest.raises(ModelError, match=REFUSED):
+        model.loglikelihood([Instance("loglikelihood", {}, ("The cat", " sat"), 0)], disable_tqdm=True)
+
+
+def test_add_bos_token_false_scores_the_candidates_as_without_the_token(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    """The way out that the error names, against a tokenizer that puts no token anywhere."""
+    folders = [with_template(template, tiny_models["llama"], tmp_path / template) for template in ("$A </s>", "$A")]
+    expected = sums(random_models.evaluate(folders[1], ["nnd_demo"]))
+    for sharing in (True, False):
+        found = random_models.evaluate(
+            folders[0], ["nnd_demo"], shared_prefix=sharing, model_args={"add_bos_token": False}
+        )
+        assert sums(found) == pytest.approx(expected, rel=1e-5)
+
+
+def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    """lm-eval lets the tokenizer add nothing to a text that begins with BOS, as chat templates write it."""
+    template = "{{ bos_token }}" + random_models.CHAT_TEMPLATE
+    folders = [
+        with_template(single, tiny_models["llama"], tmp_path / single, chat_template=template)
+        for single in ("<s> $A </s>", "<s> $A")
+    ]
+    found, expected = (
+        random_models.evaluate(folder, ["nnd_demo"], limit=6, apply_chat_template=True) for folder in folders
+    )
+    assert sums(found) == sums(expected)
+    with pytest.raises(NNDError, match=REFUSED):
+        random_models.evaluate(folders[0], ["nnd_demo"], limit=6)
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "scored"),
+    [
+        ("<|assistant|>\n", "The cat.", "The cat."),
+        ("<|assistant|>\n\n", "The cat.", "The cat."),
+        ("<|assistant|>", "The cat.", "The cat."),
+        ("Answer:", " The cat.", " The cat."),
+        ("Answer: ", "The cat.", " The cat."),  # a space is part of the first token
+        ("Answer:\n ", "The cat.", " The cat."),
+    ],
+)
+def test_after_a_chat_template_only_tokens_with_characters_of_the_text_are_scored(
+    context: str, text: str, scored: str, tiny_models: dict[str, Path]
+) -> None:
+    counter = TokenCounter({"pretrained": str(tiny_models["llama"])})
+    pair = split_before_candidate(context, text, counter)
+    assert "".join(pair) == context + text
+    tokens = counter._encode_pair(*pair)[1]
+    assert tokens == counter.tok_encode(scored, add_special_tokens=False)
+    assert counter.lengths(*pair)[1] == len(tokens)
+    assert counter.find_flaws(*pair) == []
+
+
+def test_encoder_decoders_end_their_source_with_a_token_and_score_the_candidate(tiny_models: dict[str, Path]) -> None:
+    counter = TokenCounter({"pretrained": str(tiny_models["t5"]), "backend": "seq2seq"})
+    candidate = counter.tokenizer.encode(" A cat.", add_special_tokens=False)
+    source = counter.tokenizer.encode("A dog.", add_special_tokens=True)
+    assert source[-1] == counter.tokenizer.eos_token_id
+    assert counter.lengths("A dog.", " A cat.") == (len(source), len(candidate))

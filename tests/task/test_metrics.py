@@ -1,0 +1,262 @@
+"""Outcomes and their aggregation against a slow recomputation, test by test."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from lm_eval.utils import make_table
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.task.metrics import (
+    UNDEFINED,
+    Breakdown,
+    Outcome,
+    Score,
+    aggregate_rate,
+    aggregate_stderr,
+    break_down,
+    coarse_precision,
+    count_scored,
+    decide,
+    score_document,
+    sizes_by,
+)
+
+quick = settings(max_examples=30, deadline=None)
+nan, inf = math.nan, math.inf
+
+
+# ---------------------------------------------------------------- one test
+
+
+@pytest.mark.parametrize("ties", ["fail", "authors"])
+@pytest.mark.parametrize("high_first", [True, False])
+@pytest.mark.parametrize(
+    ("high", "low", "passed", "tie"),
+    [
+        (-1.0, -2.0, True, False),
+        (-2.0, -1.0, False, False),
+        (-1.0, math.nextafter(-1.0, -2.0), True, False),
+        (math.nextafter(-1.0, -2.0), -1.0, False, False),
+        (-1.0, -inf, True, False),
+        *((value, value, None, True) for value in (-1.5, 0.0, -inf)),
+        *(
+            (high, low, None, False)
+            for high, low in ((None, -1.0), (-1.0, None), (None, None), (nan, -1.0), (-1.0, nan))
+        ),
+    ],
+)
+def test_the_likelier_candidate_wins_and_only_the_authors_let_the_second_one_win_a_tie(
+    high: float | None, low: float | None, passed: bool | None, tie: bool, high_first: bool, ties: str
+) -> None:
+    if tie:
+        passed = ties == "authors" and not high_first
+    assert decide(high, low, high_first=high_first, ties=ties) == Outcome(passed, tie)
+
+
+# ---------------------------------------------------------------- documents
+
+
+@dataclass(frozen=True)
+class Document:
+    """A random cluster. Totals are quarters, so that the slow definition can compare in exact fractions."""
+
+    tests: list[dict[str, Any]]
+    scores: list[Score | None]
+
+
+score = st.builds(
+    Score,
+    total=st.one_of(st.integers(-40, 0).map(lambda quarters: quarters / 4), st.just(nan)),
+    tokens=st.integers(1, 4),
+    size=st.integers(1, 8),
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    scores = draw(
+        st.lists(st.one_of(score, score, score, st.none()), min_size=draw(st.sampled_from([1, 3])), max_size=5)
+    )
+    index = st.integers(0, len(scores) - 1)  # also one text on both sides
+    tests = draw(
+        st.lists(
+            min_size=draw(st.sampled_from([1, 4])),
+            max_size=8,
+            elements=st.fixed_dictionaries(
+                {
+                    "category": st.sampled_from(["Common Sense", "Entity", "off-target"]),
+                    "subcategory": st.sampled_from(["", "math"]),
+                    "severity": st.sampled_from(["", "minor", "Very bad"]),
+                    "high_first": st.booleans(),
+                    "high": index,
+                    "low": index,
+                }
+            ),
+        )
+    )
+    return Document([{"test_id": f"t{i}", **test} for i, test in enumerate(tests)], scores)
+
+
+LABELS = ("category", "severity")
+collections = st.lists(documents(), max_size=5)
+rules = st.sampled_from(["fail", "authors"])
+
+
+def exact(value: Score | None, unit: str) -> Fraction | None:
+    """Return a likelihood per token, whole or per byte, as a fraction; None without one."""
+    if value is None or math.isnan(value.total):
+        return None
+    return Fraction(value.total) / {"": value.tokens, "_sum": 1, "_bytes": value.size}[unit]
+
+
+def slow_outcome(
+    test: dict[str, Any], scores: Sequence[Score | None], unit: str, ties: str
+) -> tuple[bool | None, bool]:
+    """Return (passed, tie). The authors' rule lets the first candidate win only when it is strictly likelier."""
+    high, low = exact(scores[test["high"]], unit), exact(scores[test["low"]], unit)
+    if high is None or low is None:
+        return None, False
+    if ties == "fail" or test["high_first"]:
+        return high > low, high == low
+    return not low > high, high == low
+
+
+def flat(collection: list[Document], ties: str, unit: str = "") -> list[tuple[int, dict[str, Any], bool]]:
+    """Return (document, test, passed) of all tests that were scored."""
+    outcomes = [
+        (i, test, slow_outcome(test, document.scores, unit, ties)[0])
+        for i, document in enumerate(collection)
+        for test in document.tests
+    ]
+    return [(i, test, passed) for i, test, passed in outcomes if passed is not None]
+
+
+def breakdown_of(collection: list[Document]) -> Breakdown:
+    return break_down(test for document in collection for test in document.tests)
+
+
+def score_all(collection: list[Document], ties: str) -> list[dict[str, Any]]:
+    breakdown = breakdown_of(collection)
+    return [score_document(document.tests, document.scores, breakdown, ties=ties) for document in collection]
+
+
+#: A tie per token, not as a sum or per byte.
+TIE = Document(
+    [{"test_id": "t", "category": "E", "subcategory": "", "severity": "", "high_first": False, "high": 0, "low": 1}],
+    [Score(-2.0, 2, 5), Score(-4.0, 4, 7)],
+)
+
+
+@quick
+@given(documents(), rules)
+@example(TIE, "authors")
+def test_every_test_of_a_document_has_a_record_of_its_outcome(document: Document, ties: str) -> None:
+    result = score_document(document.tests, document.scores, breakdown_of([document]), ties=ties)
+    outcomes = [slow_outcome(test, document.scores, "", ties) for test in document.tests]
+    assert [(r["test_id"], r["passed"], r["tie"]) for r in result["tests"]] == [
+        (test["test_id"], *outcome) for test, outcome in zip(document.tests, outcomes, strict=True)
+    ]
+    assert result["ties"] == sum(tie for _, tie in outcomes)
+    assert result["unscored"] == sum(passed is None for passed, _ in outcomes)
+    assert result["clusters"] == (1 if any(passed is not None for passed, _ in outcomes) else 0)
+    for test, record in zip(document.tests, result["tests"], strict=True):
+        known = {key: value for key, value in record.items() if key not in ("passed", "tie")}
+        assert {"subcategory": "", "severity": "", **known} == {
+            key: value for key, value in test.items() if key != "high_first"
+        }
+        assert "" not in known.values(), "what is not known is left out"
+
+
+@quick
+@given(collections, rules)
+def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_cluster(
+    collection: list[Document], ties: str
+) -> None:
+    results, breakdown = score_all(collection, ties), breakdown_of(collection)
+    values = {(column, test[column]) for document in collection for test in document.tests for column in LABELS}
+    assert {*breakdown.values()} == {(column, value) for column, value in values if value}
+    items = [result["tests"] for result in results]
+    assert count_scored(items) == len(flat(collection, ties))
+    assert {**sizes_by("category", items), **sizes_by("severity", items)}.keys() <= {
+        value for _, value in breakdown.values()
+    }
+    for name in [*breakdown, "pass_rate", "pass_rate_sum", "pass_rate_bytes"]:
+        unit = name.removeprefix("pass_rate") if name in ("pass_rate_sum", "pass_rate_bytes") else ""
+        column, value = breakdown.get(name, ("", ""))
+        own = [(i, passed) for i, test, passed in flat(collection, ties, unit) if not column or test[column] == value]
+        sizes, passes = Counter(i for i, _ in own), Counter(i for i, passed in own if passed)
+        if column and own:
+            assert sizes_by(column, items)[value] == {"tests": len(own), "clusters": len(sizes)}
+        k, rate = len(sizes), Fraction(sum(passes.values()), len(own)) if own else None
+        assert aggregate_rate([result[name] for result in results]) == (
+            "N/A" if rate is None else pytest.approx(float(rate))
+        )
+        error: float | str = "N/A"
+        if rate is not None and k > 1:
+            squares = sum((passes[i] - rate * sizes[i]) ** 2 for i in sizes)
+            error = math.sqrt(Fraction(k, k - 1) * squares) / len(own)
+        assert aggregate_stderr([result[f"{name}_stderr"] for result in results]) == pytest.approx(error, abs=1e-9)
+
+
+# ---------------------------------------------------------------- which rates
+
+
+def test_categories_that_would_share_a_metric_name_are_refused() -> None:
+    with pytest.raises(NNDError, match="pass_rate_a_b"):
+        break_down([{"category": "a b", "severity": ""}, {"category": "a-b", "severity": ""}])
+
+
+# ---------------------------------------------------------------- aggregation
+
+
+def test_without_two_clusters_with_scored_tests_there_is_no_error_and_without_one_no_rate() -> None:
+    assert UNDEFINED == "N/A"
+    for items in ([], [(0, 0)], [(0, 0), (0, 0)]):
+        assert (aggregate_rate(items), aggregate_stderr(items)) == ("N/A", "N/A")
+    assert (aggregate_rate([(0, 0), (1, 4)]), aggregate_stderr([(0, 0), (1, 4)])) == (0.25, "N/A")
+
+
+@pytest.mark.parametrize(
+    ("items", "shown"),
+    [
+        ([(1, 1), (1, 1)], "0.0000† (2 prompts)"),
+        ([(1, 1), (0, 1)], "0.5000† (2 prompts)"),
+        ([(2, 4)] * 12, "0.0000† (no spread)"),
+        ([(1, 1), (0, 1)] * 6 + [(0, 0)], "0.1508"),  # sqrt(0.5 * 0.5 / 11)
+        ([(1, 1), (0, 1)] * 4 + [(0, 0)] * 9, "0.1890† (8 prompts)"),  # sqrt(0.5 * 0.5 / 7)
+    ],
+)
+def test_the_table_of_lm_eval_marks_errors_that_are_not_to_be_relied_on(
+    items: list[tuple[int, int]], shown: str
+) -> None:
+    error = aggregate_stderr(items)
+    rates = {"pass_rate,none": aggregate_rate(items), "pass_rate_stderr,none": error}
+    table = make_table({"results": {"t": rates}, "versions": {}, "n-shot": {}})
+    assert re.search(r"±\s*\|\s*(.*?)\s*\|", table)[1] == shown  # type: ignore[index]
+    assert json.loads(json.dumps(error)) == error, "in files it stays a number"
+
+
+@given(st.lists(st.floats(-400, -1, width=32), min_size=8, max_size=20), st.sampled_from([None, "bfloat16", "float16"]))
+def test_sums_that_were_rounded_to_a_coarse_type_are_recognized(sums: list[float], dtype: str | None) -> None:
+    import torch
+
+    exact = torch.tensor(sums, dtype=torch.float32)
+    rounded = exact if dtype is None else exact.to(getattr(torch, dtype)).float()
+    expected = {
+        name: bool((rounded.to(getattr(torch, name)).float() == rounded).all()) for name in ("bfloat16", "float16")
+    }
+    found = coarse_precision(rounded.tolist())
+    assert found == next((name for name, fits in expected.items() if fits), None)
+    assert dtype is None or found is not None
+    assert coarse_precision(rounded.tolist()[:7]) is None

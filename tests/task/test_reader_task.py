@@ -1,0 +1,293 @@
+"""Validator and choice against the models' own logits, and what a YAML may say of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import nnd_tasks
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.catalogue import list_recipes
+from nnd_tasks.store import tasks_dir
+from tests.random_models import evaluate
+from tests.run.completions_server import CompletionsServer
+from tests.run.test_backends import needs_client
+from tests.task.tasks import load_task, small_set, write_yaml
+from tests.task.test_oracle import Oracle
+
+#: Words of one token each in the vocabularies of the tiny models.
+WORDS = {"validator": ("the", "a"), "choice": ("A", "B")}
+QUESTIONS = {"disfluent": "a text in fluent English"}
+
+
+class AnswerOracle:
+    """Log-probabilities of the next token, one forward pass for each prompt, no padding, no cache, no lm-eval."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    @torch.no_grad()
+    def log_odds(self, text: str, words: Iterable[str]) -> tuple[float, float]:
+        """Return log P(first) - log P(second), and P(first) + P(second)."""
+        logits = self.model(torch.tensor([self.tokenizer.encode(text)])).logits[0, -1].double()
+        ids = [self.tokenizer.encode(text + word)[len(self.tokenizer.encode(text)) :] for word in words]
+        assert [len(one) for one in ids] == [1, 1]
+        first, second = torch.log_softmax(logits, -1)[[one[0] for one in ids]].tolist()
+        return first - second, math.exp(first) + math.exp(second)
+
+
+def question_about(sample: dict[str, Any], place: int, reader: str, order: str = "{0} or {1}") -> str:
+    """Write by hand what the demo asks about a candidate; the prompt is that of the writer."""
+    doc = sample["doc"]
+    text, view, words = doc["candidates"][place], doc["reader_views"][place], WORDS[reader]
+    cue = {"question_answering": "Question: {context}\nAnswer:", "summarization": "{context}\n\nSummary:"}
+    prompt = cue.get(doc["kind"], "{context}\n\nAnswer: {answer}\nQuestion:").format(**doc)
+    shown = f" {text}" if reader == "validator" else f"\nA: {text}\nB: {view['rival']}"
+    return f"{prompt}{shown}\n\n{view['question']} Answer {order.format(*words)}.\nAnswer:"
+
+
+@pytest.fixture
+def yamls(tmp_path: Path) -> Path:
+    for reader, words in WORDS.items():
+        write_yaml(tmp_path / "yaml", reader, reader=reader, question="a text", questions=QUESTIONS, answers=words)
+    return tmp_path / "yaml"
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("reader", list(WORDS))
+def test_scores_and_outcomes_are_the_models_own_on_every_prompt(
+    name: str, reader: str, tiny_models: dict[str, Path], home: Path, yamls: Path
+) -> None:
+    results = evaluate(tiny_models[name], [reader], include_path=yamls)
+    samples, found = results["samples"][reader], results["results"][reader]
+    oracle, outcomes, flips, swapped_passes = AnswerOracle(tiny_models[name]), [], [], []
+    words = [f" {word}" for word in WORDS[reader]]
+    for sample in samples:
+        scores, swapped = [], []
+        for place, record in enumerate(sample["candidates"]):
+            odds, mass = oracle.log_odds(question_about(sample, place, reader), words)
+            scores.append(odds / (1 + (reader == "choice")))
+            other, _ = oracle.log_odds(question_about(sample, place, reader, "{1} or {0}"), words)
+            swapped.append(other)
+            assert record["sum"] == record["mean"] == pytest.approx(scores[-1], abs=1e-4)
+            assert record["mass"] == pytest.approx(mass, rel=1e-4)
+            assert record["swapped"] == pytest.approx(other / (1 + (reader == "choice")), abs=1e-4)
+        for test, outcome in zip(sample["doc"]["tests"], sample["tests"], strict=True):
+            assert outcome["passed"] is (scores[test["high"]] > scores[test["low"]])
+            outcomes.append(outcome["passed"])
+            swapped_passes.append(swapped[test["high"]] > swapped[test["low"]])
+            flips.append((scores[test["high"]] > 0) == (scores[test["low"]] > 0))
+    assert len(samples) == 60
+    assert found["tests,none"] == len(outcomes) == 381
+    assert found["pass_rate,none"] == pytest.approx(sum(outcomes) / 381)
+    assert found["pass_rate_swapped,none"] == pytest.approx(sum(swapped_passes) / 381)
+    assert 0 < sum(outcomes) < 381
+    if reader == "choice":
+        assert found["order_flips,none"] == pytest.approx(sum(flips) / 381)
+        assert sum(flips) > 0
+    assert not {"pass_rate_sum,none", "pass_rate_bytes,none"} & set(found)
+
+
+def test_each_test_is_asked_about_its_own_category_and_pair(
+    tiny_models: dict[str, Path], home: Path, yamls: Path
+) -> None:
+    found = evaluate(tiny_models["gpt2"], list(WORDS), include_path=yamls, limit=20)["samples"]
+    for reader, begin in (("validator", "Is this"), ("choice", "Which one is closer to")):
+        for sample in found[reader]:
+            texts, views = sample["doc"]["candidates"], sample["doc"]["reader_views"]
+            for test in sample["doc"]["tests"]:
+                high, low = views[test["high"]], views[test["low"]]
+                wanted = QUESTIONS.get(test["category"], "a text")
+                assert high["question"] == low["question"] == f"{begin} {wanted}?"
+                rivals = (texts[test["low"]], texts[test["high"]]) if reader == "choice" else ("", "")
+                assert (high["rival"], low["rival"]) == rivals
+            assert len({(t, *v.values()) for t, v in zip(texts, views, strict=True)}) == len(texts), "each asked once"
+
+
+def scores_of(results: dict[str, Any], task: str) -> list[float]:
+    records = [record for sample in results["samples"][task] for record in sample["candidates"]]
+    return [record[key] for record in records for key in ("sum", "swapped", "mass")]
+
+
+@pytest.mark.parametrize("reader", list(WORDS))
+def test_batches_order_sharing_and_caches_change_nothing(
+    reader: str, tiny_models: dict[str, Path], home: Path, yamls: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"include_path": yamls, "limit": 6}
+    plain = scores_of(evaluate(tiny_models["llama"], [reader], **options), reader)
+    cache = {"use_cache": str(tmp_path / "cache")}
+    for other in ({"batch_size": 1}, {"shared_prefix": False}, {"batch_size": 3, "shared_prefix": False}, cache, cache):
+        assert scores_of(evaluate(tiny_models["llama"], [reader], **options, **other), reader) == pytest.approx(
+            plain, abs=1e-4
+        ), other
+    backwards = evaluate(tiny_models["llama"], [reader], include_path=yamls, samples={reader: [5, 3, 1]})
+    every = evaluate(tiny_models["llama"], [reader], include_path=yamls, limit=6)["samples"][reader]
+    chosen = {sample["doc"]["cluster_id"]: sample for sample in backwards["samples"][reader]}
+    assert chosen.keys() == {every[i]["doc"]["cluster_id"] for i in (1, 3, 5)}
+    for sample in every:
+        if other := chosen.get(sample["doc"]["cluster_id"]):
+            sums = [[record["sum"] for record in one["candidates"]] for one in (sample, other)]
+            assert sums[0] == pytest.approx(sums[1], abs=1e-4)
+
+
+@needs_client
+def test_a_server_gives_the_same_answers(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+    folder = tiny_models["gpt2"]
+    plain = evaluate(folder, list(WORDS), include_path=yamls, limit=4)
+    with CompletionsServer.load(folder) as server:
+        model_args = {"model": "served", "base_url": server.url, "tokenizer": str(folder)}
+        options = {"include_path": yamls, "limit": 4, "batch_size": 8, "bootstrap_iters": 0}
+        served = nnd_tasks.evaluate(list(WORDS), "local-completions", model_args, **options)
+    for reader in WORDS:
+        assert scores_of(served, reader) == pytest.approx(scores_of(plain, reader), abs=1e-4)
+
+
+def test_an_encoder_decoder_answers_too(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+    oracle = Oracle(tiny_models["t5"])
+    for sample in evaluate(tiny_models["t5"], ["validator"], include_path=yamls, limit=4)["samples"]["validator"]:
+        sums = [oracle.sum_and_count(*oracle.split(*pair))[0] for pair in sample["arguments"]]
+        odds = [good - bad for good, bad in zip(sums[::2], sums[1::2], strict=True)]
+        found = [record[key] for record in sample["candidates"] for key in ("sum", "swapped")]
+        assert found == pytest.approx(odds, abs=1e-4)
+
+
+def test_chats_end_with_the_answer_alone_and_exemplars_with_the_right_one(
+    tiny_models: dict[str, Path], home: Path, yamls: Path
+) -> None:
+    results = evaluate(
+        tiny_models["llama"], ["validator"], include_path=yamls, apply_chat_template=True, num_fewshot=2, limit=4
+    )
+    reader = results["configs"]["validator"]["metadata"]["nnd"]["reader"]
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["llama"])
+    assert reader["tokens"] == {word: tokenizer.convert_tokens_to_ids(word) for word in ("the", "a")}, "without a space"
+    for sample in results["samples"]["validator"]:
+        context, answer = sample["arguments"][0]
+        assert context.endswith("Answer the or a.\nAnswer:\n<|assistant|>\n")
+        assert answer == "the"
+        assert context.count("Answer the or a.\nAnswer:") == 3
+    rights = [
+        line.rpartition(" ")[2]
+        for sample in evaluate(tiny_models["gpt2"], ["validator"], include_path=yamls, num_fewshot=3)["samples"][
+            "validator"
+        ]
+        for line in sample["arguments"][0][0].splitlines()
+        if line.startswith(("Answer: the", "Answer: a")) and line in ("Answer: the", "Answer: a")
+    ]
+    assert len(rights) == 180
+    assert 0.3 < rights.count("the") / 180 < 0.7
+
+
+def test_without_the_context_the_question_stays(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+    results = evaluate(
+        tiny_models["gpt2"], ["choice"], include_path=yamls, limit=3, metadata={"context_reliance": True}
+    )
+    oracle = AnswerOracle(tiny_models["gpt2"])
+    for sample in results["samples"]["choice"]:
+        bare = {**sample, "doc": {**sample["doc"], "context": ""}}
+        for place, record in enumerate(sample["no_context"]):
+            odds, _ = oracle.log_odds(question_about(bare, place, "choice"), (" A", " B"))
+            assert record["sum"] == pytest.approx(odds / 2, abs=1e-4)
+
+
+def test_blank_candidates_are_not_asked_about(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    rows = [("One.", "Good text.", "ok"), ("One.", " ", "wrong"), ("One.", "Bad text.", "wrong")]
+    folder = small_set(tmp_path, rows, reader="choice")
+    results = evaluate(tiny_models["gpt2"], ["small"], include_path=folder)
+    assert results["results"]["small"]["unscored,none"] == 1
+    assert results["results"]["small"]["tests,none"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "metadata", "message"),
+    [
+        ({"reader": "judge"}, {}, r"task bad: reader='judge': expected 'validator' or 'choice'"),
+        ({"reader": "choice", "answers": ["A"]}, {}, "answers=.'A'.: expected two words"),
+        ({"reader": "choice", "answers": [True, False]}, {}, "expected two words, .* YAML takes yes and no for truth"),
+        ({"reader": "choice", "answers": ["A", "A"]}, {}, "expected two different words"),
+        (
+            {"reader": "validator", "questions": {"disfluant": "x"}},
+            {},
+            "no category 'disfluant'; did you mean 'disfluent'",
+        ),
+        ({"reader": "validator"}, {}, "no single token for each of 'Yes' and 'No'"),
+        ({"reader": "choice"}, {"tokens": True}, "tokens is about the tokens of a text, and a choice gives an answer"),
+        ({"reader": "choice"}, {"append_eos": True}, "append_eos is about the tokens"),
+    ],
+    ids=["reader", "answers", "truth", "equal", "category", "token", "tokens", "eos"],
+)
+def test_mistakes_are_said_in_one_line(
+    settings: dict[str, Any],
+    metadata: dict[str, Any],
+    message: str,
+    tiny_models: dict[str, Path],
+    home: Path,
+    tmp_path: Path,
+) -> None:
+    folder = write_yaml(tmp_path / "yaml", "bad", **settings)
+    with pytest.raises(NNDError, match=message) as error:
+        evaluate(tiny_models["gpt2"], ["bad"], include_path=folder, metadata=metadata, limit=2)
+    assert "\n" not in str(error.value)
+
+
+def test_answers_that_are_no_numbers_leave_the_test_unscored(
+    tiny_models: dict[str, Path], home: Path, yamls: Path
+) -> None:
+    task = load_task("choice", {"pretrained": str(tiny_models["gpt2"])}, [yamls])
+    task.set_config("num_fewshot", 0)
+    task.build_all_requests(limit=1)
+    requests = task.instances
+    for request in requests:
+        request.resps = [(math.nan if request.candidate == 0 else -1.0 - request.idx, False)]
+    task.apply_filters()
+    found = task.process_results(requests[0].doc, [one.filtered_resps["none"] for one in requests])
+    assert found["unscored"] == sum(0 in (test["high"], test["low"]) for test in requests[0].doc["tests"]) > 0
+    assert found["candidates"][0]["swapped"] is found["candidates"][0]["mass"] is None
+    assert found["order_flips"][1] == len(found["tests"]) - found["unscored"]
+
+
+def test_16_bits_are_warned_of(
+    tiny_models: dict[str, Path], home: Path, yamls: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for dtype, warned in (("bfloat16", 1), ("float32", 0)):
+        caplog.clear()
+        evaluate(tiny_models["gpt2"], ["choice"], include_path=yamls, limit=1, model_args={"dtype": dtype})
+        assert caplog.text.count("many tests tie and fail; add dtype=float32") == warned
+
+
+def test_the_signature_tells_readers_and_questions_apart(
+    tiny_models: dict[str, Path], home: Path, yamls: Path, tmp_path: Path
+) -> None:
+    write_yaml(tmp_path / "yaml", "other", reader="choice", question="another text")
+    tasks = ["nnd_demo", *WORDS, "other"]
+    configs = evaluate(tiny_models["gpt2"], tasks, include_path=yamls, limit=1)["configs"]
+    protocols = [configs[task]["metadata"]["nnd"]["signature"]["protocol"] for task in tasks]
+    assert [one.get("reader") for one in protocols] == [None, "validator", "choice", "choice"]
+    assert len({json.dumps(one, sort_keys=True) for one in protocols}) == 4
+
+
+def test_every_set_has_both_readers_and_a_question() -> None:
+    from nnd_tasks.task.task_yaml import read_task_yaml
+
+    plain = [
+        path for path in sorted(tasks_dir().glob("*/nnd_*.yaml")) if path.with_stem(f"{path.stem}_choice").exists()
+    ]
+    assert {path.parent.name for path in plain} >= {name for name, found in list_recipes().items() if found.shipped}
+    for path in plain:
+        writer, _ = read_task_yaml(path)
+        writer.pop("tag", None)
+        categories = (writer.get("metadata") or {}).get("categories") or []
+        assert writer["question"]
+        for reader in WORDS:
+            settings, foreign = read_task_yaml(path.with_stem(f"{path.stem}_{reader}"))
+            assert not foreign
+            assert not settings.pop("tag", None), "the tags are for the main tasks"
+            assert settings == {**writer, "task": f"{path.stem}_{reader}", "reader": reader}
+        assert set(writer.get("questions", {})) <= set(categories) or path.parent.name in ("mqm", "bio_mqm")

@@ -1,0 +1,70 @@
+"""Log-likelihoods that 16 bits round are told of before the model scores, and named in the results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lm_eval import simple_evaluate
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import nnd_tasks
+from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.store import tasks_dir
+from nnd_tasks.task.lengths import warn_once
+
+_SUMS, _LOGITS = "add softmax_dtype=float32", "computes its logits in"
+SHARED, ALONE = {"shared_prefix": True}, {"shared_prefix": False}
+#: How a model of 16 bits is run -> what is told before it scores, and the type that the results name.
+ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], str, str | None]] = {
+    "stock lm_eval": ({}, {}, _SUMS, "bfloat16"),
+    "nnd run without shared prefixes": ({}, ALONE, _SUMS, "bfloat16"),
+    "nnd run": ({}, SHARED, _LOGITS, "bfloat16"),
+    "softmax_dtype": ({"softmax_dtype": "float32"}, ALONE, _LOGITS, "bfloat16"),
+    "stock lm_eval with softmax_dtype": ({"softmax_dtype": "float32"}, {}, _LOGITS, "bfloat16"),
+    "in float32": ({"dtype": "float32"}, ALONE, "", None),
+    "a type of its own name": ({"dtype": "half"}, {}, _SUMS, "float16"),
+    "mixed": ({"dtype": "float32", "mixed_precision_dtype": "bfloat16"}, SHARED, _LOGITS, "bfloat16"),
+}
+
+
+@pytest.fixture(scope="module")
+def half(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder of a model in bfloat16. Its config says so, as most users leave dtype out."""
+    folder = tmp_path_factory.mktemp("half")
+    AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"], dtype=torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_models["gpt2"]).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("how", ROUNDING)
+def test_rounding_is_told_before_the_model_scores_anything(
+    how: str, half: str, home: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    more, options, told, rounded_to = ROUNDING[how]
+    arguments = {"pretrained": half, **more}
+    before: list[str] = []
+
+    def watched(score: Any) -> Any:
+        def scoring(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
+            before.append("".join(mark for mark in (_SUMS, _LOGITS) if mark in caplog.text))
+            return score(self, requests, **kwargs)
+
+        return scoring
+
+    for model in (HFLM, SharedPrefixLM):
+        monkeypatch.setattr(model, "loglikelihood", watched(model.loglikelihood))
+    warn_once.cache_clear()
+    known = {"tasks": ["nnd_demo"], "limit": 2, "device": "cpu", "bootstrap_iters": 0}
+    if options:
+        results = nnd_tasks.evaluate(model_args=arguments, **known, **options)
+    else:
+        manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=arguments)
+        results = simple_evaluate("hf", arguments, task_manager=manager, **known)
+    assert before[0] == told
+    assert ("the log-likelihoods are rounded to" in caplog.text) == (told == _SUMS), "as the sums show afterwards"
+    assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] == rounded_to

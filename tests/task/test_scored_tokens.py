@@ -1,0 +1,173 @@
+"""Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds."""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import transformers as tf
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Metaspace
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from nnd_tasks.task.lengths import TokenCounter
+from nnd_tasks.task.scored_tokens import scored_tokens, tokens_and_characters
+from nnd_tasks.task.settings import Settings
+
+#: Five scripts, characters of one to four bytes, and joined ones.
+TEXTS = (
+    " The old harbour froze, and nobody 'd sail.",
+    " Старая гавань замёрзла за ночь.",
+    "老港在夜里结冰了，没有船。",  # noqa: RUF001
+    " تجمد الميناء القديم ليلا",
+    " पुराना बंदरगाह रात में जम गया 🧊👩‍🚀!",
+)
+BPE_BYTES = [f"<0x{value:02X}>" for value in range(256)]
+REGEX = Regex(r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+| ?\p{L}+|\s+")
+
+
+def _bpe(alphabet: list[str], special: list[str], size: int = 420) -> Any:
+    return trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, special_tokens=special, show_progress=False)
+
+
+def _byte_level(*, trim: bool, before: Any = None, prefix: bool = False, normalizer: Any = None) -> Tokenizer:
+    made = Tokenizer(models.BPE())
+    last = ByteLevel(add_prefix_space=prefix, use_regex=before is None)
+    made.pre_tokenizer = last if before is None else pre_tokenizers.Sequence([before, last])
+    made.decoder, made.post_processor = decoders.ByteLevel(), processors.ByteLevel(trim_offsets=trim)
+    if normalizer is not None:
+        made.normalizer = normalizer
+    made.train_from_iterator(TEXTS, _bpe(ByteLevel.alphabet(), ["</s>"]))
+    return made
+
+
+def _sentencepiece(model: str, *, prepend: str, normalize: bool) -> Tokenizer:
+    """As Llama 2 (spaces replaced by a normalizer), Mistral and T5 (by a pre-tokenizer), or Gemma (nothing prepended)."""
+    unigram = model == "unigram"
+    made = Tokenizer(models.Unigram() if unigram else models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    if normalize:
+        steps = [normalizers.Prepend("▁")] if prepend == "always" else []
+        made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+    else:
+        made.normalizer = normalizers.NFKC()
+        made.pre_tokenizer = Metaspace(prepend_scheme=prepend)
+    special = ["</s>", "<unk>", *BPE_BYTES]
+    if unigram:
+        trainer: Any = trainers.UnigramTrainer(
+            vocab_size=160, special_tokens=["</s>", "<unk>"], unk_token="<unk>", show_progress=False
+        )
+    else:
+        trainer = _bpe([], special, 380)
+    made.train_from_iterator(TEXTS[:1] if not unigram else TEXTS, trainer)  # others fall back to bytes
+    return made
+
+
+def _wordpiece(*, lower: bool) -> Tokenizer:
+    made = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    made.normalizer = normalizers.BertNormalizer(clean_text=False, lowercase=lower, strip_accents=False)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=["</s>", "<unk>"], show_progress=False)
+    )
+    return made
+
+
+MAKE: dict[str, Callable[[], Tokenizer]] = {
+    "GPT-2": lambda: _byte_level(trim=True),
+    "RoBERTa, BART": lambda: _byte_level(trim=True, prefix=True),
+    "GPT-NeoX": lambda: _byte_level(trim=False),
+    "Llama 3": lambda: _byte_level(trim=False, before=pre_tokenizers.Split(REGEX, "isolated")),
+    "Qwen": lambda: _byte_level(
+        trim=False, before=pre_tokenizers.Split(REGEX, "isolated"), normalizer=normalizers.NFC()
+    ),
+    "Llama 2": lambda: _sentencepiece("bpe", prepend="always", normalize=True),
+    "Gemma": lambda: _sentencepiece("bpe", prepend="never", normalize=True),
+    "Mistral": lambda: _sentencepiece("bpe", prepend="first", normalize=False),
+    "T5": lambda: _sentencepiece("unigram", prepend="always", normalize=False),
+    "BERT": lambda: _wordpiece(lower=True),
+    "BERT, cased": lambda: _wordpiece(lower=False),
+}
+_BYTE_OF = {char: byte for byte, char in bytes_to_unicode().items()}
+
+
+def counter_of(made: Tokenizer) -> TokenCounter:
+    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>", model_max_length=4096)
+    return TokenCounter({"tokenizer": tokenizer, "backend": "causal", "max_length": 4096})
+
+
+@pytest.fixture(scope="module")
+def counters() -> dict[str, TokenCounter]:
+    return {name: counter_of(make()) for name, make in MAKE.items()}
+
+
+def _bytes_of(name: str, token: str) -> bytes:
+    """Return what a token stands for, without its offsets."""
+    if token == "</s>":
+        return b"</s>"
+    if name in ("GPT-2", "RoBERTa, BART", "GPT-NeoX", "Llama 3", "Qwen"):
+        return bytes(_BYTE_OF[char] for char in token)
+    if token in BPE_BYTES:
+        return bytes([int(token[1:-1], 16)])
+    return token.replace("▁", " ").removeprefix("##" if name.startswith("BERT") else "\0").encode()
+
+
+def brute_force(name: str, counter: TokenCounter, text: str) -> list[tuple[int, int]]:
+    """Lay the bytes of the tokens along those of the text, and count characters."""
+
+    def normal(char: str) -> bytes:
+        if name in ("Mistral", "T5"):  # a Chinese comma becomes that of ASCII
+            char = unicodedata.normalize("NFKC", char)
+        return (char.lower() if name == "BERT" else char).encode()
+
+    whole = b"".join(map(normal, text))
+    chars = [i for i, char in enumerate(text) for _ in normal(char)]  # byte -> character
+    at, spans = 0, []
+    for token in counter.tokenizer.convert_ids_to_tokens(counter.tok_encode(text, add_special_tokens=False)):
+        content = _bytes_of(name, token)
+        if not whole.startswith(content, at) and at == 0:
+            content = content.removeprefix(b" ")  # a space that the tokenizer puts before every text
+        end = at
+        while not whole.startswith(content, end):
+            assert whole[end : end + 1] == b" ", (name, token, whole[at:])  # spaces that no token stands for
+            end += 1
+        end += len(content)
+        spans.append(
+            (chars[at], chars[end - 1] + 1 if end else 1)
+        )  # none: a space that the tokenizer puts before a text
+        at = end
+    return spans
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_characters_of_tokens_are_those_of_their_bytes(name: str, counters: dict[str, TokenCounter]) -> None:
+    counter = counters[name]
+    several = 0
+    for context in ("", *TEXTS[:2]):
+        for text in (*TEXTS, TEXTS[0] + TEXTS[4], TEXTS[3] + TEXTS[2] + "</s>"):
+            ids, spans = tokens_and_characters(counter, context, text)
+            expected = np.asarray(brute_force(name, counter, context + text))[-len(ids) :] - len(context)
+            assert spans.tolist() == np.maximum(expected, 0).tolist()
+            assert len(ids) == counter.lengths(context, text)[1]
+            several += sum(start < end for (_, end), (start, _) in itertools.pairwise(spans))
+            assert spans[-1, 1] == len(text)
+    assert several or name in ("T5", "BERT", "BERT, cased"), "no character of several tokens was tried"
+
+
+@pytest.mark.parametrize("text", ["First, cut it.\nThen sew.\n\n4. Done, 4.", "2\n2", "One line.", "1. One.\n\nTwo.\n"])
+def test_numbers_that_are_put_before_lines_stand_for_no_character(text: str, counters: dict[str, TokenCounter]) -> None:
+    continuation = " " + Settings(number_lines=True).scored(text) + "</s>"
+    counter = counters["GPT-2"]
+    ids, _ = tokens_and_characters(counter, "How?", continuation)
+    request: Any = SimpleNamespace(doc={"candidates": [text]}, candidate=0, args=("How?", continuation))
+    scored = scored_tokens(request, SimpleNamespace(logprobs=[-1.0] * len(ids)), counter)  # type: ignore[arg-type]
+    assert scored is not None
+    assert "".join(text[start:end] for start, end in scored.spans) == text
+    numbers = [counter.tokenizer.decode([one]) for one, (a, b) in zip(ids, scored.spans, strict=True) if a == b]
+    lines = enumerate(text.split("\n"), start=1)
+    expected = "".join(f"{number}." for number, line in lines if not line.startswith(f"{number}."))
+    assert "".join(numbers).replace(" ", "") == f"{expected}</s>"

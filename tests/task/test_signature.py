@@ -1,0 +1,302 @@
+"""The signature: every item of the protocol changes it, and what is not in it does not change a number."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from nnd_tasks.sets.build import build_set
+from nnd_tasks.store import read_table
+from nnd_tasks.tables import SPANS
+from nnd_tasks.task.lengths import TokenCounter
+from nnd_tasks.task.signature import (
+    digest,
+    line,
+    model_part,
+    selection,
+    short_signature,
+    tokenizer_digest,
+    weights_digest,
+)
+from tests.conftest import DEMO_ANNOTATIONS as DEMO
+from tests.random_models import CHAT_TEMPLATE, evaluate
+from tests.task.tasks import load_task, write_yaml
+
+LIMIT = 4  # clusters: enough for numbers that differ
+Signed = tuple[dict[str, Any], dict[str, Any]]
+
+
+def run(model: Path, task: str = "nnd_demo", **kwargs: Any) -> Signed:
+    """Return the signature, and the numbers without harness fields."""
+    results = evaluate(model, [task], **{"limit": LIMIT, **kwargs})
+    numbers = {key: value for key, value in results["results"][task].items() if key.startswith("pass_rate")}
+    return results["configs"][task]["metadata"]["nnd"]["signature"], numbers
+
+
+@pytest.fixture(scope="module")
+def _runs() -> dict[str, Signed]:
+    return {}
+
+
+@pytest.fixture
+def llama(tiny_models: dict[str, Path], home: Path) -> Path:
+    return tiny_models["llama"]
+
+
+@pytest.fixture
+def base(_runs: dict[str, Signed], llama: Path) -> Callable[..., Signed]:
+    """Return what gives a run that others are compared with; each is done once."""
+
+    def get(**options: Any) -> Signed:
+        if repr(options) not in _runs:
+            _runs[repr(options)] = run(llama, **options)
+        return _runs[repr(options)]
+
+    return get
+
+
+@pytest.fixture
+def plain(base: Callable[..., Signed]) -> Signed:
+    return base()
+
+
+def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
+    """Return the items of the protocol that differ; line and digest must agree with them."""
+    keys = set(one["protocol"]) | set(two["protocol"])
+    items = {key for key in keys if one["protocol"].get(key) != two["protocol"].get(key)}
+    assert set(one["protocol"]) ^ set(two["protocol"]) <= {"exemplars"}, "which only a run with exemplars has"
+    assert bool(items) == (one["protocol_digest"] != two["protocol_digest"])
+    assert bool(items) == (one["line"].split(" || ")[0] != two["line"].split(" || ")[0])
+    return items
+
+
+SHOT, CHAT = {"num_fewshot": 1}, {"num_fewshot": 1, "apply_chat_template": True}
+#: What is changed -> options of both runs, what the other one has besides (yaml: keys of its YAML), and the items of the protocol
+#: that must change, no more and no less. Where none changes, no number does.
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
+    "eos": ({}, {"metadata": {"append_eos": True}}, {"eos"}),
+    "bos": ({}, {"metadata": {"append_bos": True}}, {"bos"}),
+    "candidate prefix": ({}, {"metadata": {"candidate_prefix": "$answer$ = "}}, {"candidate_prefix"}),
+    "ties": ({}, {"metadata": {"ties": "authors"}}, {"ties"}),
+    "overlong": ({}, {"metadata": {"overlong": "refuse"}}, {"overlong"}),
+    "shots": ({}, SHOT, {"shots", "shots_seed", "exemplars", "prompt"}),
+    "seed of exemplars": (SHOT, {"fewshot_random_seed": 7}, {"shots_seed", "prompt"}),
+    "turns": (CHAT, {"fewshot_as_multiturn": False}, {"multiturn"}),
+    "system instruction": ({}, {"system_instruction": "Be brief."}, {"system"}),
+    "chat template": ({}, {"apply_chat_template": True}, {"chat_template"}),
+    "limit": ({}, {"limit": 3}, {"selection"}),
+    "no limit": ({}, {"limit": None}, {"selection"}),
+    "samples": ({}, {"limit": None, "samples": {"nnd_demo": [0, 1, 2, 5]}}, {"selection"}),
+    "prompt in a yaml": ({}, {"yaml": {"doc_to_text": "Text: {{context}} Answer:"}}, {"prompt"}),
+    "delimiter": ({}, {"yaml": {"target_delimiter": "\n"}}, {"prompt"}),
+    "description": ({}, {"yaml": {"description": "Read this. "}}, {"prompt"}),
+    "gen_prefix": ({}, {"yaml": {"gen_prefix": "It is"}}, {"prompt"}),
+    "config": ({}, {"yaml": {"dataset_name": "clean"}}, {"config"}),
+    "shots in a yaml": ({}, {"yaml": SHOT}, {"prompt", "shots", "shots_seed", "exemplars"}),
+    "prompt of exemplars": (SHOT, {"yaml": {"fewshot_config": {"doc_to_text": "{{context}} A:"}}}, {"prompt"}),
+    "delimiter in exemplars": (SHOT, {"yaml": {"fewshot_config": {"target_delimiter": ": "}}}, {"prompt"}),
+    "delimiter between exemplars": (SHOT, {"yaml": {"fewshot_delimiter": " / "}}, {"prompt"}),
+    "seed and turns without exemplars": ({}, {"fewshot_random_seed": 7, "fewshot_as_multiturn": True}, set()),
+    "another yaml": ({}, {"yaml": {"num_fewshot": 0}}, set()),
+    "batch size": ({}, {"batch_size": 1}, set()),
+    "seeds of the harness": ({}, {"random_seed": 5, "numpy_random_seed": 6, "torch_random_seed": 7}, set()),
+    "samples that are the limit": ({}, {"limit": None, "samples": {"nnd_demo": [3, 1, 0, 2]}}, set()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_protocol_changes_its_items_and_no_others(
+    change: str, base: Callable[..., Signed], llama: Path, tmp_path: Path
+) -> None:
+    both, more, items = CHANGES[change]
+    options = {**both, **more}
+    before, numbers = base(**both)
+    if settings := options.pop("yaml", None):
+        folder = write_yaml(tmp_path, "mine", **settings)
+        after, others = run(llama, "mine", include_path=folder, **options)
+    else:
+        after, others = run(llama, **options)
+    assert changed(before, after) == items
+    assert items or numbers == others
+    models = [{key: value for key, value in one["model"].items() if key != "chat_template"} for one in (before, after)]
+    assert models[0] == models[1]
+    assert [bool(one["model"]["chat_template"]) for one in (before, after)] == [
+        bool(one["protocol"]["chat_template"]) for one in (before, after)
+    ]
+
+
+def test_the_delimiter_after_a_system_instruction_counts(llama: Path, tmp_path: Path) -> None:
+    found = []
+    for name, delimiter in (("one", "\n\n"), ("two", " @ ")):
+        folder = write_yaml(tmp_path, name, description="Read.", fewshot_delimiter=delimiter)
+        found.append(run(llama, name, include_path=folder, system_instruction="Be good.")[0])
+    assert changed(*found) == {"prompt"}
+
+
+def test_how_a_chat_template_treats_a_system_message_is_part_of_the_model(llama: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(llama, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    signatures = []
+    for condition in ("True", "m['role'] != 'system'"):
+        tokenizer.chat_template = CHAT_TEMPLATE.replace("in messages %}", f"in messages if {condition} %}}")
+        tokenizer.save_pretrained(folder)
+        signatures.append(run(folder, apply_chat_template=True, system_instruction="Be brief.")[0])
+    assert changed(*signatures) == set()
+    assert signatures[0]["model"]["chat_template"] != signatures[1]["model"]["chat_template"]
+
+
+def test_a_letter_in_the_data_changes_it(
+    plain: Signed, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = DEMO.read_text("utf-8")
+    (tmp_path / DEMO.name).write_text(text.replace("leave her sourdough", "leave his sourdough"), encoding="utf-8")
+    build_set("demo", tmp_path, tmp_path / "nnd" / "demo")
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    assert changed(plain[0], run(llama)[0]) == {"data"}
+
+
+def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(
+    llama: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(home / "nnd" / "demo", tmp_path / "nnd" / "demo")
+    monkeypatch.setenv("NND_HOME", str(tmp_path))
+    table, [file] = read_table(folder, "authors"), (folder / "authors").glob("*.parquet")
+    signatures = []
+    for end, tokens in ((3, True), (4, True), (4, False)):
+        spans = [[{"start": 0, "end": end, "category": None, "severity": None}]] * table.num_rows
+        pq.write_table(table.append_column("low_spans", pa.array(spans, SPANS)), file)
+        signatures.append(run(llama, metadata={"tokens": tokens})[0])
+    one, other, without = signatures
+    assert one["spans"] != other["spans"]
+    assert "spans" not in without
+    assert changed(one, other) == changed(one, without) == set(), "the fingerprint stays, and pass rates compare"
+    assert one["line"] != other["line"]
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "items"),
+    [
+        ("gpt2", {}, {"name", "weights", "tokenizer", "tokenizer_digest"}),
+        ("llama", {"dtype": "bfloat16"}, {"dtype", "rounded_to"}),
+        ("llama", {"max_length": 500}, {"window", "arguments"}),
+        ("llama", {"add_bos_token": False}, {"arguments"}),
+        ("llama", {"softmax_dtype": "float32"}, {"arguments"}),
+        ("llama", {"token_scores": True}, set()),  # the same numbers, and more of them kept
+    ],
+)
+def test_an_argument_of_the_model_changes_its_part(
+    model: str, arguments: dict[str, Any], items: set[str], plain: Signed, tiny_models: dict[str, Path]
+) -> None:
+    signature, _ = run(tiny_models[model], model_args=arguments)
+    assert changed(plain[0], signature) == set()
+    assert signature["environment"] == plain[0]["environment"]
+    found = {key for key in signature["model"] if signature["model"][key] != plain[0]["model"][key]}
+    assert items <= found
+    assert bool(items) == bool(found) == (signature["line"] != plain[0]["line"])
+
+
+def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plain: Signed) -> None:
+    signature = plain[0]
+    assert "\n" not in signature["line"]
+    parts = [dict(item.split(":", 1) for item in part.split("|")) for part in signature["line"].split(" || ")]
+    assert len(parts) == 3
+    assert list(parts[0]) == list(signature["protocol"])
+    assert parts[0]["set"] == "nnd/demo"
+    assert parts[0]["eos"] == "no"
+    assert parts[2]["lm_eval"].startswith("0.4")
+    assert json.loads(json.dumps(signature)) == signature
+
+
+def test_secrets_among_the_arguments_are_not_written(tiny_models: dict[str, Path], home: Path) -> None:
+    secrets = {"auth_token": "hush", "header": {"k": "hush"}, "openai_api_key": "hush", "more": {"hub_token": "hush"}}
+    given = {"pretrained": str(tiny_models["gpt2"]), **secrets}
+    counter = TokenCounter(given)
+
+    def about(query: str, **more: Any) -> dict[str, Any]:
+        return model_part({**given, "base_url": f"http://hush:hush@h/v1?{query}", **more}, counter)
+
+    one = about("api_key=hush&deployment=a")
+    assert "hush" not in json.dumps(one)
+    assert "hush" not in line({"a": 1}, one, {})
+    assert one["arguments"]["base_url"].startswith("http://h/v1 (query ")
+    assert about("deployment=a&api_key=hush-hush", more={"hub_token": "other"}) == one, "who asks does not matter"
+    assert about("api_key=hush&deployment=b") != one, "what answers does"
+
+
+def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(llama: Path) -> None:
+    known = {"pretrained": str(llama), "token": "hush", "base_url": "http://a:hush@h/v1?key=hush"}
+    config = load_task("nnd_demo", known).dump_config()
+    assert config["metadata"]["base_url"] == "http://h/v1"
+    assert "hush" not in json.dumps(config, default=str)
+
+
+# ---------------------------------------------------------------- digests
+
+
+def test_weights_are_known_by_content_not_by_place(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny_models["gpt2"], tmp_path / "all" / "copy")
+    weights, inside = weights_digest(str(copy)), weights_digest(str(tmp_path / "all"), "copy")
+    assert weights == weights_digest(str(tiny_models["gpt2"]))
+    file = copy / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert weights_digest(str(copy)) != weights
+    assert weights_digest(str(tmp_path / "all"), "copy") != inside
+    assert weights_digest("some/name-on-the-hub") is None
+
+
+def test_adapters_count_as_part_of_the_model(plain: Signed, llama: Path, tmp_path: Path) -> None:
+    base = AutoModelForCausalLM.from_pretrained(llama)
+    get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(tmp_path)
+    signature, _ = run(llama, model_args={"peft": str(tmp_path)})
+    assert changed(plain[0], signature) == set()
+    assert signature["model"]["adapter"]
+    assert signature["model"]["weights"] == plain[0]["model"]["weights"]
+
+
+def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models: dict[str, Path]) -> None:
+    one, two = (AutoTokenizer.from_pretrained(tiny_models["gpt2"]) for _ in range(2))
+    assert tokenizer_digest(one) == tokenizer_digest(two)
+    two.add_tokens(["boats"])
+    assert tokenizer_digest(one) != tokenizer_digest(two)
+    assert tokenizer_digest(one) != tokenizer_digest(AutoTokenizer.from_pretrained(tiny_models["llama"]))
+
+
+def test_digests_tell_functions_by_their_source_and_selections_by_their_clusters() -> None:
+    assert digest(changed) == digest(changed) != digest(run)
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
+    assert selection(["b", "a"], 2) == "all"
+    assert selection(["b", "a"], 3) == selection(["a", "b"], 3) != selection(["a", "c"], 3)
+    assert selection(["a"], 3).startswith("1 of 3 (")
+
+
+def test_the_short_signature_names_the_run_without_its_place(plain: Signed) -> None:
+    signature, _ = plain
+    protocol, model, versions = (signature[name] for name in ("protocol", "model", "environment"))
+    short = signature["short"]
+    assert short.startswith(f"nnd:{versions['nnd_tasks']}|demo/authors:{signature['protocol_digest']}|llama:")
+    elsewhere = {**model, "name": "/home/anna/copies/llama/", "tokenizer": "/home/anna/copies/llama/"}
+    assert short_signature(protocol, elsewhere, versions) == short
+    for changed in ({**model, "dtype": "bfloat16"}, {**model, "weights": "0"}, {**model, "weights": None}):
+        assert short_signature(protocol, changed, versions) != short
+    assert short_signature({**protocol, "eos": True}, model, versions) != short
+
+
+@pytest.mark.parametrize("name", ["m" * 300, "/home/anna/" + "m" * 300, r"C:\models\m", "", None, "a|b c"])
+def test_the_short_signature_stays_below_a_hundred_characters(name: str | None) -> None:
+    short = short_signature(
+        {"set": name, "config": name}, {"name": name}, {"nnd_tasks": "0.1.0.dev123+g0123456789abcdef"}
+    )
+    assert len(short) < 100
+    assert not any(part in short for part in ("home", "\\", "models"))
+    assert short.count("|") == 2

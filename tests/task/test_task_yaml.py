@@ -1,0 +1,147 @@
+"""What a task's YAML may set: it is used, or refused before a model is loaded; no template reaches into Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lm_eval.utils import apply_template, env
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.build import build_set
+from nnd_tasks.store import tasks_dir
+from nnd_tasks.task.sandbox import render
+from tests.sets.small_files import small_text, write_files
+from tests.task.tasks import load_task, small_set, write_yaml
+
+TESTS = [("c", "good", "ok"), ("c", "bad", "wrong"), ("d", "g", "ok"), ("d", "b", "wrong")]
+
+
+def task_with(folder: Path, key: str, value: Any) -> Any:
+    """Return the task of a small set with one key of its YAML set, such as ``fewshot_config.gen_prefix``."""
+    first, _, second = key.partition(".")
+    settings = {"doc_to_text": "{{context}}", first: {second: value} if second else value}
+    return load_task("small", include=[small_set(folder, TESTS, **settings)])
+
+
+@pytest.mark.parametrize(
+    "key", ["doc_to_text", "description", "gen_prefix", "fewshot_config.doc_to_text", "fewshot_config.gen_prefix"]
+)
+def test_no_template_reaches_into_python(key: str, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    with pytest.raises(NNDError, match=f"task small: {key} is unsafe"):
+        task_with(tmp_path, key, "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}")
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for a in 'x' * 99999 %}{% for b in 'x' * 99999 %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n else 1 }}{% endmacro %}{{ f(60) }}",
+        "{{ 'a' * 10**10 }}",
+        "{{ 10**(10**10) }}",
+        "{{ 10**10 * ['a'] }}",
+        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+        "{% set n = namespace(x=9) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "{% set n = namespace(x=[]) %}{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+        "{% set x %}{% for i in range(99999) %}{{ 'a' * 99999 }}{% endfor %}{% endset %}",
+        "{{ 'a' | center(10**9) }}",
+        "{{ 'a'.ljust(10**9) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '%*d' | format(10**9, 1) }}",
+        "{{ '{:>1000000000}'.format(1) }}",
+        "{{ ('a' * 999999).replace('a', 'b' * 999999) }}",
+        "{{ ('a' * 999999) | replace('a', 'b' * 999999) }}",
+    ],
+)
+def test_no_template_runs_or_grows_without_end(template: str) -> None:
+    with pytest.raises(NNDError, match=r"t is unsafe: it (takes|makes) "):
+        render(template, {}, "t")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for c in 'abc' %}{{ loop.index }}{{ loop.last }}{{ c }}{% endfor %}",
+        "{% for a in [[1, [2]]] recursive %}{{ a if a is number else loop(a) }}{% endfor %}",
+        "{{ nothing | default('x') }}{{ c ~ 2 }}{{ c * 2 + 'x' }}{{ 2**10 % 7 }}{{ 331000000 * 2 }}",
+        "{{ '%s-%d' | format(c, 331000000) }}{{ '{:,}'.format(331000000) }}{{ 331000000 | filesizeformat }}",
+        "{{ c | regex_replace('a+', 'b') | upper }}{{ c.split() | join(', ') }}{{ [c, 1] | tojson }}",
+    ],
+)
+def test_bounds_change_no_prompt(template: str) -> None:
+    fields = {"c": "The cat sat. " * 9}
+    assert render(template, fields, "t") == env.from_string(template).render(**fields)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        *[
+            (key, "{{ x }}", f"its YAML sets {key}")
+            for key in (
+                *("doc_to_target", "doc_to_choice", "doc_to_image", "doc_to_audio", "doc_to_decontamination_query"),
+                *("use_prompt", "fewshot_config.doc_to_target", "fewshot_config.doc_to_choice"),
+            )
+        ],
+        ("metric_list", [{"metric": "acc"}], "its YAML sets metric_list"),
+        ("fewshot_config.sampler", "first_n", "its YAML sets fewshot_config.sampler"),
+        ("fewshot_config", "two", "its YAML sets fewshot_config to 'two'"),
+        ("fewshot_config.split", "train", "another split"),
+        ("output_type", "loglikelihood", "output_type"),
+        ("doc_to_text", None, "no doc_to_text"),
+        ("dataset_path", "", "must set dataset_path and test_split"),
+        ("description", "{{contxt}}", r"description: .*\(fields of this set: .*context"),
+        ("gen_prefix", "{{ x", "gen_prefix"),
+        ("description", ["a"], "description is .* expected text"),
+        ("metadata", {"categories": ["default"]}, "undeclared.*lacks the declared .'default'"),
+    ],
+)
+def test_what_a_yaml_sets_is_used_or_refused(key: str, value: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=f"task small.*{message}|{message}.*task small"):
+        task_with(tmp_path, key, value)
+
+
+def test_prompts_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) -> None:
+    settings = {"description": "About {{context}}:\n", "gen_prefix": "So {{context}}", "doc_to_text": "{{context}}"}
+    task = load_task(
+        "small", include=[small_set(tmp_path, TESTS, **settings, fewshot_config={"gen_prefix": "context"})]
+    )
+    task.set_fewshot_seed(1)
+    [first, _] = task.eval_docs
+    assert task.fewshot_context(first, 1, gen_prefix=task.doc_to_prefix(first)) == "About c:\nd d g\n\nc So c"
+    doc = {"context": "A b\n", "n": 3, "items": [{"x": 1}]}
+    for template in (
+        "{{context}}",
+        "{{context|trim}} {{n+1}}\n",
+        "{% for i in items %}{{i.x}}{% endfor %}",
+        "{{context|regex_replace('b','c')}}",
+    ):
+        assert render(template, doc, "t") == apply_template(template, doc)
+
+
+def test_a_prompt_of_digits_stays_text(tmp_path: Path) -> None:
+    include = small_set(tmp_path, [("17", "Seventeen.", "ok"), ("17", "Eighteen.", "wrong")], doc_to_text="{{context}}")
+    task = load_task("small", include=[include])
+    assert task.fewshot_context(task.eval_docs[0], 0) == "17"
+
+
+def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path: Path, nnd_home: Path) -> None:
+    for name in ("mqm_ted_ende.tsv", "mqm_ted_zhen.tsv", "mqm_mine.tsv"):
+        build_set("mqm", write_files(tmp_path / name, {name: small_text("mqm")}))
+
+    def load(config: str) -> Any:
+        settings = {"metadata": {"version": "1-A"}, "dataset_name": config}
+        folder = write_yaml(tmp_path / "yaml", "mine", tasks_dir() / "mqm" / "nnd_mqm_ende.yaml", **settings)
+        return load_task("mine", include=[folder])
+
+    for config in ("ted_ende", "ted_ende_clean", "mine"):  # of a config that names no languages nothing is known
+        task = load(config)
+        assert task.doc_to_text(task.eval_docs[0]) == "English: The mill stands still.\nGerman:"
+    for config in ("ted_zhen", "ted_zhen_clean"):
+        with pytest.raises(NNDError, match=f"task mine: its prompt is for en-de, .*{config} is zh-en; .*Chinese: "):
+            load(config)

@@ -1,0 +1,213 @@
+"""Prompts that do not fit the model's window: the context loses its end, and nothing else is ever cut."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lm_eval.models.huggingface import HFLM
+from transformers import AutoTokenizer, MambaConfig
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.task import lengths
+from nnd_tasks.task.lengths import TokenCounter
+from nnd_tasks.task.request import shorten
+from tests.random_models import evaluate
+from tests.task.tasks import small_set
+
+LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in range(60))
+
+# ---------------------------------------------------------------- the cut itself
+
+
+@given(st.text(st.sampled_from("ab é\n\t中"), min_size=1, max_size=120), st.integers(0, 130))
+def test_what_is_kept_is_the_longest_beginning_that_fits_up_to_a_word(text: str, room: int) -> None:
+    kept = shorten(text, lambda beginning: len(beginning) <= room)
+    beginnings = [text[:i] for i in range(1, len(text)) if not text[i - 1].isspace() and text[i].isspace()]
+    if all(len(word) <= 40 for word in text.split()):
+        # A beginning that is followed by white space alone is the whole text.
+        whole = text.rstrip()
+        expected = max((b for b in beginnings if len(b) <= room and b != whole), key=len, default=None)
+        assert kept == expected
+    elif kept is not None:
+        assert text.startswith(kept)
+        assert len(kept) <= room
+
+
+def test_the_cut_falls_between_words_and_into_what_is_too_long_for_a_word() -> None:
+    assert shorten("one two three four", lambda text: len(text) <= 10) == "one two"
+    assert shorten("one two three four", lambda text: len(text) <= 7) == "one two"
+    assert shorten("one two", lambda text: len(text) <= 7) == "one", "the whole text was tried before"
+    assert shorten("字" * 100, lambda text: len(text) <= 70) == "字" * 70
+    assert shorten("one two", lambda text: False) is None
+    assert shorten("one", lambda text: True) is None
+
+
+def test_a_measure_that_is_not_monotone_still_ends_in_something_that_fits() -> None:
+    def fits(text: str) -> bool:
+        return len(text) % 7 != 4 and len(text) <= 50
+
+    kept = shorten("word " * 40, fits)
+    assert kept is not None
+    assert fits(kept)
+
+
+# ---------------------------------------------------------------- the window
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+@pytest.mark.parametrize("given", [None, 77])
+def test_the_window_is_that_of_hflm(name: str, given: int | None, tiny_models: dict[str, Path]) -> None:
+    arguments: dict[str, Any] = {"pretrained": str(tiny_models[name])} | ({"max_length": given} if given else {})
+    assert TokenCounter(arguments).window == HFLM(**arguments, device="cpu").max_length
+
+
+def test_a_window_that_nothing_tells_is_lm_evals_default_with_a_model_and_unknown_without(
+    tiny_models: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lengths.warn_once.cache_clear()
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    tokenizer.save_pretrained(tmp_path / "known")
+    assert TokenCounter({"tokenizer": str(tmp_path / "known")}).window == tokenizer.model_max_length
+    tokenizer.model_max_length = 1000000000000000019884624838656
+    tokenizer.save_pretrained(tmp_path / "unknown")
+    counter = TokenCounter({"tokenizer": str(tmp_path / "unknown")})
+    assert (counter.window, counter.overlong(10**9, 1)) == (None, False)
+    model = shutil.copytree(tmp_path / "unknown", tmp_path / "model")
+    MambaConfig(architectures=["MambaForCausalLM"]).save_pretrained(model)
+    assert [TokenCounter({"pretrained": str(model)}).window for _ in range(3)] == [2048] * 3
+    assert TokenCounter({"pretrained": str(model), "max_length": "99"}).window == 99
+    said = [
+        message.partition(":")[0].partition(", so")[0]
+        for message in caplog.messages
+        if message.startswith("the window")
+    ]
+    assert said == [f"the window of {tmp_path / name} is not known" for name in ("unknown", "model")]
+    with pytest.raises(NNDError, match="max_length='wide': expected a number"):
+        TokenCounter({"pretrained": str(model), "max_length": "wide"})
+
+
+@pytest.mark.parametrize(
+    ("model_type", "arguments", "most"),
+    [
+        ("hf", {}, 101),  # the last token is never an input
+        (None, {}, 101),
+        ("vllm", {}, 99),
+        (None, {"gpu_memory_utilization": 0.5}, 99),
+        ("hf", {"gpu_memory_utilization": 0.5}, 101),
+        ("sglang", {}, 100),
+        ("local-completions", {"base_url": "http://localhost:1"}, 99),  # one token is generated
+    ],
+)
+def test_the_room_of_each_backend(
+    model_type: str | None, arguments: dict[str, Any], most: int, tiny_models: dict[str, Path]
+) -> None:
+    counter = TokenCounter({"pretrained": str(tiny_models["gpt2"]), "max_length": 100, **arguments}, model_type)
+    assert [counter.overlong(most - more, 10) for more in (10, 9)] == [False, True]
+
+
+# ---------------------------------------------------------------- whole runs
+
+
+Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def run(tiny_models: dict[str, Path], tmp_path: Path) -> Run:
+    """Return what runs a task with two contexts; it returns the results, and the samples with the long context first."""
+    rows = [
+        (context, text, label)
+        for context in (LONG, "A short text.")
+        for text, label in (("It tells of boats.", "ok"), ("It tells of a market and of cheese.", "wrong"))
+    ]
+    folder = small_set(tmp_path, rows, doc_to_text="{{context}} Summary:")
+
+    def evaluated(model: str, window: int | None = None, **kwargs: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        arguments = {"max_length": window} if window else None
+        results = evaluate(tiny_models[model], ["small"], model_args=arguments, include_path=folder, **kwargs)
+        return results["results"]["small"], results["samples"]["small"]
+
+    return evaluated
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+@pytest.mark.parametrize("window", [64, 100])
+def test_only_the_end_of_the_context_is_lost_and_no_more_than_needed(
+    name: str, window: int, tiny_models: dict[str, Path], run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    full, whole = run(name, metadata={"overlong": "refuse"})
+    assert full["truncated_contexts,none"] == 0
+    cut, samples = run(name, window)
+    assert cut["truncated_contexts,none"] == 1
+    assert [sample["truncated_contexts"] for sample in samples] == [1, 0]
+    assert "1 contexts lost their end" in caplog.text
+    assert "Truncating" not in caplog.text, "lm-eval had nothing left to cut"
+    assert samples[1]["arguments"] == whole[1]["arguments"], "what fits stays as it is"
+    [prompt] = {arguments[0] for arguments in samples[0]["arguments"]}
+    kept = prompt.removesuffix(" Summary:")
+    assert LONG.startswith(kept)
+    assert 10 < len(kept) < min(len(prompt), len(LONG))
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models[name])
+    longest = max((arguments[1] for arguments in samples[0]["arguments"]), key=len)
+    more = f"{LONG[: len(kept) + len(LONG[len(kept) :].split()[0]) + 1]} Summary:"
+    sizes = [len(tokenizer.encode(text if name == "t5" else text + longest)) for text in (prompt, more)]
+    limit = window if name == "t5" else window + 1  # the last token is never an input
+    assert sizes[0] <= limit < sizes[1], "one more word would not fit"
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "options", "message"),
+    [
+        (
+            *("gpt2", 64, {"metadata": {"overlong": "refuse"}}),
+            r"test [0-9a-f]{16} and its prompt do not fit.*64 tokens \(overlong=refuse\)",
+        ),
+        ("gpt2", 4, {}, r"candidate ' It tells of .*' of test [0-9a-f]{16} has .* tokens, more than"),
+        ("t5", 4, {}, r"candidate ' It tells of .*' of test [0-9a-f]{16} has .* tokens, more than"),
+        ("gpt2", 15, {}, "no room for any of its context"),
+        ("gpt2", 64, {"num_fewshot": 1, "samples": {"small": [1]}}, "beside 1 few-shot examples; lower --num_fewshot"),
+    ],
+)
+def test_what_cannot_be_scored_is_an_error_that_names_its_test(
+    name: str, window: int, options: dict[str, Any], message: str, run: Run
+) -> None:
+    with pytest.raises(NNDError, match=message):
+        run(name, window, **options)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_what_does_not_fit_can_be_left_out(
+    name: str, tiny_models: dict[str, Path], run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The longer candidate has no room, beside any context or in the window itself; the shorter one is scored."""
+    longer = AutoTokenizer.from_pretrained(tiny_models[name]).encode(" It tells of a market and of cheese.")
+    leaving = {"metadata": {"overlong": "leave_out"}}
+    results, samples = run(name, 15 if name == "gpt2" else len(longer) - 2, **leaving)
+    assert (results["tests,none"], results["unscored,none"], results["candidates,none"]) == (0, 2, 2)
+    assert "2 candidates do not fit the model's window" in caplog.text
+    for sample in samples:
+        assert [candidate is None for candidate in sample["candidates"]] == [False, True]
+        [(context, continuation)] = sample["arguments"]
+        assert continuation == " It tells of boats."
+        assert context.endswith(" Summary:")
+    whole, _ = run(name, **leaving)
+    assert (whole["tests,none"], whole["unscored,none"]) == (2, 0)
+
+
+def test_a_context_can_be_kept_whole(tiny_models: dict[str, Path], run: Run) -> None:
+    keeping = {"metadata": {"overlong": "whole"}}
+    _, samples = run("gpt2", **keeping)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    shorter = min(len(tokenizer.encode(context + text)) for context, text in samples[0]["arguments"])
+    for window, present in ((shorter - 1, [True, False]), (64, [False, False])):  # one more token fits, as none follows
+        results, samples = run("gpt2", window, **keeping)
+        assert (results["tests,none"], results["unscored,none"], results["truncated_contexts,none"]) == (1, 1, 0)
+        assert [candidate is not None for candidate in samples[0]["candidates"]] == present
+        if any(present):
+            assert samples[0]["arguments"][0][0] == f"{LONG} Summary:", "a prompt that is scored is whole"

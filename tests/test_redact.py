@@ -1,0 +1,120 @@
+"""Secrets: known by their names, at any depth; URLs without user, password and query."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+import pytest
+
+from nnd_tasks.redact import (
+    hidden_in_logs,
+    hide,
+    is_secret,
+    without_secrets,
+)
+
+SECRET = """userToken clientKey token auth_token hf_token use_auth_token access_token api_token hub_token api_key openai_api_key
+    OPENAI_API_KEY apiKey X-API-Key authorization Proxy-Authorization accessToken password client_secret header headers
+    default_headers credentials cookie key auth pw"""
+PLAIN = """bosToken KeyError hotkey tokenizer tokenizer_backend add_bos_token eos_token pad_token max_tokens max_new_tokens
+    think_end_token prefix_token_id custom_prefix_token_id skip_special_tokens pretrained revision num_key_value_heads author
+    monkey keyboard base_url max_num_batched_tokens softmax_dtype trust_remote_code use_fast_tokenizer passes pass_rate
+    tokenized_requests categories key_value_cache"""
+
+
+def test_names_tell_secrets() -> None:
+    assert [name for name in SECRET.split() if not is_secret(name)] == []
+    assert [name for name in PLAIN.split() if is_secret(name)] == []
+
+
+GIVEN = {
+    "pretrained": "gpt2",
+    "add_bos_token": True,
+    "hub_token": "hush-0",
+    "base_url": "http://ann:hush-1@h:8000/v1/completions?api_key=hush-2#hush-3",
+    "header": {"Authorization": "Bearer hush-4", "X-Other": "hush-5"},
+    "model_kwargs": {"more": [{"openai_api_key": "hush-6"}, "see https://hush-7@h/x"], "size": 3},
+    "args": "api_key=hush-8,size=3",
+}
+
+
+def test_secrets_go_at_any_depth_and_the_rest_stays() -> None:
+    assert without_secrets(GIVEN, None) == {
+        "pretrained": "gpt2",
+        "add_bos_token": True,
+        "base_url": "http://h:8000/v1/completions",
+        "model_kwargs": {"more": [{}, "see https://h/x"], "size": 3},
+        "args": "api_key=***,size=3",
+    }
+    assert without_secrets(GIVEN)["header"] == "***"
+    assert without_secrets(GIVEN)["model_kwargs"]["more"][0] == {"openai_api_key": "***"}
+    assert GIVEN["hub_token"] == "hush-0", "the model gets it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        repr(GIVEN),
+        json.dumps(GIVEN),
+        json.dumps(json.dumps(GIVEN)),
+        ",".join(f"{key}={value}" for key, value in GIVEN.items()),
+        'header={"Authorization": "Bearer hush", "X-Other": "hush"},dtype=float32',
+        "token: 'hush'",
+        "Max retries exceeded with url: /v1/completions?size=3&api_key=hush (caused by x)",
+        "Authorization: Bearer hush",
+    ],
+)
+def test_secrets_go_from_running_text(text: str) -> None:
+    assert "hush" in text
+    assert "hush" not in hide(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'pretrained': 'gpt2', 'add_bos_token': True, 'max_length': 20}",
+        "pretrained=gpt2,dtype=float32,base_url=http://h:8000/v1/completions,tokenizer=me@home",
+        "unexpected token: x",
+        "the key of this set is: context",
+        "expected token 'end of print statement', got 'x'",
+        "KeyError: 'a'",
+        "2026-01-01 12:00:00 [run:12] 40% done (3/4)",
+    ],
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert hide(text) == text
+
+
+def test_log_lines_and_their_tracebacks_show_none(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("lm_eval.test")
+    with caplog.at_level(logging.INFO), hidden_in_logs():
+        logger.info("arguments: %s and %s", {"token": "hush"}, {"a": {"api_key": "hush"}})
+        logger.info("100% done, token=hush")
+        try:
+            raise ValueError("http://a:hush@h refused api_key=hush")
+        except ValueError:
+            logger.exception("failed")
+    assert "100% done, token=***" in caplog.text
+    assert "http://h refused api_key=***" in caplog.text
+    assert "hush" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ('model=m,header={"a": "hush", "b": "hush"},x=1', "model=m,header=***,x=1"),
+        ("x=1,base_url=http://a:hush@h/v1?key=hush,size=3,token=hush", "x=1,base_url=http://h/v1,size=3,token=***"),
+        ("header={broken,hush", "header=***"),
+    ],
+)
+def test_arguments_in_text_keep_all_but_secrets(given: str, kept: str) -> None:
+    assert hide(given) == kept
+
+
+@pytest.mark.parametrize("piece", ["a", "a-", "a.", "x://", "x://a@", "token=", "token={", "'token': '", " ", "a="])
+def test_long_text_takes_no_long_time(piece: str) -> None:
+    start = time.process_time()
+    hide(piece * 20_000)
+    assert time.process_time() - start < 2

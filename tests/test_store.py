@@ -1,0 +1,269 @@
+"""Dataset folders: what is written is what is read, and what is there is never lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.store import dataset_folder, find_dataset, list_configs, load, read_table
+from nnd_tasks.tables import fingerprint, summarize
+from tests.sets.folders import beside, contents, make, not_utf8, parquet, to_table, write
+
+FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the place of a dataset in a folder of its own."""
+    (tmp_path / "sets").mkdir()
+    return tmp_path / "sets" / "demo"
+
+
+# ---------------------------------------------------------------- tables
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.text(), st.none() | st.integers(-(2**40), 2**40)), max_size=12), st.integers(1, 5))
+def test_the_fingerprint_is_that_of_the_whole_columns_however_it_is_cut(rows: list[Any], piece: int) -> None:
+    table = pa.table({"a": [a for a, _ in rows], 'b "c"': pa.array([b for _, b in rows], pa.int64())})
+    whole = "".join(json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False) for name in ("a", 'b "c"'))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nnd_tasks.tables._PIECE", piece)
+        assert fingerprint(table) == hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def changed(name: str, values: list[Any]) -> Callable[[pa.Table], pa.Table]:
+    return lambda table: table.drop_columns([name]).append_column(name, pa.array(values))
+
+
+#: What the error says -> how a good table gets what is wrong; all faults are in `tests.contribute.test_codes`.
+BAD_TABLES: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "column missing 'high'": lambda table: table.drop_columns(["high"]),
+    "cell empty 1 of 'category'": changed("category", [None, "a", "b"]),
+    "test id repeated 't0'": changed("test_id", ["t0", "t1", "t0"]),
+    "column type 'low_score' is no double": lambda table: table.append_column("low_score", pa.array(["1", "2", "x"])),
+    "category name .*'a b' and 'a-b'": changed("category", ["a b", "a-b", "c"]),
+    "data unreadable": lambda table: table.set_column(3, "context", not_utf8(table["context"])),
+}
+
+
+@pytest.mark.parametrize("message", BAD_TABLES)
+def test_a_damaged_table_is_neither_written_nor_read(folder: Path, message: str) -> None:
+    bad = BAD_TABLES[message](to_table(make()))
+    with pytest.raises(NNDError, match=message):
+        write(folder, {"authors": bad})
+    assert not folder.exists()
+    write(folder)
+    pq.write_table(bad, parquet(folder))
+    with pytest.raises(NNDError, match=rf"^{folder} \(config authors\): {message}"):
+        read_table(folder)
+
+
+# ---------------------------------------------------------------- fingerprints
+
+
+def test_a_fingerprint_stays_what_it_was_in_published_results() -> None:
+    assert fingerprint(pa.table({"a": ["é\n", None], "b": [1.5, -0.0], "c": [True, False]})) == "21c0b116e1c780e6"
+
+
+# ---------------------------------------------------------------- round trips
+
+
+def test_what_is_written_is_what_we_and_the_datasets_library_read(folder: Path, tmp_path: Path) -> None:
+    tests = make(3, high_score=0.5, severity="minor", answer=' a"b\\\u2028é\n')
+    table = to_table(tests).append_column("n", pa.array([1, 2, None]))
+    table = table.append_column("tags", pa.array([["a"], [], None]))
+    [summary] = write(folder, {"authors": table})
+    write(folder, {"clean": to_table(make(2, "x"))})  # which keeps columns beyond the schema
+    again = read_table(folder, "authors")
+    assert again.equals(table)
+    assert fingerprint(again) == fingerprint(table) == summary.fingerprint
+    assert load(str(folder)).to_list() == table.to_pylist()
+    loaded = datasets.load_dataset(str(folder), split="test", cache_dir=str(tmp_path / "cache"))  # the default config
+    kinds = {name: feature.dtype for name, feature in loaded.features.items() if name != "tags"}
+    assert {name for name in kinds if kinds[name] == "string"} == {*FIRST[:-1], "severity", "answer"}
+    assert kinds.items() >= {"high_first": "bool", "high_score": "float64", "n": "int64"}.items()
+    assert list(loaded.features) == table.column_names
+    assert loaded.to_list() == table.to_pylist()
+    other = datasets.load_dataset(str(folder), "clean", split="test", cache_dir=str(tmp_path / "cache"))
+    assert other.to_list() == to_table(make(2, "x")).to_pylist()
+
+
+def test_a_config_is_added_beside_those_that_are_there(folder: Path) -> None:
+    second = to_table(make(2, "x", category="Other"))
+    write(folder, report={"authors": {"rows": 3}})
+    before = contents(folder / "authors")
+    summaries = write(folder, {"clean": second}, report={"clean": {"rows": 2}})
+    assert [(s.name, s.tests) for s in summaries] == [("authors", 3), ("clean", 2)]
+    assert contents(folder / "authors") == before
+    assert read_table(folder, "clean").equals(second)
+    assert json.loads((folder / "build_report.json").read_text()) == {"authors": {"rows": 3}, "clean": {"rows": 2}}
+    assert beside(folder) == set()
+
+
+@pytest.mark.parametrize(
+    ("names", "default", "chosen"),
+    [(["a", "b"], "b", "b"), (["a", "b"], "a", "a"), (["b", "a"], "other", "b"), (["on", "2021"], "2021", "2021")],
+)
+def test_the_default_config_is_the_named_one_else_the_first(
+    folder: Path, names: list[str], default: str, chosen: str
+) -> None:
+    write(folder, {name: to_table(make(1, name)) for name in names}, default=default)
+    assert list_configs(folder) == (names, chosen)
+    assert read_table(folder).column("test_id").to_pylist() == [f"{chosen}t0"]
+
+
+def test_a_summary_counts_tests_clusters_distinct_candidates_and_categories() -> None:
+    tests = [*make(5), *make(1, "again", high="bad 0", low="bad 4")]
+    summary = summarize("authors", to_table(tests))
+    # k0 has tests 0, 2, 4 (" good é", "bad 0", "bad 2", "bad 4") and the last; k1 has 1, 3 (" good é", "bad 1", "bad 3")
+    assert (summary.name, summary.tests, summary.clusters, summary.candidates) == ("authors", 6, 2, 7)
+    assert list(summary.categories.items()) == [("Common Sense", 3), ("Entity", 3)]
+
+
+# ---------------------------------------------------------------- find and load
+
+
+def test_a_name_is_looked_for_at_home_before_the_current_directory(
+    tmp_path: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_dataset("nnd/demo") is None
+    write(tmp_path / "nnd" / "demo", {"here": to_table(make(1, "here"))})
+    assert load("demo")["test_id"][0] == "heret0"
+    write(nnd_home / "nnd" / "demo", {"home": to_table(make(1, "home"))})
+    assert find_dataset("nnd/demo") == nnd_home / "nnd" / "demo" == dataset_folder("demo")
+    assert load("demo")["test_id"][0] == "homet0"
+
+
+# ---------------------------------------------------------------- folders that cannot be read
+
+
+def set_version(folder: Path, version: int) -> None:
+    path = folder / "README.md"
+    path.write_text(path.read_text("utf-8").replace("schema_version: 1", f"schema_version: {version}"), "utf-8")
+
+
+#: What the error says -> how a set gets what is wrong.
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "schema version 0": lambda folder: set_version(folder, 0),
+    "missing": lambda folder: shutil.rmtree(folder / "authors"),
+    "parquet": lambda folder: parquet(folder).write_bytes(parquet(folder).read_bytes()[:-20]),
+}
+
+
+@pytest.mark.parametrize("word", DAMAGE)
+def test_a_damaged_dataset_is_named_and_the_user_told_to_build_it_again(folder: Path, word: str) -> None:
+    write(folder)
+    DAMAGE[word](folder)
+    for read in (lambda: read_table(folder, "authors"), lambda: load(str(folder))):
+        with pytest.raises(NNDError, match=f"^{folder}.*{word}.*build the set again"):
+            read()
+
+
+def test_a_config_that_cannot_be_read_is_given_up_and_the_others_are_kept(folder: Path) -> None:
+    write(
+        folder,
+        {"authors": to_table(make()), "clean": to_table(make(2))},
+        report={"authors": {"n": 3}, "clean": {"n": 2}},
+    )
+    parquet(folder).write_bytes(b"")
+    assert [s.name for s in write(folder, {"new": to_table(make(1))}, report={"new": {"n": 1}})] == ["clean", "new"]
+    assert read_table(folder, "clean").equals(to_table(make(2)))
+    assert json.loads((folder / "build_report.json").read_text()) == {"clean": {"n": 2}, "new": {"n": 1}}
+    assert not (folder / "authors").exists()
+
+
+def test_a_set_of_a_later_release_or_another_name_is_not_overwritten(folder: Path) -> None:
+    write(folder, name="quiz_design")
+    for name, version, message in (("frank", 1, "quiz_design"), ("quiz_design", 2, "later release")):
+        set_version(folder, version)
+        before = contents(folder)
+        with pytest.raises(NNDError, match=message):
+            write(folder, name=name)
+        assert contents(folder) == before
+    with pytest.raises(NNDError, match="later release"):
+        read_table(folder)
+
+
+CARDS = {
+    "without header": b"# A project\n",
+    "with a header of something else": b"---\nlicense: mit\n---\n\n# Text\n",
+    "with a header of wrong YAML": b"---\na: [1\n---\n",
+    "that is not text": b"---\n\xff\xfe---\n",
+    "that is not there": None,
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_folder_with_a_card_that_is_not_ours_is_neither_read_nor_overwritten(folder: Path, name: str) -> None:
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("years of work")
+    if card := CARDS[name]:
+        (folder / "README.md").write_bytes(card)
+    before = contents(folder)
+    for action in (lambda: write(folder), lambda: list_configs(folder)):
+        with pytest.raises(NNDError, match="README"):
+            action()
+    assert contents(folder) == before
+    assert beside(folder) == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header["configs"][0].update(config_name="../../victim"),
+        lambda header: header["configs"][0]["data_files"][0].update(path="../../victim/test-*.parquet"),
+        lambda header: header["configs"].append({"data_dir": "../.."}),
+        lambda header: header.update(nnd_set="../../victim"),
+    ],
+    ids=["config", "path", "data_dir", "set"],
+)
+def test_names_in_a_card_do_not_lead_out_of_its_folder(
+    folder: Path, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    write(folder)
+    write(tmp_path / "victim")
+    shutil.copytree(tmp_path / "victim" / "authors", tmp_path / "victim", dirs_exist_ok=True)
+    text = (folder / "README.md").read_text("utf-8")
+    header = yaml.safe_load(text.split("---\n")[1])
+    change(header)
+    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(header)}---\n# Sizes\n", encoding="utf-8")
+    before = contents(tmp_path)
+    for action in (
+        lambda: list_configs(folder),
+        lambda: read_table(folder),
+        lambda: write(folder, {"clean": to_table(make(1))}),
+    ):
+        with pytest.raises(NNDError, match="README"):
+            action()
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("quizdesign", "there is no set 'quizdesign'; did you mean 'quiz_design'\\? nnd list shows"),
+        ("nnd_frank", "there is no set 'nnd_frank'; did you mean 'frank'\\? "),
+        ("blindspot_wikitex", "did you mean 'blindspot_wikitext'\\? "),
+        ("nosuch", "there is no set 'nosuch'; nnd list shows those there are"),
+        ("quiz_design", "set 'quiz_design' is not built here; run: nnd build quiz_design"),
+        ("blindspot_ted", "run: nnd stress build blindspot_ted --corpus ted"),
+    ],
+)
+def test_a_set_that_does_not_exist_is_not_proposed_to_be_built(name: str, message: str) -> None:
+    with pytest.raises(NNDError, match=message):
+        load(name)
