@@ -1,1 +1,1 @@
-"""Publish sets on the Hugging Face hub: their cards, what may go out, and the upload."""
+"""The maintainers' script: ``python -m hub_upload NAME --repo nnd/NAME``, run in a clone."""

@@ -38,8 +38,7 @@ def publish(
     Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
     again first, and refused when something else comes out. A repository of anything else than this set is left alone.
     """
-    from hub_upload.plan import make_plan
-    from hub_upload.upload import check_repo, find_token, upload
+    from nnd_tasks.contribute.publish import check_repo, find_token, make_plan, upload
 
     check_repo(repo)
     if not dry_run:

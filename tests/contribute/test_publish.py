@@ -1,4 +1,4 @@
-"""What would be published: complete cards, data that a new build gives, and no text that may not go out."""
+"""make_plan: complete cards, data that a new build gives, no text that may not go out; and what `datasets` loads of it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import HfApi
 
-from hub_upload.plan import UploadPlan, _version, make_plan
+from nnd_tasks.contribute.publish import UploadPlan, _version, make_plan
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run.training_pairs import add_preferences
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.licences import KNOWN as TERMS
 from nnd_tasks.store import CARD, REPORT, parse_card
 from nnd_tasks.studies.stress.corpora import KNOWN
-from tests.hub_upload.conftest import OwnSet, some_tests
+from nnd_tasks.tables import fingerprint
+from nnd_tasks.task.documents import load_tests
+from tests.contribute.conftest import OwnSet, some_tests
 
 Maker = Callable[..., OwnSet]
 PARQUET = "all/test-00000-of-00001.parquet"
@@ -79,7 +83,7 @@ def test_of_texts_that_may_not_go_out_only_ids_labels_and_how_to_build_them(own_
 def test_terms_that_we_know_decide_whatever_the_licence(own_set: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     stress = {"texts": 3, "seeds": 1, "levels": {"truncation": [1]}}
     own_set("closed", license="other", corpus="ted", **stress)
-    monkeypatch.setattr("hub_upload.plan.list_recipes", dict)
+    monkeypatch.setattr("nnd_tasks.contribute.publish.list_recipes", dict)
     plan = make_plan("closed", "me/closed")
     assert plan.ids_only
     header, body = card_in(plan)
@@ -87,7 +91,7 @@ def test_terms_that_we_know_decide_whatever_the_licence(own_set: Maker, monkeypa
     assert "nnd stress build closed --corpus ted --source FOLDER --texts 3 --seeds 1 --errors truncation" in body
     assert "there is no recipe of closed here" in plan.notes[0]
     own_set("free", license="other", corpus="wikitext", **stress)
-    monkeypatch.setattr("hub_upload.plan.list_recipes", dict)
+    monkeypatch.setattr("nnd_tasks.contribute.publish.list_recipes", dict)
     free = make_plan("free", "me/free")
     assert not free.ids_only
     assert card_in(free)[0]["license"] == ["cc-by-sa-3.0", "gfdl"]
@@ -128,7 +132,7 @@ def test_data_that_no_build_gives(own_set: Maker, monkeypatch: pytest.MonkeyPatc
     refuse(r"mine\.csv is another file than it was built from")
     mine.again.tables.clear()
     refuse("gives no tests for config all")
-    monkeypatch.setattr("hub_upload.plan.make_set", Mock(side_effect=NNDError("mine.csv has no address")))
+    monkeypatch.setattr("nnd_tasks.contribute.publish.make_set", Mock(side_effect=NNDError("mine.csv has no address")))
     assert make_plan("mine", "me/mine", dry_run=True).notes == ("mine was not built again: mine.csv has no address",)
     refuse(r"so it is not published: mine\.csv has no address; name its files with --source")
     refuse("so it is not published", source="other.csv", dry_run=True)
@@ -166,3 +170,34 @@ def test_preference_data_stay_here(demo_home: Path, nnd_home: Path) -> None:
     before = make_plan("demo", "me/demo").files
     add_preferences(folder)
     assert make_plan("demo", "me/demo").files == before
+
+
+def test_what_is_loaded_from_the_hub_is_what_was_built(
+    own_set: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = {"all": some_tests(), "part": some_tests(12)}
+    folder = own_set(tables=tables).folder
+    for place, ids_only in ((tmp_path / "open", False), (tmp_path / "ids", True)):
+        for path, content in make_plan("mine", "nnd/mine", ids_only=ids_only).files.items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(content)
+    shutil.rmtree(folder)
+    place, load = tmp_path / "open", datasets.load_dataset
+
+    def from_hub(path: str, *arguments: Any, **options: Any) -> Any:
+        assert path == "nnd/mine"
+        return load(str(place), *arguments, cache_dir=str(tmp_path / "cache" / place.name), **options)
+
+    monkeypatch.setattr(datasets, "load_dataset", from_hub)
+    monkeypatch.setattr(HfApi, "dataset_info", Mock())
+    for config, table in ((None, tables["all"]), ("part", tables["part"])):
+        loaded, origin, _ = load_tests("nnd/mine", config, "test", {})
+        assert (origin["config"], origin["local"]) == (config or "all", False)
+        assert origin["fingerprint"] == fingerprint(loaded.data.table) == fingerprint(table)
+    place = tmp_path / "ids"
+    with pytest.raises(NNDError, match=r"\(the hub has its ids, and no texts\)"):
+        load_tests("nnd/mine", None, "test", {})
+
+    monkeypatch.setattr(HfApi, "dataset_info", Mock(side_effect=OSError("no route")))
+    with pytest.raises(NNDError, match=r"is not built here; run: nnd build frank \(and the hub could not be"):
+        load_tests("nnd/frank", None, "test", {})

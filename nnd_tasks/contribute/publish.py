@@ -1,4 +1,4 @@
-"""What `nnd publish` uploads: the files of a set and its version, or what speaks against publishing it."""
+"""Publish a set on the Hugging Face hub: `make_plan` checks it and lists its files, `upload` commits and tags them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.markdown import fenced
+from nnd_tasks.redact import MARK, hide
 from nnd_tasks.run.training_pairs import without_section
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN
 from nnd_tasks.sets.build import make_set
@@ -33,11 +35,13 @@ from nnd_tasks.store import (
     how_to_build,
     list_configs,
     parse_card,
+    read_card,
     read_report,
     read_table,
 )
 from nnd_tasks.tables import fingerprint
 from nnd_tasks.task.task_yaml import dump_task_yaml, read_task_yaml
+from nnd_tasks.wording import some_of
 from nnd_tasks.yaml_json import dump_yaml
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
@@ -67,7 +71,7 @@ class UploadPlan:
     notes: tuple[str, ...] = ()
 
     def list_files(self) -> str:
-        """Return a line per file: size in bytes, SHA-256, path."""
+        """A line per file: size in bytes, SHA-256, path."""
         return "\n".join(
             f"{len(data):>12,}  {hashlib.sha256(data).hexdigest()}  {path}" for path, data in self.files.items()
         )
@@ -76,7 +80,7 @@ class UploadPlan:
 def make_plan(
     name: str, repo: str, *, source: str | None = None, ids_only: bool = False, dry_run: bool = False
 ) -> UploadPlan:
-    """Check a set that is built here, and return what would be uploaded.
+    """Check a set that is built here, and list what would be uploaded.
 
     Args:
         name: of the set, or its dataset folder.
@@ -102,11 +106,11 @@ def make_plan(
     terms = terms_of(name, reports)
     may_go = texts_may_go(terms)
     ids_only = ids_only or not may_go
-    licences = [one for one in licence_names(header["license"]) if one != "other" or not terms]
+    licences = [licence for licence in licence_names(header["license"]) if licence != "other" or not terms]
     if ids_only:
         licences = licences or ["apache-2.0"]  # labels of synthetic errors are ours
     else:
-        licences = list(dict.fromkeys([*licences, *(one for term in terms for one in term.licences)]))
+        licences = list(dict.fromkeys([*licences, *(licence for term in terms for licence in term.licences)]))
         check_licences(licences, str(folder / CARD))
     header["license"] = licences[0] if len(licences) == 1 else licences
     recipe_file = list_recipes().get(name)
@@ -114,15 +118,16 @@ def make_plan(
     notes = _build_again(name, recipe, tables, reports, source, dry_run=dry_run)
     use = rf'from datasets import load_dataset\n\ntests = load_dataset("{repo}", \1, split="test")'
     body = re.sub(r'import nnd_tasks\n\ntests = nnd_tasks\.load\("[^"]*", ("[^"]*")\)', use, body)
-    own = _read_own_files(name, repo, recipe, ids_only) if recipe and not recipe.shipped else {}
+    recipe_texts = _read_recipe_texts(name, repo, recipe, ids_only) if recipe and not recipe.shipped else {}
     if ids_only:
         header["nnd_published"] = "ids"
         header.pop("nnd_schema_version")  # a clone of the repository must not be taken for a set to score models on
         body = body.replace("\n## ", f"\n{_say_ids(may_go, _commands(name, repo, recipe, reports))}\n\n## ", 1)
-    elif f"nnd_{name}.yaml" in own:
+    elif f"nnd_{name}.yaml" in recipe_texts:
         body += _SCORE.format(name=name, repo=repo)
-    card, report = f"---\n{dump_yaml(header)}---\n{body}", json.dumps(reports, indent=2, ensure_ascii=False) + "\n"
-    texts = {CARD: card, REPORT: report, **own}
+    card = f"---\n{dump_yaml(header)}---\n{body}"
+    report = json.dumps(reports, indent=2, ensure_ascii=False) + "\n"
+    texts = {CARD: card, REPORT: report, **recipe_texts}
     if ids_only:
         _check_no_texts(tables.values(), texts)
     files = {path: content.encode("utf-8") for path, content in texts.items()}
@@ -134,7 +139,7 @@ def make_plan(
 
 
 def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
-    """Return the header and the Markdown of a card; raise NNDError where a person has to add something.
+    """The header and the Markdown of a card; raise NNDError where a person has to add something.
 
     A link in a stranger's folder may lead to any file of the user, so files outside of the folder are refused, too.
     """
@@ -152,14 +157,14 @@ def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def _version(tables: Mapping[str, pa.Table], ids_only: bool) -> str:
-    """Return the tag: it changes with the data of any config, and with whether only ids are published."""
+    """The tag: it changes with the data of any config, and with whether only ids are published."""
     parts = [f"{config} {fingerprint(table)}" for config, table in sorted(tables.items())]
     digest = hashlib.sha256("\n".join([f"ids {ids_only}", *parts]).encode("utf-8")).hexdigest()
     return f"v{SCHEMA_VERSION}-{digest[:8]}"
 
 
-def _read_own_files(name: str, repo: str, recipe: SetRecipe, ids_only: bool) -> dict[str, str]:
-    """Return path -> text of the recipe of a user's own set and, where texts are published, of a task that reads them."""
+def _read_recipe_texts(name: str, repo: str, recipe: SetRecipe, ids_only: bool) -> dict[str, str]:
+    """Path -> text of the recipe of a user's own set and, where texts are published, of a task that reads them."""
     folder = recipe.path.parent
     texts = {f"{name}/{file}": read_text(folder / file) for file in (RECIPE, PREPARE) if (folder / file).is_file()}
     task = folder / f"nnd_{name}.yaml"
@@ -180,11 +185,11 @@ def _build_again(
     *,
     dry_run: bool,
 ) -> list[str]:
-    """Build a set again, and return notes; raise NNDError where that cannot be done, or something else comes out."""
+    """Build a set again, and return notes; raise NNDError where that fails or other tests come out."""
     if recipe is None:
         return [f"there is no recipe of {name} here: it was not built again"]
     try:
-        made = make_set(recipe, source)
+        rebuilt = make_set(recipe, source)
     except NNDError as error:
         if dry_run and source is None:
             return [f"{name} was not built again: {error}"]
@@ -192,15 +197,16 @@ def _build_again(
             f"{name} cannot be built again, so it is not published: {error}; name its files with --source"
         ) from error
     for config, table in tables.items():
-        again = made.tables.get(config)
+        again = rebuilt.tables.get(config)
         if again is not None and fingerprint(again) == fingerprint(table):
             continue
-        before, now = (part.get(config, {}).get("source_sha256", {}) for part in (reports, made.report))
-        other = [file for file in now if now[file] != before.get(file)]
-        why = f"{' and '.join(other)} is another file than it was built from; " if other else ""
+        before = reports.get(config, {}).get("source_sha256", {})
+        now = rebuilt.report.get(config, {}).get("source_sha256", {})
+        changed = [file for file in now if now[file] != before.get(file)]
+        reason = f"{' and '.join(changed)} is another file than it was built from; " if changed else ""
         raise NNDError(
             f"{name}: a new build gives {'other tests' if again is not None else 'no tests'} for config {config} than the folder "
-            f"holds; {why}build the set again, then publish"
+            f"holds; {reason}build the set again, then publish"
         )
     return []
 
@@ -209,7 +215,7 @@ def _build_again(
 
 
 def make_ids(table: pa.Table) -> pa.Table:
-    """Return the ids and labels of tests and the SHA-256 of each text, one row per test in the same order.
+    """The ids and labels of tests and the SHA-256 of each text, one row per test in the same order.
 
     Columns that the schema does not know are prompt fields, texts like the context.
     """
@@ -223,22 +229,24 @@ def make_ids(table: pa.Table) -> pa.Table:
 
 
 def _commands(name: str, repo: str, recipe: SetRecipe | None, reports: Mapping[str, Any]) -> list[str]:
-    """Return the commands that build a set of which only ids are published."""
-    part = next(iter(reports.values()))
+    """The commands that build a set of which only ids are published."""
+    report = next(iter(reports.values()))
     if recipe is None:
-        if "levels" not in part:
+        if "levels" not in report:
             return []
-        given = f"--texts {part['texts']} --seeds {part['seeds']} --errors {shlex.quote(','.join(part['levels']))}"
-        return [f"nnd stress build {name} --corpus {shlex.quote(part['corpus'])} --source FOLDER {given}"]
-    known = recipe.recipe.files
-    lacking = [file for file in part.get("source_sha256", {}) if not ((one := known.get(file)) and one.url)]
+        options = (
+            f"--texts {report['texts']} --seeds {report['seeds']} --errors {shlex.quote(','.join(report['levels']))}"
+        )
+        return [f"nnd stress build {name} --corpus {shlex.quote(report['corpus'])} --source FOLDER {options}"]
+    with_address = {file for file, facts in recipe.recipe.files.items() if facts and facts.url}
+    lacking = [file for file in report.get("source_sha256", {}) if file not in with_address]
     lacking = [file for file in lacking if not (recipe.shipped and recipe.path.with_name(file).is_file())]
-    given = f" --source {shlex.quote(lacking[0]) if len(lacking) == 1 else 'FOLDER'}" if lacking else ""
+    source = f" --source {shlex.quote(lacking[0]) if len(lacking) == 1 else 'FOLDER'}" if lacking else ""
     if recipe.shipped:
-        return [f"{how_to_build(name)}{given}"]
+        return [f"{how_to_build(name)}{source}"]
     return [
         f"hf download {repo} --repo-type dataset --include '{name}/*' --local-dir .",
-        f"nnd build ./{name}{given}{' --trust' if recipe.prepare else ''}",
+        f"nnd build ./{name}{source}{' --trust' if recipe.prepare else ''}",
     ]
 
 
@@ -249,7 +257,8 @@ def _check_no_texts(tables: Iterable[pa.Table], files: Mapping[str, str]) -> Non
         for column in ("context", "high", "low"):
             texts.update(text[:_QUOTED] for text in table.column(column).to_pylist() if len(text) >= _QUOTED)
     for name, content in files.items():
-        if quoted := next((text for text in texts if text in content), None):
+        quoted = next((text for text in texts if text in content), None)
+        if quoted:
             raise NNDError(f"{name}: it quotes a text that may not be published ({quoted[:20]}…); take it out")
 
 
@@ -279,3 +288,126 @@ should name there begins with `nnd_tasks.`
 def _say_ids(may_go: bool, commands: list[str]) -> str:
     why = "The texts of this set are not published." if may_go else "The terms of the texts do not let us publish them."
     return "\n".join([_IDS.format(why=why), *(["", *fenced("sh", *commands)] if commands else [])])
+
+
+#: Files of earlier versions of a published set, which are removed; all others in the repository are left.
+_OURS = re.compile(r"[\w.-]+/test-\d+-of-\d+\.parquet|\w+/(_recipe|prepare\.py)|recipe\.(json|yaml)|build_report\.json")
+_SHOWN = 500  # characters of an error of the hub
+
+
+@dataclass(frozen=True)
+class UploadResult:
+    """What `upload` did.
+
+    Attributes:
+        url: of the repository.
+        changed: whether there was anything to commit.
+        removed: files of an earlier version that are gone.
+    """
+
+    url: str
+    changed: bool
+    removed: tuple[str, ...]
+
+
+def check_repo(repo: str) -> None:
+    """Raise NNDError for a name that no repository with a namespace can have."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
+
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise NNDError(f"--repo {repo}: {' '.join(str(error).split())}") from error
+    if "/" not in repo:
+        raise NNDError(f"--repo {repo}: expected NAMESPACE/NAME, such as nnd/quiz_design")
+
+
+def find_token() -> str:
+    """The token that `huggingface_hub` finds; raise NNDError where there is none."""
+    from huggingface_hub import get_token
+
+    token = get_token()
+    if not token:
+        raise NNDError("no token of the hub: run `hf auth login`, or set HF_TOKEN (with write access)")
+    return token
+
+
+def upload(plan: UploadPlan, *, private: bool = False, replace: bool = False) -> UploadResult:
+    """Make a repository of the hub hold the files of a plan, with one commit on top of the state that was looked at.
+
+    The hub is that of ``HF_ENDPOINT``; the token is the one of `huggingface_hub`, and is neither printed nor stored.
+
+    Args:
+        plan: from `make_plan`.
+        private: make a new repository private.
+        replace: write even into a repository that holds something else than an earlier version of the set.
+
+    Raises:
+        NNDError: no token, the repository holds something else, or the hub cannot be reached or refuses.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+    token = find_token()
+    api = HfApi(token=token, library_name="nnd-tasks")
+    repository = f"{plan.repo} of {api.endpoint}"
+    with _asking(repository, "read", token):
+        exists = api.repo_exists(plan.repo, repo_type="dataset")
+    if not exists:
+        with _asking(repository, "created", token):
+            api.create_repo(plan.repo, repo_type="dataset", private=private)
+    with _asking(repository, "read", token):
+        info = api.dataset_info(plan.repo)
+    if private and not info.private:
+        raise NNDError(f"{plan.repo} is public already; leave out --private, or change its settings on the hub first")
+    files = {entry.rfilename for entry in info.siblings or []}
+    removed = sorted(path for path in files - plan.files.keys() if _OURS.fullmatch(path))
+    card = None
+    if CARD in files:
+        with _asking(repository, "read", token):
+            card = Path(api.hf_hub_download(plan.repo, CARD, repo_type="dataset", revision=info.sha))
+    foreign = "" if replace else _find_foreign_content(plan.name, card, files)
+    if foreign:
+        lost = {"replace": sorted(files & plan.files.keys()), "delete": removed}
+        would = " and ".join(f"{verb} {some_of(paths, 10, str)}" for verb, paths in lost.items() if paths)
+        raise NNDError(
+            f"{plan.repo}: {foreign}, so it is left alone; publishing would {would or 'add files to it'}; name another "
+            "repository with --repo, or add --replace"
+        )
+    with _asking(repository, "changed", token):
+        done = api.create_commit(
+            plan.repo,
+            [
+                *(CommitOperationAdd(path_in_repo=path, path_or_fileobj=data) for path, data in plan.files.items()),
+                *(CommitOperationDelete(path_in_repo=path) for path in removed),
+            ],
+            repo_type="dataset",
+            commit_message=f"{plan.name} {plan.version}",
+            parent_commit=info.sha,  # the hub refuses it where somebody else has committed since
+        )
+    with _asking(repository, "tagged, though its files are up to date", token):
+        api.create_tag(plan.repo, repo_type="dataset", tag=plan.version, revision=done.oid, exist_ok=True)
+    return UploadResult(f"{api.endpoint}/datasets/{plan.repo}", done.oid != info.sha, tuple(removed))
+
+
+def _find_foreign_content(name: str, card: Path | None, files: set[str]) -> str:
+    """What a repository holds that is not the set; ``""`` where it holds the set or nothing."""
+    if card is None:
+        return "it has files and no card" if files - {".gitattributes"} else ""
+    try:
+        held = read_card(card.parent)[0].get("nnd_set")
+    except NNDError:
+        return "its card cannot be read"
+    return "" if held == name else f"it holds the set {held}" if held else "its card names no nnd_set"
+
+
+@contextmanager
+def _asking(repository: str, done: str, token: str) -> Iterator[None]:
+    """Turn what the hub and the network raise into one line, in their own words."""
+    try:
+        yield
+    except Exception as error:  # of many kinds, of several libraries
+        line = hide(f"{repository} could not be {done}: {' '.join(str(error).split()) or type(error).__name__}")
+        line = line.replace(token, MARK)
+        # Without its cause, because a traceback shows that, and it may quote the request with the token.
+        raise NNDError(line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…") from None

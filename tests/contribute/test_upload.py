@@ -1,4 +1,4 @@
-"""Uploads to a hub in memory: what gets there, and what a refusal says and leaves."""
+"""upload, check_repo, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from huggingface_hub import CommitOperationAdd
 from huggingface_hub.errors import HfHubHTTPError
 
-from hub_upload.plan import make_plan
+from nnd_tasks.contribute.publish import make_plan
 from nnd_tasks.store import CARD
 from tests.commands import Outcome, refused
-from tests.hub_upload.conftest import OwnSet, some_tests
+from tests.contribute.conftest import OwnSet, some_tests
 
 TOKEN = "hf_" + "s3cretT0ken" * 3
 ANSWER: Any = SimpleNamespace(headers={}, request=None)
