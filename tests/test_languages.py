@@ -7,8 +7,9 @@ from pathlib import Path
 import yaml
 
 from nnd_tasks.languages import LANGUAGES, language_pair, translation_prompt
-from nnd_tasks.sets.build import build_set, config_of
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.sets.catalogue import find_recipe
+from nnd_tasks.sets.rows import config_of
 from nnd_tasks.sets.tasks import write_tasks
 from nnd_tasks.task.sandbox import render
 from tests.sets.small_files import small_text, write_files

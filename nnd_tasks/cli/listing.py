@@ -17,7 +17,7 @@ from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe, list_recipes
 from nnd_tasks.sets.licences import licence_columns, terms_of
-from nnd_tasks.sets.quality_rule import make_rule
+from nnd_tasks.sets.recipe import make_rule
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.store import (
     built_sets,

@@ -11,8 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.sets.cells import PATH, ROW, is_missing, unpack
-from nnd_tasks.sets.chat import is_chat
+from nnd_tasks.sets.cells import PATH, ROW, is_chat, is_missing, unpack
 from nnd_tasks.sets.recipe import FILE, KEY, Recipe
 
 #: Role -> names of columns that are taken for it where no option says it, the likelier first.

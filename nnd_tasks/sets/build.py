@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,22 +17,35 @@ from nnd_tasks import __version__
 from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, write_text
-from nnd_tasks.schema import clean_name, slug
-from nnd_tasks.sets.account import check_sum, describe_accounts, tally_counts, tally_table
+from nnd_tasks.schema import clean_name
+from nnd_tasks.sets.account import check_sum, describe_accounts, look_at_texts, tally_counts, tally_table
 from nnd_tasks.sets.card import About
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
-from nnd_tasks.sets.cells import PATH, ROW
-from nnd_tasks.sets.clean import clean_tests, find_contradicted
 from nnd_tasks.sets.download import Source, open_source, sha256_of
 from nnd_tasks.sets.judge import Judged, judge_rows
-from nnd_tasks.sets.pair import Index, pair_candidates, pair_tests, repeat_for_errors
-from nnd_tasks.sets.preferences import preference_tests, take_pairs
-from nnd_tasks.sets.prepare import run_prepare
-from nnd_tasks.sets.prompt_faults import look_at_texts
-from nnd_tasks.sets.quality_rule import LabelRule, PairRule, Rule, ScoreRule, make_rule
-from nnd_tasks.sets.read import read_table
-from nnd_tasks.sets.recipe import CONFIG, FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
-from nnd_tasks.sets.rows import FIELD, exclude, mark_left_out, match_left_out, take_roles
+from nnd_tasks.sets.pair import (
+    Index,
+    clean_tests,
+    find_contradicted,
+    pair_candidates,
+    pair_tests,
+    preference_tests,
+    repeat_for_errors,
+)
+from nnd_tasks.sets.recipe import (
+    FILE,
+    PREPARE,
+    RECIPE,
+    LabelRule,
+    PairRule,
+    Recipe,
+    Rule,
+    ScoreRule,
+    make_recipe,
+    make_rule,
+    read_recipe,
+)
+from nnd_tasks.sets.rows import config_of, exclude, read_rows
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_arrow
@@ -142,7 +154,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
-    given = _read_rows(set_recipe, source, rule)
+    given = read_rows(set_recipe, source, rule)
     if given.unmatched and set_recipe.origin != "package":
         built.notes.append(f"`leave_out` names {some_of(given.unmatched, show=str)}, which no row has")
     for config, rows in given.configs.items():
@@ -163,78 +175,6 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         else:
             built.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
     return built
-
-
-@dataclass(frozen=True)
-class _GivenRows:
-    """What the files of a set hold.
-
-    Attributes:
-        configs: config -> its rows by role; ``exclusion`` says which of them the recipe leaves out.
-        mended: config -> the rows of its clean config, where ``prepare.py`` gives others.
-        unmatched: what ``leave_out`` names and no row has.
-    """
-
-    configs: dict[str, pd.DataFrame]
-    mended: dict[str, pd.DataFrame]
-    unmatched: list[str]
-
-
-def _read_rows(set_recipe: SetRecipe, source: Source, rule: Rule) -> _GivenRows:
-    recipe = set_recipe.recipe
-    if set_recipe.prepare:
-        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, rule)
-        matches = match_left_out(rows, recipe)
-        configs = _split_configs(rows, matches, recipe)
-        again = {} if mended is None else _split_configs(mended, match_left_out(mended, recipe), recipe)
-        return _GivenRows(configs, again, _list_unmatched([matches]))
-    parts: dict[str, list[pd.DataFrame]] = {}
-    every_match = []
-    start = 0
-    for name, path in source.files.items():
-        table = read_table(path, recipe)
-        matches = match_left_out(table, recipe)
-        every_match.append(matches)
-        table = mark_left_out(table, matches)
-        try:
-            rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
-        except NNDError:
-            if (table["exclusion"] == "").any() or len(source.files) == 1:
-                raise
-            rows = table[[PATH, ROW, "exclusion"]]  # a file that is left out, such as a legend, may have other columns
-        parts.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
-        start += len(table)
-    return _GivenRows(
-        {config: pd.concat(several) for config, several in parts.items()}, {}, _list_unmatched(every_match)
-    )
-
-
-def _list_unmatched(matches: list[pd.DataFrame]) -> list[str]:
-    met = pd.concat(matches).any()
-    return [str(named) for named in met.index[~met]]
-
-
-def _split_configs(rows: pd.DataFrame, matches: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
-    rows = mark_left_out(rows.rename(columns={name: FIELD + name for name in recipe.field}), matches)
-    configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
-    return {str(config): part.reset_index(drop=True) for config, part in rows.groupby(configs, sort=False)}
-
-
-def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
-    """Return the config that a file belongs to: ``mqm_newstest2021_ende.tsv`` of mqm -> ``newstest2021_ende``.
-
-    Raises:
-        NNDError: no config can be named after the file.
-    """
-    recipe, file = set_recipe.recipe, set_recipe.recipe.files.get(name)
-    if file is not None and file.config:
-        return file.config
-    if recipe.config != FILE:
-        return recipe.config or CONFIG
-    config = slug(re.sub(rf"^{re.escape(set_recipe.name)}[-_]", "", Path(name).name.split(".")[0], flags=re.IGNORECASE))
-    if not config:
-        raise NNDError(f"{path}: cannot name a config after this file; rename it")
-    return config
 
 
 def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, dict[str, Any], Any]:

@@ -12,8 +12,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, traces_of, unpack
-from nnd_tasks.sets.quality_rule import LabelRule, ScoreRule
-from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
 from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 from nnd_tasks.wording import some_of
 

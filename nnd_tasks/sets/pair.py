@@ -10,7 +10,9 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
-from nnd_tasks.sets.rows import number_rows
+from nnd_tasks.sets.cells import place_of, render, split_pair
+from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 
 #: Category of tests where the source has no categories.
 PREFERENCE = "preference"
@@ -150,3 +152,134 @@ def make_table(
     table["test_id"] = [short_hash(*row, str(n)) for *row, n in zip(*keys, turn, strict=True)]
     names = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN)
     return table[[*(name for name in names if name in table), *fields]]
+
+
+def find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
+    """Tell which candidates were judged both good and bad for one prompt and attribute; shape (candidates,)."""
+    of_text = candidates.groupby(
+        [candidates["prompt"], candidates["attribute_id"], candidates["candidate"].fillna("")]
+    )["quality"]
+    return (of_text.transform("max") - of_text.transform("min") >= gap).to_numpy(bool)
+
+
+def clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the tests that no reason leaves out (of repeated ones the first stays), and the report on the others.
+
+    Args:
+        tests: in the order of the source.
+        contradictory: whether a candidate of each test was judged both good and bad, shape (tests,).
+    """
+    high, low = tests["high"], tests["low"]
+    number, _ = number_rows(*(tests[name] for name in ("cluster_id", "high", "low", "category")))
+    holds = {
+        "equal_texts": (high == low).to_numpy(bool),
+        "repeated": pd.Series(number).duplicated().to_numpy(bool),
+        "contradictory": contradictory,
+        "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
+    }
+    kept = tests[~np.logical_or.reduce(list(holds.values()))].reset_index(drop=True)
+    reasons = {reason: {"tests": int(wrong.sum())} for reason, wrong in holds.items()}
+    return kept, {"kept": len(kept), "reasons": reasons}
+
+
+def preference_tests(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame | None, pd.DataFrame]:
+    """Make the tests of rows with ``chosen`` and ``rejected``.
+
+    The messages that both chats of a pair begin with become the context, unless a column of the context has them. A pair makes
+    one test, in the direction that more people say; each rater counts once, by the majority of what that rater says. Where
+    nothing gives a context, each pair is a prompt of its own: a model reads nothing before either text.
+
+    Returns:
+        The tests, None where no pair makes one; and the rows with the reason of those that make none.
+
+    Raises:
+        NNDError: a cell is of a wrong kind; the error names the row.
+    """
+    has_context = "context" in rows
+    rows = _split_context(rows)
+    pairs, prompts = clean_rows(rows, recipe)
+    if recipe.candidates == "texts":
+        pairs = exclude(pairs, pairs["chosen"].isna() | pairs["rejected"].isna(), "empty")
+        pairs = exclude(pairs, pairs["chosen"] == pairs["rejected"], "equal_texts")
+        if has_context:
+            pairs = exclude(pairs, pairs["context"].isna(), "no_context")
+    if "category" in pairs:
+        pairs = exclude(pairs, pairs["category"].isna(), "no_category")
+    if recipe.candidates == "texts":
+        pairs = _decide(pairs)
+    rows = rows.assign(exclusion=pairs["exclusion"].reindex(rows.index).fillna(rows["exclusion"]))
+    if "spans_nowhere" in pairs:
+        rows["spans_placed"], rows["spans_nowhere"] = pairs["spans_placed"], pairs["spans_nowhere"]
+    used = pairs[pairs["exclusion"] == ""].reset_index(drop=True)
+    if not len(used):
+        return None, rows
+    names = ("category", "subcategory", "severity", "high_system", "low_system")
+    columns = {name: used.get(name) for name in (*names, "rater")}
+    # The table does not say which text came first, and the better one must not always be the first: the alphabet decides.
+    high = used["chosen"].fillna("")
+    low = used["rejected"].fillna("")
+    columns |= {"high": high, "low": low, "high_first": (high < low).to_numpy(bool), SPANS_COLUMN: used.get("spans")}
+    prompts = prompts.iloc[used["prompt"]].reset_index(drop=True)
+    if not has_context and not recipe.field:
+        alone = [short_hash("", *sorted(texts)) for texts in zip(high, low, strict=True)]
+        prompts["cluster_id"] = prompts["cluster_id"].where(prompts["context"] != "", alone)
+    return make_table(columns, prompts, np.arange(len(used)), keep=names), rows
+
+
+def _split_context(rows: pd.DataFrame) -> pd.DataFrame:
+    contexts: list[str | None] = []
+    apart: list[bool] = []
+    given = rows["context"].to_numpy(object) if "context" in rows else [None] * len(rows)
+    chosen = rows["chosen"].to_numpy(object).copy()
+    rejected = rows["rejected"].to_numpy(object).copy()
+    excluded = (rows["exclusion"] != "").to_numpy()
+    for i, column in enumerate(given):
+        if excluded[i]:
+            apart.append(False)
+            contexts.append(None)
+            continue
+        try:
+            split = split_pair(chosen[i], rejected[i])
+            text = render(column) or ""
+        except ValueError as error:
+            raise NNDError(f"{place_of(rows, i)}: {error}") from None
+        apart.append(split is None)
+        shared, chosen[i], rejected[i] = split or ("", None, None)
+        contexts.append(_join_contexts(text, shared))
+    # As objects: pandas would copy equal texts, which are one object here.
+    columns = {"context": contexts, "chosen": chosen, "rejected": rejected}
+    rows = rows.assign(**{name: pd.Series(cells, dtype=object, index=rows.index) for name, cells in columns.items()})
+    return exclude(rows, apart, "other_prompt")
+
+
+def _join_contexts(text: str, shared: str) -> str:
+    """Join what a column and the turns that both chats share say, each once."""
+    if shared in text:
+        return text
+    return shared if text.strip() in shared else f"{text}\n\n{shared}"
+
+
+def _decide(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Leave out all rows of a pair but the first one of the direction that more people say."""
+    used = pairs[pairs["exclusion"] == ""]
+    category = used["category"] if "category" in used else pd.Series("", index=used.index)
+    turned = (used["chosen"] > used["rejected"]).to_numpy(bool)
+    one = used["chosen"].where(~turned, used["rejected"])
+    other = used["rejected"].where(~turned, used["chosen"])
+    pair = number_rows(used["prompt"], category, one, other)[0]
+    direction = np.where(turned, -1, 1)
+    voter = np.arange(len(used))
+    if "rater" in used:
+        voter = number_rows(pair, used["rater"].where(used["rater"].notna(), used.index))[0]
+    vote = np.sign(np.bincount(voter, weights=direction))  # 0 for a rater who says both equally often
+    first_row = np.flatnonzero(~pd.Series(voter).duplicated())
+    votes = np.bincount(pair[first_row], weights=vote, minlength=pair.max(initial=-1) + 1)
+    used = exclude(used, vote[voter] == 0, "rater_tie")
+    used = exclude(used, direction * votes[pair] <= 0, "contradictory")
+    still = (used["exclusion"] == "").to_numpy()
+    repeated = np.zeros(len(used), dtype=bool)
+    repeated[still] = pd.Series(pair[still]).duplicated().to_numpy()
+    used = exclude(used, repeated, "repeated")
+    if "rater" in used:
+        pairs["rater"] = used["rater"].where(used.groupby(pair)["rater"].transform("nunique") == 1)
+    return pairs.assign(exclusion=used["exclusion"].reindex(pairs.index).fillna(pairs["exclusion"]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -16,7 +17,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
 from nnd_tasks.schema import check_field_names
 from nnd_tasks.sets.licences import licence_id
-from nnd_tasks.sets.prompt_template import find_prompt_mistakes
 from nnd_tasks.store import is_name
 from nnd_tasks.wording import did_you_mean
 from nnd_tasks.yaml_json import StrictLoader, parse_yaml
@@ -381,3 +381,122 @@ def read_recipe(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise NNDError(f"{path}: a recipe is a mapping of keys, such as `context: article`")
     return values
+
+
+def find_prompt_mistakes(prompt: str, fields: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with the template of a prompt: its Jinja, a filter that is not known, or a field that is not there.
+
+    Args:
+        prompt: the template.
+        fields: what it can name.
+    """
+    from jinja2 import TemplateError, meta
+    from jinja2.sandbox import SandboxedEnvironment
+
+    class NothingWorkedOut(SandboxedEnvironment):
+        """Compiles templates without the values of constants, which may be too large, such as ``10**10**10``."""
+
+        intercepted_binops = frozenset(["+", "*", "**", "%"])
+
+    environment = NothingWorkedOut()
+    # lm-eval adds one filter. Those of constants would be called here.
+    environment.filters = dict.fromkeys([*environment.filters, "regex_replace"], lambda *_, **__: "")
+    try:
+        environment.compile(prompt)
+        unknown = sorted(meta.find_undeclared_variables(environment.parse(prompt)) - {*fields})
+    except TemplateError as error:
+        yield f"prompt: no valid template ({error})"
+        return
+    if unknown:
+        yield f"prompt: there is no {unknown[0]!r}; a prompt can name {', '.join(fields)}"
+
+
+@dataclass(frozen=True)
+class LabelRule:
+    """Labels say what is better.
+
+    Attributes:
+        sentence: the rule in words.
+        better: labels that are better than all others.
+        ranks: label -> its rank, the worst is 0; empty where ``better`` decides.
+        ignored: labels that do not rate quality.
+        min_gap: smallest difference of two ranks that makes one better.
+    """
+
+    sentence: str
+    better: tuple[str, ...]
+    ranks: Mapping[str, float]
+    ignored: tuple[str, ...]
+    min_gap: float = 1.0
+    role: str = "label"
+
+    def rank(self, label: str) -> float | None:
+        """Rank a label; None for a label that the order does not have."""
+        return self.ranks.get(label) if self.ranks else float(label in self.better)
+
+
+@dataclass(frozen=True)
+class ScoreRule:
+    """Scores say what is better.
+
+    Attributes:
+        sentence: the rule in words.
+        min_gap: smallest difference of two qualities that makes one better, less a tolerance for rounding.
+        majority: whether a candidate is good if more than half of its scores are the best one.
+        best: the best score; None takes the highest of each attribute.
+    """
+
+    sentence: str
+    min_gap: float
+    majority: bool
+    best: float | None
+    role: str = "score"
+
+
+@dataclass(frozen=True)
+class PairRule:
+    """The source says of each pair which text is better; ``sentence`` says so."""
+
+    sentence: str
+
+
+Rule: TypeAlias = LabelRule | ScoreRule | PairRule
+
+
+def make_rule(recipe: Recipe) -> Rule:
+    """Make the rule of a recipe; one that names none is for ready-made pairs."""
+    sentence = recipe.facts.rule or _describe_rule(recipe)
+    if recipe.better or recipe.order:
+        ranks = {label: float(place) for place, rank in enumerate(recipe.order) for label in rank}
+        return LabelRule(sentence, recipe.better, ranks, recipe.ignore)
+    if recipe.majority or recipe.min_gap is not None:
+        # Scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding.
+        min_gap = (recipe.min_gap or 1.0) * (1 - 1e-9)
+        return ScoreRule(sentence, min_gap, recipe.majority, recipe.best)
+    return PairRule(sentence)
+
+
+def _describe_rule(recipe: Recipe) -> str:
+    if recipe.better:
+        labels = ["without a label" if not label else f"labelled `{label}`" for label in recipe.better]
+        sentence = f"Candidates {' or '.join(labels)} are better than all others of the same context."
+    elif recipe.order:
+        ranks = " < ".join(" = ".join(rank) for rank in recipe.order)
+        sentence = f"Labels have an order: {ranks}. Pairs of equal rank are left out."
+    elif recipe.majority:
+        best = "the highest score" if recipe.best is None else f"{recipe.best:g}"
+        sentence = f"A candidate is good when more than half of its scores are {best}, else bad."
+    elif recipe.min_gap is not None:
+        sentence = f"A candidate is better when its mean score is {recipe.min_gap:g} or more above that of another."
+    elif recipe.pairs:
+        sentence = "The source says of each pair which text is better."
+    else:
+        return "The recipe names no rule."
+    return f"{sentence} {_SEVERAL_ERRORS[recipe.several_errors]}" if recipe.several_errors else sentence
+
+
+_SEVERAL_ERRORS = {
+    "first": "Of several errors of a candidate, the first one counts.",
+    "most_severe": "Of several errors of a candidate, the most severe one counts.",
+    "each": "Each of several errors of a candidate makes a test.",
+}

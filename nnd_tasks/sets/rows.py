@@ -2,20 +2,103 @@
 
 from __future__ import annotations
 
-import json
+import re
+import traceback
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import cluster_key, short_hash
-from nnd_tasks.sets.cells import PATH, ROW, as_texts, place_of, render, take_column, traces_of
-from nnd_tasks.sets.recipe import Recipe, Spans
-from nnd_tasks.sets.spans import Span, locate_spans, span_cells, take_marks
+from nnd_tasks.schema import cluster_key, short_hash, slug
+from nnd_tasks.sets.catalogue import SetRecipe
+from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, render, take_column, traces_of
+from nnd_tasks.sets.download import Source
+from nnd_tasks.sets.read import naming_place, read_table
+from nnd_tasks.sets.recipe import CONFIG, FILE, PairRule, Recipe, Rule
+from nnd_tasks.sets.spans import place_spans, span_cells
 
 FIELD = "field "  # before the name of a prompt field, as a column of rows
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """What the files of a set hold.
+
+    Attributes:
+        configs: config -> its rows by role; ``exclusion`` says which of them the recipe leaves out.
+        mended: config -> the rows of its clean config, where ``prepare.py`` gives others.
+        unmatched: what ``leave_out`` names and no row has.
+    """
+
+    configs: dict[str, pd.DataFrame]
+    mended: dict[str, pd.DataFrame]
+    unmatched: list[str]
+
+
+def read_rows(set_recipe: SetRecipe, source: Source, rule: Rule) -> GivenRows:
+    """Read the rows of all files of a set by role; raise NNDError where a file is not as the recipe says."""
+    recipe = set_recipe.recipe
+    if set_recipe.prepare:
+        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, rule)
+        matches = match_left_out(rows, recipe)
+        configs = _split_configs(rows, matches, recipe)
+        again = {} if mended is None else _split_configs(mended, match_left_out(mended, recipe), recipe)
+        return GivenRows(configs, again, _list_unmatched([matches]))
+    parts: dict[str, list[pd.DataFrame]] = {}
+    every_match = []
+    start = 0
+    for name, path in source.files.items():
+        table = read_table(path, recipe)
+        matches = match_left_out(table, recipe)
+        every_match.append(matches)
+        table = mark_left_out(table, matches)
+        try:
+            rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
+        except NNDError:
+            if (table["exclusion"] == "").any() or len(source.files) == 1:
+                raise
+            rows = table[[PATH, ROW, "exclusion"]]  # a file that is left out, such as a legend, may have other columns
+        parts.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
+        start += len(table)
+    return GivenRows(
+        {config: pd.concat(several) for config, several in parts.items()}, {}, _list_unmatched(every_match)
+    )
+
+
+def _list_unmatched(matches: list[pd.DataFrame]) -> list[str]:
+    met = pd.concat(matches).any()
+    return [str(named) for named in met.index[~met]]
+
+
+def _split_configs(rows: pd.DataFrame, matches: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
+    rows = mark_left_out(rows.rename(columns={name: FIELD + name for name in recipe.field}), matches)
+    configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
+    return {str(config): part.reset_index(drop=True) for config, part in rows.groupby(configs, sort=False)}
+
+
+def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
+    """Return the config that a file belongs to: ``mqm_newstest2021_ende.tsv`` of mqm -> ``newstest2021_ende``.
+
+    Raises:
+        NNDError: no config can be named after the file.
+    """
+    recipe, file = set_recipe.recipe, set_recipe.recipe.files.get(name)
+    if file is not None and file.config:
+        return file.config
+    if recipe.config != FILE:
+        return recipe.config or CONFIG
+    config = slug(re.sub(rf"^{re.escape(set_recipe.name)}[-_]", "", Path(name).name.split(".")[0], flags=re.IGNORECASE))
+    if not config:
+        raise NNDError(f"{path}: cannot name a config after this file; rename it")
+    return config
+
+
 TEXTS = ("context", "candidate", "chosen", "rejected")
 #: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
@@ -97,6 +180,127 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     return pd.concat(of_each).sort_index(kind="stable")
 
 
+_TIE, _UNJUDGED = -1, -2
+
+
+_MEANINGS = {
+    **dict.fromkeys(("1", "a", "first", "left"), 0),
+    **dict.fromkeys(("2", "b", "second", "right"), 1),
+    **dict.fromkeys(("tie", "both", "bothbad", "equal", "neither", "none", "draw", "same"), _TIE),
+}
+
+
+#: Words of a winner that do not tell the two texts apart: model_a is A.
+_FILLERS = {
+    *(
+        "answer",
+        "assistant",
+        "candidate",
+        "chat",
+        "completion",
+        "conversation",
+        "model",
+        "option",
+        "output",
+        "response",
+    ),
+    *("summary", "system", "text", "translation"),
+}
+
+
+def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Take rows with the roles ``chosen`` and ``rejected``; those without a winner are left out.
+
+    Raises:
+        NNDError: a column is missing, or a cell names no winner.
+    """
+    rows = take_roles(table, recipe)
+    side = find_winners(table, recipe) if recipe.pair else np.zeros(len(table))
+    rows = exclude(rows, side == _TIE, "undecided")
+    rows = exclude(rows, side == _UNJUDGED, "no_judgement")
+    texts = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
+    for names, columns in ((("chosen", "rejected"), texts), (("high_system", "low_system"), recipe.systems)):
+        cells = [take_column(table, column) for column in columns]
+        for name, one, other in zip(names, cells, reversed(cells), strict=False):
+            rows[name] = np.where(side == 1, other, one)
+    return rows
+
+
+def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
+    """Find which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
+
+    Rows that are left out already need none.
+
+    Raises:
+        NNDError: a cell is neither a column of ``pair`` or a word of its name, one of ``systems``, 1 or 2, A or B, first or
+            second, left or right, a tie, nor a value of ``winners``.
+    """
+    meanings = _winner_meanings(recipe)
+    traces = traces_of("winner", recipe) - {*recipe.winners}
+    systems = [take_column(table, column) for column in recipe.systems]
+    sides = np.full(len(table), _UNJUDGED)
+    excluded = (table["exclusion"] != "").to_numpy()
+    cells = take_column(table, str(recipe.winner))
+    for i, cell in enumerate(cells):
+        if excluded[i]:
+            continue
+        published = (render(cell) or "").strip()
+        value = published.casefold()
+        side = _UNJUDGED if published in traces else meanings.get(value)
+        if not recipe.winners:
+            side = _read_side(value, meanings) if side is None else side
+            named = [
+                place for place, names in enumerate(systems) if (render(names[i]) or "").strip().casefold() == value
+            ]
+            if len(named) == 1 and side in (None, named[0]):
+                side = named[0]
+            elif len(named) == 1 and side != _UNJUDGED:
+                side = None  # a system called 1 may be the second
+        if side is None:
+            raise NNDError(
+                f"{place_of(table, i)}, column {recipe.winner!r}: {render(cell)!r:.60} names no winner; say what each value "
+                f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
+                "recipe)"
+            )
+        sides[i] = side
+    return sides
+
+
+def _winner_meanings(recipe: Recipe) -> dict[str, int]:
+    """What values of ``winner`` mean, in small letters."""
+    if recipe.winners:
+        meanings = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
+    else:
+        first, second = (_split_words(column) for column in recipe.pair)
+        meanings = dict(_MEANINGS)
+        # "a" of answer_b and answer_a is the second.
+        if len({*first} - {*second}) == len({*second} - {*first}) == 1:
+            meanings |= {next(iter({*first} - {*second})): 0, next(iter({*second} - {*first})): 1}
+        meanings |= {column.casefold(): side for side, column in enumerate(recipe.pair)}
+    return meanings | dict.fromkeys(recipe.unjudged, _UNJUDGED)
+
+
+def _split_words(name: str) -> list[str]:
+    """The words of a name in small letters: ``responseA``, ``response_a`` and ``response-a`` have two."""
+    words = re.findall(r"[^\W\d_]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
+    return [word.casefold() for word in words]
+
+
+def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
+    words = _split_words(value)
+    if words and meanings.get(words[0]) == _TIE:
+        return _TIE  # tie (bothbad)
+    telling = [word for word in words if word not in _FILLERS]
+    return meanings.get(telling[0]) if len(telling) == 1 else None
+
+
+def _example_winners(cells: Iterable[Any], meanings: Mapping[str, int]) -> str:
+    values = [value for value in dict.fromkeys((render(cell) or "").strip() for cell in cells) if value]
+    words = {0: "first", 1: "second", _TIE: "tie"}
+    shown = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
+    return f"'{','.join(shown)}{',...' if len(values) > 6 else ''}'"
+
+
 def clean_rows(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Place the spans of those rows that are not left out, clean their texts, and number their prompts.
 
@@ -153,42 +357,54 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, 
     return number, prompts
 
 
-def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Place the spans of each row in its candidate.
+#: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
+ROLES = (
+    *("context", "candidate", "group", "label", "score", "attribute", "system", "rater", "category", "subcategory"),
+    *("severity", "spans", "chosen", "rejected", "high_system", "low_system", "config", "where"),
+)
 
-    Positions count characters of the candidate as published, so this comes before `clean_texts`. Spans of ``prepare.py`` are
-    objects with the keys that `Spans` has by default.
 
-    Returns:
-        The rows with ``spans``, JSON of spans within the candidate, or ``""``; ``spans_placed`` and ``spans_nowhere``, the
-        numbers of those that lie in it and that do not; and candidates without marks.
+def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return what ``rows(folder)`` of a ``prepare.py`` returns, and the rows of the clean config if it has ``mended(rows)``.
+
+    Raises:
+        NNDError: it fails, at the place that was read last; or its rows are not as the contract says.
     """
-    if not recipe.spans and "spans" not in rows:
-        return rows
-    keys = recipe.spans or Spans()
-    role = "rejected" if "rejected" in rows else "candidate"
-    texts = rows[role].to_numpy(object).copy()
-    given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
-    traces = traces_of("spans", recipe)
-    cells: list[str] = []
-    counts: list[tuple[int, int]] = []
-    for i, cell in enumerate(given):
-        placed: list[Span] = []
-        lost = 0
-        try:
-            text = render(texts[i]) or ""
-        except ValueError:  # `clean_texts` names the row
-            text = ""
-        if text.strip() and keys.marks:
-            texts[i], placed = take_marks(text, *keys.marks)
-        elif text.strip():
-            try:
-                missing = isinstance(cell, str) and cell.strip() in traces
-                placed, lost = locate_spans(None if missing else cell, text, keys)
-            except ValueError as error:
-                raise NNDError(f"{place_of(rows, i)}: {error}") from None
-        cells.append(json.dumps(placed) if placed else "")
-        counts.append((len(placed), lost))
-    rows = rows.assign(**{role: pd.Series(texts, rows.index, dtype=object), "spans": cells})
-    rows[["spans_placed", "spans_nowhere"]] = np.array(counts).reshape(-1, 2)
+    module = ModuleType(f"nnd_prepare_{path.parent.name}")
+    module.__file__ = str(path)
+
+    def name_line(error: BaseException) -> str:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        return f" ({path}, line {lines[-1] if lines else getattr(error, 'lineno', '?')})"
+
+    with naming_place(path, name_line):
+        exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__)  # noqa: S102
+    if not callable(getattr(module, "rows", None)):
+        raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
+    with naming_place(folder, name_line):
+        rows = _check_rows(path, module.rows(folder), recipe, rule)
+    if not hasattr(module, "mended"):
+        return rows, None
+    with naming_place(path, name_line):
+        return rows, _check_rows(path, module.mended(rows.copy()), recipe, rule)
+
+
+def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFrame:
+    if not isinstance(rows, pd.DataFrame):
+        raise NNDError(f"{path}: rows(folder) returns a DataFrame, not {kind_of(rows)}")
+    if not len(rows):
+        raise NNDError(f"{path}: rows(folder) returns no row; is it the right file?")
+    rows = rows.reset_index(drop=True)
+    wanted = ("chosen", "rejected") if "chosen" in rows else ("context", "candidate")
+    judged = () if "chosen" in rows or isinstance(rule, PairRule) else (rule.role,)
+    for name in (*wanted, *judged, *recipe.field, *(("config",) if "config" in rows else ())):
+        if name not in rows:
+            raise NNDError(
+                f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}"
+            )
+    for position, cell in enumerate(rows["config"].to_numpy(object) if "config" in rows else ()):
+        if not isinstance(cell, str):
+            raise NNDError(f"{place_of(rows, position)}, column 'config': expected text, found {kind_of(cell)}")
+    if unknown := [name for name in rows if name not in (*ROLES, *recipe.field)]:
+        raise NNDError(f"{path}: rows(folder) has a column {unknown[0]!r}; the roles are {', '.join(ROLES)}")
     return rows

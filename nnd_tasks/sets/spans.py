@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import normalize
-from nnd_tasks.sets.cells import is_missing, take_column, unpack
-from nnd_tasks.sets.positions import ChangedText, normalize_text, replace_text
-from nnd_tasks.sets.recipe import Spans
+from nnd_tasks.sets.cells import is_missing, place_of, render, take_column, traces_of, unpack
+from nnd_tasks.sets.recipe import Recipe, Spans
 
 Span = dict[str, Any]
 
@@ -143,3 +147,122 @@ def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
         return list(take_column(table, keys.column))
     places = zip(*(take_column(table, name) for name in (keys.start, keys.end)), strict=True)
     return [None if _position(start) is None else {keys.start: start, keys.end: end} for start, end in places]
+
+
+@dataclass(frozen=True)
+class ChangedText:
+    """A text after a change.
+
+    Attributes:
+        text: after the change.
+        starts: for each position of the original, 0 to its length, where what begins there begins now.
+        ends: likewise, where what ends there ends now. A position inside a replaced piece goes to the edge of the piece, so
+            that a span never loses a character.
+    """
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def then(self, later: ChangedText) -> ChangedText:
+        """Return both changes as one; ``later`` changes the text of this one."""
+        if later.text == self.text:
+            return self
+        return ChangedText(
+            later.text, [later.starts[start] for start in self.starts], [later.ends[end] for end in self.ends]
+        )
+
+
+def change_text(pieces: Iterable[tuple[str, str]]) -> ChangedText:
+    """Return a text whose pieces are replaced; each piece is (original, new), and an unchanged one keeps its positions."""
+    starts: list[int] = []
+    ends = [0]
+    written: list[str] = []
+    length = 0
+    for original, new in pieces:
+        if original == new:
+            starts.extend(range(length, length + len(new)))
+            ends.extend(range(length + 1, length + len(new) + 1))
+        else:
+            starts.extend([length] * len(original))
+            ends.extend([length + len(new)] * len(original))
+        written.append(new)
+        length += len(new)
+    return ChangedText("".join(written), [*starts, length], ends)
+
+
+def replace_text(text: str, pattern: str, new: str = "") -> ChangedText:
+    """Return a text in which every match of a regular expression is replaced."""
+    pieces = re.split(f"({pattern})", text)
+    return change_text((piece, new if i % 2 else piece) for i, piece in enumerate(pieces))
+
+
+def normalize_text(text: str) -> ChangedText:
+    """Return a text in Unicode NFC."""
+    if unicodedata.is_normalized("NFC", text):
+        every = range(len(text) + 1)
+        return ChangedText(text, every, every)
+    return change_text(piece for cluster in _split_clusters(text) for piece in _normalize_cluster(cluster))
+
+
+def _split_clusters(text: str) -> Iterator[str]:
+    """Yield pieces whose NFC does not depend on their neighbours: each has a starter and what combines with it."""
+    cluster = ""
+    for character in text:
+        # A character may decompose into one that combines, although it does not itself (U+0F73).
+        combines = unicodedata.combining(unicodedata.normalize("NFD", character)[0])
+        if cluster and not combines and normalize(cluster + character) == normalize(cluster) + normalize(character):
+            yield cluster
+            cluster = ""
+        cluster += character
+    if cluster:
+        yield cluster
+
+
+def _normalize_cluster(cluster: str) -> Iterator[tuple[str, str]]:
+    """Yield the smallest pieces of a cluster that can be normalized one by one, each with its NFC."""
+    changed = normalize(cluster)
+    cuts = [i for i in range(1, len(cluster)) if normalize(cluster[:i]) + normalize(cluster[i:]) == changed]
+    for start, end in zip([0, *cuts], [*cuts, len(cluster)], strict=True):
+        yield cluster[start:end], normalize(cluster[start:end])
+
+
+def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Place the spans of each row in its candidate.
+
+    Positions count characters of the candidate as published, so this comes before `clean_texts`. Spans of ``prepare.py`` are
+    objects with the keys that `Spans` has by default.
+
+    Returns:
+        The rows with ``spans``, JSON of spans within the candidate, or ``""``; ``spans_placed`` and ``spans_nowhere``, the
+        numbers of those that lie in it and that do not; and candidates without marks.
+    """
+    if not recipe.spans and "spans" not in rows:
+        return rows
+    keys = recipe.spans or Spans()
+    role = "rejected" if "rejected" in rows else "candidate"
+    texts = rows[role].to_numpy(object).copy()
+    given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
+    traces = traces_of("spans", recipe)
+    cells: list[str] = []
+    counts: list[tuple[int, int]] = []
+    for i, cell in enumerate(given):
+        placed: list[Span] = []
+        lost = 0
+        try:
+            text = render(texts[i]) or ""
+        except ValueError:  # `clean_texts` names the row
+            text = ""
+        if text.strip() and keys.marks:
+            texts[i], placed = take_marks(text, *keys.marks)
+        elif text.strip():
+            try:
+                missing = isinstance(cell, str) and cell.strip() in traces
+                placed, lost = locate_spans(None if missing else cell, text, keys)
+            except ValueError as error:
+                raise NNDError(f"{place_of(rows, i)}: {error}") from None
+        cells.append(json.dumps(placed) if placed else "")
+        counts.append((len(placed), lost))
+    rows = rows.assign(**{role: pd.Series(texts, rows.index, dtype=object), "spans": cells})
+    rows[["spans_placed", "spans_nowhere"]] = np.array(counts).reshape(-1, 2)
+    return rows

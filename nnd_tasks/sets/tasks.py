@@ -16,7 +16,7 @@ from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.catalogue import SetRecipe
-from nnd_tasks.sets.chat import ANSWER
+from nnd_tasks.sets.cells import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.store import list_configs, tasks_dir, user_tasks_dir
 from nnd_tasks.wording import some_of

@@ -1,4 +1,4 @@
-"""Spans mark the same words after a text was changed (`nnd_tasks.sets.positions`, `take_marks`, `locate_spans`)."""
+"""Spans mark the same words after a text was changed (`nnd_tasks.sets.spans`, `take_marks`, `locate_spans`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.sets.positions import change_text, normalize_text, replace_text
 from nnd_tasks.sets.recipe import Spans
-from nnd_tasks.sets.spans import locate_spans, take_marks
+from nnd_tasks.sets.spans import change_text, locate_spans, normalize_text, replace_text, take_marks
 from tests.sets.tables import LABELS, make_rows, pick
 
 
