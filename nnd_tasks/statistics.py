@@ -68,7 +68,7 @@ def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95
 
 
 #: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21
-#: (`nnd_tasks.results.power`). Where all prompts have equally many tests it has no effect.
+#: (`nnd_tasks.significance`). Where all prompts have equally many tests it has no effect.
 WITHIN = 0.15
 #: How many prompts whose tests all have the same outcome `effective_tests` adds. Without them intervals miss rates near 1 in
 #: up to 9% of simulated runs (``benchmarks/coverage.py``).

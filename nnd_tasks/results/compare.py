@@ -10,23 +10,30 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.diagnostics import baselines_of, baselines_table, diagnostics_of, diagnostics_table
-from nnd_tasks.results.legend import FEW_PROMPTS, is_few
 from nnd_tasks.results.margins import margin_parts, margins_table
 from nnd_tasks.results.paired import Paired, pair, pair_several
-from nnd_tasks.results.power import EXACT, LARGEST_MDE, LEVEL, POWER, RESAMPLES, detectable, is_underpowered
 from nnd_tasks.results.readers import pair_readers, reader_of, reader_tables
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.verdicts import give_verdicts
 from nnd_tasks.show.report import MISSING, Cell, Report, Table, write_cell
+from nnd_tasks.significance import (
+    FEW_PROMPTS,
+    LARGEST_MDE,
+    LEVEL,
+    POWER,
+    RESAMPLES,
+    detectable,
+    holm,
+    is_few,
+    is_underpowered,
+    permutation_p,
+)
 from nnd_tasks.statistics import FEW, paired_difference, summarize_rate
-
-_BLOCK = 500  # resamples at a time; numpy draws four signs at once, so a multiple of four
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Comparison:
             with ``standard_error`` and the 95% interval ``low`` to ``high`` (nan where there is none); ``p``: two-sided, by
             paired permutation over prompts; ``p_holm``: corrected, on all tests over the pairs of models, on a category over
             pairs and categories; ``significant``: ``p_holm`` is below 0.05, the one rule for ranks and verdicts; ``disagrees``:
-            the interval, which is of this pair alone, says otherwise; ``mde`` (`nnd_tasks.results.power.detectable`) from the
+            the interval, which is of this pair alone, says otherwise; ``mde`` (`nnd_tasks.significance.detectable`) from the
             paired variance; ``underpowered``: not significant, and too few prompts to find realistic differences. Empty for one
             model.
         ranks: a row per model, the best first; see `rank`. Empty for fewer than three models.
@@ -64,51 +71,6 @@ def category_rates(paired: Paired) -> pd.DataFrame:
         for model, passed in zip(paired.models, counts.T, strict=True):
             rows.append(about | {"model": model} | summarize_rate(passed, tests)._asdict())
     return pd.DataFrame(rows).rename(columns={"mean": "rate"})
-
-
-def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
-    """Return two-sided p values of the paired permutation test: the two models trade places in random prompts.
-
-    All pairs of models share the same flips. With up to `EXACT` prompts that differ for a pair, all flips are counted; with
-    more the p value is (1 + flips as extreme) / (1 + resamples), which is never 0 (Phipson and Smyth, 2010).
-
-    Args:
-        differences: tests passed by the second model less those by the first, shape (prompts, pairs); or any other numbers
-            whose signs the trade changes.
-        resamples: number of flips that are drawn.
-        seed: of the flips.
-
-    Returns:
-        Shape (pairs,).
-    """
-    values = np.asarray(differences, dtype=np.float64)
-    # Rounding must not decide whether two sums are equal; whole numbers stay exact.
-    observed = np.abs(values.sum(axis=0)) - 1e-9 * np.abs(values).sum(axis=0)
-    p = np.empty(values.shape[1])
-    many = np.count_nonzero(values, axis=0) > EXACT
-    for j in np.flatnonzero(~many):
-        sums = np.zeros(1)
-        for value in values[values[:, j] != 0, j]:
-            sums = np.concatenate([sums + value, sums - value])
-        p[j] = np.mean(np.abs(sums) >= observed[j])
-    if many.any():
-        extreme, rng = 1, np.random.default_rng(seed)
-        for start in range(0, resamples, _BLOCK):
-            size = min(_BLOCK, resamples - start), len(values)
-            signs = rng.integers(0, 2, size, dtype=np.int8).astype(np.float64) * 2 - 1
-            extreme += (np.abs(signs @ values[:, many]) >= observed[many]).sum(axis=0)
-        p[many] = extreme / (1 + resamples)
-    return p
-
-
-def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Return p values after Holm's step-down correction (Holm, 1979), in the same order; nan, which counts for none, stays."""
-    p = np.asarray(p_values, dtype=np.float64)
-    order = p.argsort()
-    hypotheses = np.count_nonzero(~np.isnan(p)) - np.arange(len(p))
-    corrected = np.empty_like(p)
-    corrected[order] = np.maximum.accumulate(np.minimum(1, hypotheses * p[order]))
-    return corrected
 
 
 def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool = False) -> list[Comparison]:

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.legend import is_few
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.report import Table
+from nnd_tasks.significance import is_few
 from nnd_tasks.statistics import ClusteredMean, paired_difference, summarize_rate
 from nnd_tasks.task.metrics import passes
 

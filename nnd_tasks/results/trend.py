@@ -15,10 +15,8 @@ from scipy.special import stdtrit
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import category_rates
-from nnd_tasks.results.legend import FEW_PROMPTS
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import pair_several
-from nnd_tasks.results.power import LEVEL
 from nnd_tasks.results.runs import Run, read_results
 from nnd_tasks.results.tags import (
     PARAMETERS,
@@ -33,6 +31,7 @@ from nnd_tasks.results.tags import (
 from nnd_tasks.run.training_log import read_log
 from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.significance import FEW_PROMPTS, LEVEL
 from nnd_tasks.statistics import FEW, effective_tests, wilson
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.baselines import ALL
-from nnd_tasks.results.power import needed
 from nnd_tasks.show.report import write_cell
+from nnd_tasks.significance import needed
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted, some_of
 
@@ -23,7 +23,7 @@ def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
     """A sentence or more for each pair of models: which passes more tests, or what it would take to tell.
 
     A difference is shown where it is ``significant``, as for the ranks. Signs are those of the table: the second model less the
-    first. A pair without a difference gets the MDE (`nnd_tasks.results.power.detectable`) and the number of prompts that a
+    first. A pair without a difference gets the MDE (`nnd_tasks.significance.detectable`) and the number of prompts that a
     smaller difference needs; of many models such pairs are counted.
 
     Args:

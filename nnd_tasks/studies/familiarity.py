@@ -12,14 +12,12 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, noting
-from nnd_tasks.results.compare import holm
-from nnd_tasks.results.legend import FEW_PROMPTS
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.power import LEVEL
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.set_tables import table_of
 from nnd_tasks.show.report import Cell, Report, Table
+from nnd_tasks.significance import FEW_PROMPTS, LEVEL, holm
 from nnd_tasks.statistics import FEW, summarize_rate
 from nnd_tasks.studies.effects import Effects
 from nnd_tasks.wording import counted, some_of

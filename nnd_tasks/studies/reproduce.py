@@ -14,9 +14,9 @@ import pandas as pd
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
-from nnd_tasks.results.legend import FEW_PROMPTS, is_few
 from nnd_tasks.results.runs import Run, read_results
 from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.significance import FEW_PROMPTS, is_few
 from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.store import find_set, read_table
 from nnd_tasks.studies.experiments import (

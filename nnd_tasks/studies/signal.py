@@ -18,14 +18,13 @@ from scipy.special import stdtr
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.compare import holm, permutation_p
 from nnd_tasks.results.paired import Paired, pair_several
-from nnd_tasks.results.power import LEVEL, RESAMPLES
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.tags import PARAMETERS, STEP, Tags, find_family, guess_training, known_number
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Report, Table
+from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p
 from nnd_tasks.statistics import FEW
 from nnd_tasks.task.sample_order import sample_order
 

@@ -14,22 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from nnd_tasks import significance as module
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results import compare as module
-from nnd_tasks.results.compare import compare, compare_runs, holm, permutation_p, rank, report_comparison
-from nnd_tasks.results.power import (
+from nnd_tasks.results.compare import compare, compare_runs, rank, report_comparison
+from nnd_tasks.results.verdicts import give_verdicts
+from nnd_tasks.show.forms import to_json, to_markdown
+from nnd_tasks.significance import (
     DISAGREEMENT,
     LEVEL,
     POWER,
     detectable,
+    holm,
     least_p,
     marked_points,
     needed,
+    permutation_p,
     planned,
     planned_by_category,
 )
-from nnd_tasks.results.verdicts import give_verdicts
-from nnd_tasks.show.forms import to_json, to_markdown
 from nnd_tasks.statistics import WITHIN
 from tests.results.runs import make_paired, make_run
 

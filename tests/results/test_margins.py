@@ -22,8 +22,8 @@ from nnd_tasks.results.token_files import CandidateTokens
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.commands import Command
+from tests.page.pages import parse, text_of
 from tests.results import fake_runs
-from tests.results.pages import parse, text_of
 from tests.task.test_scored_tokens import MAKE, TEXTS, counter_of
 
 #: Tokens of a text: id, first character, the character after the last.

@@ -14,8 +14,8 @@ from nnd_tasks.page.page import render_report
 from nnd_tasks.results.compare import compare_runs, report_comparison
 from nnd_tasks.results.paired import not_compared, pair
 from nnd_tasks.results.runs import Run
+from tests.page.pages import parse, text_of
 from tests.results.fake_runs import score
-from tests.results.pages import parse, text_of
 from tests.results.runs import PROTOCOL, make_run
 
 

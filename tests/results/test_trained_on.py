@@ -13,8 +13,8 @@ from nnd_tasks.results.compare import compare_runs, report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.runs import Run, read_results
 from tests.commands import Outcome
+from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run
-from tests.results.pages import parse, text_of
 
 
 def run(folder: Path, name: str, trained_on: str = "", split: str | None = None, seed: int = 0) -> Run:

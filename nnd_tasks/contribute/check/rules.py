@@ -14,9 +14,9 @@ from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.contribute.check import texts
 from nnd_tasks.contribute.check.texts import RULES
 from nnd_tasks.errors import visible
-from nnd_tasks.results.power import DISAGREEMENT, LARGEST_MDE, planned_by_category
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
 from nnd_tasks.sets.account import find_repeated_prompts, find_space_twins
+from nnd_tasks.significance import DISAGREEMENT, LARGEST_MDE, planned_by_category
 from nnd_tasks.statistics import FEW
 from nnd_tasks.wording import counted
 

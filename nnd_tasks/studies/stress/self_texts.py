@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.results.compare import holm
 from nnd_tasks.show.report import Report, Table
+from nnd_tasks.significance import holm
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.effects import Floats

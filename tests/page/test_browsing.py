@@ -25,7 +25,7 @@ from nnd_tasks.results.runs import read_results
 from nnd_tasks.results.token_files import run_tokens
 from nnd_tasks.wording import counted
 from tests.commands import Command
-from tests.results.pages import open_page, parse, text_of
+from tests.page.pages import open_page, parse, text_of
 from tests.results.runs import make_run
 from tests.results.token_runs import documents, write_run
 

@@ -24,8 +24,8 @@ from nnd_tasks.results.paired import pair
 from nnd_tasks.results.runs import read_results
 from tests.commands import Command
 from tests.conftest import REPO
+from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run
-from tests.results.pages import parse, text_of
 from tests.results.runs import make_run
 
 CHANCES = {"disfluent": 0.8, "off_target": 0.5, "<b>unfaithful</b>": 0.3}

@@ -20,8 +20,8 @@ from nnd_tasks.results.runs import read_results
 from nnd_tasks.show.forms import to_json
 from tests.commands import Command
 from tests.conftest import REPO
+from tests.page.pages import open_page, parse, text_of
 from tests.results.fake_runs import sample, write_run
-from tests.results.pages import open_page, parse, text_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -1,4 +1,7 @@
-"""The MDE (minimum detectable effect): the smallest difference between two models that so many prompts can show."""
+"""Which differences are shown, and which could be: the permutation test, Holm's correction, and the MDE.
+
+The MDE (minimum detectable effect) is the smallest difference between two models that so many prompts can show.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtrit
 
 from nnd_tasks.statistics import FEW, WITHIN
@@ -19,6 +22,8 @@ LEVEL = 0.05
 #: Random sign flips of a permutation test, and prompts up to which all flips are counted instead.
 RESAMPLES = 10_000
 EXACT = 13
+#: Sums of random flips that are drawn at a time: numpy draws four signs at once, so a multiple of four.
+_BLOCK = 500
 #: Probability with which a difference as large as the MDE is found.
 POWER = 0.8
 #: Prompts up to which the power of the permutation test is simulated, and sums that are drawn for it: studies times flips.
@@ -31,6 +36,67 @@ LARGEST_MDE = 0.2
 #: models of at most 3.9M parameters gave 0.10 to 0.18; each of them and SmolLM2-135M gave 0.29 to 0.45. (`WITHIN` is the assumed
 #: correlation of their differences within a prompt: 0.11 to 0.21, and 0.15 to 0.40.)
 DISAGREEMENT = 0.3
+
+
+#: Marks beside numbers that one should not lean on, for `nnd_tasks.show.report.Report.legend`. A table has a column of truth
+#: values for each, such as ``few``, and writes it as ``{few:†}``.
+FEW_PROMPTS = {"†": f"fewer than {FEW} prompts, or no spread between them: the interval is unreliable."}
+
+
+def is_few(prompts: int, error: float | None = None) -> bool:
+    """Tell whether an interval is unreliable: few prompts, or a standard error of 0."""
+    return prompts < FEW or error == 0
+
+
+# ---------------------------------------------------------------- p values
+
+
+def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
+    """Return two-sided p values of the paired permutation test: the two models trade places in random prompts.
+
+    All pairs of models share the same flips. With up to `EXACT` prompts that differ for a pair, all flips are counted; with
+    more the p value is (1 + flips as extreme) / (1 + resamples), which is never 0 (Phipson and Smyth, 2010).
+
+    Args:
+        differences: tests passed by the second model less those by the first, shape (prompts, pairs); or any other numbers
+            whose signs the trade changes.
+        resamples: number of flips that are drawn.
+        seed: of the flips.
+
+    Returns:
+        Shape (pairs,).
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    # Rounding must not decide whether two sums are equal; whole numbers stay exact.
+    observed = np.abs(values.sum(axis=0)) - 1e-9 * np.abs(values).sum(axis=0)
+    p = np.empty(values.shape[1])
+    many = np.count_nonzero(values, axis=0) > EXACT
+    for j in np.flatnonzero(~many):
+        sums = np.zeros(1)
+        for value in values[values[:, j] != 0, j]:
+            sums = np.concatenate([sums + value, sums - value])
+        p[j] = np.mean(np.abs(sums) >= observed[j])
+    if many.any():
+        extreme, rng = 1, np.random.default_rng(seed)
+        for start in range(0, resamples, _BLOCK):
+            size = min(_BLOCK, resamples - start), len(values)
+            signs = rng.integers(0, 2, size, dtype=np.int8).astype(np.float64) * 2 - 1
+            extreme += (np.abs(signs @ values[:, many]) >= observed[many]).sum(axis=0)
+        p[many] = extreme / (1 + resamples)
+    return p
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Return p values after Holm's step-down correction (Holm, 1979), in the same order; nan, which counts for none, stays."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = p.argsort()
+    hypotheses = np.count_nonzero(~np.isnan(p)) - np.arange(len(p))
+    corrected = np.empty_like(p)
+    corrected[order] = np.maximum.accumulate(np.minimum(1, hypotheses * p[order]))
+    return corrected
+
+
+# ---------------------------------------------------------------- what can be detected
 
 
 def least_p(prompts: int) -> float:
