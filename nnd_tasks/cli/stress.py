@@ -25,7 +25,7 @@ from nnd_tasks.show.console import say, warn
 from nnd_tasks.wording import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.studies.stress.set_writing import StressSet
+    from nnd_tasks.studies.stress.stress_set import StressSet
 
 Corpus = Annotated[str, Option(help="wikitext, cnndm, wmt, ted, or a file.")]
 Source = Annotated[Path | None, Option(help="The paper's texts. Default: $NND_HOME/blindspot.")]
@@ -72,7 +72,7 @@ def stress_build(
     result = build_stress_set(
         name,
         corpus,
-        place=source,
+        folder=source,
         errors=errors,
         levels=levels,
         texts=texts,
@@ -128,7 +128,7 @@ def stress_attack(
         name,
         parts_of(models),
         corpus,
-        place=source,
+        folder=source,
         errors=errors,
         texts=texts,
         out=out,

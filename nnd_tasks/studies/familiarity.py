@@ -1,15 +1,28 @@
 """Whose texts a model likes, among texts that people judged alike, and how it does on tests of its own texts.
 
 Samples do not say who wrote a text: it is read, as is how people judged it, from the set that is built here.
+
+How many nats per token more the texts of one system get than texts of the others that were judged alike is estimated by least
+squares. The mean log-likelihood per token of a text c of the prompt p, which people gave the judgement j, is taken to be
+
+    score(p, c) = level(p, j) + effect(system of c) + rest
+
+The levels take out what the prompt and the judgement explain. Prompts are the sample: errors are those of Bell and McCaffrey
+("CR2"), with their degrees of freedom, which hold with few prompts too (Pustejovsky and Tipton, 2018, sections 2 and 3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import stdtr, stdtrit
 
 from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.results.paired import Paired, pair
@@ -19,9 +32,9 @@ from nnd_tasks.results.set_tables import table_of
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.significance import FEW_PROMPTS, LEVEL, holm
 from nnd_tasks.statistics import FEW, summarize_rate
-from nnd_tasks.studies.effects import Effects
 from nnd_tasks.wording import counted, some_of
 
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
 EQUAL, PAIRS = "equal judgements", "pairs"
 
@@ -86,17 +99,17 @@ def report_familiarity(runs: Sequence[Run], own: Sequence[str] = ()) -> list[Rep
     Raises:
         NNDError: no set can be used (`judge_texts`), or ``own`` names no model or system.
     """
-    found: list[JudgedTexts] = []
+    judged: list[JudgedTexts] = []
     passed_over: list[str] = []
     for paired in pair(runs):
         with noting(passed_over):
-            found.append(judge_texts(paired))
+            judged.append(judge_texts(paired))
     passed_over = list(dict.fromkeys(passed_over))
-    if not found:
+    if not judged:
         raise NNDError(f"no set with systems; {'; '.join(passed_over)}")
-    models = {model: None for texts in found for model in texts.paired.models}
-    chosen = _own_systems(own, [*models], sorted({name for texts in found for name in texts.shares}))
-    return [_report(texts, chosen, [f"Passed over: {line}" for line in passed_over]) for texts in found]
+    models = {model: None for texts in judged for model in texts.paired.models}
+    chosen = _own_systems(own, [*models], sorted({name for texts in judged for name in texts.shares}))
+    return [_report(texts, chosen, [f"Passed over: {line}" for line in passed_over]) for texts in judged]
 
 
 def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[str]) -> dict[str, list[str]]:
@@ -104,20 +117,20 @@ def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[st
     chosen: dict[str, list[str]] = {}
     for word in own:
         model, _, names = word.rpartition("=")
-        mine, parts = [model] if model else models, names.split(",")
-        for wanted, known in ((mine, models), (parts, systems)):
-            if unknown := [name for name in wanted if name not in known]:
-                raise NNDError(f"--own {word}: there is no {unknown[0]!r}, there are {some_of(known, 50)}")
-        chosen |= dict.fromkeys(mine, parts)
+        chosen_models, parts = [model] if model else models, names.split(",")
+        for wanted, available in ((chosen_models, models), (parts, systems)):
+            if unknown := [name for name in wanted if name not in available]:
+                raise NNDError(f"--own {word}: there is no {unknown[0]!r}, there are {some_of(available, 50)}")
+        chosen |= dict.fromkeys(chosen_models, parts)
     return chosen
 
 
 def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[str]) -> Report:
     paired, effects = texts.paired, measure_effects(texts)
     parts = {}
-    for place, model in enumerate(paired.models):
+    for run_index, model in enumerate(paired.models):
         if systems := [name for name in own.get(model, ()) if name in texts.shares]:
-            parts[model, ", ".join(systems)] = measure_own(texts, place, systems)
+            parts[model, ", ".join(systems)] = measure_own(texts, run_index, systems)
     tables = [Table("effects", effects, _EFFECTS, _READING)]
     if parts:
         of_own = pd.concat(parts, names=["model", "systems"]).reset_index(["model", "systems"])
@@ -133,8 +146,9 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
         findings=[
             f"Compared within {texts.basis}: {counted(counts['text'], 'text')} of {counted(counts['cluster_id'], 'prompt')}.",
             *(
-                f"{one.model} likes texts by {one.system} {'more' if one.value > 0 else 'less'}: {one.value:+.3f} nats per token."
-                for one in effects[effects["p_holm"] < LEVEL].itertuples()
+                f"{effect.model} likes texts by {effect.system} {'more' if effect.value > 0 else 'less'}: "
+                f"{effect.value:+.3f} nats per token."
+                for effect in effects[effects["p_holm"] < LEVEL].itertuples()
             ),
         ],
         tables=tables,
@@ -155,21 +169,23 @@ def measure_effects(texts: JudgedTexts) -> pd.DataFrame:
     """Return how much each model likes each system's texts, what it likes most first; p is corrected over all of them (Holm)."""
     shares = texts.shares.loc[texts.rows.index]
     contrasts = np.stack([texts.effects.against_others([i]) for i in range(shares.shape[1])])
-    found = texts.effects.estimate(texts.scores.to_numpy(), contrasts)
+    estimates = texts.effects.estimate(texts.scores.to_numpy(), contrasts)
     names = pd.MultiIndex.from_product([texts.paired.models, shares.columns], names=["model", "system"])
-    effects = pd.DataFrame({name: part.T.ravel() for name, part in found._asdict().items()}, names).reset_index()
+    effects = pd.DataFrame(
+        {name: values.T.ravel() for name, values in estimates._asdict().items()}, names
+    ).reset_index()
     sizes = {system: texts.rows.loc[share > 0, ["text", "cluster_id"]].nunique() for system, share in shares.items()}
     effects = effects.join(pd.DataFrame(sizes).T.set_axis(["texts", "prompts"], axis="columns"), on="system")
     effects = effects.assign(p_holm=holm(effects["p"]), few=effects["prompts"] < FEW)
     return effects.sort_values(["model", "value"], ascending=[True, False])
 
 
-def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.DataFrame:
+def measure_own(texts: JudgedTexts, run_index: int, systems: Sequence[str]) -> pd.DataFrame:
     """Return how much one model likes the texts of some systems, and its pass rates by whose text is the better one.
 
     Args:
         texts: of the set.
-        place: of the run.
+        run_index: of the model's run.
         systems: names of those that are the model's; at least one, all in the set.
 
     Returns:
@@ -177,15 +193,15 @@ def measure_own(texts: JudgedTexts, place: int, systems: Sequence[str]) -> pd.Da
         ``standard_error``, and the numbers of ``tests`` and ``prompts``.
     """
     scores = texts.scores
-    given = pd.DataFrame({"familiarity": scores[place]})
+    contrasted = pd.DataFrame({"familiarity": scores[run_index]})
     if scores.shape[1] > 1:
-        given["beyond the others"] = scores[place] - scores.drop(columns=place).mean(axis=1)
+        contrasted["beyond the others"] = scores[run_index] - scores.drop(columns=run_index).mean(axis=1)
     contrast = texts.effects.against_others([texts.shares.columns.get_loc(name) for name in systems])
-    found = texts.effects.estimate(given.to_numpy(), contrast[None])
-    likes = pd.DataFrame({name: part[0] for name, part in found._asdict().items()}, given.columns)
-    own = texts.shares[[*systems]].any(axis=1)
-    better, worse = own[texts.sides["better"]].to_numpy(), own[~texts.sides["better"]].to_numpy()
-    tests = texts.paired.tests.assign(passed=texts.paired.passed[:, place])
+    estimates = texts.effects.estimate(contrasted.to_numpy(), contrast[None])
+    likes = pd.DataFrame({name: values[0] for name, values in estimates._asdict().items()}, contrasted.columns)
+    is_own = texts.shares[[*systems]].any(axis=1)
+    better, worse = is_own[texts.sides["better"]].to_numpy(), is_own[~texts.sides["better"]].to_numpy()
+    tests = texts.paired.tests.assign(passed=texts.paired.passed[:, run_index])
     rates: dict[str, dict[str, float]] = {}
     for name, chosen in {
         "pass rate, own text is better": better & ~worse,
@@ -217,7 +233,7 @@ def judge_texts(paired: Paired) -> JudgedTexts:
         raise NNDError(f"{paired.set}: is not built here from the data of the runs (run: {build})")
     ids, sides = paired.tests["test_id"], _find_sides(paired.tests, built.to_pandas())
     of_runs = [run.tests.set_index("test_id").loc[ids, ["high_mean", "low_mean"]] for run in paired.runs]
-    scores = pd.DataFrame({place: tests.to_numpy().T.ravel() for place, tests in enumerate(of_runs)})
+    scores = pd.DataFrame({run_index: tests.to_numpy().T.ravel() for run_index, tests in enumerate(of_runs)})
     # A text that several systems wrote alike belongs to each of them by an equal part.
     wrote = sides["system"].str.get_dummies().groupby(sides["text"]).transform("max")
     if wrote.empty:
@@ -235,8 +251,8 @@ def judge_texts(paired: Paired) -> JudgedTexts:
         raise NNDError(f"{paired.set}: no two texts of different systems can be compared")
     # A text that was judged in several respects counts once; of a pair, being the better one is a regressor.
     weights = 1 / rows.groupby("text")["text"].transform("size") if basis == EQUAL else 1
-    more = [rows[["better"]].to_numpy(dtype=np.float64)] if basis == PAIRS else []
-    effects = Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, more)
+    regressors = [rows[["better"]].to_numpy(dtype=np.float64)] if basis == PAIRS else []
+    effects = Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, regressors)
     return JudgedTexts(paired, sides, shares, basis, rows, scores.loc[rows.index], effects)
 
 
@@ -246,14 +262,14 @@ def _find_sides(tests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     Columns are those of the tests, ``test``, ``text`` and ``stratum`` (numbers), ``system``, ``better`` and ``judgement``
     (missing where the set does not say how the text was judged).
     """
-    about = table.set_index("test_id").loc[tests["test_id"]].reset_index(drop=True)
+    annotations = table.set_index("test_id").loc[tests["test_id"]].reset_index(drop=True)
     parts = [
         tests.assign(
-            **{name: about.get(f"{side}_{name}") for name in ("system", "score", "label")},
-            context=about["context_id"],
+            **{name: annotations.get(f"{side}_{name}") for name in ("system", "score", "label")},
+            context=annotations["context_id"],
             # A test says of the worse text only how severe its error is.
             severity=tests["severity"] if side == "low" else "",
-            text=about[side],
+            text=annotations[side],
             test=tests.index,
             better=side == "high",
         )
@@ -268,3 +284,129 @@ def _find_sides(tests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
         text=sides.groupby(["cluster_id", "text"]).ngroup(),
         stratum=sides.groupby(alike, dropna=False).ngroup(),
     )
+
+
+# ---------------------------------------------------------------- least squares, clustered by prompt
+
+#: Below this a number that rounding alone keeps from 0 is taken for 0.
+_ZERO = 1e-9
+
+
+class Estimates(NamedTuple):
+    """Contrasts between systems, in nats per token, each of shape (contrasts, columns of scores).
+
+    Attributes:
+        value: nan where the texts do not tell.
+        low: lower end of the 95% interval, Student's.
+        high: its upper end.
+        p: two-sided, of a contrast of 0.
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+
+
+class Effects:
+    """Least squares of scores on the systems that wrote the texts, with a level of its own for each stratum.
+
+    Args:
+        prompts: of each text, shape (texts,); whatever can be compared for equality.
+        strata: texts of one stratum have one prompt and one judgement, shape (texts,).
+        shares: how much of a text is each system's, shape (texts, systems); rows sum to 1. A text that two systems wrote alike
+            counts half for each.
+        weights: of each text, shape (texts,), or one of all.
+        regressors: others, each of shape (texts, 1), such as whether the text is the better one of its pair.
+
+    Attributes:
+        counted: whether a text counts, as its stratum has texts of other systems, shape (texts,).
+        groups: number of the group of each system, shape (systems,). Only systems of one group can be compared: strata link
+            them, by way of others where need be.
+    """
+
+    def __init__(
+        self,
+        prompts: ArrayLike,
+        strata: ArrayLike,
+        shares: Floats,
+        weights: ArrayLike = 1.0,
+        regressors: Sequence[Floats] = (),
+    ) -> None:
+        self._strata, self._prompts, self._systems = _adder(strata), _adder(prompts), shares.shape[1]
+        self._root = np.sqrt(np.broadcast_to(weights, len(shares)))[:, None]
+        self._x = self._within(np.hstack([shares, *regressors]))
+        self._inverse = np.linalg.pinv(self._x.T @ self._x, rcond=1e-10, hermitian=True)
+        here = np.abs(self._x[:, : self._systems]) > _ZERO
+        self.counted = here.any(axis=1)
+        linked = (self._strata @ here > 0).astype(float)
+        _, self.groups = connected_components(linked.T @ linked, directed=False)
+
+    def _within(self, values: Floats) -> Floats:
+        """Return values, shape (texts, columns), less the weighted mean of their stratum, times the root of the weight."""
+        mean = (self._strata @ (values * self._root**2)) / (self._strata @ self._root**2)
+        result: Floats = (values - self._strata.T @ mean) * self._root
+        return result
+
+    def against_others(self, systems: list[int]) -> Floats:
+        """Return the contrast of the mean of some systems with the mean of the others, shape (systems,).
+
+        Others are those of the same group. Systems without others do not count; where none has any, it is 0 everywhere.
+        """
+        others = self.groups[:, None] == self.groups
+        others[:, systems] = False
+        compared = [system for system in systems if others[system].any()]
+        rows = np.eye(self._systems)[compared] - others[compared] / others[compared].sum(axis=1, keepdims=True)
+        contrast: Floats = rows.sum(axis=0) / max(len(compared), 1)
+        return contrast
+
+    def estimate(self, scores: Floats, contrasts: Floats) -> Estimates:
+        """Estimate contrasts between systems.
+
+        Args:
+            scores: mean log-likelihood per token, shape (texts, columns), a column for each model.
+            contrasts: shape (contrasts, systems); each row sums to 0. A row of zeros gives nan.
+        """
+        y = self._within(scores)
+        padded = np.pad(contrasts, [(0, 0), (0, self._x.shape[1] - self._systems)])
+        fitted = self._inverse @ (self._x.T @ y)
+        loads = (self._adjusted @ (self._inverse @ padded.T)).T
+        residuals = y - self._x @ fitted
+        errors = np.sqrt([((self._prompts @ (load[:, None] * residuals)) ** 2).sum(axis=0) for load in loads])
+        estimable = np.abs(padded @ self._inverse @ (self._x.T @ self._x) - padded).max(axis=1, keepdims=True) < 1e-6
+        estimable &= padded.any(axis=1, keepdims=True)
+        value = np.where(estimable, padded @ fitted, np.nan)
+        errors = np.where(estimable & (errors > _ZERO), errors, np.nan)
+        degrees = np.array([[self._degrees(load)] for load in loads])
+        half = stdtrit(degrees, 0.975) * errors
+        return Estimates(value, value - half, value + half, 2 * stdtr(degrees, -np.abs(value / errors)))
+
+    @cached_property
+    def _adjusted(self) -> Floats:
+        """The regressors of each prompt i times (1 - H_ii)^(-1/2), where H is the projection on them: CR2's adjustment."""
+        adjusted = np.empty_like(self._x)
+        for texts in np.split(self._prompts.indices, self._prompts.indptr[1:-1]):
+            regressors = self._x[texts]
+            values, vectors = np.linalg.eigh(np.eye(len(regressors)) - regressors @ self._inverse @ regressors.T)
+            scale = np.where(values > 1e-8, np.maximum(values, 1e-8) ** -0.5, 0.0)
+            adjusted[texts] = vectors @ (scale[:, None] * (vectors.T @ regressors))
+        return adjusted
+
+    def _degrees(self, loads: Floats) -> float:
+        """Return the degrees of freedom of a contrast's variance, trace(G)² / sum of squares of G (Satterthwaite).
+
+        ``loads`` is how much the rest of each text moves the contrast, shape (texts,).
+        G = diag(|a_i|²) - B M B', with a_i the loads of prompt i, b_i = X_i' a_i the rows of B and M = (X'X)⁻¹.
+        """
+        squares, b = self._prompts @ loads**2, self._prompts @ (loads[:, None] * self._x)
+        inner = ((b @ self._inverse) * b).sum(axis=1)
+        product = self._inverse @ (b.T @ b)
+        total = (squares**2).sum() - 2 * (squares * inner).sum() + np.trace(product @ product)
+        trace = squares.sum() - inner.sum()
+        return float(max(1.0, trace**2 / total)) if total > _ZERO**2 else 1.0
+
+
+def _adder(names: ArrayLike) -> csr_array:
+    """A matrix that adds up numbers of texts by name, names in ascending order, shape (names, texts)."""
+    _, name_index = np.unique(np.asarray(names), return_inverse=True)
+    return csr_array((np.ones(len(name_index)), (name_index, np.arange(len(name_index)))))

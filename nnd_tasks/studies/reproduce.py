@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -19,14 +21,9 @@ from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.significance import FEW_PROMPTS, is_few
 from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.store import find_set, read_table
-from nnd_tasks.studies.experiments import (
-    Experiment,
-    PublishedRun,
-    find_weights,
-    load_experiments,
-    pick,
-)
 from nnd_tasks.tables import fingerprint
+from nnd_tasks.wording import did_you_mean
+from nnd_tasks.yaml_json import read_yaml
 
 DISCLAIMER = (
     "These experiments have not been run on the authors' weights: their numbers are checked against the published ones, and "
@@ -73,22 +70,25 @@ def reproduce(
         NNDError: there is no such experiment, model or folder, the set is not built, or all models failed.
     """
     experiment = pick(name, load_experiments(), "experiment")
-    known = {run.name: run for run in experiment.models}
+    runs_by_name = {run.name: run for run in experiment.models}
     asked = weights or [run.name for run in experiment.models if run.released]
-    pairs = [text.partition("=")[::2] for text in asked]
-    jobs = [(run := pick(one, known, f"model of {name}"), find_weights(run, folder)) for one, folder in pairs]
+    jobs = []
+    for text in asked:
+        model_name, _, folder = text.partition("=")
+        run = pick(model_name, runs_by_name, f"model of {name}")
+        jobs.append((run, find_weights(run, folder)))
     built = find_set(experiment.set)
     cells, notes, failed = [], [], []
-    for run, found in jobs:
+    for run, location in jobs:
         data = fingerprint(read_table(built, run.config))
         try:
-            result = _run(run, found, data, expand(out) / name, limit)
+            result = _run(run, location, data, expand(out) / name, limit)
         except Exception as error:  # torch and transformers raise many kinds; the other models can still run
             failed.append(f"{run.name}: failed ({typed_reason_of(error)})")
             continue
         measured = measure(result.tests, experiment, run)
         cells.append(measured.assign(model=run.name))
-        notes += [f"{run.name}: {found}: {result.line}", *(f"{run.name}: {note}" for note in run.notes)]
+        notes += [f"{run.name}: {location}: {result.line}", *(f"{run.name}: {note}" for note in run.notes)]
         if limit is None and (here := measured["tests"][0]) != run.tests:
             notes.append(f"{run.name}: the authors have {run.tests:,} tests, here {here:,} were scored: other data.")
     if not cells:
@@ -126,7 +126,7 @@ def reproduce(
 # ---------------------------------------------------------------- one run
 
 
-def _run(run: PublishedRun, weights: str, data: str, place: Path, limit: int | None) -> Run:
+def _run(run: PublishedRun, weights: str, data: str, folder_of_runs: Path, limit: int | None) -> Run:
     """Return the run of one model, evaluated as the authors did, or of an earlier time with the same model and data."""
     from transformers import AutoConfig, AutoTokenizer
 
@@ -134,7 +134,7 @@ def _run(run: PublishedRun, weights: str, data: str, place: Path, limit: int | N
     from nnd_tasks.task.signature import digest, weights_digest
 
     asked = [run.task, run.metadata, limit, weights_digest(weights) or weights, data]
-    folder = place / f"{file_stem(run.name)}-{digest(asked)}"
+    folder = folder_of_runs / f"{file_stem(run.name)}-{digest(asked)}"
     if not any(folder.rglob("results_*.json")):
         # What transformers loaded every checkpoint as in 2022.
         arguments = {"pretrained": weights, "dtype": "float32"}
@@ -177,9 +177,104 @@ def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun) -> p
     counted = tests["passed"].notna() & ~labels.isin(experiment.left_out).any(axis=1)
     rows = []
     for label, rate in run.rates.items():
-        own = tests[counted if label == ALL else counted & (labels == label).any(axis=1)]
-        prompts = own.groupby("cluster_id")["passed"]
+        label_tests = tests[counted if label == ALL else counted & (labels == label).any(axis=1)]
+        prompts = label_tests.groupby("cluster_id")["passed"]
         mean = clustered_mean(prompts.sum(), prompts.size())
-        numbers = {"measured": mean.mean, "stderr": mean.standard_error, "tests": len(own), "clusters": len(prompts)}
+        numbers = {
+            "measured": mean.mean,
+            "stderr": mean.standard_error,
+            "tests": len(label_tests),
+            "clusters": len(prompts),
+        }
         rows.append({"label": label, "published": rate, **numbers})
     return pd.DataFrame(rows)
+
+
+# ---------------------------------------------------------------- experiments.yaml, which says where its facts come from
+
+_Known = TypeVar("_Known")
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """One published run.
+
+    Attributes:
+        name: as the authors call the model, with the config after it where there are results on several configs.
+        model: name on the hub; where the weights were never released, that of the model that they were fine-tuned from.
+        task: our task with the authors' input for this family of models.
+        config: of the set.
+        tests: published number of tests.
+        rates: label -> published pass rate; ``all`` is over all tests.
+        released: the weights are on the hub.
+        metadata: settings of the task besides those that all experiments share.
+        notes: sentences for the report.
+    """
+
+    name: str
+    model: str
+    task: str
+    config: str
+    tests: int
+    rates: Mapping[str, float]
+    released: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Published runs on one human evaluation.
+
+    Attributes:
+        name: as the user types it.
+        title: for people.
+        set: name of the set that must be built.
+        columns: columns of a test that may hold the labels of `PublishedRun.rates`.
+        models: the published runs.
+        left_out: labels whose tests do not count.
+        notes: sentences for the report, on all of its runs.
+    """
+
+    name: str
+    title: str
+    set: str
+    columns: Sequence[str]
+    models: Sequence[PublishedRun]
+    left_out: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def load_experiments() -> dict[str, Experiment]:
+    """Return experiment name -> experiment, in the order of the file."""
+    experiments = {}
+    for name, entry in read_yaml(Path(__file__).with_name("experiments.yaml")).items():
+        shared = {key: entry.pop(key) for key in ("config", "tests")}
+        models = [PublishedRun(**{**shared, **model}) for model in entry.pop("models")]
+        experiments[name] = Experiment(name=name, models=models, **entry)
+    return experiments
+
+
+def pick(name: str, options: Mapping[str, _Known], description: str) -> _Known:
+    """The option of a name; raise NNDError, which calls it by the description, where there is none."""
+    if name not in options:
+        meant = did_you_mean(name, options, end=" ")
+        raise NNDError(f"there is no {description} {name!r}; {meant}known: {', '.join(options)}")
+    return options[name]
+
+
+def find_weights(run: PublishedRun, folder: str = "") -> str:
+    """Return the folder, or the name on the hub, to load a model from.
+
+    Raises:
+        NNDError: the folder holds no model, or the weights were never released.
+    """
+    if folder:
+        if not (expand(folder) / "config.json").is_file():
+            raise NNDError(f"{folder}: no model is there for {run.name} (it has no config.json)")
+        return str(expand(folder))
+    if not run.released:
+        raise NNDError(
+            f"{run.name}: never released by the authors; name a folder of yours: --weights {run.name}=FOLDER"
+        )
+    return run.model

@@ -115,8 +115,8 @@ class Spread:
     def __init__(self, sums: Floats, tests: Floats) -> None:
         centred, k = sums - sums.mean(axis=1, keepdims=True), len(tests)
         self.values: Floats = centred.sum(axis=0) / tests.sum()
-        rest = centred - tests[:, None] * self.values
-        covariance = rest.T @ rest * (k / (k - 1) if k > 1 else math.nan) / tests.sum() ** 2
+        residuals = centred - tests[:, None] * self.values
+        covariance = residuals.T @ residuals * (k / (k - 1) if k > 1 else math.nan) / tests.sum() ** 2
         variances = np.diag(covariance)
         squares = variances[:, None] + variances - 2 * covariance
         differences = self.values - self.values[:, None]
@@ -143,7 +143,7 @@ def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family
     Raises:
         NNDError: no family is left.
     """
-    about = [
+    descriptions = [
         {
             "model": run.model,
             "family": find_family(run, tags),
@@ -154,7 +154,9 @@ def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family
         for run in paired.runs
     ]
     families, notes = [], []
-    for name, models in pd.DataFrame(about).astype({"step": float, "parameters": float}).groupby("family", sort=False):
+    for name, models in (
+        pd.DataFrame(descriptions).astype({"step": float, "parameters": float}).groupby("family", sort=False)
+    ):
         family = Family(str(name), models, _find_order(models))
         if family.better.any():
             families.append(family)
@@ -208,7 +210,7 @@ def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:
     return np.array([int(short_hash("signal", prompt), 16) % 2 == 0 for prompt in prompts], dtype=bool)
 
 
-def smallest_sample(sums: Floats, tests: Floats, places: NDArray[np.int64], prompts: int) -> float:
+def smallest_sample(sums: Floats, tests: Floats, ranks: NDArray[np.int64], prompts: int) -> float:
     """Return the least N of ``--sample`` that keeps what tells the models apart; nan where nothing does.
 
     This and every larger sample tell apart `KEPT` of the pairs of models, in the same direction, that all prompts tell apart.
@@ -216,16 +218,16 @@ def smallest_sample(sums: Floats, tests: Floats, places: NDArray[np.int64], prom
     Args:
         sums: shape (prompts with such tests, models).
         tests: of each prompt.
-        places: of the prompts in the order of ``--sample``.
+        ranks: of the prompts in the order of ``--sample``.
         prompts: of the whole set.
     """
-    whole = Spread(sums, tests).apart
-    if not whole.any():  # the order may be shown by all models together, and by no two of them
+    told_apart = Spread(sums, tests).apart
+    if not told_apart.any():  # the order may be shown by all models together, and by no two of them
         return math.nan
     least = prompts
     for size in np.unique(np.geomspace(FEW, max(FEW, prompts - 1), SIZES).astype(int))[::-1]:
-        inside = places < size
-        if inside.sum() < 2 or (Spread(sums[inside], tests[inside]).apart == whole)[whole != 0].mean() < KEPT:
+        inside = ranks < size
+        if inside.sum() < 2 or (Spread(sums[inside], tests[inside]).apart == told_apart)[told_apart != 0].mean() < KEPT:
             break
         least = min(int(size), prompts)
     return least
@@ -262,32 +264,32 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
     every = every[np.isfinite(every).all(axis=1)]
     if every.empty:
         raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models['model'])}")
-    places, whole = _sample_places(paired.runs[0]), paired.runs[0].protocol.get("selection", ALL) == ALL
+    ranks, is_whole_set = _sample_places(paired.runs[0]), paired.runs[0].protocol.get("selection", ALL) == ALL
     rows: list[dict[str, Any]] = []
     means = {}
     for category in (ALL, *sorted(every.index.unique("category"))):
-        part = every if category == ALL else every.xs(category)
-        by_prompt = part.groupby("cluster_id", sort=False)
+        category_tests = every if category == ALL else every.xs(category)
+        by_prompt = category_tests.groupby("cluster_id", sort=False)
         sums, counts = by_prompt.sum(), by_prompt.size().to_numpy(dtype=np.float64)
-        means[category] = part.mean()
+        means[category] = category_tests.mean()
         for measure in MEASURES:
-            own = sums[measure].to_numpy()
-            row = {"category": category, "measure": measure, "tests": len(part), "prompts": len(counts)}
-            row |= _measure(own, counts, first_half(sums.index), family, resamples)
-            if whole:
-                row["sample"] = smallest_sample(own, counts, sums.index.map(places).to_numpy(), len(places))
+            values_by_prompt = sums[measure].to_numpy()
+            row = {"category": category, "measure": measure, "tests": len(category_tests), "prompts": len(counts)}
+            row |= _measure(values_by_prompt, counts, first_half(sums.index), family, resamples)
+            if is_whole_set:
+                row["sample"] = smallest_sample(values_by_prompt, counts, sums.index.map(ranks).to_numpy(), len(ranks))
             rows.append(row)
     table = _decide(pd.DataFrame(rows))
     values = pd.concat(means, names=["category", "measure", "model"]).mul(pd.Series(MEASURES), level="measure")
-    shown = table["measure"].isin(CONTRASTS) & (table["category"] != ALL)
-    worth = table[shown & (table["verdict"] == "better")].groupby("category")
+    contrasts = table["measure"].isin(CONTRASTS) & (table["category"] != ALL)
+    worth = table[contrasts & (table["verdict"] == "better")].groupby("category")
     by = [f"{name} (by {' and '.join(measures)})" for name, measures in worth["measure"]]
     findings = [f"Worth running: {', '.join(by) or 'no category'}."]
     sample = worth["sample"].min().max(skipna=False)
     if pd.notna(sample):
         findings.append(
             f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: "
-            f"nnd run ... --tasks {paired.runs[0].task} --sample {sample} (of {len(places):,})."
+            f"nnd run ... --tasks {paired.runs[0].task} --sample {sample} (of {len(ranks):,})."
         )
     named = {"category": "{category}", "measure": "{measure}"}
     return Report(
@@ -301,12 +303,12 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
             Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
         ],
         notes=[*notes, *replace(paired, left_out=paired.left_out + len(paired.tests) - len(every)).notes],
-        brief=[Table("brief", table[shown].assign(task=paired.title, family=family.name), _BRIEF)],
+        brief=[Table("brief", table[contrasts].assign(task=paired.title, family=family.name), _BRIEF)],
         facts={
             "set": paired.set,
             "task": paired.title,
             "family": family.name,
-            "prompts": len(places),
+            "prompts": len(ranks),
             "worth_running": list(worth.groups),
             "sample": None if pd.isna(sample) else int(sample),
             "signatures": {run.model: run.line for run in paired.runs},
@@ -317,8 +319,8 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
 def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
     """Return a row per test, named by category and prompt, and a column per (measure, model), more is better."""
     columns: dict[tuple[str, str], Any] = {}
-    for place, model in family.models["model"].items():
-        tests = paired.runs[place].tests.set_index("test_id").loc[paired.tests["test_id"]]
+    for run_index, model in family.models["model"].items():
+        tests = paired.runs[run_index].tests.set_index("test_id").loc[paired.tests["test_id"]]
         columns[PASS_RATE, model] = tests["passed"]
         columns[MARGIN, model] = tests["margin"]
         columns[BITS, model] = tests["high_sum"] / math.log(2) / tests["high_bytes"].clip(lower=1)
@@ -330,11 +332,11 @@ def _sample_places(run: Run) -> dict[str, int]:
     """Return prompt -> its place in the order in which ``--sample`` takes prompts of the whole set."""
     categories = run.tests.groupby("cluster_id")["category"].agg(set)
     order = sample_order([*categories.index], [*categories])
-    return {categories.index[place]: i for i, place in enumerate(order)}
+    return {categories.index[position]: i for i, position in enumerate(order)}
 
 
 def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Family, resamples: int) -> dict[str, float]:
-    """Return what models differ by; and ask the first half of the prompts whether they differ, the second whether that is so.
+    """How much models differ; whether they do is asked of the first half of the prompts, and confirmed on the second.
 
     ``p_order`` and ``p_pair`` are of the order, and of the two models that differ most, on the first half, two-sided; nan where
     a half has too few prompts. ``order`` and ``pair`` are of the same on the second half, one-sided in the same direction; nan
@@ -353,7 +355,7 @@ def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Fami
     # The checkpoints have the same prompts, so their noise of prompts is in what is seen from step to step.
     steps = float(np.sqrt(np.maximum(step_variance(spread.values, family.models) - spread.noise**2, 0)))
     both = math.hypot(spread.noise, np.nan_to_num(steps))
-    found = {
+    numbers = {
         "signal": spread.signal,
         "noise_prompts": spread.noise,
         "noise_steps": steps,
@@ -368,12 +370,12 @@ def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Fami
         # How many models each should be better than, less how many should be better.
         contrast = family.better.sum(axis=0) - family.better.sum(axis=1)
         ordered = sums @ contrast
-        pair, found["p_pair"] = Spread(sums[first], tests[first]).farthest_pair()
-        found["p_order"], found["sign"] = flip(ordered[first]), float(np.sign(ordered[first].sum()))
-        found["order"] = confirm(contrast, found["p_order"])
-        found["pair"] = confirm(pair, found["p_pair"])
-        found["p_all"] = min(flip(ordered), spread.farthest_pair()[1])
-    return found
+        pair, numbers["p_pair"] = Spread(sums[first], tests[first]).farthest_pair()
+        numbers["p_order"], numbers["sign"] = flip(ordered[first]), float(np.sign(ordered[first].sum()))
+        numbers["order"] = confirm(contrast, numbers["p_order"])
+        numbers["pair"] = confirm(pair, numbers["p_pair"])
+        numbers["p_all"] = min(flip(ordered), spread.farthest_pair()[1])
+    return numbers
 
 
 def _decide(table: pd.DataFrame) -> pd.DataFrame:

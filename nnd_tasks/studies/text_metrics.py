@@ -41,9 +41,9 @@ def score_each(name: str, hypotheses: Texts, sources: Texts, references: Sequenc
         package = import_module("rouge_score.rouge_scorer" if name.startswith("rouge") else "sacrebleu")
     pairs = zip(hypotheses, map(list, references), strict=True)
     if name.startswith("rouge"):
-        kind = name.replace("l", "L")
-        scorer = package.RougeScorer([kind])
-        return [scorer.score_multi(refs, text)[kind].fmeasure for text, refs in pairs]
+        rouge_type = name.replace("l", "L")
+        scorer = package.RougeScorer([rouge_type])
+        return [scorer.score_multi(refs, text)[rouge_type].fmeasure for text, refs in pairs]
     return [getattr(package, f"sentence_{name}")(text, refs).score for text, refs in pairs]
 
 
@@ -121,8 +121,8 @@ def load_metrics(text: str) -> dict[str, Metric]:
         NNDError: there is no such metric, or its model is not named or cannot be loaded.
     """
     metrics = {}
-    for part in text.split(","):
-        name, _, model = map(str.strip, part.partition("="))
+    for entry in text.split(","):
+        name, _, model = map(str.strip, entry.partition("="))
         if name in METRICS:
             metrics[name] = METRICS[name]
         elif name not in _LOADERS:

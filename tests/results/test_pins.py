@@ -26,12 +26,10 @@ from nnd_tasks.results.trend import find_trend, read_logs
 from nnd_tasks.results.verdicts import give_verdicts
 from nnd_tasks.show.report import Report
 from nnd_tasks.studies.adjust import adjust
-from nnd_tasks.studies.correlation import verify_rates
-from nnd_tasks.studies.experiments import load_experiments
 from nnd_tasks.studies.familiarity import report_familiarity
-from nnd_tasks.studies.reproduce import measure
+from nnd_tasks.studies.reproduce import load_experiments, measure
 from nnd_tasks.studies.signal import report_signals
-from nnd_tasks.studies.verify import verify_sets
+from nnd_tasks.studies.verify import verify_rates, verify_sets
 from tests.conftest import DATA, needs_data
 from tests.pins import Collect, Pins, check_pins, flat, write_pins
 from tests.results.judged_runs import write_scores, write_set
@@ -186,7 +184,7 @@ def collect_verify(folder: Path) -> Pins:
     """Human scores, taus and gap correlations, with the publisher's files and text metrics that need no download."""
     pins: Pins = {}
     for name in ("quiz_design", "summeval"):
-        with patch("nnd_tasks.studies.correlation.RESAMPLES", 300):
+        with patch("nnd_tasks.studies.verify.RESAMPLES", 300):
             [report] = verify_sets(name, DATA, "bleu,chrf,rouge1,rouge2,rougel")
         keys = ["scorer", "category"]
         pins |= pin_report(report, name, scores=[*keys, "model"], agreement=[*keys, "statistic"])

@@ -16,8 +16,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.runs import Run, read_results
 from nnd_tasks.statistics import clustered_standard_error, summarize_rate
-from nnd_tasks.studies.adjust import ADJUSTED, adjust
-from nnd_tasks.studies.length_link import Floats, Margins, curve, fit, influence, left_over, won
+from nnd_tasks.studies.adjust import ADJUSTED, Floats, Margins, adjust, curve, fit, influence, left_over, won
 from tests.commands import Command
 from tests.results.fake_runs import sample_of_tokens, write_run
 
@@ -83,7 +82,7 @@ def test_the_fit_is_weighted_least_squares_with_a_constant_per_category_without_
         assert link.without[prompt] == pytest.approx(others, rel=1e-9)
         own = margins.prompts == prompt
         assert rest[own] == pytest.approx(margins.summed[own] - margins.columns[own] @ others)
-    assert link.known.all()
+    assert link.learnable.all()
 
 
 SCORERS: dict[str, Callable[[Floats], Floats]] = {

@@ -17,8 +17,7 @@ from scipy.special import stdtr, stdtrit
 from nnd_tasks.results.runs import read_results
 from nnd_tasks.show.report import Report
 from nnd_tasks.store import read_table
-from nnd_tasks.studies.effects import Effects
-from nnd_tasks.studies.familiarity import report_familiarity
+from nnd_tasks.studies.familiarity import Effects, report_familiarity
 from tests.commands import Command, refused
 from tests.conftest import once
 from tests.results.judged_runs import write_scores, write_set

@@ -29,8 +29,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.runs import read_results
 from nnd_tasks.sets.tasks import shipped_task
 from nnd_tasks.store import load, read_table
-from nnd_tasks.studies.experiments import Experiment, PublishedRun, find_weights, load_experiments
-from nnd_tasks.studies.reproduce import measure, reproduce
+from nnd_tasks.studies.reproduce import Experiment, PublishedRun, find_weights, load_experiments, measure, reproduce
 from nnd_tasks.task.task_yaml import read_task_yaml
 from tests import random_models
 from tests.commands import Command, refused

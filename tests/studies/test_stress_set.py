@@ -14,11 +14,10 @@ import yaml
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.write import making
 from nnd_tasks.store import read_table
-from nnd_tasks.studies.stress import set_writing, text
+from nnd_tasks.studies.stress import stress_set, text
 from nnd_tasks.studies.stress.corpora import read_corpus
 from nnd_tasks.studies.stress.error_types import ERRORS
-from nnd_tasks.studies.stress.set_writing import compute_noise
-from nnd_tasks.studies.stress.stress_set import build_stress_set
+from nnd_tasks.studies.stress.stress_set import build_stress_set, compute_noise
 from tests.commands import Outcome
 from tests.conftest import REPO
 from tests.studies.pipeline import tagged
@@ -182,7 +181,7 @@ def test_the_papers_corpora_build_with_their_exceptions(
     result = build_stress_set(
         f"blindspot_{corpus}",
         corpus,
-        place=data / "blindspot",
+        folder=data / "blindspot",
         out=tmp_path / "out",
         texts=10,
         levels="paper",
@@ -202,7 +201,7 @@ def test_the_papers_corpora_build_with_their_exceptions(
 def test_the_tasks_have_the_version_of_what_makes_their_tests() -> None:
     for file in ("_base", "nnd_blindspot.yaml"):
         found = yaml.safe_load((REPO / "task_yamls" / "blindspot" / file).read_text())
-        assert found["metadata"]["version"] == f"{set_writing.VERSION}-A"
+        assert found["metadata"]["version"] == f"{stress_set.VERSION}-A"
 
 
 # ---------------------------------------------------------------- from the command line

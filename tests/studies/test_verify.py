@@ -21,11 +21,21 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.download import Source
 from nnd_tasks.show.report import Report
-from nnd_tasks.studies import correlation
-from nnd_tasks.studies.correlation import AVERAGE, STATISTICS, correlate, gaps, verify_rates, verify_scores
-from nnd_tasks.studies.human_scores import ATTRIBUTES, add_up, read_summeval
+from nnd_tasks.studies import verify as correlation
 from nnd_tasks.studies.text_metrics import METRICS, load_metrics
-from nnd_tasks.studies.verify import verify_set, verify_sets
+from nnd_tasks.studies.verify import (
+    ATTRIBUTES,
+    AVERAGE,
+    STATISTICS,
+    add_up,
+    correlate,
+    gaps,
+    read_summeval,
+    verify_rates,
+    verify_scores,
+    verify_set,
+    verify_sets,
+)
 from tests.commands import Command, refused
 
 QUIZ_FILE = "quiz_design_groups.jsonl"

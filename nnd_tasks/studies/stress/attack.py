@@ -35,12 +35,18 @@ from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Cell, Table
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.studies.stress.corpora import Gold, read_corpus
-from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
+from nnd_tasks.studies.stress.error_types import ARTICLES, PREPOSITIONS, ErrorType, choose_errors
 from nnd_tasks.studies.stress.likelihood import Scorer, name_scorers
-from nnd_tasks.studies.stress.set_writing import PROMPT, NewSet, StressSet, compute_noise, make_row
-from nnd_tasks.studies.stress.stress_set import find_means, prepare_draft
+from nnd_tasks.studies.stress.stress_set import (
+    PROMPT,
+    NewSet,
+    StressSet,
+    compute_noise,
+    find_means,
+    make_row,
+    prepare_draft,
+)
 from nnd_tasks.studies.stress.text import Edit, Parser, is_spoken, like, load_parser
-from nnd_tasks.studies.stress.words import ARTICLES, PREPOSITIONS
 from nnd_tasks.task.signature import weights_digest
 from nnd_tasks.wording import counted
 
@@ -162,7 +168,7 @@ def keep_edits(errors: Iterable[ErrorType], *, named: bool) -> list[ErrorType]:
 
 
 def propose_errors(errors: Sequence[ErrorType], draft: Edit) -> Propose:
-    """Return what proposes each error type by its smallest amount, `TRIES` times; a used error is not proposed again.
+    """A function that proposes each error type by its smallest amount, `TRIES` times; a used error is not proposed again.
 
     Args:
         errors: the types.
@@ -184,7 +190,7 @@ def propose_errors(errors: Sequence[ErrorType], draft: Edit) -> Propose:
 
 
 def propose_edits(parser: Parser, nearest: Mapping[str, Sequence[str]] | None) -> Propose:
-    """Return what proposes to delete or replace each word.
+    """A function that proposes to delete or replace each word.
 
     Args:
         parser: splits texts into words.
@@ -271,7 +277,7 @@ _ATTACKS: dict[str, Cell] = {
     "95% interval": "{low:.3f} to {high:.3f}",
     "gain, nats per token": "{gain:.3f}",
     "noise ratio": "{noise:.3f}",
-    "most frequent": lambda row: ", ".join(f"{what} ({count})" for what, count in row["changes"].items()),
+    "most frequent": lambda row: ", ".join(f"{change} ({count})" for change, count in row["changes"].items()),
 }
 
 
@@ -280,7 +286,7 @@ def build_attack_set(
     models: Sequence[str],
     corpus: str,
     *,
-    place: str | Path | None = None,
+    folder: str | Path | None = None,
     errors: str = "all",
     texts: int = 50,
     out: str | Path | None = None,
@@ -294,7 +300,7 @@ def build_attack_set(
         name: of the set; letters, digits and ``_``.
         models: folders or names of the models to attack.
         corpus: as for `nnd_tasks.studies.stress.stress_set.build_stress_set`.
-        place: folder of the paper's corpora.
+        folder: holds the paper's corpora; None looks in ``$NND_HOME/blindspot``.
         errors: ``all``, or names of error types separated by commas, for the search of that name.
         texts: how many of the gold texts, drawn at random with a fixed seed; 0 takes all.
         out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
@@ -304,7 +310,7 @@ def build_attack_set(
         NNDError: an argument is wrong, the corpus or a model cannot be read, nothing was found, or another process builds this
             set.
     """
-    golds = read_corpus(corpus, place)
+    golds = read_corpus(corpus, folder)
     new = NewSet(name, golds, out, replace)
     scorers = name_scorers(models)
     parser = load_parser()
@@ -369,7 +375,7 @@ def build_attack_set(
 
 
 def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:
-    """Return what one search found against one model; ``rate`` is of the texts that fit the window, with its 95% interval."""
+    """The successes of one search against one model; ``rate`` is of the texts that fit the window, with its 95% interval."""
     fitting = attempts[~attempts["too_long"]]
     successes = fitting[fitting["text"].notna()]
     changes = successes["steps"].explode().sort_values().value_counts()[:_LISTED].to_dict()

@@ -115,13 +115,13 @@ class _Row(BaseModel):
     references: str | list[str] = Field([], validation_alias=AliasChoices("references", "reference"))
 
 
-def _read_row(line: str, where: str) -> Gold:
+def _read_row(line: str, location: str) -> Gold:
     """Return the gold text of a JSON object; raise NNDError where a part is missing or of a wrong type."""
     try:
-        row = _Row.model_validate(parse_json(line, where))
+        row = _Row.model_validate(parse_json(line, location))
     except ValidationError as error:
         wrong = error.errors()[-1]
-        raise NNDError(f"{where}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
+        raise NNDError(f"{location}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
     references = [row.references] if isinstance(row.references, str) else row.references
     gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *references))
     return Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,12 @@ from nnd_tasks.show.report import Report, Table
 from nnd_tasks.significance import holm
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.store import look_up_set, read_table
-from nnd_tasks.studies.effects import Floats
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
 from nnd_tasks.studies.stress.likelihood import name_scorers
 from nnd_tasks.task.base_task import make_requests
 from nnd_tasks.wording import counted
 
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 #: Prompts that are asked at once; each piece has random numbers of its own.
 PIECE = 20
 #: Prompts that a model reads at once; with another number it draws other texts.

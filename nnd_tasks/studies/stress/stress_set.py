@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import compress, groupby, product
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from rapidfuzz.distance import Levenshtein
 from tqdm import tqdm
 
+from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import expand
 from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.schema import short_hash
+from nnd_tasks.sets.build import BuiltSet
+from nnd_tasks.sets.card import About
+from nnd_tasks.sets.catalogue import list_recipes
+from nnd_tasks.sets.recipe import Facts
+from nnd_tasks.sets.tasks import UserTask, shipped_task, write_task
+from nnd_tasks.sets.write import making, write_dataset
+from nnd_tasks.show.forms import markdown_table
 from nnd_tasks.show.report import Table
-from nnd_tasks.studies.stress.corpora import Corpus, Gold, read_corpus
+from nnd_tasks.store import dataset_folder, read_report
+from nnd_tasks.studies.stress.corpora import KNOWN, Corpus, Gold, read_corpus
 from nnd_tasks.studies.stress.error_types import NEEDS, ErrorType, choose_errors, choose_levels
-from nnd_tasks.studies.stress.set_writing import NewSet, StressSet, compute_noise, make_row
 from nnd_tasks.studies.stress.text import Edit, Parser, is_spoken, join, load_parser
+from nnd_tasks.tables import ConfigSummary
 from nnd_tasks.wording import counted
 
 _ERRORS = {
@@ -38,7 +52,7 @@ def build_stress_set(
     name: str,
     corpus: str,
     *,
-    place: str | Path | None = None,
+    folder: str | Path | None = None,
     errors: str = "all",
     levels: Literal["three", "paper"] = "three",
     texts: int = 200,
@@ -56,7 +70,7 @@ def build_stress_set(
     Args:
         name: of the set; letters, digits and ``_``.
         corpus: a corpus of the paper (``wikitext``, ``cnndm``, ``wmt``, ``ted``), or a file.
-        place: folder of the paper's corpora.
+        folder: holds the paper's corpora; None looks in ``$NND_HOME/blindspot``.
         errors: ``all``, or names that are separated by commas; ``all`` leaves out those for which the corpus lacks something
             or a package is not installed.
         levels: ``paper``, or ``three`` of these; see `nnd_tasks.studies.stress.error_types.choose_levels`.
@@ -70,7 +84,7 @@ def build_stress_set(
     Raises:
         NNDError: an argument is wrong, the corpus cannot be read, or another process builds this set.
     """
-    golds = read_corpus(corpus, place)
+    golds = read_corpus(corpus, folder)
     new = NewSet(name, golds, out, replace)
     parser = load_parser(spacy)
     chosen, left_out = choose_errors(errors, golds.name, find_means(golds, parser, mlm))
@@ -82,7 +96,7 @@ def build_stress_set(
         ngrams=find_ngrams(golds.reference if {"frequent_3gram", "frequent_4gram"} & {*named} else [], parser),
         ngram_words=256 if long else None,  # section 5.3
         keep_last=long,  # section 5.5.2
-        fill=load_fill(mlm) if mlm and "bert_diverge" in named else lambda words, place: (),
+        fill=load_fill(mlm) if mlm and "bert_diverge" in named else lambda words, folder: (),
     )
     drawn = golds.draw(texts)
     with new.making(len(drawn), named, seeds, parser.name, mlm) as report:
@@ -199,10 +213,174 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
 
     def fill(words: Sequence[str], position: int) -> list[str]:
         space = words[position][len(words[position].rstrip()) :]
-        left, right = words[max(position - _AROUND, 0) : position], words[position + 1 : position + 1 + _AROUND]
+        before, right = words[max(position - _AROUND, 0) : position], words[position + 1 : position + 1 + _AROUND]
         options = [
-            option["token_str"].strip() for option in predict("".join([*left, tokenizer.mask_token, space, *right]))
+            option["token_str"].strip() for option in predict("".join([*before, tokenizer.mask_token, space, *right]))
         ]
         return [word for word in options if word.isalnum()][:TOP]
 
     return fill
+
+
+# ---------------------------------------------------------------- what `nnd stress build` and `nnd stress attack` write
+
+CONFIG = "stress"
+#: What a model reads before a text that has a source.
+PROMPT = "{{context}}\n\n"
+#: The N of the tasks' version N-X, to raise when the same command comes to give other tests.
+VERSION = 3
+CITATION = """@inproceedings{he2023blind,
+  title = {On the Blind Spots of Model-Based Evaluation Metrics for Text Generation},
+  author = {He, Tianxing and Zhang, Jingyu and Wang, Tianle and Kumar, Sachin and Cho, Kyunghyun and Glass, James and
+    Tsvetkov, Yulia},
+  booktitle = {Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics},
+  year = {2023}
+}"""
+
+
+@dataclass(frozen=True)
+class StressSet:
+    """A set of synthetic errors that was written.
+
+    Attributes:
+        folder: the dataset folder.
+        summary: of its tests.
+        report: what is stored in ``build_report.json``.
+        tables: how the tests were made, as on the card.
+        task: the task that scores the set.
+    """
+
+    folder: Path
+    summary: ConfigSummary
+    report: Mapping[str, Any]
+    tables: Sequence[Table]
+    task: UserTask
+
+
+def compute_noise(gold: str, noised: str, *, switching: bool = False) -> float:
+    """Return the word-level Levenshtein distance over the number of gold words (paper, Eq. 1).
+
+    Args:
+        gold: the gold text, of at least one word.
+        noised: the same text with an error.
+        switching: the error only moves words, so the distance is halved (paper, note 7).
+    """
+    words = gold.split()
+    return Levenshtein.distance(words, noised.split()) / len(words) / (1 + switching)
+
+
+def make_row(
+    gold: Gold, low: str, category: str, subcategory: str, noise: float, seed: int, *key: str
+) -> dict[str, Any]:
+    """Return a test as a row in the columns of the schema; ``key`` and the texts give its id."""
+    cluster = short_hash("stress", gold.source, gold.text)
+    return {
+        "test_id": short_hash(cluster, *key, low),
+        "context_id": cluster,
+        "cluster_id": cluster,
+        "context": gold.source,
+        "high": gold.text,
+        "low": low,
+        "category": category,
+        "high_first": True,
+        "subcategory": subcategory,
+        "noise_ratio": noise,
+        "seed": seed,
+    }
+
+
+@dataclass(frozen=True)
+class NewSet:
+    """A set of synthetic errors that is to be written.
+
+    Attributes:
+        name: of the set; letters, digits and ``_``.
+        corpus: the gold texts.
+        out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
+        replace: overwrite a set of this name that was made in another way.
+
+    Raises:
+        NNDError: the name is taken, or no name.
+    """
+
+    name: str
+    corpus: Corpus
+    out: str | Path | None
+    replace: bool
+
+    def __post_init__(self) -> None:
+        name = self.name
+        if not name.isidentifier():
+            raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
+        if name in list_recipes() or (shipped_task(f"nnd_{name}") and name != f"blindspot_{self.corpus.name}"):
+            raise NNDError(f"{name} is the name of another set; take another")
+
+    @property
+    def folder(self) -> Path:
+        """The dataset folder."""
+        return (dataset_folder(self.name) if self.out is None else expand(self.out)).absolute()
+
+    @contextmanager
+    def making(self, *settings: object) -> Iterator[dict[str, Any]]:
+        """Yield the beginning of the build report, while no other process makes the set.
+
+        Args:
+            settings: all that the tests depend on besides the corpus.
+
+        Raises:
+            NNDError: the folder holds a set that was made with other settings, or another process makes it.
+        """
+        plan = short_hash(json.dumps([self.corpus.sha256, settings, __version__, VERSION]))
+        with making(self.folder, timeout=0):  # no waiting for another build of this set, which may take hours
+            if not self.replace and read_report(self.folder).get(CONFIG, {}).get("plan", plan) != plan:
+                raise NNDError(
+                    f"{self.folder}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another "
+                    "name, or --replace it"
+                )
+            yield {
+                "plan": plan,
+                "corpus": self.corpus.name,
+                "source_sha256": self.corpus.sha256,
+                "nnd_tasks": __version__,
+            }
+
+    def write(
+        self, tests: pd.DataFrame, report: Mapping[str, Any], tables: Sequence[Table], description: str, summary: str
+    ) -> StressSet:
+        """Write the set, and the task ``nnd_NAME`` that scores it.
+
+        Args:
+            tests: rows of `make_row`.
+            report: what is stored in ``build_report.json``.
+            tables: how the tests were made, for the card.
+            description: the same in words.
+            summary: of the set, in a sentence.
+        """
+        sets = BuiltSet()
+        sets.add(CONFIG, tests, report)
+        corpus_facts = KNOWN.get(self.corpus.name, {})
+        facts = Facts(
+            title=f"blind spots: {corpus_facts.get('title', self.corpus.name)}",
+            summary=summary,
+            judges="nobody, a program put the errors in.",
+            license="other",
+            license_note=f"The texts stand under the terms {corpus_facts.get('terms', 'other')}.",
+            language=tuple(corpus_facts.get("languages", ())),
+            homepage="",
+            citation=CITATION,
+        )
+        lines = [description, *(line for table in tables for line in ("", table.caption, "", *markdown_table(table)))]
+        card_facts = About(self.name, facts, synthetic=True, made=tuple(lines))
+        write_dataset(
+            self.folder, sets.tables, about=card_facts, report=sets.report, default=CONFIG, known=sets.summaries,
+            replace=self.replace,
+        )  # fmt: skip
+        fields = {
+            "dataset_path": f"nnd/{self.name}" if self.out is None else str(self.folder),
+            "dataset_name": CONFIG,
+            "doc_to_text": PROMPT if self.corpus.texts[0].source else "",
+            "target_delimiter": "",
+            "metadata": {"version": f"{VERSION}-A"},
+        }
+        task = write_task(f"nnd_{self.name}", fields)
+        return StressSet(self.folder, sets.summaries[CONFIG], sets.report[CONFIG], tables, task)

@@ -117,7 +117,7 @@ class Edit:
     ngrams: Mapping[int, Sequence[tuple[str, ...]]] = field(default_factory=dict)
     ngram_words: int | None = None
     keep_last: bool = False
-    fill: Callable[[Sequence[str], int], Sequence[str]] = lambda words, place: ()
+    fill: Callable[[Sequence[str], int], Sequence[str]] = lambda words, position: ()
 
     @cached_property
     def doc(self) -> Doc:
