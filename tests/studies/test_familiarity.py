@@ -111,7 +111,7 @@ def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated(
     found = effects.estimate(np.array([[1.0, 0, 3, 1, 0, 0, 2, 1, 9]]).T, contrasts)
     assert found.value[:, 0] == pytest.approx([1.5, -1.5, 0.5, -0.5, np.nan], nan_ok=True)
     better = np.array([1.0, 0] * 4 + [1])[:, None]  # system 0 wrote better texts only
-    alone = Effects(prompt, prompt, shares, more=[better]).estimate(np.arange(9.0)[:, None], contrasts)
+    alone = Effects(prompt, prompt, shares, regressors=[better]).estimate(np.arange(9.0)[:, None], contrasts)
     assert np.isnan(alone.value).all()
 
 
