@@ -90,7 +90,7 @@ def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
         ("t.csv", "model,x\na,1\na ,2\n", "a is there twice"),
         ("t.csv", "model,x\na,1,5\n", "row 2: 3 cells, the header has 2"),
         ("t.csv", "model,x\n", "no row is in it"),
-        ("t.txt", "a", "a table ends in"),
+        ("t.doc", "a", "a table ends in"),
     ],
 )
 def test_wrong_tags_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:

@@ -370,7 +370,7 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(
     assert trainer.state.global_step == 3
     assert calls == [1, 2, 2, 2]  # first the trial, on one context
     assert steps(tmp_path / "nnd.jsonl") == [2, 3]
-    assert "no evaluation at step 1, training goes on (OutOfMemoryError: no memory)" in caplog.text
+    assert "no evaluation at step 1, training goes on (OutOfMemoryError: no memory and more)" in caplog.text
 
 
 @pytest.mark.usefixtures("home")
