@@ -114,8 +114,8 @@ def _print_build(result: BuiltSet) -> None:
         accounts = result.report[summary.name].get("accounts")
         for line in describe_accounts(accounts) if accounts else ():
             say(f"{summary.name}: {line}")
-    if result.kept:
-        say(f"kept as they were: {', '.join(result.kept)}")
+    if result.other_configs:
+        say(f"kept as they were: {', '.join(result.other_configs)}")
     for note in result.notes:
         warn(f"note: {note}")
     say(f"written to {result.folder}")

@@ -1,4 +1,4 @@
-"""What became of everything that a build read: used, or left out for a reason; each row, judgement and so on counts once."""
+"""What became of everything that a build read: used, or left out for a reason; and what is odd about the texts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.sets.cells import place_of
-from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.rows import count_traces
+from nnd_tasks.sets.cells import place_of, traces_of
+from nnd_tasks.sets.judge import Judged
+from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
+from nnd_tasks.sets.rows import FIELD, NAMES, TEXTS, exclude
 from nnd_tasks.wording import counted, some_of
 
 _EXAMPLES = 3
@@ -49,10 +50,10 @@ REASONS: Mapping[str, Mapping[str, str]] = {
     "pair": {"no_order": "of candidates neither of which is better by the rule"},
     "error span": {"nowhere": "that does not lie in its text"},
 }
-
-
 #: What happened to all of them.
 _VERBS = {"row": "read", "judgement": "read", "candidate": "judged", "pair": "compared", "error span": "read"}
+#: Share of tests whose candidates begin with their context from which on that is no accident.
+_REPEATING = 0.1
 
 
 def tally_table(table: pd.DataFrame, noun: str) -> dict[str, Any]:
@@ -61,14 +62,23 @@ def tally_table(table: pd.DataFrame, noun: str) -> dict[str, Any]:
     Args:
         table: a row per thing that is counted.
         noun: a key of `REASONS`.
+
+    Raises:
+        RuntimeError: something is neither used nor left out for one of the reasons.
     """
     counts = table["exclusion"].value_counts()
     left_out = {reason: int(counts[reason]) for reason in REASONS[noun] if reason in counts}
+    tally = tally_counts(len(table), left_out)
+    if tally["used"] != counts.get("", 0):
+        raise RuntimeError(
+            f"of {counted(len(table), noun)}, {counts.get('', 0):,} are used and {sum(left_out.values()):,} left out for a "
+            "reason; this is a mistake of nnd-tasks, please report it"
+        )
     examples = {}
     for reason in left_out:
         first = table[table["exclusion"] == reason].head(_EXAMPLES)
         examples[reason] = [_FOLDER.sub("", place_of(first, position)) for position in range(len(first))]
-    return {**tally_counts(len(table), left_out), "examples": examples}
+    return {**tally, "examples": examples}
 
 
 def tally_counts(total: int, left_out: Mapping[str, int]) -> dict[str, Any]:
@@ -77,14 +87,48 @@ def tally_counts(total: int, left_out: Mapping[str, int]) -> dict[str, Any]:
     return {"total": total, "used": total - sum(left_out.values()), "left_out": left_out}
 
 
-def check_sum(tally: Mapping[str, Any], table: pd.DataFrame, read: int) -> None:
-    """Raise RuntimeError where some of the rows that were read are neither used nor left out for a reason that is counted."""
-    used = int((table["exclusion"] == "").sum())
-    if not (tally["total"] == read and tally["used"] == used):
-        raise RuntimeError(
-            f"of {read:,} rows that were read, {used:,} are used and {sum(tally['left_out'].values()):,} left out for a "
-            "reason; this is a mistake of nnd-tasks, please report it"
-        )
+def tally_rows(rows: pd.DataFrame, placed: pd.DataFrame) -> dict[str, Any]:
+    """Count rows, and the error spans in ``placed``, which has several rows for one where it has a ``row_id``."""
+    accounts = {"rows": tally_table(rows, "row")}
+    if "spans_nowhere" in placed:
+        used = placed[placed["exclusion"] == ""]
+        used = used.drop_duplicates("row_id") if "row_id" in used else used
+        nowhere = int(used["spans_nowhere"].sum())
+        accounts["error_spans"] = tally_counts(int(used["spans_placed"].sum()) + nowhere, {"nowhere": nowhere})
+    return accounts
+
+
+def tally_judged(
+    judged: Judged, rule: LabelRule | ScoreRule, in_pairs: Any, pairs: int, compared: int
+) -> dict[str, Any]:
+    """Count rows, judgements, candidates and pairs of candidates by why they are left out.
+
+    Args:
+        judged: of `nnd_tasks.sets.judge.judge_rows`.
+        rule: what is better.
+        in_pairs: ids of the candidates that are in a pair.
+        pairs: number of pairs of which one candidate is better.
+        compared: number of all pairs.
+    """
+    candidates = judged.candidates
+    rated = candidates[candidates["exclusion"] == ""]
+    with_pair = candidates["candidate_id"].isin(in_pairs)
+    candidates = exclude(candidates, ~with_pair, "no_pair")
+    used_rows = judged.rows.index[judged.rows["exclusion"] == ""]
+    judgements = judged.judgements
+    accounts = {
+        **tally_rows(judged.rows, judgements),
+        "judgements": tally_table(judgements[judgements["row_id"].isin(used_rows)], "judgement"),
+        "candidates": tally_table(candidates, "candidate"),
+        "pairs": tally_counts(compared, {"no_order": compared - pairs}),
+        "groups": rated["group"].nunique(),
+        "groups_with_tests": candidates["group"][with_pair].nunique(),
+    }
+    if differently := int(candidates["differently"].sum()):
+        what_counts = "the most frequent label counts" if rule.role == "label" else "the mean of their scores counts"
+        accounts |= {"judged_differently": differently, "what_counts": what_counts}
+    unranked = judgements["value"][judgements["exclusion"] == "unranked"]
+    return accounts | ({"unranked_labels": unranked.unique().tolist()} if len(unranked) else {})
 
 
 def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, complete: bool = False) -> list[str]:
@@ -130,8 +174,23 @@ def _describe_texts(accounts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{number} with candidates that begin with their prompt, which a model then reads twice; take the prompt off them"
 
 
-#: Share of tests whose candidates begin with their context from which on that is no accident.
-_REPEATING = 0.1
+def say_why_nothing(accounts: Mapping[str, Any]) -> str:
+    """Say why no test comes out of what was counted."""
+    candidates = accounts.get("candidates", {"total": 0, "left_out": {}})
+    ties = candidates["left_out"].get("tie", 0)
+    why = ""
+    if ties and ties == candidates["total"]:
+        why = ": of every candidate people said both equally often"
+    elif "no_pair" in candidates["left_out"] and not accounts["pairs"]["total"]:
+        why = ": no context has two candidates; is --context the column of what candidates share?"
+        if ties or accounts["rows"]["left_out"]:
+            why = ": no context has two candidates whose judgements count"
+    merged = "judgements" in accounts and accounts["judgements"]["used"] > candidates["total"]
+    hint = "; equal texts of a context count as one candidate" if merged else ""
+    return f"no test comes out{why}; {'; '.join(describe_accounts(accounts))}{hint}"
+
+
+# ---------------------------------------------------------------- what is odd about the texts
 
 
 def look_at_texts(rows: pd.DataFrame, tests: pd.DataFrame, prompts: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
@@ -174,3 +233,15 @@ def _continues(text: str, context: str) -> bool:
 
 def _join_words(text: str) -> str:
     return " ".join(text.split())
+
+
+def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
+    """Count the cells that `clean_texts` takes for missing values: role -> what they say -> how many."""
+    counts = {}
+    for role in [name for name in rows if name in (*TEXTS, *NAMES, "spans") or name.startswith(FIELD)]:
+        if role in (*NAMES, "spans") or recipe.candidates == "texts":
+            texts = rows[role][[isinstance(cell, str) for cell in rows[role]]].str.strip()
+            counts[role.removeprefix(FIELD)] = (
+                texts[texts.isin(traces_of(role, recipe))].value_counts(sort=False).to_dict()
+            )
+    return {role: texts for role, texts in counts.items() if texts}

@@ -57,7 +57,7 @@ _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M
 
 
 @dataclass(frozen=True)
-class About:
+class CardFacts:
     """What a card says besides counts.
 
     Attributes:
@@ -67,7 +67,7 @@ class About:
         recipe: YAML, shown where the set does not come with the package.
         pairs: whether the table held ready-made pairs.
         synthetic: whether a program of this package put the errors in.
-        made: Markdown lines on how the set was made, where no recipe says it.
+        how_made: Markdown lines on how the set was made, where no recipe says it.
     """
 
     name: str
@@ -76,11 +76,11 @@ class About:
     recipe: str = ""
     pairs: bool = False
     synthetic: bool = False
-    made: tuple[str, ...] = ()
+    how_made: tuple[str, ...] = ()
 
 
 def make_card(
-    about: About,
+    card_facts: CardFacts,
     summaries: Sequence[ConfigSummary],
     columns: Iterable[str],
     reports: Mapping[str, Any],
@@ -91,7 +91,7 @@ def make_card(
     """Return the card of a set: its header as YAML between two lines of ---, and its Markdown.
 
     Args:
-        about: what people know of the set.
+        card_facts: what people know of the set.
         summaries: of all configs.
         columns: of the tables.
         reports: config -> its part of ``build_report.json``.
@@ -104,14 +104,14 @@ def make_card(
     """
     names = [summary.name for summary in summaries]
     tests = sum(summary.tests for summary in summaries)
-    kind = "synthetic" if about.synthetic else about.facts.errors
-    languages = [*about.facts.language, *(one for name in names for one in language_pair(name) or ())]
+    kind = "synthetic" if card_facts.synthetic else card_facts.facts.errors
+    languages = [*card_facts.facts.language, *(one for name in names for one in language_pair(name) or ())]
     header = {
-        "nnd_set": about.name,
-        "license": find_fact(about.facts, "license"),
+        "nnd_set": card_facts.name,
+        "license": find_fact(card_facts.facts, "license"),
         "language": list(dict.fromkeys(languages)) or [todo("language")],
-        "pretty_name": f"NND {about.facts.title or about.name}",
-        "task_categories": [about.facts.task_category],
+        "pretty_name": f"NND {card_facts.facts.title or card_facts.name}",
+        "task_categories": [card_facts.facts.task_category],
         "tags": [
             *("nnd", "near-negative-distinction", "lm-evaluation-harness"),
             {"judged": "human-evaluation", "made": "made-errors"}.get(kind, kind),
@@ -129,14 +129,14 @@ def make_card(
     }
     theirs, kept = _find_written(earlier) if earlier else ({}, "\n")
     rates = [part["trivial_rules"][ALL] for part in reports.values() if "trivial_rules" in part]
-    terms = terms_of(about.name, reports)
+    terms = terms_of(card_facts.name, reports)
     sources: dict[tuple[str, str], list[str]] = {}
     for name, part in reports.items():
         for source in part.get("source_sha256", {}).items():
             sources.setdefault(source, []).append(name)
     body = _template().render(
-        about=about,
-        facts=about.facts,
+        card=card_facts,
+        facts=card_facts.facts,
         kind=kind,
         summaries=summaries,
         columns=list(columns),

@@ -1,12 +1,11 @@
-"""Rows by the roles of their columns, why some are left out, and the prompts that they share."""
+"""From files to rows: the roles of columns, winners of pairs, the rows of a ``prepare.py``, clean texts, and the prompts."""
 
 from __future__ import annotations
 
 import re
 import traceback
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,13 +16,18 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key, short_hash, slug
 from nnd_tasks.sets.catalogue import SetRecipe
-from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, render, take_column, traces_of
+from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, take_column, traces_of
 from nnd_tasks.sets.download import Source
 from nnd_tasks.sets.read import naming_place, read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PairRule, Recipe, Rule
 from nnd_tasks.sets.spans import place_spans, span_cells
 
 FIELD = "field "  # before the name of a prompt field, as a column of rows
+TEXTS = ("context", "candidate", "chosen", "rejected")
+#: Roles whose texts are names; white space around a name does not count.
+NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
+#: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
+ROLES = (*TEXTS, *NAMES, "group", "score", "spans", "config", "where")
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,8 @@ class GivenRows:
     """
 
     configs: dict[str, pd.DataFrame]
-    mended: dict[str, pd.DataFrame]
     unmatched: list[str]
+    mended: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
 def read_rows(set_recipe: SetRecipe, source: Source, rule: Rule) -> GivenRows:
@@ -46,49 +50,51 @@ def read_rows(set_recipe: SetRecipe, source: Source, rule: Rule) -> GivenRows:
     recipe = set_recipe.recipe
     if set_recipe.prepare:
         rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, rule)
-        matches = match_left_out(rows, recipe)
-        configs = _split_configs(rows, matches, recipe)
-        again = {} if mended is None else _split_configs(mended, match_left_out(mended, recipe), recipe)
-        return GivenRows(configs, again, _list_unmatched([matches]))
-    parts: dict[str, list[pd.DataFrame]] = {}
-    every_match = []
+        configs, matches = _split_configs(rows, recipe)
+        return GivenRows(
+            configs, _list_unmatched([matches]), {} if mended is None else _split_configs(mended, recipe)[0]
+        )
+    tables: dict[str, list[pd.DataFrame]] = {}
+    matches_of_files = []
     start = 0
     for name, path in source.files.items():
         table = read_table(path, recipe)
-        matches = match_left_out(table, recipe)
-        every_match.append(matches)
-        table = mark_left_out(table, matches)
+        matches_of_files.append(match_left_out(table, recipe))
+        table = mark_left_out(table, matches_of_files[-1])
         try:
             rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
         except NNDError:
             if (table["exclusion"] == "").any() or len(source.files) == 1:
                 raise
             rows = table[[PATH, ROW, "exclusion"]]  # a file that is left out, such as a legend, may have other columns
-        parts.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
+        tables.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
         start += len(table)
-    return GivenRows(
-        {config: pd.concat(several) for config, several in parts.items()}, {}, _list_unmatched(every_match)
-    )
+    configs = {config: pd.concat(tables_of_config) for config, tables_of_config in tables.items()}
+    return GivenRows(configs, _list_unmatched(matches_of_files))
 
 
 def _list_unmatched(matches: list[pd.DataFrame]) -> list[str]:
-    met = pd.concat(matches).any()
-    return [str(named) for named in met.index[~met]]
+    matched = pd.concat(matches).any()
+    return [str(condition) for condition in matched.index[~matched]]
 
 
-def _split_configs(rows: pd.DataFrame, matches: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
+def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
+    """Split the rows of a ``prepare.py`` by config; also return what `match_left_out` says of them."""
+    matches = match_left_out(rows, recipe)
     rows = mark_left_out(rows.rename(columns={name: FIELD + name for name in recipe.field}), matches)
     configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
-    return {str(config): part.reset_index(drop=True) for config, part in rows.groupby(configs, sort=False)}
+    by_config = rows.groupby(configs, sort=False)
+    return {str(config): group.reset_index(drop=True) for config, group in by_config}, matches
 
 
 def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
-    """Return the config that a file belongs to: ``mqm_newstest2021_ende.tsv`` of mqm -> ``newstest2021_ende``.
+    """Name the config that a file belongs to: ``mqm_newstest2021_ende.tsv`` of mqm -> ``newstest2021_ende``.
 
     Raises:
         NNDError: no config can be named after the file.
     """
-    recipe, file = set_recipe.recipe, set_recipe.recipe.files.get(name)
+    recipe = set_recipe.recipe
+    file = recipe.files.get(name)
     if file is not None and file.config:
         return file.config
     if recipe.config != FILE:
@@ -97,11 +103,6 @@ def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
     if not config:
         raise NNDError(f"{path}: cannot name a config after this file; rename it")
     return config
-
-
-TEXTS = ("context", "candidate", "chosen", "rejected")
-#: Roles whose texts are names; white space around a name does not count.
-NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 
 
 # ---------------------------------------------------------------- what is left out
@@ -148,11 +149,11 @@ def number_rows(*columns: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
     return key, np.flatnonzero(~pd.Series(key).duplicated().to_numpy())
 
 
-# ---------------------------------------------------------------- rows by role
+# ---------------------------------------------------------------- rows of tables
 
 
 def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Return the columns of a table under the names of their roles, as objects; a row per attribute where each has a column.
+    """Name the columns of a table by their roles, as objects; a row per attribute where each has a column.
 
     Raises:
         NNDError: a column is missing.
@@ -163,10 +164,8 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
     rows[[PATH, ROW, "exclusion"]] = table[[PATH, ROW, "exclusion"]].to_numpy(object)
     if recipe.group:
-        parts = [as_texts(take_column(table, column), table, column) for column in recipe.group]
-        rows["group"] = (
-            parts[0] if len(parts) == 1 else [short_hash(*map(str, row)) for row in zip(*parts, strict=True)]
-        )
+        keys = [as_texts(take_column(table, column), table, column) for column in recipe.group]
+        rows["group"] = keys[0] if len(keys) == 1 else [short_hash(*map(str, row)) for row in zip(*keys, strict=True)]
     if recipe.spans and not recipe.spans.marks:
         rows["spans"] = pd.Series(list(span_cells(table, recipe.spans)), dtype=object)
     if not recipe.attribute:
@@ -180,31 +179,18 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     return pd.concat(of_each).sort_index(kind="stable")
 
 
+# ---------------------------------------------------------------- rows of pairs
+
 _TIE, _UNJUDGED = -1, -2
-
-
 _MEANINGS = {
     **dict.fromkeys(("1", "a", "first", "left"), 0),
     **dict.fromkeys(("2", "b", "second", "right"), 1),
     **dict.fromkeys(("tie", "both", "bothbad", "equal", "neither", "none", "draw", "same"), _TIE),
 }
-
-
 #: Words of a winner that do not tell the two texts apart: model_a is A.
 _FILLERS = {
-    *(
-        "answer",
-        "assistant",
-        "candidate",
-        "chat",
-        "completion",
-        "conversation",
-        "model",
-        "option",
-        "output",
-        "response",
-    ),
-    *("summary", "system", "text", "translation"),
+    *("answer", "assistant", "candidate", "chat", "completion", "conversation", "model", "option", "output"),
+    *("response", "summary", "system", "text", "translation"),
 }
 
 
@@ -219,10 +205,14 @@ def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     rows = exclude(rows, side == _TIE, "undecided")
     rows = exclude(rows, side == _UNJUDGED, "no_judgement")
     texts = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
-    for names, columns in ((("chosen", "rejected"), texts), (("high_system", "low_system"), recipe.systems)):
-        cells = [take_column(table, column) for column in columns]
-        for name, one, other in zip(names, cells, reversed(cells), strict=False):
-            rows[name] = np.where(side == 1, other, one)
+    for (better, worse), columns in {
+        ("chosen", "rejected"): texts,
+        ("high_system", "low_system"): recipe.systems,
+    }.items():
+        if columns:
+            first, second = (take_column(table, column) for column in columns)
+            rows[better] = np.where(side == 1, second, first)
+            rows[worse] = np.where(side == 1, first, second)
     return rows
 
 
@@ -237,28 +227,24 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     """
     meanings = _winner_meanings(recipe)
     traces = traces_of("winner", recipe) - {*recipe.winners}
-    systems = [take_column(table, column) for column in recipe.systems]
+    cells, *systems = (
+        [text or "" for text in as_texts(take_column(table, column), table, column, strip=True)]
+        for column in (str(recipe.winner), *recipe.systems)
+    )
     sides = np.full(len(table), _UNJUDGED)
-    excluded = (table["exclusion"] != "").to_numpy()
-    cells = take_column(table, str(recipe.winner))
-    for i, cell in enumerate(cells):
-        if excluded[i]:
-            continue
-        published = (render(cell) or "").strip()
-        value = published.casefold()
-        side = _UNJUDGED if published in traces else meanings.get(value)
+    for i in np.flatnonzero(table["exclusion"] == "").tolist():
+        value = cells[i].casefold()
+        side = _UNJUDGED if cells[i] in traces else meanings.get(value)
         if not recipe.winners:
             side = _read_side(value, meanings) if side is None else side
-            named = [
-                place for place, names in enumerate(systems) if (render(names[i]) or "").strip().casefold() == value
-            ]
+            named = [number for number, names in enumerate(systems) if names[i].casefold() == value]
             if len(named) == 1 and side in (None, named[0]):
                 side = named[0]
             elif len(named) == 1 and side != _UNJUDGED:
                 side = None  # a system called 1 may be the second
         if side is None:
             raise NNDError(
-                f"{place_of(table, i)}, column {recipe.winner!r}: {render(cell)!r:.60} names no winner; say what each value "
+                f"{place_of(table, i)}, column {recipe.winner!r}: {cells[i]!r:.60} names no winner; say what each value "
                 f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
                 "recipe)"
             )
@@ -271,11 +257,11 @@ def _winner_meanings(recipe: Recipe) -> dict[str, int]:
     if recipe.winners:
         meanings = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
     else:
-        first, second = (_split_words(column) for column in recipe.pair)
+        first, second = ({*_split_words(column)} for column in recipe.pair)
         meanings = dict(_MEANINGS)
         # "a" of answer_b and answer_a is the second.
-        if len({*first} - {*second}) == len({*second} - {*first}) == 1:
-            meanings |= {next(iter({*first} - {*second})): 0, next(iter({*second} - {*first})): 1}
+        if len(first - second) == len(second - first) == 1:
+            meanings |= {(first - second).pop(): 0, (second - first).pop(): 1}
         meanings |= {column.casefold(): side for side, column in enumerate(recipe.pair)}
     return meanings | dict.fromkeys(recipe.unjudged, _UNJUDGED)
 
@@ -294,78 +280,18 @@ def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
     return meanings.get(telling[0]) if len(telling) == 1 else None
 
 
-def _example_winners(cells: Iterable[Any], meanings: Mapping[str, int]) -> str:
-    values = [value for value in dict.fromkeys((render(cell) or "").strip() for cell in cells) if value]
+def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
+    values = [value for value in dict.fromkeys(cells) if value]
     words = {0: "first", 1: "second", _TIE: "tie"}
-    shown = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
-    return f"'{','.join(shown)}{',...' if len(values) > 6 else ''}'"
+    examples = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
+    return f"'{','.join(examples)}{',...' if len(values) > 6 else ''}'"
 
 
-def clean_rows(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Place the spans of those rows that are not left out, clean their texts, and number their prompts.
-
-    Returns:
-        The rows with ``prompt``, the number of their prompt, and the table of `number_prompts`.
-    """
-    rows = clean_texts(place_spans(rows[rows["exclusion"] == ""], recipe), recipe)
-    prompt, prompts = number_prompts(rows, recipe)
-    return rows.assign(prompt=prompt), prompts
-
-
-def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Return rows with every text in NFC, names stripped, and None for what is absent.
-
-    A blank text and a trace of a missing value are absent (`nnd_tasks.sets.cells.TRACES`); where each row is a candidate as
-    published, they stay.
-    """
-    rows = rows.copy()
-    for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
-        texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
-        if role in NAMES or (role != "group" and recipe.candidates == "texts"):
-            # What a label means that is missing says the rule.
-            absent = {"", *(() if role == "label" and recipe.by_label else traces_of(role, recipe))}
-            texts[[text is not None and text.strip() in absent for text in texts]] = None
-        rows[role] = pd.Series(
-            texts, rows.index, dtype=object
-        )  # texts that pandas holds itself are copied by each step
-    return rows
-
-
-def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
-    """Count the cells that `clean_texts` takes for missing values: role -> what they say -> how many."""
-    counts = {}
-    for role in [name for name in rows if name in (*TEXTS, *NAMES, "spans") or name.startswith(FIELD)]:
-        if role in (*NAMES, "spans") or recipe.candidates == "texts":
-            traces = traces_of(role, recipe)
-            texts = Counter(cell.strip() for cell in rows[role] if isinstance(cell, str) and cell.strip() in traces)
-            counts[role.removeprefix(FIELD)] = dict(texts)
-    return {role: texts for role, texts in counts.items() if texts}
-
-
-def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:
-    """Number the distinct prompts: the context and the prompt fields.
-
-    Returns:
-        The number of each row's prompt; and a table of the prompts with ``context``, the fields and ``cluster_id``.
-    """
-    fields = [FIELD + name for name in sorted(recipe.field)]
-    number, first = number_rows(rows["context"], *(rows[name] for name in fields))
-    prompts = rows[["context", *fields]].iloc[first].fillna("").reset_index(drop=True)
-    prompts.columns = ["context", *sorted(recipe.field)]
-    keys = prompts.to_dict("records")
-    prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
-    return number, prompts
-
-
-#: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
-ROLES = (
-    *("context", "candidate", "group", "label", "score", "attribute", "system", "rater", "category", "subcategory"),
-    *("severity", "spans", "chosen", "rejected", "high_system", "low_system", "config", "where"),
-)
+# ---------------------------------------------------------------- rows of a prepare.py
 
 
 def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return what ``rows(folder)`` of a ``prepare.py`` returns, and the rows of the clean config if it has ``mended(rows)``.
+    """Run ``rows(folder)`` of a ``prepare.py``, and ``mended(rows)`` if it has that, which gives the rows of the clean config.
 
     Raises:
         NNDError: it fails, at the place that was read last; or its rows are not as the contract says.
@@ -395,16 +321,65 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
     if not len(rows):
         raise NNDError(f"{path}: rows(folder) returns no row; is it the right file?")
     rows = rows.reset_index(drop=True)
-    wanted = ("chosen", "rejected") if "chosen" in rows else ("context", "candidate")
-    judged = () if "chosen" in rows or isinstance(rule, PairRule) else (rule.role,)
-    for name in (*wanted, *judged, *recipe.field, *(("config",) if "config" in rows else ())):
+    required = ["chosen", "rejected"] if "chosen" in rows else ["context", "candidate"]
+    if "chosen" not in rows and not isinstance(rule, PairRule):
+        required.append(rule.role)
+    for name in (*required, *recipe.field):
         if name not in rows:
             raise NNDError(
                 f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}"
             )
-    for position, cell in enumerate(rows["config"].to_numpy(object) if "config" in rows else ()):
-        if not isinstance(cell, str):
-            raise NNDError(f"{place_of(rows, position)}, column 'config': expected text, found {kind_of(cell)}")
     if unknown := [name for name in rows if name not in (*ROLES, *recipe.field)]:
         raise NNDError(f"{path}: rows(folder) has a column {unknown[0]!r}; the roles are {', '.join(ROLES)}")
+    if "config" in rows:
+        for position, cell in enumerate(rows["config"]):
+            if not isinstance(cell, str):
+                raise NNDError(f"{place_of(rows, position)}, column 'config': expected text, found {kind_of(cell)}")
     return rows
+
+
+# ---------------------------------------------------------------- texts and prompts
+
+
+def clean_rows(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Place the spans of those rows that are not left out, clean their texts, and number their prompts.
+
+    Returns:
+        The rows with ``prompt``, the number of their prompt, and the table of `number_prompts`.
+    """
+    rows = clean_texts(place_spans(rows[rows["exclusion"] == ""], recipe), recipe)
+    prompt, prompts = number_prompts(rows, recipe)
+    return rows.assign(prompt=prompt), prompts
+
+
+def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Give every text in NFC, names stripped, and None for what is absent.
+
+    A blank text and a trace of a missing value are absent (`nnd_tasks.sets.cells.TRACES`); where each row is a candidate as
+    published, they stay.
+    """
+    rows = rows.copy()
+    for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
+        texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
+        if role in NAMES or (role != "group" and recipe.candidates == "texts"):
+            # What a label means that is missing says the rule.
+            absent = {"", *(() if role == "label" and recipe.by_label else traces_of(role, recipe))}
+            texts[[text is not None and text.strip() in absent for text in texts]] = None
+        # As objects: texts that pandas holds itself are copied by each step.
+        rows[role] = pd.Series(texts, rows.index, dtype=object)
+    return rows
+
+
+def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:
+    """Number the distinct prompts: the context and the prompt fields.
+
+    Returns:
+        The number of each row's prompt; and a table of the prompts with ``context``, the fields and ``cluster_id``.
+    """
+    fields = [FIELD + name for name in sorted(recipe.field)]
+    number, first = number_rows(rows["context"], *(rows[name] for name in fields))
+    prompts = rows[["context", *fields]].iloc[first].fillna("").reset_index(drop=True)
+    prompts.columns = ["context", *sorted(recipe.field)]
+    keys = prompts.to_dict("records")
+    prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
+    return number, prompts

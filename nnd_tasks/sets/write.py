@@ -16,7 +16,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, read_text, write_texts
 from nnd_tasks.folders import only_writer, rewriting
 from nnd_tasks.schema import SCHEMA_VERSION
-from nnd_tasks.sets.card import About, make_card
+from nnd_tasks.sets.card import CardFacts, make_card
 from nnd_tasks.store import (
     CARD,
     PREFERENCE,
@@ -55,7 +55,7 @@ def write_dataset(
     folder: Path,
     tables: Mapping[str, pa.Table],
     *,
-    about: About,
+    card_facts: CardFacts,
     report: Mapping[str, Any],
     default: str,
     obsolete: Collection[str] = (),
@@ -68,7 +68,7 @@ def write_dataset(
     Args:
         folder: the dataset folder; it is replaced as a whole, or not at all.
         tables: config -> tests.
-        about: what the card says besides counts.
+        card_facts: what the card says besides counts.
         report: config -> what is stored in ``build_report.json``.
         default: the config that `datasets.load_dataset` picks when none is named.
         obsolete: configs that are removed if the folder has them.
@@ -89,7 +89,7 @@ def write_dataset(
         if not folder.name:
             raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
         new = stack.enter_context(rewriting(folder, timeout))
-        kept = {name: table for name, table in _read_existing(folder, about.name).items() if name not in obsolete}
+        kept = {name: table for name, table in _read_existing(folder, card_facts.name).items() if name not in obsolete}
         _keep_the_rest(folder, new)
         merged = kept | {name: check_table(table, f"config {name}") for name, table in tables.items()}
         reports = {name: part for name, part in read_report(folder).items() if name in kept} | dict(report)
@@ -98,7 +98,7 @@ def write_dataset(
         summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
         columns = list(dict.fromkeys(column for table in merged.values() for column in table.column_names))
         earlier = read_text(folder / CARD) if (folder / CARD).is_file() and not replace else ""
-        card = make_card(about, summaries, columns, reports, default=default, earlier=earlier)
+        card = make_card(card_facts, summaries, columns, reports, default=default, earlier=earlier)
         write_texts({new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"})
     return summaries
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.sets.card import About
+from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.tables import ConfigSummary, check_table
@@ -45,7 +45,7 @@ def write(
     tables = {"authors": to_table(make())} if tables is None else tables
     reports = {config: {} for config in tables}
     return write_dataset(
-        folder, tables, **{"about": About(name, Facts()), "report": reports, "default": "authors", **more}
+        folder, tables, **{"card_facts": CardFacts(name, Facts()), "report": reports, "default": "authors", **more}
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, About, find_todos, make_card, todo
+from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, CardFacts, find_todos, make_card, todo
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.store import parse_card, read_table, split_card
 from nnd_tasks.tables import ConfigSummary
@@ -31,7 +31,7 @@ FACTS = Facts(
     citation="@misc{answers2024,\n  title = {Answers}\n}",
     fields={"question": "what was asked"},
 )
-ABOUT = About("answers", FACTS, "Right ones are better.", recipe="label: grade\nbetter: [right]\n")
+CARD_FACTS = CardFacts("answers", FACTS, "Right ones are better.", recipe="label: grade\nbetter: [right]\n")
 REASONS = ("equal_texts", "repeated", "contradictory", "empty")
 REPORT: dict[str, Any] = {
     "accounts": {
@@ -52,8 +52,8 @@ SUMMARIES = [ConfigSummary(name, 1000, 70, 900, {"wrong": 1000}, "f" * 16) for n
 COLUMNS = ("test_id", "high_first", "question")
 
 
-def card_of(about: About = ABOUT, earlier: str = "", **report: Any) -> str:
-    return make_card(about, SUMMARIES, COLUMNS, {"all": REPORT | report}, default="all", earlier=earlier)
+def card_of(card_facts: CardFacts = CARD_FACTS, earlier: str = "", **report: Any) -> str:
+    return make_card(card_facts, SUMMARIES, COLUMNS, {"all": REPORT | report}, default="all", earlier=earlier)
 
 
 def test_a_card_has_the_facts_and_the_counts() -> None:
@@ -83,23 +83,23 @@ def test_a_card_has_the_facts_and_the_counts() -> None:
 
 
 def test_sections_without_facts_are_left_out() -> None:
-    card = make_card(replace(ABOUT, recipe=""), SUMMARIES, COLUMNS, {"all": {}}, default="all")
+    card = make_card(replace(CARD_FACTS, recipe=""), SUMMARIES, COLUMNS, {"all": {}}, default="all")
     headings = "Sizes, Use, Columns, How it was made, Known limits, Origin and licence, Notes, Citation"
     assert re.findall("^## (.*)", card, re.MULTILINE) == headings.split(", ")
-    made = replace(ABOUT, synthetic=True, made=("By `nnd stress`.", "", "- one"))
+    made = replace(CARD_FACTS, synthetic=True, how_made=("By `nnd stress`.", "", "- one"))
     assert "\n## How it was made\n\nBy `nnd stress`.\n\n- one\n" in card_of(made)
     assert "The errors are synthetic" in card_of(made)
 
 
 def test_what_only_people_know_is_marked_where_it_is_missing() -> None:
     unknown = Facts(**{**FACTS.model_dump(), **dict.fromkeys(KNOWN_BY_PEOPLE), "language": ()})
-    card = card_of(replace(ABOUT, facts=unknown))
+    card = card_of(replace(CARD_FACTS, facts=unknown))
     assert all(todo(key) in card for key in KNOWN_BY_PEOPLE)
     assert {*find_todos(*parse_card(card, ""))} == {*KNOWN_BY_PEOPLE}
     nothing = Facts(**{**FACTS.model_dump(), "citation": "", "homepage": ""})
-    assert find_todos(*parse_card(card_of(replace(ABOUT, facts=nothing)), "")) == [], "known to be nothing"
+    assert find_todos(*parse_card(card_of(replace(CARD_FACTS, facts=nothing)), "")) == [], "known to be nothing"
     said = Facts(**{**FACTS.model_dump(), "summary": "TODO: write it", "judges": "TODO", "homepage": "TODO later"})
-    assert find_todos(*parse_card(card_of(replace(ABOUT, facts=said)), "")) == ["summary", "judges", "homepage"]
+    assert find_todos(*parse_card(card_of(replace(CARD_FACTS, facts=said)), "")) == ["summary", "judges", "homepage"]
 
 
 def test_only_what_stands_between_the_markers_and_new_fields_stay() -> None:
@@ -133,12 +133,12 @@ def test_no_text_of_a_stranger_is_html_or_leaves_its_cell() -> None:
     facts = Facts(
         **{**FACTS.model_dump(), **dict.fromkeys(("title", "summary", "judges", "citation", "license"), HOSTILE)}
     )
-    about = replace(ABOUT, facts=facts, rule=HOSTILE, recipe=HOSTILE)
+    card_facts = replace(CARD_FACTS, facts=facts, rule=HOSTILE, recipe=HOSTILE)
     summaries = [replace(SUMMARIES[0], categories={HOSTILE: 1})]
     rates = {"all": {"shorter": 0.5, "system": 0.5}, HOSTILE: {"shorter": 0.5}}
     report = REPORT | {"source_sha256": {HOSTILE: HOSTILE}, "trivial_rules": rates, "trivial_system": HOSTILE}
-    first = make_card(about, summaries, [*COLUMNS, HOSTILE], {"all": report}, default="all")
-    card = make_card(about, summaries, [*COLUMNS, HOSTILE], {"all": report}, default="all", earlier=first)
+    first = make_card(card_facts, summaries, [*COLUMNS, HOSTILE], {"all": report}, default="all")
+    card = make_card(card_facts, summaries, [*COLUMNS, HOSTILE], {"all": report}, default="all", earlier=first)
     assert card == first, "a marker in a fact is none"
     _, body = parse_card(card, "")
     blocks = MarkdownIt().enable("table").parse(body)

@@ -107,13 +107,13 @@ def test_what_a_yaml_sets_is_used_or_refused(key: str, value: Any, message: str,
 
 
 def test_prompts_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) -> None:
-    settings = {"description": "About {{context}}:\n", "gen_prefix": "So {{context}}", "doc_to_text": "{{context}}"}
+    settings = {"description": "CardFacts {{context}}:\n", "gen_prefix": "So {{context}}", "doc_to_text": "{{context}}"}
     task = load_task(
         "small", include=[small_set(tmp_path, TESTS, **settings, fewshot_config={"gen_prefix": "context"})]
     )
     task.set_fewshot_seed(1)
     [first, _] = task.eval_docs
-    assert task.fewshot_context(first, 1, gen_prefix=task.doc_to_prefix(first)) == "About c:\nd d g\n\nc So c"
+    assert task.fewshot_context(first, 1, gen_prefix=task.doc_to_prefix(first)) == "CardFacts c:\nd d g\n\nc So c"
     doc = {"context": "A b\n", "n": 3, "items": [{"x": 1}]}
     for template in (
         "{{context}}",

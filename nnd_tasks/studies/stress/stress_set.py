@@ -24,7 +24,7 @@ from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.schema import short_hash
 from nnd_tasks.sets.build import BuiltSet
-from nnd_tasks.sets.card import About
+from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.tasks import UserTask, shipped_task, write_task
@@ -370,9 +370,9 @@ class NewSet:
             citation=CITATION,
         )
         lines = [description, *(line for table in tables for line in ("", table.caption, "", *markdown_table(table)))]
-        card_facts = About(self.name, facts, synthetic=True, made=tuple(lines))
+        card_facts = CardFacts(self.name, facts, synthetic=True, how_made=tuple(lines))
         write_dataset(
-            self.folder, sets.tables, about=card_facts, report=sets.report, default=CONFIG, known=sets.summaries,
+            self.folder, sets.tables, card_facts=card_facts, report=sets.report, default=CONFIG, known=sets.summaries,
             replace=self.replace,
         )  # fmt: skip
         fields = {
