@@ -1,40 +1,52 @@
-"""Files: written whole or not at all, read with a bound and one clear error.
+"""Files and folders: written as a whole or not at all, read with a bound and one clear error; text, YAML and JSON.
 
 A file is written under a temporary name beside its target and renamed when it is complete, so that an interruption or a
-full disk leaves the earlier file. Files that are read may come from a stranger: only regular files of bounded size are
-taken.
+full disk leaves the earlier file; a folder likewise. Files that are read may come from a stranger: only regular files of
+bounded size are taken, and YAML without aliases, whose few bytes unfold to gigabytes.
 """
 
 from __future__ import annotations
 
 import errno
+import glob
+import json
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from filelock import FileLock, Timeout
 
 from nnd_tasks.errors import NNDError, reason_of
 
 #: Bytes that a configuration file (YAML, JSON, a card) may have; the largest of ours has 20 kB.
 MAX_CONFIG_BYTES = 5_000_000
+#: How deeply lists and mappings may be nested in a YAML file.
+MAX_DEPTH = 100
+#: How many parts a YAML file may have: keys, values, beginnings and ends of lists and mappings.
+MAX_VALUES = 500_000
+_MAX_DIGITS = 1000  # that a number in YAML may have
 
 
 def expand(path: str | Path) -> Path:
-    """Return ``path`` with ``~`` replaced by the home directory.
+    """Replace ``~`` in a path by the home directory.
 
     Raises:
         NNDError: it names an unknown user, is too long, or its symbolic links form a loop.
     """
     try:
-        place = Path(path).expanduser()
+        expanded = Path(path).expanduser()
     except RuntimeError as error:
         raise NNDError(f"{path}: the home directory that it names is not known") from error
     try:
-        place.stat()
+        expanded.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NNDError(f"{path}: its symbolic links form a loop; name another place") from error
@@ -42,7 +54,7 @@ def expand(path: str | Path) -> Path:
             raise NNDError(f"{path}: this name is longer than a file can have") from error
     except ValueError:  # a NUL in the name: opening the file will raise an error for it
         pass
-    return place
+    return expanded
 
 
 # ---------------------------------------------------------------- errors
@@ -62,11 +74,11 @@ def reading(path: object) -> Iterator[None]:
 
 
 @contextmanager
-def changing(place: object, *, hint: str = "", done: str = "written") -> Iterator[None]:
+def changing(target: object, *, hint: str = "", done: str = "written") -> Iterator[None]:
     """Turn what goes wrong while the block changes files or folders into one error that names them.
 
     Args:
-        place: what is changed, as the error names it.
+        target: what is changed, as the error names it.
         hint: ends the error: what the user can do.
         done: what could not be done: ``written``, ``removed``, ``replaced``.
 
@@ -76,14 +88,48 @@ def changing(place: object, *, hint: str = "", done: str = "written") -> Iterato
     try:
         yield
     except OSError as error:
-        raise NNDError(f"{place}: cannot be {done} ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
+        raise NNDError(f"{target}: cannot be {done} ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
 
 
-# ---------------------------------------------------------------- writing
+# ---------------------------------------------------------------- reading files
+
+
+def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
+    """Read a regular file.
+
+    Args:
+        path: the file; a device, a FIFO or a socket is refused, as reading it may never end.
+        limit: bytes that it may have.
+
+    Raises:
+        NNDError: it is absent, no regular file, too large or unreadable.
+    """
+    with reading(path):
+        # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NNDError(f"{path}: is not a regular file")
+            content = file.read(limit + 1)
+    if len(content) > limit:
+        raise NNDError(f"{path}: is larger than {limit / 1e6:,.0f} MB, which is more than such a file should have")
+    return content
+
+
+def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
+    """Read a UTF-8 text file; raises as `read_bytes` does, and where it is not UTF-8."""
+    content = read_bytes(path, limit=limit)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise NNDError(f"{path}: is not UTF-8 (byte {error.start:,}); save it as UTF-8") from error
+
+
+# ---------------------------------------------------------------- writing files
 
 
 def umask() -> int:
-    """Return the process's file mode creation mask."""
+    """Ask for the process's file mode creation mask, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -129,7 +175,7 @@ def _open_temporary(target: Path) -> tuple[int, Path]:
         os.close(handle)  # another process took it for a left-over before it was locked
 
 
-def clear_left_overs(folder: Path) -> None:
+def _remove_left_over_files(folder: Path) -> None:
     """Remove the temporary files that killed processes left in a folder: those that no process has locked."""
     with suppress(OSError), os.scandir(folder) as entries:
         for path in [entry.path for entry in entries if _TEMPORARY.fullmatch(entry.name)]:
@@ -165,7 +211,7 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
             if target.is_dir():
                 raise IsADirectoryError(0, "is a folder")
             target.parent.mkdir(parents=True, exist_ok=True)
-            clear_left_overs(target.parent)
+            _remove_left_over_files(target.parent)
             handle, file = _open_temporary(target)
             handles.append(handle)
             files.append(file)
@@ -178,8 +224,8 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
         for current, file in zip(targets, files, strict=True):
             file.replace(current)
     except OSError as error:
-        where = f"{current}: " if current.name else ""
-        raise NNDError(f"{where}cannot be written ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
+        named = f"{current}: " if current.name else ""
+        raise NNDError(f"{named}cannot be written ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
     finally:
         for file in files:
             with suppress(OSError):
@@ -201,32 +247,317 @@ def write_texts(files: Mapping[Path, str], *, hint: str = "") -> None:
             path.write_text(text, encoding="utf-8")
 
 
-def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
-    """Return the content of a regular file.
+# ---------------------------------------------------------------- writing folders
+
+
+def lock_file(folder: Path) -> Path:
+    """Name the file that `only_writer` locks: it lies beside ``folder``, as the folder itself may be replaced."""
+    return folder.with_name(f".{folder.name}.lock")
+
+
+@contextmanager
+def only_writer(folder: Path, timeout: float, busy: str) -> Iterator[None]:
+    """Let one process at a time write ``folder``; the lock file beside it is removed in the end.
 
     Args:
-        path: the file; a device, a FIFO or a socket is refused, as reading it may never end.
-        limit: bytes that it may have.
+        folder: what is written.
+        timeout: seconds to wait for another writer.
+        busy: the error message where another process still writes after that time.
 
     Raises:
-        NNDError: it is absent, no regular file, too large or unreadable.
+        NNDError: another process writes for longer than ``timeout``.
+        OSError: no file can be made there.
     """
-    with reading(path):
-        # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NNDError(f"{path}: is not a regular file")
-            content = file.read(limit + 1)
-    if len(content) > limit:
-        raise NNDError(f"{path}: is larger than {limit / 1e6:,.0f} MB, which is more than such a file should have")
-    return content
-
-
-def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
-    """Return a UTF-8 text file; raises as `read_bytes` does, and where it is not UTF-8."""
-    content = read_bytes(path, limit=limit)
+    path = lock_file(folder)
+    path.open("a").close()  # where no file can be made this fails at once; FileLock may wait
+    lock = FileLock(path, timeout=timeout)
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: is not UTF-8 (byte {error.start:,}); save it as UTF-8") from error
+        lock.acquire()
+    except Timeout as error:
+        raise NNDError(busy) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()  # before the lock is released: a process that waits sees this, and makes a new file
+        lock.release()
+
+
+@contextmanager
+def new_folder(beside: Path) -> Iterator[Path]:
+    """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away.
+
+    What killed processes left of such folders is removed first, so the caller must be the `only_writer`.
+    """
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    for left_over in _left_over_folders(beside, "new"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.new-", dir=beside.parent))
+    try:
+        folder.chmod(0o777 & ~umask())  # mkdtemp makes it private
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
+    """Yield a new folder that takes the place of ``folder`` when the block ends; when it fails, nothing changes.
+
+    One process at a time does this. Of a process that was killed between the two moves, the earlier folder is left under
+    another name; the next call puts it back.
+
+    Raises:
+        NNDError: another process writes for longer than ``timeout`` seconds.
+        OSError: no file can be made there.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(folder, timeout, f"{folder}: another command is still writing it; try again when it is done"):
+        for earlier in _left_over_folders(folder, "old"):
+            if folder.exists():
+                shutil.rmtree(earlier, ignore_errors=True)
+            else:
+                earlier.rename(folder)
+        with new_folder(folder) as new:
+            yield new
+            earlier = folder.with_name(new.name.replace(".new-", ".old-"))
+            try:
+                if folder.exists():
+                    folder.rename(earlier)
+                new.rename(folder)
+            finally:
+                if earlier.exists() and not folder.exists():  # stopped between the two moves
+                    earlier.rename(folder)
+                shutil.rmtree(earlier, ignore_errors=True)
+
+
+def _left_over_folders(folder: Path, state: str) -> list[Path]:
+    """Find what killed processes left beside ``folder``: new folders, or old ones that were moved away, the latest first."""
+    left_over = folder.parent.glob(f".{glob.escape(folder.name)}.{state}-*")
+    return sorted(left_over, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
+    """Read a JSON file; raises as `read_text` does, and where it is not JSON."""
+    return parse_json(read_text(path, limit=limit), str(path))
+
+
+def parse_json(text: str, source: str, *, hint: str = "") -> Any:
+    """Parse a JSON text; a string in it may hold half of a character (a lone surrogate).
+
+    Raises:
+        NNDError: no valid JSON, or nested too deeply; begins with ``source`` and ends with ``hint``.
+    """
+    with _reading_json(source, hint):
+        return json.loads(text)
+
+
+def parse_json_sequence(text: str, source: str, *, hint: str = "") -> list[tuple[int, Any]]:
+    """Parse one or several JSON texts that stand one after the other: the line at which each begins, and its value.
+
+    Raises:
+        NNDError: as `parse_json`.
+    """
+    decoder = json.JSONDecoder()
+    values: list[tuple[int, Any]] = []
+    position = _skip_space(text, 0)
+    line = 1 + text.count("\n", 0, position)
+    while position < len(text) or not values:
+        with _reading_json(source, hint):
+            value, end = decoder.raw_decode(text, position)
+        values.append((line, value))
+        line += text.count("\n", position, end)
+        position = _skip_space(text, end)
+        line += text.count("\n", end, position)
+    return values
+
+
+def _skip_space(text: str, position: int) -> int:
+    return re.compile(r"[ \t\r\n]*").match(text, position).end()  # type: ignore[union-attr]
+
+
+@contextmanager
+def _reading_json(source: str, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise NNDError(f"{source}: its lists and objects are nested too deeply to be read{hint}") from error
+    except json.JSONDecodeError as error:
+        raise NNDError(f"{source}: is not valid JSON ({_explain_json(error)}){hint}") from error
+    except ValueError as error:  # a number of more digits than Python converts
+        raise NNDError(f"{source}: is not valid JSON ({reason_of(error)}){hint}") from error
+
+
+def _explain_json(error: json.JSONDecodeError) -> str:
+    """Say why a text is no JSON, and where: ``a comma before }: line 3, column 1``."""
+    text, at = error.doc, error.pos
+    column = f"column {error.colno}"
+    position = f"line {error.lineno}, {column}" if "\n" in text.strip() else column
+    here, before = text[at : at + 5], text[max(at - 100, 0) : at].rstrip()[-1:]
+    if not text.strip():
+        return "it is empty"
+    if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        cause = "it is cut off"
+    elif here[:1] in ("]", "}") and before == ",":
+        cause = f"a comma before {here[:1]}"
+    elif here[:1] == "," and before in ("}", "]"):
+        cause = "a comma after the end; a list of objects stands in [ ]"
+    elif here[:1] == "'":
+        cause = "a single quote, as Python prints it; JSON has double quotes"
+    elif here.startswith(("None", "True", "False", "nan")):
+        cause = f"{re.match('[A-Za-z]+', here)[0]}, as Python prints it; JSON has null, true, false and NaN"  # type: ignore[index]
+    elif error.msg == "Extra data":
+        cause = "more text after its end"
+    else:
+        cause = error.msg
+    return f"{cause}: {position}"
+
+
+def json_lines(
+    lines: Iterable[str], source: str, *, hint: str = "", skip_blank: bool = False
+) -> Iterator[tuple[str, Any]]:
+    """Yield the name (``FILE, line 3``) and the value of each line of JSON Lines.
+
+    Args:
+        lines: a file opened as text, or its lines; only line feeds end a line, as strings may hold other line breaks.
+        source: the file's name; begins each name.
+        hint: ends errors.
+        skip_blank: leave out lines without any text, which are no JSON; they are counted.
+
+    Raises:
+        NNDError: a line is not valid JSON, or nested too deeply; the error names it.
+    """
+    for number, line in enumerate(lines, start=1):
+        if skip_blank and not line.strip():
+            continue
+        name = f"{source}, line {number}"
+        yield name, parse_json(line, name, hint=hint)
+
+
+# ---------------------------------------------------------------- YAML
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # YAML reads these as line breaks, unless they are escaped.
+    must_escape = any(line_break in text for line_break in "\x85\u2028\u2029\ufeff")
+    style = None
+    if must_escape or "\n" in text:
+        style = "|" if "\n" in text.rstrip("\n") and not must_escape else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dump_yaml(values: Mapping[str, Any]) -> str:
+    """Write plain data as YAML, texts of several lines readable; raise NNDError where reading it gives something else."""
+    text = str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    if parse_yaml(text, "YAML to be written") != values:
+        raise NNDError(
+            "YAML to be written: reading it gives something else; a name in it holds characters that YAML changes"
+        )
+    return text
+
+
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _Loader
+else:  # libyaml is ten times faster; neither loader creates Python objects
+    _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class PlainLoader(_Loader):
+    """The loader of `parse_yaml`; subclass it to read more tags."""
+
+
+class StrictLoader(PlainLoader):
+    """A loader for `parse_yaml` that refuses a mapping with the same key twice, of which YAML would silently take the last.
+
+    Yes, no, on and off are words in it; only true and false are truth values.
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Construct a mapping; raise a YAMLError where a key is repeated."""
+        keys: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} stands twice", key.start_mark
+                )
+            keys.add(str(key.value))
+        return super().construct_mapping(node, deep=deep)
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+StrictLoader.add_implicit_resolver(_BOOL, re.compile("(?i:true|false)$"), list("tTfF"))
+
+
+def _number(type_name: str) -> Callable[[PlainLoader, yaml.ScalarNode], Any]:
+    make = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{type_name}"]
+
+    def number(loader: PlainLoader, node: yaml.ScalarNode) -> Any:
+        if len(node.value) > _MAX_DIGITS:  # those between colons, as in 1:30:00, take quadratic time
+            raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
+        return make(loader, node)
+
+    return number
+
+
+for _type_name in ("int", "float"):
+    PlainLoader.add_constructor(f"tag:yaml.org,2002:{_type_name}", _number(_type_name))
+
+
+def _check_plain(text: str, loader: type[PlainLoader]) -> None:
+    """Raise a YAMLError for aliases, deep nesting or too many values: 835 bytes of aliases can unfold to fill the memory."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=loader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        problem = ""
+        if isinstance(event, yaml.AliasEvent):
+            problem = f"the alias *{event.anchor} is not allowed here; write the value out"
+        elif depth > MAX_DEPTH:
+            problem = f"nested deeper than {MAX_DEPTH} levels"
+        elif count > MAX_VALUES:
+            problem = f"more than {MAX_VALUES:,} values"
+        if problem:
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)  # type: ignore[arg-type]
+
+
+def read_yaml(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
+    """Read a YAML file; raises as `read_text` and `parse_yaml` do."""
+    return parse_yaml(read_text(path, limit=limit), str(path))
+
+
+def parse_yaml(text: str, source: str, loader: type[PlainLoader] = PlainLoader) -> Any:
+    """Parse a YAML text; plain data only: no tags of Python, no aliases, bounded depth and count.
+
+    Raises:
+        NNDError: no valid YAML, with an alias, nested too deeply or too long; begins with ``source`` and names the line.
+    """
+    try:
+        _check_plain(text, loader)
+        parser = loader(text)
+        try:
+            return parser.get_single_data()
+        finally:
+            parser.dispose()
+    except yaml.YAMLError as error:
+        position = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or reason_of(error)
+        line = f" in line {position.line + 1}" if position else ""
+        raise NNDError(f"{source}: is not YAML that can be read here ({problem}{line})") from error
+    except (ValueError, RecursionError, TypeError) as error:  # dates such as 2022-13-41, keys that are lists
+        raise NNDError(f"{source}: is not YAML that can be read here ({reason_of(error)})") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nnd_tasks.yaml_json import read_yaml
+from nnd_tasks.files import read_yaml
 
 _NAMES: dict[str, list[str]] = read_yaml(Path(__file__).with_name("languages.yaml"))
 #: Code of a language (ISO 639-1) -> its English name, as prompts have it.

@@ -1,4 +1,4 @@
-"""Tests: their columns, the types of these, and the identifiers and names of metrics derived from them.
+"""The dataset schema: a row per test, its columns and their types, and the identifiers and metric names derived from them.
 
 As in the paper (Laban et al., EMNLP 2022, section 2.1), a *test* is a (context, higher, lower) triple whose two candidates
 differ in quality in a known direction.
@@ -7,11 +7,20 @@ differ in quality in a known direction.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nnd_tasks.errors import NNDError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nnd_tasks.errors import NNDError, reason_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA_VERSION = 1
 
@@ -43,28 +52,40 @@ OPTIONAL_COLUMNS: dict[str, str] = {
 #: Where people marked errors in the worse candidate: for each test a list of start, end, category and severity. Start and
 #: end count characters of ``low``; the character at the end is not part of the span.
 SPANS_COLUMN = "low_spans"
+#: Type of `SPANS_COLUMN`.
+SPANS = pa.list_(
+    pa.struct([("start", pa.int64()), ("end", pa.int64()), ("category", pa.string()), ("severity", pa.string())])
+)
+#: Name of a type -> the type that a table has.
+TYPES = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int64": pa.int64()}
+_COLUMNS = {name: TYPES[type_name] for name, type_name in {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}.items()} | {
+    SPANS_COLUMN: SPANS
+}
+#: Rows that `fingerprint` takes at a time.
+_PIECE = 10_000
+_NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {SPANS_COLUMN}
 #: What a document of the harness holds besides prompt fields; no column may have these names.
 DOCUMENT_COLUMNS = frozenset({"candidates", "tests", "error_spans", "left_out"})
 
 
 def normalize(text: str) -> str:
-    """Return ``text`` in Unicode NFC; nothing else is changed, nothing is trimmed."""
+    """Bring text into Unicode NFC; nothing else is changed, nothing is trimmed."""
     return unicodedata.normalize("NFC", text)
 
 
-def short_hash(*parts: str) -> str:
-    """Return 16 hex digits of SHA-256 over ``parts``; ("ab", "c") and ("a", "bc") differ."""
+def short_hash(*texts: str) -> str:
+    """Hash texts: 16 hex digits of SHA-256; ("ab", "c") and ("a", "bc") differ."""
     digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8")
+    for text in texts:
+        data = text.encode("utf-8")
         digest.update(len(data).to_bytes(8, "big"))
         digest.update(data)
     return digest.hexdigest()[:16]
 
 
 def slug(name: str) -> str:
-    """Return a category's name as it stands in metric names: ``Common Sense`` -> ``common_sense``."""
+    """Write a category's name as it stands in metric names: ``Common Sense`` -> ``common_sense``."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
@@ -78,7 +99,7 @@ CLEANING_REASONS: Mapping[str, str] = {
 
 
 def clean_name(config: str) -> str:
-    """Return the name of the clean variant of a config: ``authors`` -> ``clean``, ``cnn`` -> ``cnn_clean``."""
+    """Name the clean variant of a config: ``authors`` -> ``clean``, ``cnn`` -> ``cnn_clean``."""
     return "clean" if config == "authors" else f"{config}_clean"
 
 
@@ -86,28 +107,28 @@ def clean_name(config: str) -> str:
 RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi"})
 
 
-def metric_slugs(names: Iterable[str], kind: str, prefix: str) -> dict[str, str]:
+def metric_slugs(names: Iterable[str], role: str, prefix: str) -> dict[str, str]:
     """Map each name to its slug.
 
     Args:
         names: categories or severities.
-        kind: what to call one of them in an error.
+        role: what to call one of them in an error.
         prefix: what its metric's name begins with.
 
     Raises:
         NNDError: a name without ASCII letters or digits, or two with the same slug.
     """
-    owner: dict[str, str] = {}
+    name_of: dict[str, str] = {}
     for name in sorted(set(names)):
         short = slug(name)
         if not short:
-            raise NNDError(f"{kind} {name!r} has no ASCII letter or digit to name a metric by; rename it")
-        if short in owner:
+            raise NNDError(f"{role} {name!r} has no ASCII letter or digit to name a metric by; rename it")
+        if short in name_of:
             raise NNDError(
-                f"{kind} {owner[short]!r} and {name!r} would both be reported as {prefix}{short}; rename one"
+                f"{role} {name_of[short]!r} and {name!r} would both be reported as {prefix}{short}; rename one"
             )
-        owner[short] = name
-    return {name: short for short, name in owner.items()}
+        name_of[short] = name
+    return {name: short for short, name in name_of.items()}
 
 
 def category_slugs(categories: Iterable[str]) -> dict[str, str]:
@@ -133,7 +154,7 @@ def severity_slugs(severities: Iterable[str | None]) -> dict[str, str]:
 
 
 def cluster_key(context: str, fields: Mapping[str, str]) -> str:
-    """Return the ``cluster_id``: equal exactly for contexts that give a model the same prompt fields."""
+    """Make the ``cluster_id`` of a prompt: equal exactly for contexts that give a model the same prompt fields."""
     parts = [context]
     for name in sorted(fields):
         parts += [name, fields[name]]
@@ -147,3 +168,148 @@ def check_field_names(names: Iterable[str]) -> None:
             raise NNDError(f"prompt field {name!r} has a name that is in use; rename it")
         if not name.isidentifier():
             raise NNDError(f"prompt field {name!r} cannot be used in a prompt template; use letters, digits and _")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def to_arrow(tests: pd.DataFrame) -> pa.Table:
+    """Convert tests, whose spans are JSON, to an Arrow table with the types of the schema."""
+    types = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
+    arrays = {}
+    for name in tests:
+        if name == SPANS_COLUMN:
+            cells = [[{**_NO_SPAN, **span} for span in json.loads(cell)] if cell else [] for cell in tests[name]]
+            arrays[name] = pa.array(cells, SPANS)
+        else:
+            arrays[name] = pa.array(tests[name].to_numpy(), TYPES[types.get(name, "string")])
+    return pa.table(arrays)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a table.
+
+    Attributes:
+        code: as in `nnd check`.
+        note: where.
+        rows: how many have it.
+    """
+
+    code: str
+    note: str = ""
+    rows: int = 0
+
+
+def find_faults(table: pa.Table) -> tuple[pa.Table, list[Fault]]:
+    """Cast the columns of the schema to their declared types, and list all that is against the schema.
+
+    Args:
+        table: one row per test.
+    """
+    try:
+        table.validate(full=True)  # parquet from elsewhere can hold text that is not UTF-8
+    except (pa.ArrowException, ValueError) as error:
+        return table, [Fault("data_unreadable", reason_of(error))]
+    faults = [] if table.num_rows else [Fault("no_tests")]
+    for name, declared in _COLUMNS.items():
+        required = name in REQUIRED_COLUMNS
+        if name not in table.column_names:
+            if required:
+                faults.append(Fault("column_missing", repr(name)))
+            continue
+        try:
+            cells = table[name].cast(declared)
+        except (pa.ArrowException, ValueError) as error:
+            faults.append(Fault("column_type", f"{name!r} is no {declared} ({reason_of(error)})"))
+            continue
+        table = table.set_column(table.column_names.index(name), name, cells)
+        if required and cells.null_count:
+            faults.append(Fault("cell_empty", f"{cells.null_count:,} of {name!r}", cells.null_count))
+    if faults:
+        return table, faults
+    ids = pc.value_counts(table["test_id"])
+    if repeated := ids.filter(pc.greater(ids.field("counts"), 1)).to_pylist():
+        faults.append(Fault("test_id_repeated", repr(repeated[0]["values"]), len(repeated)))
+    try:
+        category_slugs(table["category"].unique().to_pylist())
+        if "severity" in table.column_names:
+            severity_slugs(table["severity"].unique().to_pylist())
+    except NNDError as error:
+        faults.append(Fault("category_name", str(error)))
+    return table, faults
+
+
+def check_table(table: pa.Table, source: str) -> pa.Table:
+    """Cast every column of the schema to its declared type.
+
+    Args:
+        table: one row per test.
+        source: what the table is called in an error.
+
+    Raises:
+        NNDError: the first of what `find_faults` finds.
+    """
+    table, faults = find_faults(table)
+    if faults:
+        raise NNDError(f"{source}: {faults[0].code.replace('_', ' ')} {faults[0].note}")
+    return table
+
+
+def fingerprint(table: pa.Table) -> str:
+    """Hash a table: 16 hex digits that change with any cell, column name or row order, apart from error spans.
+
+    Spans do not affect pass rates, so a set keeps its fingerprint when they are added to it.
+    """
+    digest = hashlib.sha256()
+    for name in table.column_names:
+        if name == SPANS_COLUMN:
+            continue
+        column = table.column(name)
+        digest.update(f"[{json.dumps(name, ensure_ascii=False)}, [".encode())
+        for start in range(0, table.num_rows, _PIECE):  # a million texts as Python objects would take gigabytes
+            # Extra columns may hold values that JSON lacks, such as dates.
+            cells = json.dumps(column.slice(start, _PIECE).to_pylist(), ensure_ascii=False, default=repr)
+            digest.update((", " if start else "").encode() + cells[1:-1].encode("utf-8"))
+        digest.update(b"]]")
+    return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class ConfigSummary:
+    """Counts of one config, for the card and the listing; ``clusters`` is the number of prompts."""
+
+    name: str
+    tests: int
+    clusters: int
+    candidates: int
+    categories: dict[str, int]
+    fingerprint: str
+
+
+def summarize(name: str, table: pa.Table) -> ConfigSummary:
+    """Count what is in a config.
+
+    Args:
+        name: of the config.
+        table: its tests.
+    """
+    import pandas as pd  # slow to import
+
+    rows = table.select(["cluster_id", "high", "low", "category"]).to_pandas()
+    texts = [rows[["cluster_id", side]].set_axis(["cluster_id", "text"], axis=1) for side in ("high", "low")]
+    return ConfigSummary(
+        name=name,
+        tests=table.num_rows,
+        clusters=rows["cluster_id"].nunique(),
+        candidates=len(pd.concat(texts).drop_duplicates()),
+        categories=rows["category"].value_counts().sort_index().to_dict(),
+        fingerprint=fingerprint(table),
+    )
+
+
+def pick_examples(table: pa.Table, count: int) -> list[dict[str, Any]]:
+    """Pick up to ``count`` tests for a preview: the first of each category, then the second of each, and so on."""
+    category = table.column("category").to_pandas()
+    turn = category.groupby(category, sort=False).cumcount()
+    picked: list[dict[str, Any]] = table.take(turn.to_numpy().argsort(kind="stable")[:count]).to_pylist()
+    return picked

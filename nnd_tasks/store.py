@@ -17,13 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, read_text
-from nnd_tasks.folders import recover
-from nnd_tasks.schema import SCHEMA_VERSION
+from nnd_tasks.files import expand, parse_yaml, read_json, read_text
+from nnd_tasks.schema import SCHEMA_VERSION, check_table
 from nnd_tasks.splits import SHARES
-from nnd_tasks.tables import check_table
-from nnd_tasks.wording import did_you_mean
-from nnd_tasks.yaml_json import parse_yaml, read_json
+from nnd_tasks.text import did_you_mean
 
 if TYPE_CHECKING:
     import datasets
@@ -95,8 +92,6 @@ def find_dataset(path: str) -> Path | None:
     if namespace == "nnd" and name:
         candidates.insert(0, dataset_folder(name))
     for folder in candidates:
-        if not folder.exists():
-            recover(folder)
         if (folder / CARD).is_file():
             return folder
     return None
@@ -124,10 +119,10 @@ def find_set(name: str) -> Path:
 
 
 def built_sets() -> list[str]:
-    """Return the names of the folders of built sets; a set that a build is replacing at the moment counts."""
+    """Return the names of the folders of built sets."""
     parent = dataset_folder("")
     try:
-        names = {re.sub(r"^\.(.+)\.old-[^.]*$", r"\1", path.name) for path in parent.iterdir() if path.is_dir()}
+        names = [path.name for path in parent.iterdir() if path.is_dir()]
     except OSError:
         return []
     return sorted(name for name in names if not name.startswith("."))
@@ -172,8 +167,6 @@ def read_card(folder: Path) -> tuple[dict[str, Any], str]:
 def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     """Return the card's YAML header; raise NNDError when ``folder`` is not an NND dataset (of our schema version)."""
     path = folder / CARD
-    if not folder.exists():
-        recover(folder)
     if not path.is_file():
         raise NNDError(f"{folder}: no NND dataset is there (it has no {CARD})")
     header, _ = read_card(folder)

@@ -81,7 +81,8 @@ def test_nothing_that_is_read_is_run() -> None:
 
 
 def test_no_two_modules_have_one_name() -> None:
-    names = Counter(path.stem for path in MODULES)
+    """Files of verbs (`cli/`) are named by the room that they serve."""
+    names = Counter(path.stem for path in MODULES if path.parent.name != "cli" or path.stem.startswith("__"))
     assert {name for name, count in names.items() if count > 1} == {"__init__", "__main__"}
 
 

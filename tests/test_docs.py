@@ -179,7 +179,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     sets = (tmp_path / "site" / "sets" / "index.html").read_text("utf-8")
     assert 'href="quiz_design/"' in sets
     assert "task_yamls/quiz_design/README.md" not in sets
-    for page, name in (("running", "runner.run.evaluate"), ("statistics", "statistics.paired_difference")):
+    for page, name in (("running", "run.run.evaluate"), ("statistics", "statistics.paired_difference")):
         assert f'id="nnd_tasks.{name}"' in (tmp_path / "site" / page / "index.html").read_text("utf-8")
     assert not re.search(r'src="https?://', (tmp_path / "site" / "index.html").read_text("utf-8"))
 

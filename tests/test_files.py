@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and a stranger's file cannot hang or flood its reader."""
+"""Files and folders are written whole or not at all, and a stranger's file cannot hang or flood its reader."""
 
 from __future__ import annotations
 
@@ -14,9 +14,22 @@ import pytest
 from lm_eval.tasks._index import TaskIndex
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
-from nnd_tasks.files import changing, read_bytes, read_text, reading, write_text, write_texts, writing, writing_all
-from nnd_tasks.folders import new_folder, only_writer, replacing, rewriting
-from nnd_tasks.yaml_json import parse_yaml, read_json, read_yaml
+from nnd_tasks.files import (
+    changing,
+    new_folder,
+    only_writer,
+    parse_yaml,
+    read_bytes,
+    read_json,
+    read_text,
+    read_yaml,
+    reading,
+    rewriting,
+    write_text,
+    write_texts,
+    writing,
+    writing_all,
+)
 from tests.commands import Outcome, refused
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
@@ -172,11 +185,11 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, earlier: 
     folder = tmp_path / "set"
     if earlier:
         write_text(folder / "a", "before")
-    with pytest.raises(RuntimeError), replacing(folder) as new:  # noqa: PT012
+    with pytest.raises(RuntimeError), rewriting(folder) as new:  # noqa: PT012
         (new / "a").touch()
         raise RuntimeError
     assert [path.read_text(encoding="utf-8") for path in tmp_path.rglob("a")] == ["before"] * earlier
-    with replacing(folder) as new:
+    with rewriting(folder) as new:
         (new / "b").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["set", "b"]
 

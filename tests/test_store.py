@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import fingerprint, summarize
 from nnd_tasks.store import dataset_folder, find_dataset, list_configs, load, read_table
-from nnd_tasks.tables import fingerprint, summarize
 from tests.sets.folders import beside, contents, make, not_utf8, parquet, to_table, write
 
 FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
@@ -41,7 +41,7 @@ def test_the_fingerprint_is_that_of_the_whole_columns_however_it_is_cut(rows: li
     table = pa.table({"a": [a for a, _ in rows], 'b "c"': pa.array([b for _, b in rows], pa.int64())})
     whole = "".join(json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False) for name in ("a", 'b "c"'))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nnd_tasks.tables._PIECE", piece)
+        patch.setattr("nnd_tasks.schema._PIECE", piece)
         assert fingerprint(table) == hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 

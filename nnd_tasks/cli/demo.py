@@ -10,8 +10,7 @@ from rich.console import Console
 
 from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.errors import NNDError, reason_of, visible
-from nnd_tasks.files import changing, expand, write_text
-from nnd_tasks.folders import rewriting
+from nnd_tasks.files import changing, expand, rewriting, write_text
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.compare import Comparison, compare_runs
 from nnd_tasks.results.runs import read_results

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.languages import code_of, language_pair
-from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.schema import RESERVED_COLUMNS, pick_examples
 from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe, list_recipes
 from nnd_tasks.sets.licences import licence_columns, terms_of
@@ -28,8 +28,7 @@ from nnd_tasks.store import (
     read_card,
     read_table,
 )
-from nnd_tasks.tables import pick_examples
-from nnd_tasks.wording import did_you_mean
+from nnd_tasks.text import did_you_mean
 
 _SHOWN = 300  # characters of a text
 #: What a row of `list_sets` says where nothing is known.

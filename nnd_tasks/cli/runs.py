@@ -9,7 +9,7 @@ from typer import Argument, Context, Option, echo
 
 from nnd_tasks.cli.typer_app import RUN_GPT2, verb
 from nnd_tasks.show.console import say
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
 

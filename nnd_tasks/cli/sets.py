@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, show, verb
 from nnd_tasks.show.console import say, say_lines, warn
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.build import BuiltSet

@@ -22,7 +22,7 @@ from nnd_tasks.cli.typer_app import (
     verb,
 )
 from nnd_tasks.show.console import say, warn
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.studies.stress.stress_set import StressSet

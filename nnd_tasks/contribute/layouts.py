@@ -26,7 +26,7 @@ from nnd_tasks.contribute.records import (
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import as_number
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.wording import some_of
+from nnd_tasks.text import some_of
 
 #: Words in the names of columns of one rater each.
 _RATERS = re.compile(r"rater|annotator|judge|coder|expert|worker|reviewer|evaluator|person|human|turker", re.IGNORECASE)

@@ -16,7 +16,7 @@ from nnd_tasks.contribute.other_files import describe_other_json, recognise_xml
 from nnd_tasks.contribute.prepare_code import write_code
 from nnd_tasks.contribute.records import NAMES, Layout, columns_of
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import write_text, write_texts
+from nnd_tasks.files import dump_yaml, write_text, write_texts
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
 from nnd_tasks.sets.catalogue import SetRecipe, check_free_name, check_set_name, find_prepare
 from nnd_tasks.sets.cells import PATH, as_number, is_missing, render, unpack
@@ -25,8 +25,7 @@ from nnd_tasks.sets.read import read_json, read_table
 from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
-from nnd_tasks.wording import some_of
-from nnd_tasks.yaml_json import dump_yaml
+from nnd_tasks.text import some_of
 
 _HEAD = 1000  # rows that are looked at for labels and numbers
 #: Options of which one may be given and the other is found by its name.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nnd_tasks.contribute.records import TO_COMPLETE, Layout, literal, quote
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.wording import some_of
+from nnd_tasks.text import some_of
 
 _ORDER = (
     *("context", "candidate", "label", "score", "attribute", "system", "rater", "group", "category", "subcategory"),

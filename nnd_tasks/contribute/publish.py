@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_text
-from nnd_tasks.markdown import fenced
+from nnd_tasks.files import dump_yaml, read_text
 from nnd_tasks.redact import MARK, hide
 from nnd_tasks.run.training_pairs import without_section
-from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN
+from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN, fingerprint
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.card import find_todos
 from nnd_tasks.sets.catalogue import SetRecipe, list_recipes
@@ -39,10 +38,8 @@ from nnd_tasks.store import (
     read_report,
     read_table,
 )
-from nnd_tasks.tables import fingerprint
 from nnd_tasks.task.task_yaml import dump_task_yaml, read_task_yaml
-from nnd_tasks.wording import some_of
-from nnd_tasks.yaml_json import dump_yaml
+from nnd_tasks.text import fenced, some_of
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
 #: Columns that are published with the ids: labels, but no texts and no names of people.

@@ -13,7 +13,7 @@ from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
-from nnd_tasks.wording import did_you_mean, some_of
+from nnd_tasks.text import did_you_mean, some_of
 
 
 def find_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:

@@ -22,7 +22,7 @@ from nnd_tasks.results.readers import pair_readers
 from nnd_tasks.results.runs import Run, notes_on
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 #: Bytes that a page does not exceed by the data of its tests.
 PAGE_LIMIT = 18_000_000

@@ -27,7 +27,7 @@ from nnd_tasks.sets.licences import terms_of, texts_may_go
 from nnd_tasks.show.forms import render, to_json
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.task.signature import digest
-from nnd_tasks.wording import some_of
+from nnd_tasks.text import some_of
 
 #: A run that scored a smaller share of its tests stands alone: only tests that all models of a group scored are counted.
 LEAST_SCORED = 0.9

@@ -16,7 +16,7 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.selecting import texts_apart
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 #: Parts of the protocol that say little to people: digests, and what goes with the number of exemplars.
 _DIGESTS = {"data", "prompt", "system"}

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from typing_extensions import Self
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 
 def _check_json(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, noting, visible
-from nnd_tasks.files import expand, read_text, reading
+from nnd_tasks.files import expand, parse_json, read_text, reading
 from nnd_tasks.redact import hide
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
@@ -31,8 +31,7 @@ from nnd_tasks.results.run_files import (
 from nnd_tasks.results.samples import check_outcomes, rates_of, read_lines, read_samples
 from nnd_tasks.results.selecting import select_runs
 from nnd_tasks.task.signature import answers_digest, short_signature
-from nnd_tasks.wording import some_of
-from nnd_tasks.yaml_json import parse_json
+from nnd_tasks.text import some_of
 
 #: Ends errors about missing files: how lm-eval comes to write them.
 _HOW = "run the task with --log_samples --output_path FOLDER"

@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import reading
+from nnd_tasks.files import json_lines, reading
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.metrics import passes
-from nnd_tasks.yaml_json import json_lines
 
 _SIDES = ("high", "low")
 _KINDS = ("sum", "mean", "tokens", "bytes")

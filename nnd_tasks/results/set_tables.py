@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import fingerprint
 from nnd_tasks.store import find_dataset, read_table
-from nnd_tasks.tables import fingerprint
 
 
 def table_of(protocol: Mapping[str, Any]) -> pa.Table | None:

@@ -11,7 +11,7 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.show.report import write_cell
 from nnd_tasks.significance import needed
 from nnd_tasks.statistics import FEW
-from nnd_tasks.wording import counted, some_of
+from nnd_tasks.text import counted, some_of
 
 #: Differences of which one, the first below the MDE, is what a comparison that shows none could aim for.
 _AIMS = (0.05, 0.02, 0.01)

@@ -33,7 +33,7 @@ from nnd_tasks.run.training_log import (
     scalars,
 )
 from nnd_tasks.task.selection import check_selection
-from nnd_tasks.wording import did_you_mean
+from nnd_tasks.text import did_you_mean
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -25,7 +25,7 @@ from nnd_tasks.run.vllm_choice import choose
 from nnd_tasks.store import nnd_home, task_yamls
 from nnd_tasks.task.selection import check_selection, select_prompts
 from nnd_tasks.task.settings import Settings
-from nnd_tasks.wording import did_you_mean, some_of
+from nnd_tasks.text import did_you_mean, some_of
 
 #: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
 HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,7 @@ from pathlib import Path
 import yaml
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing
-from nnd_tasks.folders import leftovers, new_folder, only_writer
+from nnd_tasks.files import changing, new_folder, only_writer
 from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
 
 FOLDER = "nnd_tasks"
@@ -120,8 +118,6 @@ def _workshop(folder: Path) -> Iterator[Path]:
         NNDError: another process registers for longer than a minute.
     """
     beside = folder.parent.parent / folder.name
-    with only_writer(beside, 60.0, f"{folder}: another command is still writing it; try again when it is done"):
-        for leftover in leftovers(beside, "new"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        with new_folder(beside) as workshop:
-            yield workshop
+    busy = f"{folder}: another command is still writing it; try again when it is done"
+    with only_writer(beside, 60.0, busy), new_folder(beside) as workshop:
+        yield workshop

@@ -6,10 +6,9 @@ import importlib.util
 from pathlib import Path
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing
-from nnd_tasks.folders import rewriting
+from nnd_tasks.files import changing, rewriting
 from nnd_tasks.store import nnd_home
-from nnd_tasks.wording import did_you_mean
+from nnd_tasks.text import did_you_mean
 
 #: The name that stands for it in ``--model_args``; a folder of this name in the current folder comes first.
 SMOLLM2 = "smollm2"

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, write_text
-from nnd_tasks.folders import rewriting
-from nnd_tasks.schema import SPANS_COLUMN, clean_name
+from nnd_tasks.files import changing, dump_yaml, rewriting, write_text
+from nnd_tasks.schema import SPANS, SPANS_COLUMN, clean_name
 from nnd_tasks.sets.licences import licence_names, terms_of, training_note
 from nnd_tasks.sets.write import write_parquet
 from nnd_tasks.splits import SHARES, sources_of, split_of
@@ -30,12 +29,10 @@ from nnd_tasks.store import (
     read_report,
     read_table,
 )
-from nnd_tasks.tables import SPANS
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.scored_tokens import places
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_yaml import tasks_on
-from nnd_tasks.yaml_json import dump_yaml
 
 #: Column -> that of the tests; those that a set does not have are left out.
 _COLUMNS = {

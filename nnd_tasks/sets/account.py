@@ -12,7 +12,7 @@ from nnd_tasks.sets.cells import place_of, traces_of
 from nnd_tasks.sets.judge import Judged
 from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
 from nnd_tasks.sets.rows import FIELD, NAMES, TEXTS, exclude
-from nnd_tasks.wording import counted, some_of
+from nnd_tasks.text import counted, some_of
 
 _EXAMPLES = 3
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (sheet|row|line|item|key) )")  # before the file in the place of a row

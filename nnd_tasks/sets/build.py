@@ -33,9 +33,9 @@ from nnd_tasks.sets.recipe import (
 from nnd_tasks.sets.rows import config_of, read_rows
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
-from nnd_tasks.tables import ConfigSummary, check_table, summarize, to_arrow
-from nnd_tasks.wording import counted, some_of
-from nnd_tasks.yaml_json import dump_yaml
+from nnd_tasks.schema import ConfigSummary, check_table, summarize, to_arrow
+from nnd_tasks.text import counted, some_of
+from nnd_tasks.files import dump_yaml
 
 
 @dataclass

@@ -16,15 +16,13 @@ from markupsafe import Markup
 from nnd_tasks import __version__
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import dump_yaml
 from nnd_tasks.languages import language_pair
-from nnd_tasks.markdown import cell, code, fenced, plain
-from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, clean_name
+from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, ConfigSummary, clean_name
 from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.licences import publishing_note, terms_of
 from nnd_tasks.store import CARD, list_files, parse_card
-from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import counted
-from nnd_tasks.yaml_json import dump_yaml
+from nnd_tasks.text import code, counted, escape_cell, escape_markdown, fenced
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.recipe import Facts
@@ -214,7 +212,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for name, make in {"code": code, "cell": cell, "plain": plain, "number": "{:,}".format}.items():
+    for name, make in {"code": code, "cell": escape_cell, "plain": escape_markdown, "number": "{:,}".format}.items():
         env.filters[name] = lambda value, make=make: Markup(make(value))  # noqa: S704 (they escape)
     env.filters |= {"fence": _fence, "markdown": Markup, "counted": counted}
     env.globals |= {"ALL": ALL, "ERRORS": ERRORS, "REASONS": CLEANING_REASONS, "RESERVED": RESERVED_COLUMNS}

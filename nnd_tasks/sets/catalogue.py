@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, read_yaml
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
-from nnd_tasks.wording import did_you_mean
-from nnd_tasks.yaml_json import read_yaml
+from nnd_tasks.text import did_you_mean
 
 #: What the names of tasks end in that ask about a set in another way.
 VARIANTS = ("choice", "validator", "clean", "heldout")

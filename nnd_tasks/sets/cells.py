@@ -15,7 +15,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.sets.recipe import FILE, Recipe
-from nnd_tasks.wording import some_of
+from nnd_tasks.text import some_of
 
 PATH, ROW = "@path", "@row"
 #: What programs write where there is no value: pandas, Python, JSON, databases, R and spreadsheets. In small letters `none` and

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import read_bytes
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 logger = logging.getLogger(__name__)
 #: Bytes that a file, or all files of an archive, may have.

@@ -21,15 +21,13 @@ import pooch
 import requests
 
 from nnd_tasks.errors import NNDError, reason_of, visible
-from nnd_tasks.files import changing, expand, reading, write_text
-from nnd_tasks.folders import only_writer
+from nnd_tasks.files import changing, expand, only_writer, read_json, reading, write_text
 from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.decode import check_unpacked
 from nnd_tasks.sets.read import SUFFIXES, is_table
 from nnd_tasks.sets.recipe import FILE, File
 from nnd_tasks.store import nnd_home
-from nnd_tasks.wording import some_of
-from nnd_tasks.yaml_json import read_json
+from nnd_tasks.text import some_of
 
 _HASHES = "hashes.json"
 _ENDINGS = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")

@@ -14,7 +14,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, traces_of, unpack
 from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
 from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
-from nnd_tasks.wording import some_of
+from nnd_tasks.text import some_of
 
 #: What is said of the error of a candidate.
 ERROR_COLUMNS = ("category", "subcategory", "severity")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.yaml_json import read_yaml
+from nnd_tasks.files import read_yaml
 
 # ---------------------------------------------------------------- licences on a card
 

@@ -17,12 +17,11 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import read_bytes
+from nnd_tasks.files import json_lines, parse_json, parse_json_sequence, read_bytes
 from nnd_tasks.sets.cells import PATH, ROW, kind_of
 from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
 from nnd_tasks.sets.recipe import FILE, KEY, SHEET, Recipe
-from nnd_tasks.wording import counted, some_of
-from nnd_tasks.yaml_json import json_lines, parse_json, parse_json_sequence
+from nnd_tasks.text import counted, some_of
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
 _RECORDS = (".json", ".jsonl", ".ndjson")

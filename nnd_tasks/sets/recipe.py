@@ -14,12 +14,11 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_text
+from nnd_tasks.files import StrictLoader, parse_yaml, read_text
 from nnd_tasks.schema import check_field_names
 from nnd_tasks.sets.licences import licence_id
 from nnd_tasks.store import is_name
-from nnd_tasks.wording import did_you_mean
-from nnd_tasks.yaml_json import StrictLoader, parse_yaml
+from nnd_tasks.text import did_you_mean
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
 RECIPE, PREPARE = "_recipe", "prepare.py"

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import reading, write_text
+from nnd_tasks.files import dump_yaml, read_yaml, reading, write_text
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.build import BuiltSet
@@ -19,8 +19,7 @@ from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.cells import ANSWER
 from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.store import list_configs, tasks_dir, user_tasks_dir
-from nnd_tasks.wording import some_of
-from nnd_tasks.yaml_json import dump_yaml, read_yaml
+from nnd_tasks.text import some_of
 
 #: Prompt where some contexts are chats of several messages, which end with ``Assistant:``: with it, all prompts end so.
 _OPEN = "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"

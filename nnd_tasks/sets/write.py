@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand, read_text, write_texts
-from nnd_tasks.folders import only_writer, rewriting
+from nnd_tasks.files import only_writer, rewriting
 from nnd_tasks.schema import SCHEMA_VERSION
 from nnd_tasks.sets.card import CardFacts, make_card
 from nnd_tasks.store import (
@@ -28,7 +28,7 @@ from nnd_tasks.store import (
     read_report,
     read_table,
 )
-from nnd_tasks.tables import ConfigSummary, check_table, summarize
+from nnd_tasks.schema import ConfigSummary, check_table, summarize
 
 _ELSEWHERE = "choose another place with --out"
 

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.wording import figure_text
+from nnd_tasks.text import figure_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ import pandas as pd
 from nnd_tasks.errors import visible
 from nnd_tasks.show.figures import write_figure
 from nnd_tasks.show.report import Report, Table, is_missing, numeric_columns
+from nnd_tasks.text import escape_report
 
 if TYPE_CHECKING:
     import jinja2
@@ -28,7 +28,7 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
         report: to be written.
         files: with what is only written to files: some tables, and signatures.
     """
-    lines = [f"# {escape_markdown(report.title)}", "", *_bullets(report.findings)]
+    lines = [f"# {escape_report(report.title)}", "", *_bullets(report.findings)]
     tables = [table for table in report.tables if files or not table.only_files]
     for table in tables:
         lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table), ""]
@@ -36,13 +36,8 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def escape_markdown(text: str) -> str:
-    """Return text on one line, in which no character begins a cell, emphasis, code or a tag."""
-    return re.sub(r"[`*|]|<(?=[A-Za-z/!?])", r"\\\g<0>", visible(" ".join(text.split())))
-
-
 def _bullets(lines: Sequence[str]) -> list[str]:
-    return [*(f"- {escape_markdown(line)}" for line in lines), ""] if lines else []
+    return [*(f"- {escape_report(line)}" for line in lines), ""] if lines else []
 
 
 def markdown_table(table: Table) -> list[str]:
@@ -50,7 +45,7 @@ def markdown_table(table: Table) -> list[str]:
     cells = table.cells()
     rule = ["---:" if right else "---" for right in numeric_columns(cells)]
     rows = [cells.columns, *cells.to_numpy().tolist()]
-    head, *body = (f"| {' | '.join(map(escape_markdown, row))} |" for row in rows)
+    head, *body = (f"| {' | '.join(map(escape_report, row))} |" for row in rows)
     return [head, f"|{'|'.join(rule)}|", *body]
 
 

@@ -31,7 +31,7 @@ from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 from nnd_tasks.task.metrics import passes
 from nnd_tasks.task.span_metrics import unigram_surprise
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]

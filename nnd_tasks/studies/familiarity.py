@@ -32,7 +32,7 @@ from nnd_tasks.results.set_tables import table_of
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.significance import FEW_PROMPTS, LEVEL, holm
 from nnd_tasks.statistics import FEW, summarize_rate
-from nnd_tasks.wording import counted, some_of
+from nnd_tasks.text import counted, some_of
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.

@@ -12,10 +12,9 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN
+from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN, check_table, fingerprint
 from nnd_tasks.splits import sources_of, split_of
 from nnd_tasks.store import find_dataset, list_configs, no_set, read_table
-from nnd_tasks.tables import check_table, fingerprint
 from nnd_tasks.task.sample_order import sample_order
 
 _OURS = "nnd/"

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.base_task import ContextSampler
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 
 class ClusterSampler(ContextSampler):  # type: ignore[misc]

@@ -20,7 +20,7 @@ from nnd_tasks.task.request import Answer, Prompt, document_metrics, split_befor
 from nnd_tasks.task.settings import READER_KEYS, Settings, first_mistake
 from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task import NNDTask
-from nnd_tasks.wording import did_you_mean
+from nnd_tasks.text import did_you_mean
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_text
-from nnd_tasks.wording import did_you_mean, some_of
-from nnd_tasks.yaml_json import parse_json
+from nnd_tasks.files import parse_json, read_text
+from nnd_tasks.text import did_you_mean, some_of
 
 
 def check_selection(options: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.redact import without_secrets
-from nnd_tasks.wording import did_you_mean
+from nnd_tasks.text import did_you_mean
 
 #: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader_tasks.Asked`.
 READER_KEYS = ("reader", "question", "questions", "answers")

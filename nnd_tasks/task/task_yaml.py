@@ -11,11 +11,10 @@ from typing import Any
 import yaml
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, read_text, reading
+from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text, reading
 from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.task.sandbox import check_languages
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
-from nnd_tasks.yaml_json import PlainLoader, parse_yaml
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
 CLASS, SAMPLER = "nnd_tasks.task.task.NNDTask", "nnd_tasks.task.prompts.ClusterSampler"

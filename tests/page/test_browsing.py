@@ -23,7 +23,7 @@ from nnd_tasks.page.page import PAGE_LIMIT, render_report
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import read_results
 from nnd_tasks.results.token_files import run_tokens
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 from tests.commands import Command
 from tests.page.pages import open_page, parse, text_of
 from tests.results.runs import make_run

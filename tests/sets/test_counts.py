@@ -21,10 +21,9 @@ from typing import Any
 
 import pytest
 
-from nnd_tasks.schema import SPANS_COLUMN
+from nnd_tasks.schema import SPANS_COLUMN, summarize
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import list_configs, read_table
-from nnd_tasks.tables import summarize
 from tests.conftest import DATA, SOURCES, TODAY, needs_data
 
 pytestmark = needs_data

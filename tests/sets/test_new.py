@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_yaml
+from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import load, read_report, read_table
-from nnd_tasks.tables import fingerprint
-from nnd_tasks.yaml_json import read_yaml
 from tests.sets.folders import contents
 from tests.sets.small_files import write_files
 from tests.sets.tables import pick, write_rows

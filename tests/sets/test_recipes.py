@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import dump_yaml, parse_yaml
 from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe, list_recipes
 from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, make_recipe, make_rule
-from nnd_tasks.yaml_json import dump_yaml, parse_yaml
 from tests.conftest import SOURCES
 from tests.sets.small_files import write_files
 from tests.sets.tables import LABELS, make_rows

@@ -16,9 +16,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.store import read_report, read_table
 from nnd_tasks.studies.stress.attack import LEAST, build_attack_set, keep_edits, propose_edits, propose_errors, search
 from nnd_tasks.studies.stress.corpora import Gold
+from nnd_tasks.studies.stress.edits import Edit, Parser
 from nnd_tasks.studies.stress.error_types import ERRORS
 from nnd_tasks.studies.stress.stress_set import PROMPT, compute_noise
-from nnd_tasks.studies.stress.text import Edit, Parser
 from tests.commands import Outcome, refused
 from tests.random_models import evaluate
 from tests.studies.pipeline import mean_likelihood

@@ -13,9 +13,9 @@ import spacy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from nnd_tasks.studies.stress.edits import Edit, Parser, count_of, is_spoken, join
 from nnd_tasks.studies.stress.error_types import ARTICLES, ERRORS, SPAN, choose_levels
 from nnd_tasks.studies.stress.stress_set import compute_noise, find_ngrams
-from nnd_tasks.studies.stress.text import Edit, Parser, count_of, is_spoken, join
 from tests.studies.pipeline import ENTITIES, NOUNS, VERBS, is_within, split_into, tagged
 
 PARSER = Parser(spacy.blank("en"))

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnd_tasks.studies.stress.corpora import read_corpus
+from nnd_tasks.studies.stress.edits import Edit, Parser, join
 from nnd_tasks.studies.stress.error_types import ERRORS, PAPER, negate, switch
-from nnd_tasks.studies.stress.text import Edit, Parser, join
 from tests.studies.pipeline import is_within, rough, split_into
 
 PARSER = Parser(rough())

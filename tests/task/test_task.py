@@ -13,8 +13,8 @@ from lm_eval.tasks import TaskManager
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
+from nnd_tasks.schema import fingerprint
 from nnd_tasks.store import load, read_table, tasks_dir
-from nnd_tasks.tables import fingerprint
 from nnd_tasks.task.prompts import ClusterSampler
 from nnd_tasks.task.request import Answer, Request
 from nnd_tasks.task.settings import Settings

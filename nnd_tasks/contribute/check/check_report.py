@@ -12,9 +12,8 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from nnd_tasks.contribute.check.rules import Finding, Severity
 from nnd_tasks.errors import visible
-from nnd_tasks.markdown import code, unlinked
 from nnd_tasks.show.forms import dump_json
-from nnd_tasks.wording import counted
+from nnd_tasks.text import code, counted, escape_links
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class CheckReport:
             rendered: escape text from the data, so that it becomes neither formatting nor a link; a terminal shows it as it is.
         """
         page = SandboxedEnvironment(autoescape=False)
-        escape = partial(unlinked, mentions=True) if rendered else visible
+        escape = partial(escape_links, mentions=True) if rendered else visible
         page.filters |= {"plain": lambda value: escape(str(value)), "code": code}
         template = page.from_string(Path(__file__).with_name("report.md.jinja").read_text("utf-8"))
         return template.render(vars(self), totals=self.totals, texts=texts)

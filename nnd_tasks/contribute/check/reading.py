@@ -13,10 +13,9 @@ from nnd_tasks import schema
 from nnd_tasks.contribute.check.rules import Finding, Severity, Tests, finding
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text
-from nnd_tasks.schema import clean_name
+from nnd_tasks.schema import clean_name, find_faults, fingerprint
 from nnd_tasks.sets.licences import header_values
 from nnd_tasks.store import CARD, SPLIT, config_names, default_config, read_config, read_header, read_report
-from nnd_tasks.tables import find_faults, fingerprint
 
 
 @dataclass

@@ -12,7 +12,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 from nnd_tasks.sets.catalogue import RecipeFile
 from nnd_tasks.sets.recipe import FILE, Recipe, make_recipe, read_recipe
-from nnd_tasks.wording import some_of
+from nnd_tasks.text import some_of
 
 
 def check_recipe(found: RecipeFile) -> tuple[Recipe | None, list[Finding]]:

@@ -18,7 +18,7 @@ from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
 from nnd_tasks.sets.account import find_repeated_prompts, find_space_twins
 from nnd_tasks.significance import DISAGREEMENT, LARGEST_MDE, planned_by_category
 from nnd_tasks.statistics import FEW
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 #: Rows that a finding lists; it counts all of them.
 EXAMPLES = 5

@@ -15,7 +15,7 @@ from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.store import how_to_build, task_yamls, tasks_dir
 from nnd_tasks.task.sandbox import doubles_space, names_in, render
 from nnd_tasks.task.task_yaml import CLASS, check_settings, read_task_yaml
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 
 @dataclass(frozen=True)

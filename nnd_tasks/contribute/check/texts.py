@@ -10,7 +10,7 @@ from os.path import commonprefix  # of texts, not paths
 from pathlib import Path
 
 from nnd_tasks.errors import visible
-from nnd_tasks.yaml_json import read_yaml
+from nnd_tasks.files import read_yaml
 
 _CLIP = 80  # characters that a finding shows of a text
 

@@ -35,6 +35,7 @@ from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Cell, Table
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.studies.stress.corpora import Gold, read_corpus
+from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, like, load_parser
 from nnd_tasks.studies.stress.error_types import ARTICLES, PREPOSITIONS, ErrorType, choose_errors
 from nnd_tasks.studies.stress.likelihood import Scorer, name_scorers
 from nnd_tasks.studies.stress.stress_set import (
@@ -46,9 +47,8 @@ from nnd_tasks.studies.stress.stress_set import (
     make_row,
     prepare_draft,
 )
-from nnd_tasks.studies.stress.text import Edit, Parser, is_spoken, like, load_parser
 from nnd_tasks.task.signature import weights_digest
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from spacy.tokens import Token

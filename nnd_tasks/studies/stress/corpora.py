@@ -12,11 +12,10 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, read_text
+from nnd_tasks.files import expand, parse_json, read_text, read_yaml
 from nnd_tasks.schema import normalize
 from nnd_tasks.sets.download import sha256_of
 from nnd_tasks.store import nnd_home
-from nnd_tasks.yaml_json import parse_json, read_yaml
 
 #: Bytes that a corpus file may have; it is read into memory.
 _MOST_BYTES = 2_000_000_000

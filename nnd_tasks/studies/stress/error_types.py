@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.studies.stress.text import Edit, count_of, find_end, is_alone, is_spoken, join, like
-from nnd_tasks.yaml_json import read_yaml
+from nnd_tasks.files import read_yaml
+from nnd_tasks.studies.stress.edits import Edit, count_of, find_end, is_alone, is_spoken, join, like
 
 if TYPE_CHECKING:
     from spacy.tokens import Span, Token

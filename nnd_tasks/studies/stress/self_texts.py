@@ -25,7 +25,7 @@ from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
 from nnd_tasks.studies.stress.likelihood import name_scorers
 from nnd_tasks.task.base_task import make_requests
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 #: Prompts that are asked at once; each piece has random numbers of its own.

@@ -22,7 +22,7 @@ from nnd_tasks.store import read_table
 from nnd_tasks.studies.stress.corpora import Corpus
 from nnd_tasks.studies.stress.error_types import ERRORS
 from nnd_tasks.studies.text_metrics import FAITHFUL, Metric
-from nnd_tasks.wording import figure_text
+from nnd_tasks.text import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,7 +22,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.schema import short_hash
+from nnd_tasks.schema import ConfigSummary, short_hash
 from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.catalogue import list_recipes
@@ -33,10 +33,9 @@ from nnd_tasks.show.forms import markdown_table
 from nnd_tasks.show.report import Table
 from nnd_tasks.store import dataset_folder, read_report
 from nnd_tasks.studies.stress.corpora import KNOWN, Corpus, Gold, read_corpus
+from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, join, load_parser
 from nnd_tasks.studies.stress.error_types import NEEDS, ErrorType, choose_errors, choose_levels
-from nnd_tasks.studies.stress.text import Edit, Parser, is_spoken, join, load_parser
-from nnd_tasks.tables import ConfigSummary
-from nnd_tasks.wording import counted
+from nnd_tasks.text import counted
 
 _ERRORS = {
     "error": "{error}",

@@ -1,0 +1,125 @@
+"""Text that people read: counts, lists of names, names that were meant, labels of figures, and Markdown.
+
+In the Markdown, text from data is shown as it is: no character of it becomes markup, a link or a new line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from nnd_tasks.errors import visible
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """Word a number with what it counts: ``1 test``, ``2,884 tests``.
+
+    Args:
+        number: how many.
+        thing: the word for one.
+        things: the word for more, where it is not ``thing`` with an s.
+    """
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def some_of(names: Sequence[str], at_most: int = 12, show: Callable[[str], str] = repr) -> str:
+    """Word a list of names by the first of them and how many more there are: ``'a', 'b' and 1,204 more``.
+
+    Args:
+        names: all of them.
+        at_most: how many are named.
+        show: returns a name as it is to stand there.
+    """
+    ending = f" and {len(names) - at_most:,} more" if len(names) > at_most else ""
+    return ", ".join(map(show, names[:at_most])) + ending
+
+
+def did_you_mean(name: str, names: Iterable[str], *, at_most: int = 1, cutoff: float = 0.6, end: str = "") -> str:
+    """Ask ``did you mean 'a' or 'b'?`` with the names that are nearest to one that there is not.
+
+    Args:
+        name: what the user wrote; case makes no difference.
+        names: those that there are.
+        at_most: how many names are offered.
+        cutoff: similarity that a name must have to be offered, from 0 to 1, as in `difflib.get_close_matches`.
+        end: follows the question mark.
+
+    Returns:
+        The question, or ``""`` where no name is near.
+    """
+    spelling_of: dict[str, str] = {}
+    for spelling in names:
+        spelling_of.setdefault(spelling.casefold(), spelling)
+    near = difflib.get_close_matches(name[:100].casefold(), spelling_of, n=at_most, cutoff=cutoff)
+    return f"did you mean {' or '.join(repr(spelling_of[folded]) for folded in near)}?{end}" if near else ""
+
+
+def figure_text(value: str) -> str:
+    """Escape the dollar signs of a label for matplotlib: text between two of them would be a formula."""
+    return visible(value).replace("$", r"\$")
+
+
+# ---------------------------------------------------------------- Markdown
+
+#: Characters that may begin markup in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins none.
+_MARKUP = re.compile(
+    r"(?P<entity>[\\`|<>&]|\A[-+=#]|(?<=\A\d)[.)](?=\s|\Z))|(?P<escape>[*~\[\]$]|(?<![^\W_])_|_(?![^\W_]))"
+)
+#: Those of them that a table of numbers can hold: ``[0.1, 0.2]`` and ``< 0`` stay readable where Markdown is not rendered.
+_MARKUP_IN_NUMBERS = re.compile(r"[`*|]|<(?=[A-Za-z/!?])")
+
+#: The part of an address that makes a renderer turn it into a link.
+_ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
+#: On GitHub also mentions and references to issues, which it looks for in the rendered text, where &#35; is a # and the #
+#: of an entity is none.
+_MENTION = re.compile(rf"@|&#35;|(?<!&)#|(?<=gh)-|{_ADDRESS.pattern}", re.IGNORECASE)
+
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;", "|": "&#124;"}
+
+
+def escape_markdown(text: str) -> str:
+    """Escape text on one line, so that no character is markup, also in a cell of a table."""
+    return _MARKUP.sub(lambda m: f"\\{m[0]}" if m["escape"] else _ENTITIES.get(m[0], f"&#{ord(m[0])};"), visible(text))
+
+
+def escape_cell(text: str) -> str:
+    """Do what `escape_markdown` does, with each stretch of white space, such as a line break, as one space."""
+    return escape_markdown(" ".join(text.split()))
+
+
+def escape_report(text: str) -> str:
+    """Do what `escape_cell` does for text that may hold numbers: only cells, emphasis, code and tags are prevented."""
+    return _MARKUP_IN_NUMBERS.sub(r"\\\g<0>", visible(" ".join(text.split())))
+
+
+def escape_links(text: str, *, mentions: bool = False) -> str:
+    """Do what `escape_markdown` does, and break each address by a character without width, so that none becomes a link.
+
+    Args:
+        text: any.
+        mentions: treat what GitHub links (@name, #1, gh-1) in the same way.
+    """
+    pattern = _MENTION if mentions else _ADDRESS
+    return pattern.sub(lambda m: f"{m[0] if len(m[0]) > 1 else f'&#{ord(m[0])};'}&#8203;", escape_markdown(text))
+
+
+def code(text: str, *, in_table: bool = True) -> str:
+    """Write text as code, on one line, however many backticks it holds.
+
+    Args:
+        text: any.
+        in_table: replace |, which ends a cell of a table even inside code.
+    """
+    text = visible(text).replace("|", "\u2502") if in_table else visible(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text[:1] in ("`", " ", "") or text[-1:] in ("`", " ") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def fenced(language: str, *texts: str) -> list[str]:
+    """List the lines of a block of code whose fence is longer than any in its texts."""
+    fence = "```"
+    while any(fence in text for text in texts):
+        fence += "`"
+    return [f"{fence}{language}", *texts, fence]

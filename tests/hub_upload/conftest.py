@@ -1,0 +1,99 @@
+"""Sets to publish, written by hand into the user's home, with a recipe and what a new build of them gives."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pyarrow as pa
+import pytest
+
+from nnd_tasks.baselines import table_rates
+from nnd_tasks.schema import fingerprint
+from nnd_tasks.sets.card import About
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
+from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.store import user_tasks_dir
+
+FACTS = {"title": "Mine", "summary": "Mine.", "judges": "We.", "homepage": "", "citation": "@misc{mine,}"}
+
+
+def some_tests(count: int = 30, word: str = "good") -> pa.Table:
+    """Return a table of tests, ten prompts and three categories."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "test_id": f"t{i}",
+                "context_id": f"c{i % 10}",
+                "cluster_id": f"k{i % 10}",
+                "context": f"The context number {i % 10}, long enough to be recognized anywhere.",
+                "high": f"A {word} answer number {i} to it, which nobody else gives.",
+                "low": f"A bad answer number {i}.",
+                "category": ("wrong", "dull", "long")[i % 3],
+                "high_first": bool(i % 2),
+                "rater": "Jo",
+                "question": f"What is {i % 10}?",
+            }
+            for i in range(count)
+        ]
+    )
+
+
+@dataclass
+class OwnSet:
+    """A set of a user's own.
+
+    Attributes:
+        folder: its dataset folder.
+        recipe: the folder of its recipe and task.
+        again: what a new build of it gives.
+        build: stands for `nnd_tasks.sets.build.make_set`.
+    """
+
+    folder: Path
+    recipe: Path
+    again: SimpleNamespace
+    build: Mock
+
+
+@pytest.fixture
+def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., OwnSet]:
+    """Return what writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
+
+    def make(
+        name: str = "mine",
+        tables: dict[str, pa.Table] | None = None,
+        *,
+        license: str | None = "mit",
+        prepare: str = "",
+        **report: Any,
+    ) -> OwnSet:
+        tables = tables or {"all": some_tests()}
+        folder, recipe = nnd_home / "nnd" / name, user_tasks_dir() / name
+        reports = {
+            config: {
+                "fingerprint": fingerprint(table),
+                "source_sha256": {"mine.csv": "ab" * 32},
+                "trivial_rules": table_rates(table),
+                **report,
+            }
+            for config, table in tables.items()
+        }
+        shutil.rmtree(folder, ignore_errors=True)
+        about = About(name, Facts(license=license, language=("en",), **FACTS), "Better is better.")
+        write_dataset(folder, tables, about=about, report=reports, default="all")
+        recipe.mkdir(parents=True, exist_ok=True)
+        (recipe / RECIPE).write_text("files:\n  mine.csv:\nlabel: grade\nbetter: [right]\n")
+        if prepare:
+            (recipe / PREPARE).write_text(prepare)
+        again = SimpleNamespace(tables=dict(tables), report=reports)
+        build = Mock(return_value=again)
+        monkeypatch.setattr("hub_upload.plan.make_set", build)
+        return OwnSet(folder, recipe, again, build)
+
+    return make
