@@ -106,7 +106,9 @@ def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd: Command, tmp_pat
     status, out, err = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
     assert status == 0
     table = "| category | tests |\n|---|---:|\n| disfluent | 2 |\n| off_target | 2 |\n| wrong_context | 1 |\n"
-    assert out.startswith(f"authors: 5 tests, 1 prompt, 6 candidates\n{table}authors: 9 rows read = 9 used + 0 left out\n")
+    assert out.startswith(
+        f"authors: 5 tests, 1 prompt, 6 candidates\n{table}authors: 9 rows read = 9 used + 0 left out\n"
+    )
     assert out.endswith(f"\n{table}written to {tmp_path / 'out'}\n")
     assert err.startswith("note: authors: 5 tests, published are 2,686")
     assert err.count("\n") == 1

@@ -15,8 +15,8 @@ import pyarrow as pa
 from nnd_tasks import __version__
 from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, expand, write_text
-from nnd_tasks.schema import clean_name
+from nnd_tasks.files import changing, dump_yaml, expand, write_text
+from nnd_tasks.schema import ConfigSummary, check_table, clean_name, summarize, to_arrow
 from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
 from nnd_tasks.sets.download import Source, open_source, sha256_of
@@ -33,9 +33,7 @@ from nnd_tasks.sets.recipe import (
 from nnd_tasks.sets.rows import config_of, read_rows
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
-from nnd_tasks.schema import ConfigSummary, check_table, summarize, to_arrow
 from nnd_tasks.text import counted, some_of
-from nnd_tasks.files import dump_yaml
 
 
 @dataclass

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, expand, read_text, write_texts
-from nnd_tasks.files import only_writer, rewriting
-from nnd_tasks.schema import SCHEMA_VERSION
+from nnd_tasks.files import changing, expand, only_writer, read_text, rewriting, write_texts
+from nnd_tasks.schema import SCHEMA_VERSION, ConfigSummary, check_table, summarize
 from nnd_tasks.sets.card import CardFacts, make_card
 from nnd_tasks.store import (
     CARD,
@@ -28,7 +27,6 @@ from nnd_tasks.store import (
     read_report,
     read_table,
 )
-from nnd_tasks.schema import ConfigSummary, check_table, summarize
 
 _ELSEWHERE = "choose another place with --out"
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from nnd_tasks.baselines import table_rates
+from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.store import user_tasks_dir
-from nnd_tasks.schema import fingerprint
 from tests.contribute.made import Made
 
 FACTS = {"title": "Mine", "summary": "Mine.", "judges": "We.", "homepage": "", "citation": "@misc{mine,}"}
