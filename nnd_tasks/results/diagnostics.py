@@ -11,9 +11,10 @@ import pandas as pd
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.runs import Run, Runs
+from nnd_tasks.results.samples import recount
 from nnd_tasks.results.set_tables import table_of
+from nnd_tasks.rule import Likelihood, Normalization, passes
 from nnd_tasks.show.report import Table
-from nnd_tasks.task.metrics import passes
 
 #: Margins (nats per token) below which rounding may decide.
 NEAR = 1e-6
@@ -58,13 +59,17 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
         candidates without context.
     """
     tests = run.tests.dropna(subset="passed")
-    token, blind = passes(tests["margin"]), tests["margin_no_context"]
+    passed, by_bytes, by_sums = (
+        recount(tests, by) == 1 for by in (Normalization.TOKENS, Normalization.BYTES, Normalization.NONE)
+    )
+    high_gain, low_gain = (Likelihood(tests[f"{side}_mean"] - tests[f"{side}_no_context"]) for side in ("high", "low"))
+    high_alone, low_alone = (Likelihood(tests[f"{side}_no_context"]) for side in ("high", "low"))
     outcomes = {
         "near": tests["margin"].abs() < NEAR,
-        "flips_bytes": passes(tests["margin_bytes"]) != token,
-        "flips_sum": passes(tests["margin_sum"]) != token,
-        "pmi": np.where(blind.isna(), math.nan, passes(tests["margin"] - blind)),
-        "survives": np.where(blind.isna() | ~token, math.nan, passes(blind)),
+        "flips_bytes": by_bytes != passed,
+        "flips_sum": by_sums != passed,
+        "pmi": passes(high_gain, low_gain),
+        "survives": np.where(passed, passes(high_alone, low_alone), math.nan),
     }
     shares = pd.DataFrame(outcomes, dtype=float)
     rows = [

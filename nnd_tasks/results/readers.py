@@ -14,10 +14,10 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import Run
+from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Table
 from nnd_tasks.significance import is_few
 from nnd_tasks.statistics import ClusteredMean, paired_difference, summarize_rate
-from nnd_tasks.task.metrics import passes
 
 #: The reader of a plain task.
 WRITER = "writer"
@@ -145,12 +145,11 @@ def _outcomes(run: Run) -> pd.DataFrame:
         for side in ("high", "low")
     ]
     high, low = sides
-    known = {"without_context": tests["margin_no_context"], "swapped": high["swapped"] - low["swapped"]}
-    found = {name: passes(margin).where(margin.notna()) for name, margin in known.items()}
     same = (high["sum"] > 0) == (low["sum"] > 0)
     return pd.DataFrame(
         {
-            **found,
+            "without_context": passes(Likelihood(tests["high_no_context"]), Likelihood(tests["low_no_context"])),
+            "swapped": passes(Likelihood(high["swapped"]), Likelihood(low["swapped"])),
             "ties": tests["tie"],
             "flips": same if reader_of(run) == "choice" else np.nan,
             "mass": (high["mass"] + low["mass"]) / 2,

@@ -15,8 +15,8 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import json_lines, reading
 from nnd_tasks.results.result_types import Sample, check_types
+from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs
-from nnd_tasks.task.metrics import passes
 
 _SIDES = ("high", "low")
 _KINDS = ("sum", "mean", "tokens", "bytes")
@@ -88,6 +88,21 @@ def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return tests.assign(**margins)[list(COLUMNS)]
 
 
+def likelihoods(tests: pd.DataFrame, side: str, by: Normalization = Normalization.TOKENS) -> Likelihood:
+    """The log-likelihoods of the ``high`` or the ``low`` texts of a run's tests; nan where they are not finite.
+
+    Per token it is the mean that the samples hold: in files of others it may differ from sum / tokens in its last digit.
+    """
+    if by is Normalization.TOKENS:
+        return Likelihood(tests[f"{side}_mean"])
+    return Likelihood(tests[f"{side}_sum"], tests[f"{side}_tokens"], tests[f"{side}_bytes"].clip(lower=1))
+
+
+def recount(tests: pd.DataFrame, by: Normalization) -> Any:
+    """Tell again which tests of a run pass, as `nnd_tasks.rule.passes`; a tie fails."""
+    return passes(likelihoods(tests, "high", by), likelihoods(tests, "low", by), by)
+
+
 def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any]) -> None:
     """Raise NNDError where the outcome of a test is not what its sums and numbers of tokens say.
 
@@ -100,10 +115,12 @@ def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any])
         protocol: of the run; says what a tie counts, and who read the texts.
     """
     stored = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-    passed, scored, tie = passes(tests["margin"]), tests["margin"].notna(), tests["margin"] == 0
+    high, low = likelihoods(tests, "high"), likelihoods(tests, "low")
+    passed, tie = passes(high, low), normalize(high) == normalize(low)
     said_tie = tests["tie"].to_numpy(dtype=bool)
-    right = (stored == passed) | (tie & (protocol.get("ties") == "authors") & ~np.isnan(stored))
-    wrong = scored & ~(right & (said_tie == tie))
+    # A sample does not say which text came first in the source, so any outcome of a tie may be the authors'.
+    right = (stored == passed) | (tie & (protocol.get("ties") == Ties.AUTHORS.value) & ~np.isnan(stored))
+    wrong = ~np.isnan(passed) & ~(right & (said_tie == tie))
     missing = tests[["high_tokens", "low_tokens"]].isna().any(axis="columns")
     wrong |= missing & ~np.isnan(stored)
     if protocol.get("reader") is None:

@@ -26,17 +26,16 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.samples import recount
 from nnd_tasks.results.token_files import run_tokens
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
-from nnd_tasks.task.metrics import passes
+from nnd_tasks.task.metrics import NORMALIZATIONS
 from nnd_tasks.task.span_metrics import unigram_surprise
 from nnd_tasks.text import counted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
-#: Rate -> column of the margins that it counts.
-RAW = {"pass_rate": "margin", "pass_rate_sum": "margin_sum", "pass_rate_bytes": "margin_bytes"}
 ADJUSTED = "pass_rate_adjusted"
 #: Where the better text is the longer one, or the shorter one, in at least this share of a category's tests, a note says so.
 ONE_SIDED = 0.9
@@ -50,7 +49,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame
         tests: ids of the tests to use; None takes all. A test that was not scored, or has an infinite margin, is not used.
 
     Returns:
-        A row per category (``all`` first), with ``model``. For each rate of `RAW` and `ADJUSTED` its value under its name, and
+        A row per category (``all`` first), with ``model``. For each of its rates its value under its name, and
         ``NAME_standard_error``, ``NAME_low``, ``NAME_high``; ``change`` likewise: adjusted rate less ``pass_rate``, paired by
         test. By sum and by byte a tie fails; in the adjusted rate it counts half. Then notes: what could not be taken out, and
         why; and where knowledge may have been taken out with it.
@@ -75,7 +74,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame
         )
     margins = _margins(run, finite, surprise)
     longer = pd.Series(margins.columns[:, 0], finite["category"])
-    outcomes: dict[str, Any] = {name: passes(finite[column]) for name, column in RAW.items()}
+    outcomes: dict[str, Any] = {name: recount(finite, by) for name, by in NORMALIZATIONS.items()}
     size, link = margins.prompts.max() + 1, None
     if size < FEW:
         notes.append(f"fewer than {FEW} prompts: too few to learn from, so there is no adjusted rate")
@@ -100,7 +99,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame
         prompts = margins.prompts[chosen]
         tests_of = np.bincount(prompts, minlength=size)
         counts = {name: np.bincount(prompts, outcome[chosen], size) for name, outcome in outcomes.items()}
-        rates = {name: summarize_rate(counts[name], tests_of) for name in RAW}
+        rates = {name: summarize_rate(counts[name], tests_of) for name in NORMALIZATIONS}
         rates |= dict.fromkeys((ADJUSTED, "change"), ClusteredMean(math.nan))
         if link:
             moved = influence(margins, link, remainder, chosen)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import FEW, clustered_standard_error, pool, pooled_rate
 
@@ -24,75 +24,19 @@ PLACEHOLDER = "."
 
 ENOUGH = 8  # from fewer sums, neither rounding nor a server that answers 0 to everything is inferred
 
+#: What the samples have of each test, where the set has it.
+_RECORDED = ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
+
 #: (tests passed, tests scored) of one document.
 Counts = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The log-likelihood of one candidate.
-
-    Attributes:
-        total: sum of the log-probabilities of the candidate's tokens, in nats.
-        tokens: number of those tokens.
-        size: UTF-8 bytes of the candidate's text, without delimiter and end-of-sequence token; at least 1.
-    """
-
-    total: float
-    tokens: int
-    size: int
-
-    @property
-    def mean(self) -> float:
-        """Mean log-likelihood per token (paper, Eq. 1)."""
-        return self.total / self.tokens
-
-    @property
-    def per_byte(self) -> float:
-        """Log-likelihood per UTF-8 byte."""
-        return self.total / self.size
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Result of one test.
-
-    Attributes:
-        passed: None when the test could not be scored.
-        tie: the two likelihoods are equal.
-    """
-
-    passed: bool | None
-    tie: bool = False
-
-
-def decide(high: float | None, low: float | None, *, high_first: bool, ties: str = "fail") -> Outcome:
-    """Compare two normalized likelihoods (paper, Eq. 2).
-
-    Args:
-        high: likelihood of the better candidate; None or nan if it could not be scored.
-        low: likelihood of the worse candidate, likewise.
-        high_first: whether the better candidate comes first in the source.
-        ties: ``fail``: a test whose likelihoods are equal fails (the paper's strict ``>``). ``authors``: it passes if the
-            better candidate comes second in the source, as in the authors' released code (`utils_nnd.run_nnd`).
-    """
-    if high is None or low is None or math.isnan(high) or math.isnan(low):
-        return Outcome(None)
-    if high == low:
-        return Outcome(ties == "authors" and not high_first, tie=True)
-    return Outcome(bool(passes(high - low)))
-
-
-def passes(margin: Any) -> Any:
-    """Tell which tests pass whose better candidate's likelihood is ``margin`` above the other's (paper, Eq. 2); a tie fails.
-
-    The rule of `decide` for whole columns of margins.
-    """
-    return margin > 0
-
-
-#: Suffix of a metric's name -> the normalized likelihood of `Score` that the metric compares.
-NORMALIZATIONS = {"": "mean", "_sum": "total", "_bytes": "per_byte"}
+#: Rate -> what it divides the likelihoods by.
+NORMALIZATIONS = {
+    "pass_rate": Normalization.TOKENS,
+    "pass_rate_sum": Normalization.NONE,
+    "pass_rate_bytes": Normalization.BYTES,
+}
 #: The rates that a task reports for parts of its tests: name -> (column, value); the rate is over the tests that have the value.
 Breakdown = Mapping[str, tuple[str, str]]
 
@@ -118,92 +62,85 @@ RELIANCE = ("pass_rate_pmi", "survival")
 
 
 def list_rates(breakdown: Breakdown, *, context_reliance: bool) -> dict[str, tuple[str, tuple[str, str] | None]]:
-    """Return the rates of a task.
+    """List the rates of a task.
 
     Args:
-        breakdown: the parts of the tests that have rates of their own.
+        breakdown: the subsets of the tests that have rates of their own.
         context_reliance: whether the rates of `RELIANCE` are among them.
 
     Returns:
         Name -> what decides a test, a key of `NORMALIZATIONS` or one of `RELIANCE`; and (column, value) that selects the
         tests, None for all.
     """
-    parts: dict[str, tuple[str, str] | None] = {"pass_rate": None, **breakdown}
-    rates = {f"pass_rate{suffix}": (suffix, parts["pass_rate"]) for suffix in NORMALIZATIONS}
-    rates |= {name: ("", selector) for name, selector in breakdown.items()}
+    rates: dict[str, tuple[str, tuple[str, str] | None]] = {name: (name, None) for name in NORMALIZATIONS}
+    rates |= {name: ("pass_rate", selector) for name, selector in breakdown.items()}
     if context_reliance:
-        rates |= {
-            f"{kind}{name.removeprefix('pass_rate')}": (kind, selector)
-            for name, selector in parts.items()
-            for kind in RELIANCE
-        }
+        subsets: dict[str, tuple[str, str] | None] = {"": None}
+        subsets |= {name.removeprefix("pass_rate"): selector for name, selector in breakdown.items()}
+        rates |= {f"{rate}{suffix}": (rate, selector) for suffix, selector in subsets.items() for rate in RELIANCE}
     return rates
 
 
 def score_document(
     tests: Sequence[Mapping[str, Any]],
-    scores: Sequence[Score | None],
+    scores: Sequence[Likelihood | None],
     breakdown: Breakdown,
     *,
     ties: str = "fail",
-    without_context: Sequence[Score | None] | None = None,
+    without_context: Sequence[Likelihood | None] | None = None,
 ) -> dict[str, Any]:
-    """Return the metrics of one document.
+    """Count the passed and the scored tests of one document for each rate.
 
     Args:
         tests: each with ``test_id``, ``category``, ``severity``, ``high_first``, and ``high`` and ``low`` as indices into
             ``scores``.
         scores: one per candidate; None for one that could not be scored.
         breakdown: which rates to report.
-        ties: see `decide`; in the rates of `RELIANCE` a tie always fails.
+        ties: a value of `nnd_tasks.rule.Ties`; in the rates of `RELIANCE` a tie always fails.
         without_context: the scores of the candidates after the prompt without its context, for the rates of `RELIANCE`.
 
     Returns:
         Metric name -> value. The value of a rate is (passed, scored), and stands under ``<metric>_stderr`` too, because
         lm-eval prints a metric of that name as the standard error. ``tests`` has one record per test.
     """
-    likelihoods = {
-        kind: [None if score is None else getattr(score, normalized) for score in scores]
-        for kind, normalized in NORMALIZATIONS.items()
-    }
+    high, low = (_side_likelihoods(tests, side, scores) for side in ("high", "low"))
+    high_first = np.array([test["high_first"] for test in tests], dtype=bool)
+    passed = {name: passes(high, low, by, Ties(ties), high_first=high_first) for name, by in NORMALIZATIONS.items()}
     if without_context is not None:
-        bare = [None if score is None else score.mean for score in without_context]
-        gains = [
-            None if mean is None or alone is None else mean - alone
-            for mean, alone in zip(likelihoods[""], bare, strict=True)
-        ]
-        likelihoods |= dict(zip(RELIANCE, (gains, bare), strict=True))
-    rates = list_rates(breakdown, context_reliance=without_context is not None)
-    counts = {name: [0, 0] for name in rates}
-    records: list[dict[str, Any]] = []
-    for test in tests:
-        outcomes = {
-            kind: decide(
-                *(values[test[side]] for side in ("high", "low")),
-                high_first=test["high_first"],
-                ties=ties if kind in NORMALIZATIONS else "fail",
-            )
-            for kind, values in likelihoods.items()
-        }
-        own = outcomes[""]
-        if not own.passed:
-            outcomes["survival"] = Outcome(None)
-        for name, (kind, selector) in rates.items():
-            passed = outcomes[kind].passed
-            if passed is not None and (selector is None or test[selector[0]] == selector[1]):
-                counts[name][0] += passed
-                counts[name][1] += 1
-        known = ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
-        record = {key: test[key] for key in known if test.get(key) not in ("", None)}
-        records.append({**record, "passed": own.passed, "tie": own.tie})
+        high_alone, low_alone = (_side_likelihoods(tests, side, without_context) for side in ("high", "low"))
+        with np.errstate(invalid="ignore"):  # two infinite likelihoods have no difference
+            high_gain, low_gain = normalize(high) - normalize(high_alone), normalize(low) - normalize(low_alone)
+        passed["pass_rate_pmi"] = passes(Likelihood(high_gain), Likelihood(low_gain))
+        passed["survival"] = np.where(passed["pass_rate"] == 1, passes(high_alone, low_alone), np.nan)
     metrics: dict[str, Any] = {}
-    for name, (won, scored) in counts.items():
-        metrics[name] = metrics[f"{name}_stderr"] = (won, scored)
+    for name, (rate, selector) in list_rates(breakdown, context_reliance=without_context is not None).items():
+        selected = [selector is None or test[selector[0]] == selector[1] for test in tests]
+        outcomes = passed[rate][np.array(selected, dtype=bool)]
+        metrics[name] = metrics[f"{name}_stderr"] = (int(np.nansum(outcomes)), int((~np.isnan(outcomes)).sum()))
+    ties_met = normalize(high) == normalize(low)
+    records = [
+        {
+            **{key: test[key] for key in _RECORDED if test.get(key) not in ("", None)},
+            "passed": None if math.isnan(outcome) else bool(outcome),
+            "tie": bool(tie),
+        }
+        for test, outcome, tie in zip(tests, passed["pass_rate"], ties_met, strict=True)
+    ]
     metrics["tests"] = records
     metrics["clusters"] = int(any(record["passed"] is not None for record in records))
     metrics["ties"] = sum(record["tie"] for record in records)
     metrics["unscored"] = sum(record["passed"] is None for record in records)
     return metrics
+
+
+def _side_likelihoods(tests: Sequence[Mapping[str, Any]], side: str, scores: Sequence[Likelihood | None]) -> Likelihood:
+    """The likelihoods of the ``high`` or the ``low`` candidates of tests, as arrays of shape (tests,)."""
+    texts = [scores[test[side]] or Likelihood(math.nan) for test in tests]
+    return Likelihood(
+        np.array([text.total for text in texts], dtype=float),
+        np.array([text.tokens for text in texts]),
+        np.array([text.size for text in texts]),
+    )
 
 
 # ---------------------------------------------------------------- aggregation over documents

@@ -7,12 +7,14 @@ the YAML.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.rule import Likelihood, Normalization, passes
 from nnd_tasks.schema import category_slugs
-from nnd_tasks.task.metrics import PLACEHOLDER, Counts, aggregate_rate, aggregate_stderr, decide
+from nnd_tasks.task.metrics import PLACEHOLDER, Counts, aggregate_rate, aggregate_stderr
 
 #: Columns that a row needs, besides those that the prompt template uses.
 COLUMNS = ("cluster_id", "category", "high", "low")
@@ -69,12 +71,12 @@ def process_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]
         raise NNDError(
             f"a test has two texts, found {len(results)} results; set doc_to_choice: !function {__name__}.choices"
         )
-    texts = (row["high"], row["low"])
     high, low = (
-        float(total) / len(text.encode("utf-8")) if text.strip() else None
-        for text, (total, *_) in zip(texts, results, strict=True)
+        Likelihood(float(total) if text.strip() else math.nan, size=max(len(text.encode("utf-8")), 1))
+        for text, (total, *_) in zip((row["high"], row["low"]), results, strict=True)
     )
-    passed = decide(high, low, high_first=True).passed  # high_first matters only with ties="authors"
+    outcome = float(passes(high, low, Normalization.BYTES))
+    passed = None if math.isnan(outcome) else bool(outcome)
     return {**_items(row, RATE, passed), "tests": Item(row["cluster_id"], "tests", "", passed)}
 
 

@@ -14,8 +14,9 @@ import datasets
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.schema import short_hash
-from nnd_tasks.task.metrics import Score, score_document
+from nnd_tasks.task.metrics import score_document
 from nnd_tasks.task.request import Answer, Prompt, document_metrics, split_before_candidate
 from nnd_tasks.task.settings import READER_KEYS, Settings, first_mistake
 from nnd_tasks.task.signature import digest
@@ -272,18 +273,18 @@ class ReaderTask(NNDTask):
             rates["order_flips"] = (sum(flips), len(flips))
         for record, other, sums in zip(values["candidates"], swapped, self._sums(doc, whole), strict=True):
             if record and other:
-                found = {"swapped": other.mean, "mass": math.exp(sums[0]) + math.exp(sums[1])}
+                found = {"swapped": normalize(other), "mass": math.exp(sums[0]) + math.exp(sums[1])}
                 record |= {name: value if math.isfinite(value) else None for name, value in found.items()}
         values |= rates | {f"{name}_stderr": counts for name, counts in rates.items()}
         return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in _OF_TEXTS}
 
     def _scores(
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, *, swapped: bool = False
-    ) -> list[Score | None]:
+    ) -> list[Likelihood | None]:
         """Return the score of each candidate; None for one that could not be scored."""
         halves = 2 if self.asked.reader == "choice" else 1
         answered = [sums[2:] if swapped else sums[:2] for sums in self._sums(doc, answers)]
-        return [Score((sums[0] - sums[1]) / halves, tokens=1, size=1) if sums else None for sums in answered]
+        return [Likelihood((sums[0] - sums[1]) / halves, tokens=1, size=1) if sums else None for sums in answered]
 
     def _sums(self, doc: Mapping[str, Any], answers: Sequence[Answer]) -> list[list[float]]:
         """Return the log-probabilities of the answers about each candidate, in the order of `_pairs`; none if it was left out."""

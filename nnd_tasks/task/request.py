@@ -13,8 +13,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.task.base_task import Instance
-from nnd_tasks.task.metrics import ENOUGH, Breakdown, Score, coarse_precision, score_document
+from nnd_tasks.task.metrics import ENOUGH, Breakdown, coarse_precision, score_document
 from nnd_tasks.task.sandbox import doubles_space
 from nnd_tasks.task.scored_tokens import ScoredTokens, scored_tokens
 from nnd_tasks.task.settings import Settings
@@ -337,7 +338,7 @@ def document_metrics(
     answers: Sequence[Answer],
     settings: Settings,
     breakdown: Breakdown,
-    score: Callable[[Mapping[str, Any], Sequence[Answer], Settings], list[Score | None]],
+    score: Callable[[Mapping[str, Any], Sequence[Answer], Settings], list[Likelihood | None]],
 ) -> dict[str, Any]:
     """Return the metrics of one document, and what ``--log_samples`` writes of its candidates.
 
@@ -361,7 +362,7 @@ def document_metrics(
     }
 
 
-def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Score | None]:
+def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Likelihood | None]:
     """Return the likelihood of each candidate of a document; None for one that could not be scored.
 
     Args:
@@ -369,21 +370,21 @@ def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], setting
         answers: one to each request, a request for each candidate.
         settings: of the task.
     """
-    scores: list[Score | None] = [None] * len(doc["candidates"])
+    scores: list[Likelihood | None] = [None] * len(doc["candidates"])
     for answer in answers:
         if answer.candidate is not None:
             total, _, tokens = answer
             text = settings.scored(doc["candidates"][answer.candidate])
-            scores[answer.candidate] = Score(float(total), tokens, max(len(text.encode("utf-8")), 1))
+            scores[answer.candidate] = Likelihood(float(total), tokens, max(len(text.encode("utf-8")), 1))
     return scores
 
 
-def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Score | None]:
+def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Likelihood | None]:
     """Return the reward of each candidate, whatever its length; arguments as for `score_likelihoods`."""
-    return [score and Score(score.total, tokens=1, size=1) for score in score_likelihoods(doc, answers, settings)]
+    return [score and Likelihood(score.total, tokens=1, size=1) for score in score_likelihoods(doc, answers, settings)]
 
 
-def _records(scores: Sequence[Score | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
+def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
     """Return what the samples have of each candidate; its flaws are keys that are true."""
     flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
     records: list[dict[str, Any] | None] = []
@@ -392,6 +393,6 @@ def _records(scores: Sequence[Score | None], answers: Iterable[Answer]) -> list[
             records.append(None)
             continue
         # JSON has no number for what is not finite.
-        total, mean = (score.total, score.mean) if math.isfinite(score.total) else (None, None)
+        total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
         records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **flaws[place]})
     return records

@@ -38,7 +38,11 @@ def make_run(
         about = {"test_id": f"t{i}", "cluster_id": cluster, "category": category, "subcategory": "", "severity": ""}
         about |= {"document": place, "high": len(texts) - 2, "low": len(texts) - 1, "passed": outcome, "tie": False}
         margin = margins[i] if margins is not None else (1.0 if outcome else -1.0)
-        rows.append({**about, **dict.fromkeys(("margin", "margin_sum", "margin_bytes"), margin)})
+        scores = {
+            f"{side}_{kind}": value for side, value in (("high", margin), ("low", 0.0)) for kind in ("sum", "mean")
+        }
+        lengths = dict.fromkeys(("high_tokens", "low_tokens", "high_bytes", "low_bytes"), 1.0)
+        rows.append({**about, **scores, **lengths, **dict.fromkeys(("margin", "margin_sum", "margin_bytes"), margin)})
     tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean", "seed": "Int64"})
     settings: dict[str, Any] = {
         "model": model,

@@ -36,7 +36,8 @@ def read_by(reader: str, passed: Sequence[bool], model: str = "m", **changes: ob
         {**doc, "scores": [dict(zip(keys, (*rng.normal(size=2), 0.25), strict=False)) for _ in doc["candidates"]]}
         for doc in run.documents
     ]
-    tests = run.tests.assign(margin_no_context=rng.normal(size=60))
+    margin = rng.normal(size=60)
+    tests = run.tests.assign(margin_no_context=margin, high_no_context=margin, low_no_context=0.0)
     return replace(run, documents=documents, tests=tests)
 
 
@@ -93,7 +94,8 @@ def test_checks_say_whether_a_reader_reads() -> None:
 
 def test_runs_without_the_context_scored_have_no_gain() -> None:
     runs = [read_by("writer", outcomes(1, 0.5)), read_by("validator", outcomes(2, 0.5))]
-    runs = [replace(run, tests=run.tests.assign(margin_no_context=np.nan)) for run in runs]
+    columns = dict.fromkeys(("margin_no_context", "high_no_context", "low_no_context"), np.nan)
+    runs = [replace(run, tests=run.tests.assign(**columns)) for run in runs]
     [comparison] = compare_readers(runs)
     shown = to_markdown(report_comparison(comparison))
     assert "answers swapped" in shown

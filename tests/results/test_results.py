@@ -274,8 +274,9 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
     run = make_run(
         "a", [True, False, True, None], ["k", "k", "l", "l"], ["x", "x", "y", "y"], [1.0, -1e-9, 0.5, math.nan]
     )
-    run.tests.loc[2, "margin_sum"] = -0.5
-    run.tests.loc[1, "margin_bytes"] = 0.5
+    lengths = ["high_sum", "high_tokens", "high_bytes", "low_sum", "low_tokens", "low_bytes"]
+    run.tests.loc[1, lengths] = [-2.0, 1, 4, -1.0, 1, 1]  # passes by bytes alone
+    run.tests.loc[2, lengths] = [-2.0, 4, 4, -1.0, 1, 1]  # fails by sums alone; the means stay as `make_run` has them
     found = diagnostics_of(run).set_index("category")
     assert set(found.index) == {"all", "x", "y"}
     assert found["near"].to_dict() == {"all": pytest.approx(1 / 3), "x": 0.5, "y": 0.0}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.rule import Likelihood
 from nnd_tasks.task import metrics
 from tests.random_models import evaluate
 from tests.task.tasks import write_yaml
@@ -57,7 +58,7 @@ def test_an_unscored_candidate_counts_in_neither_rate() -> None:
         {"test_id": str(i), "category": "c", "severity": "", "high_first": False, "high": 0, "low": low}
         for i, low in enumerate((1, 2))
     ]
-    scores = [metrics.Score(-1.0, 1, 1), metrics.Score(-2.0, 1, 1), None]
+    scores = [Likelihood(-1.0, 1, 1), Likelihood(-2.0, 1, 1), None]
     found = metrics.score_document(tests, scores, metrics.break_down(tests), ties="authors", without_context=scores)
     assert found["pass_rate_pmi"] == (0, 1), "equal gains are a tie, which fails"
     assert found["survival"] == found["survival_c"] == (1, 1)

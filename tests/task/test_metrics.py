@@ -1,4 +1,7 @@
-"""Outcomes and their aggregation against a slow recomputation, test by test."""
+"""`nnd_tasks.task.metrics`: score_document, break_down, aggregate_rate, aggregate_stderr, sizes_by, coarse_precision.
+
+Against a slow recomputation, test by test.
+"""
 
 from __future__ import annotations
 
@@ -17,51 +20,20 @@ from hypothesis import strategies as st
 from lm_eval.utils import make_table
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.rule import Likelihood
 from nnd_tasks.task.metrics import (
     UNDEFINED,
     Breakdown,
-    Outcome,
-    Score,
     aggregate_rate,
     aggregate_stderr,
     break_down,
     coarse_precision,
     count_scored,
-    decide,
     score_document,
     sizes_by,
 )
 
 quick = settings(max_examples=30, deadline=None)
-nan, inf = math.nan, math.inf
-
-
-# ---------------------------------------------------------------- one test
-
-
-@pytest.mark.parametrize("ties", ["fail", "authors"])
-@pytest.mark.parametrize("high_first", [True, False])
-@pytest.mark.parametrize(
-    ("high", "low", "passed", "tie"),
-    [
-        (-1.0, -2.0, True, False),
-        (-2.0, -1.0, False, False),
-        (-1.0, math.nextafter(-1.0, -2.0), True, False),
-        (math.nextafter(-1.0, -2.0), -1.0, False, False),
-        (-1.0, -inf, True, False),
-        *((value, value, None, True) for value in (-1.5, 0.0, -inf)),
-        *(
-            (high, low, None, False)
-            for high, low in ((None, -1.0), (-1.0, None), (None, None), (nan, -1.0), (-1.0, nan))
-        ),
-    ],
-)
-def test_the_likelier_candidate_wins_and_only_the_authors_let_the_second_one_win_a_tie(
-    high: float | None, low: float | None, passed: bool | None, tie: bool, high_first: bool, ties: str
-) -> None:
-    if tie:
-        passed = ties == "authors" and not high_first
-    assert decide(high, low, high_first=high_first, ties=ties) == Outcome(passed, tie)
 
 
 # ---------------------------------------------------------------- documents
@@ -72,12 +44,12 @@ class Document:
     """A random cluster. Totals are quarters, so that the slow definition can compare in exact fractions."""
 
     tests: list[dict[str, Any]]
-    scores: list[Score | None]
+    scores: list[Likelihood | None]
 
 
 score = st.builds(
-    Score,
-    total=st.one_of(st.integers(-40, 0).map(lambda quarters: quarters / 4), st.just(nan)),
+    Likelihood,
+    total=st.one_of(st.integers(-40, 0).map(lambda quarters: quarters / 4), st.just(math.nan)),
     tokens=st.integers(1, 4),
     size=st.integers(1, 8),
 )
@@ -113,7 +85,7 @@ collections = st.lists(documents(), max_size=5)
 rules = st.sampled_from(["fail", "authors"])
 
 
-def exact(value: Score | None, unit: str) -> Fraction | None:
+def exact(value: Likelihood | None, unit: str) -> Fraction | None:
     """Return a likelihood per token, whole or per byte, as a fraction; None without one."""
     if value is None or math.isnan(value.total):
         return None
@@ -121,7 +93,7 @@ def exact(value: Score | None, unit: str) -> Fraction | None:
 
 
 def slow_outcome(
-    test: dict[str, Any], scores: Sequence[Score | None], unit: str, ties: str
+    test: dict[str, Any], scores: Sequence[Likelihood | None], unit: str, ties: str
 ) -> tuple[bool | None, bool]:
     """Return (passed, tie). The authors' rule lets the first candidate win only when it is strictly likelier."""
     high, low = exact(scores[test["high"]], unit), exact(scores[test["low"]], unit)
@@ -154,7 +126,7 @@ def score_all(collection: list[Document], ties: str) -> list[dict[str, Any]]:
 #: A tie per token, not as a sum or per byte.
 TIE = Document(
     [{"test_id": "t", "category": "E", "subcategory": "", "severity": "", "high_first": False, "high": 0, "low": 1}],
-    [Score(-2.0, 2, 5), Score(-4.0, 4, 7)],
+    [Likelihood(-2.0, 2, 5), Likelihood(-4.0, 4, 7)],
 )
 
 
