@@ -24,10 +24,10 @@ from lm_eval.utils import simple_parse_args_string
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.server_answers import check_order, choose_probes, read_answers
 from nnd_tasks.redact import Veiled
 from nnd_tasks.run.register import include_paths, is_current
 from nnd_tasks.run.saving import remove_results, write_tokens
+from nnd_tasks.run.server_answers import check_order, choose_probes, read_answers
 
 __all__ = ["LM"]
 

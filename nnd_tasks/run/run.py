@@ -51,9 +51,8 @@ def _evaluate_checked(
     types ``hf`` and ``vllm`` read common beginnings of requests once, if that is known to give the same numbers. Only the model
     gets the secrets among the arguments.
     """
-    import nnd_tasks.models.masked_lm  # registers nnd_mlm
-    import nnd_tasks.models.reward  # registers nnd_reward
-    import nnd_tasks.models.shared_prefix  # noqa: F401 - registers hf-shared-prefix
+    import nnd_tasks.models.shared_prefix  # registers hf-shared-prefix
+    import nnd_tasks.models.text_models  # noqa: F401 - registers nnd_mlm and nnd_reward
     from nnd_tasks.models.encodings import shared_encodings
     from nnd_tasks.models.model_error import ModelError
     from nnd_tasks.run.cache import cache_key

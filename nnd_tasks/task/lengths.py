@@ -19,10 +19,8 @@ import torch
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.models.architectures import text_config
 from nnd_tasks.models.encodings import TokenizingOnce
-from nnd_tasks.models.masked_lm import MASKED
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.reward import REWARD, encode_chat
-from nnd_tasks.models.text_scorer import text_window
+from nnd_tasks.models.text_models import MASKED, REWARD, encode_chat, text_window
 from nnd_tasks.task.settings import Settings, check_bos
 
 logger = logging.getLogger("lm_eval.nnd")

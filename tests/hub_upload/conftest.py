@@ -15,7 +15,7 @@ import pytest
 
 from nnd_tasks.baselines import table_rates
 from nnd_tasks.schema import fingerprint
-from nnd_tasks.sets.card import About
+from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.store import user_tasks_dir
@@ -85,7 +85,7 @@ def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ow
             for config, table in tables.items()
         }
         shutil.rmtree(folder, ignore_errors=True)
-        about = About(name, Facts(license=license, language=("en",), **FACTS), "Better is better.")
+        about = CardFacts(name, Facts(license=license, language=("en",), **FACTS), "Better is better.")
         write_dataset(folder, tables, about=about, report=reports, default="all")
         recipe.mkdir(parents=True, exist_ok=True)
         (recipe / RECIPE).write_text("files:\n  mine.csv:\nlabel: grade\nbetter: [right]\n")

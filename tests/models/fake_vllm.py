@@ -139,9 +139,6 @@ def installed(folder: Path, *, release: str = "0.32.0", **changes: Any) -> Itera
     """
     from lm_eval.api.registry import model_registry
 
-    import nnd_tasks.models.masked_lm
-    import nnd_tasks.models.shared_prefix  # noqa: F401 - what is not registered yet would be forgotten again
-
     about = folder / f"vllm-{release}.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {release}\n", encoding="utf-8")

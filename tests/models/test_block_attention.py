@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from nnd_tasks.models import tree_attention
+from nnd_tasks.models import decoder_only as tree_attention
+from nnd_tasks.models.decoder_only import Block, _Plan, blocks_of, in_blocks
 from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, branch_mask, make_packs, rows_of, trunk_mask
-from nnd_tasks.models.tree_attention import Block, _Plan, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
 sequences = st.lists(

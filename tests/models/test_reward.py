@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.reward import RewardModel
+from nnd_tasks.models.text_models import RewardModel
 from tests.random_models import evaluate
 
 REQUESTS = [

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from nnd_tasks.show.report import Report
-from nnd_tasks.studies.stress import attack, likelihood, text
+from nnd_tasks.studies.stress import attack, edits, likelihood
 from nnd_tasks.studies.stress.attack import build_attack_set
 from nnd_tasks.studies.stress.corpora import read_corpus
 from nnd_tasks.studies.stress.self_texts import report_own_texts
@@ -140,7 +140,7 @@ def _at_home(folder: Path) -> Iterator[pytest.MonkeyPatch]:
     """Build in a home of its own, with spaCy's rules whether or not a trained pipeline is installed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NND_HOME", str(folder / "home"))
-        patch.setattr(text, "PIPELINE", "not installed")
+        patch.setattr(edits, "PIPELINE", "not installed")
         yield patch
 
 

@@ -14,7 +14,7 @@ import yaml
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.write import making
 from nnd_tasks.store import read_table
-from nnd_tasks.studies.stress import stress_set, text
+from nnd_tasks.studies.stress import edits, stress_set
 from nnd_tasks.studies.stress.corpora import read_corpus
 from nnd_tasks.studies.stress.error_types import ERRORS
 from nnd_tasks.studies.stress.stress_set import build_stress_set, compute_noise
@@ -88,7 +88,7 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path,
 def test_the_same_command_gives_the_same_set_in_every_release(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text, "PIPELINE", "not installed")
+    monkeypatch.setattr(edits, "PIPELINE", "not installed")
     assert build(plain, tmp_path / "out", levels="paper", seeds=2).summary.fingerprint == "f008c89fab29ac49"
 
 

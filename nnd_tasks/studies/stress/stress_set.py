@@ -20,8 +20,8 @@ from tqdm import tqdm
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.text_models import MaskedLM
 from nnd_tasks.schema import ConfigSummary, short_hash
 from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.card import CardFacts

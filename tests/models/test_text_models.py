@@ -11,8 +11,8 @@ from lm_eval.api.instance import Instance
 from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, RobertaForMaskedLM
 
 import nnd_tasks
-from nnd_tasks.models.masked_lm import MaskedLM
 from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.text_models import MaskedLM
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.studies.stress.stress_set import load_fill
 

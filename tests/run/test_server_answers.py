@@ -1,4 +1,4 @@
-"""`nnd_tasks.models.server_answers`: servers that answer badly give one clear error, and nothing of it is cached."""
+"""`nnd_tasks.run.server_answers`: servers that answer badly give one clear error, and nothing of it is cached."""
 
 from __future__ import annotations
 
