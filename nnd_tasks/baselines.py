@@ -23,12 +23,12 @@ _WORD = re.compile(r"\w+")
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case, without punctuation."""
+    """Split a text into its words, in lower case and without punctuation."""
     return _WORD.findall(text.lower())
 
 
 def mean_frequency(texts: Iterable[str], split: Callable[[str], list[str]] = words) -> Callable[[str], float]:
-    """Return what gives a text its mean log-likelihood per word, in nats, by the frequencies of words in ``texts``.
+    """Make a function that gives a text its mean log-likelihood per word, in nats, by the frequencies of words in ``texts``.
 
     A text without words, or with an unknown one, has -inf.
 
@@ -41,8 +41,8 @@ def mean_frequency(texts: Iterable[str], split: Callable[[str], list[str]] = wor
     logs = {word: math.log(count / total) for word, count in counts.items()}
 
     def mean(text: str) -> float:
-        found = [logs.get(word, -math.inf) for word in split(text)]
-        return sum(found) / len(found) if found else -math.inf
+        log_likelihoods = [logs.get(word, -math.inf) for word in split(text)]
+        return sum(log_likelihoods) / len(log_likelihoods) if log_likelihoods else -math.inf
 
     return mean
 
@@ -60,7 +60,7 @@ Writers: TypeAlias = tuple[str, str]
 
 
 def favourite(writers: Iterable[Writers]) -> str:
-    """Return the system whose texts most often win over those of another, the first in the alphabet of several; else ``""``."""
+    """Find the system whose texts most often win over those of another, the first in the alphabet of several; else ``""``."""
     both = ((high.split("|"), low.split("|")) for high, low in writers if high and low)
     wins = Counter(name for high, low in both for name in {*high} - {*low})
     return min(wins, key=lambda name: (-wins[name], name), default="")
@@ -81,12 +81,12 @@ def baseline_passes(
         that system), shape (tests,).
     """
     split = cache(words)  # remembered until this call ends
-    known = cache(lambda context: set(words(context)))
+    words_of_context = cache(lambda context: set(words(context)))
     frequency = cache(mean_frequency(texts or {text for _, *both in pairs for text in both}, split))
 
     def share(context: str, text: str) -> float:
         of_text = split(text)
-        return sum(word in known(context) for word in of_text) / len(of_text) if of_text else 0.0
+        return sum(word in words_of_context(context) for word in of_text) / len(of_text) if of_text else 0.0
 
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),
@@ -99,7 +99,7 @@ def baseline_passes(
         for name, score in rules.items()
     }
     if best := favourite(writers):
-        wrote = np.array([[best in one.split("|") for one in of_test] for of_test in writers])
+        wrote = np.array([[best in names.split("|") for names in pair] for pair in writers])
         passes["system"] = np.where(wrote.any(axis=1), wrote[:, 0] > wrote[:, 1], math.nan)
     return passes
 
@@ -110,7 +110,7 @@ def baseline_rates(
     texts: Sequence[str] | None = None,
     writers: Sequence[Writers] = (),
 ) -> dict[str, dict[str, float]]:
-    """Return how often each baseline passes: category, or ``all``, -> baseline -> pass rate, over the tests that it decides.
+    """Compute how often each baseline passes: category, or ``all``, -> baseline -> pass rate, over the tests that it decides.
 
     A baseline that decides no test of a category is left out.
 
@@ -123,8 +123,10 @@ def baseline_rates(
     import pandas as pd  # slow to import
 
     passes = pd.DataFrame(baseline_passes(pairs, texts, writers))
-    parts = [*passes.groupby(np.asarray(categories, dtype=object))]
-    return {str(name): part.mean().dropna().to_dict() for name, part in [(ALL, passes), *parts]} if parts else {}
+    groups = [*passes.groupby(np.asarray(categories, dtype=object))]
+    if not groups:
+        return {}
+    return {str(name): group.mean().dropna().to_dict() for name, group in [(ALL, passes), *groups]}
 
 
 #: Columns of those who wrote the better and the worse candidate.
@@ -132,7 +134,7 @@ WRITERS = ("high_system", "low_system")
 
 
 def writers_of(tests: pa.Table) -> list[Writers]:
-    """Return who wrote the candidates of each test of a table; an empty list where it does not say."""
+    """Read who wrote the candidates of each test of a table; an empty list where it does not say."""
     if not {*WRITERS} <= {*tests.column_names}:
         return []
     high, low = (tests[name].fill_null("").to_pylist() for name in WRITERS)
@@ -144,7 +146,7 @@ SAMPLE = 45_000
 
 
 def table_rates(tests: pa.Table, sample: int | None = None) -> dict[str, dict[str, float]]:
-    """Return `baseline_rates` of a table of tests.
+    """Compute the `baseline_rates` of a table of tests.
 
     Args:
         tests: the table.

@@ -7,23 +7,25 @@ from contextlib import contextmanager
 
 
 def reason_of(error: BaseException) -> str:
-    """Return in one line why something failed, for an error message that names the file or the thing itself.
+    """Say in one line why something failed, for an error message that names the file or the thing itself.
 
     That is what the operating system says ("No space left on device", without the path), else the message, else the name of
     the error's type.
     """
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or one_line(str(error)) or type(error).__name__
+    message = error.strerror if isinstance(error, OSError) else None
+    return message or one_line(str(error)) or type(error).__name__
 
 
 def typed_reason_of(error: BaseException) -> str:
-    """Return why something failed, with the type of the error before the message unless it is an `NNDError`."""
-    said = one_line(str(error), least=80)
-    return said if isinstance(error, NNDError) else f"{type(error).__name__}{f': {said}' if said else ''}"
+    """Say why something failed, with the type of the error before the message unless it is an `NNDError`."""
+    message = one_line(str(error), least=80)
+    if isinstance(error, NNDError):
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def one_line(message: str, least: int = 0) -> str:
-    """Return the first lines of a message as one: as many as give ``least`` characters and do not end by a colon."""
+    """Join the first lines of a message to one: as many as give ``least`` characters and do not end by a colon."""
     text = ""
     for line in message.splitlines():
         text = f"{text} {' '.join(line.split())}".strip()
@@ -33,7 +35,7 @@ def one_line(message: str, least: int = 0) -> str:
 
 
 def cut_middle(message: str, most: int = 3000) -> str:
-    """Return a message of at most ``most`` characters: a longer one loses its middle, as its end says what to do."""
+    """Cut a message to at most ``most`` characters: a longer one loses its middle, as its end says what to do."""
     if len(message) <= most:
         return message
     tail = most // 5
@@ -41,7 +43,7 @@ def cut_middle(message: str, most: int = 3000) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return ``text`` on one line, with everything that a terminal would obey or hide written out.
+    r"""Write ``text`` on one line, with everything that a terminal would obey or hide written out.
 
     Line breaks, terminal escapes, characters that turn the writing direction or have no width and lone surrogates become
     escapes such as ``\x1b``; letters of every script stay.

@@ -27,7 +27,7 @@ _WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+|[^\w\s])|\s
 
 
 def split_words(text: str) -> list[str]:
-    """Return words and single characters of punctuation, each with the white space before it; together they are the text.
+    """Split a text into words and marks of punctuation, each with the white space before it; together they are the text.
 
     In scripts without spaces between words, every character is a word.
     """
@@ -35,18 +35,18 @@ def split_words(text: str) -> list[str]:
 
 
 def language_pair(config: str) -> tuple[str, str] | None:
-    """Return the languages of a translation config, as codes; None where its name has no pair.
+    """Find the languages of a translation config, as codes; None where its name has no pair.
 
     ``ted_zhen``, ``ted_zh_en``, ``zh2en`` and ``chinese_english`` are from Chinese to English.
     """
     coded = _NAME.sub(lambda match: _CODES[match[1]], config)
-    found = [tuple(filter(None, groups)) for groups in _PAIR.findall(coded)]
-    pairs = [(one, other) for one, other in found if one != other]
+    matches = [tuple(filter(None, groups)) for groups in _PAIR.findall(coded)]
+    pairs = [(source, target) for source, target in matches if source != target]
     return pairs[-1] if pairs else None
 
 
 def translation_prompt(languages: tuple[str, str] | None) -> str:
-    """Return the template of a prompt for translations; it names no languages where they are not known.
+    """Write the template of a prompt for translations; it names no languages where they are not known.
 
     The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.task.sandbox`).
     """
@@ -57,6 +57,6 @@ def translation_prompt(languages: tuple[str, str] | None) -> str:
 
 
 def code_of(language: str) -> str:
-    """Return the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
+    """Find the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
     plain = language.strip().lower()
     return _CODES.get(plain, plain.replace("_", "-"))

@@ -51,12 +51,12 @@ def is_secret(name: str) -> bool:
 
 
 def bare_urls(text: str) -> str:
-    """Return ``text`` with the user, the password and the query of every URL taken out."""
+    """Take the user, the password and the query out of every URL in a text."""
     return _URL.sub(r"\g<scheme>\g<place>", text)
 
 
 def open_query(url: str) -> list[tuple[str, str]]:
-    """Return what the query of a URL asks for, secrets left out; empty for a text that is not a URL."""
+    """List what the query of a URL asks for, secrets left out; empty for a text that is not a URL."""
     try:
         parts = urlsplit(url)
         return [pair for pair in parse_qsl(parts.query) if parts.scheme and not is_secret(pair[0])]
@@ -65,25 +65,25 @@ def open_query(url: str) -> list[tuple[str, str]]:
 
 
 def hide(text: str) -> str:
-    """Return a log line, an error or ``--model_args`` with `MARK` for every secret, and with bare URLs."""
+    """Write `MARK` for every secret in a log line, an error or ``--model_args``, and make its URLs bare."""
     return _SCHEME.sub(rf"\1 {MARK}", _NAMED.sub(rf"\g<name>{MARK}", bare_urls(text)))
 
 
-def without_secrets(value: Any, mark: str | None = MARK) -> Any:
-    """Return a copy of arguments without their secrets; lists and mappings at any depth, other objects as they are.
+def without_secrets(value: Any, replacement: str | None = MARK) -> Any:
+    """Copy arguments without their secrets; lists and mappings at any depth, other objects as they are.
 
     Args:
         value: what to copy.
-        mark: takes the place of each secret; None leaves it out with its name.
+        replacement: takes the place of each secret; None leaves it out with its name.
     """
     if isinstance(value, Mapping):
         return {
-            name: mark if is_secret(str(name)) else without_secrets(item, mark)
+            name: replacement if is_secret(str(name)) else without_secrets(item, replacement)
             for name, item in value.items()
-            if mark is not None or not is_secret(str(name))
+            if replacement is not None or not is_secret(str(name))
         }
     if isinstance(value, (list, tuple)):
-        return [without_secrets(item, mark) for item in value]
+        return [without_secrets(item, replacement) for item in value]
     return hide(value) if isinstance(value, str) else value
 
 
@@ -107,7 +107,8 @@ def hidden_in_logs() -> Iterator[None]:
             text = record.getMessage()
         except Exception:  # a line that cannot be formatted is reported by logging itself
             return record
-        if (hidden := hide(text)) != text:
+        hidden = hide(text)
+        if hidden != text:
             record.msg, record.args = hidden, ()
         if record.exc_info:
             record.exc_text = hide(logging.Formatter().formatException(record.exc_info))

@@ -23,32 +23,32 @@ _WINDOW, _BEGINNING = 40, 600
 
 
 def sources_of(tests: pa.Table) -> list[str]:
-    """Return the source of each test, 12 hex digits; tests of one prompt have one source.
+    """Find the source of each test, 12 hex digits; tests of one prompt have one source.
 
     Args:
         tests: rows of the dataset schema. Where the context is empty, the better text is the source.
     """
     contexts, highs, groups = (tests.column(name).to_pylist() for name in ("context", "high", "context_id"))
     texts = [context or high for context, high in zip(contexts, highs, strict=True)]
-    found: dict[str, str] = {}
+    source_of: dict[str, str] = {}
     for text, group in set(zip(texts, groups, strict=True)):
         source = find_source(text, group)
-        found[text] = min(source, found.get(text, source))
-    return [found[text] for text in texts]
+        source_of[text] = min(source, source_of.get(text, source))
+    return [source_of[text] for text in texts]
 
 
 def find_source(text: str, group: str = "") -> str:
-    """Return the source of a text, or of the document that it is in (`key_of`; arguments likewise).
+    """Find the source of a text, or of the document that it is in (`key_of`; arguments likewise).
 
     It is that which the table of joined sources has, else the smallest hash of the windows at the text's beginning (MinHash):
     two texts agree on it with a probability of the share of windows that they have in common.
     """
-    whole, beginning = digests_of(key_of(text, group))
-    return _joined().get(whole) or _joined().get(beginning, beginning)
+    of_text, of_beginning = digests_of(key_of(text, group))
+    return _joined().get(of_text) or _joined().get(of_beginning, of_beginning)
 
 
 def key_of(text: str, group: str) -> str:
-    """Return the document of a text where its group names one, as DOCUMENT_SEGMENT_TEXT (the groups of MQM do), else the text.
+    """Name the document of a text where its group names one, as DOCUMENT_SEGMENT_TEXT (the groups of MQM do), else the text.
 
     Args:
         text: what a prompt shows.
@@ -59,7 +59,7 @@ def key_of(text: str, group: str) -> str:
 
 
 def digests_of(text: str) -> tuple[str, str]:
-    """Return the hash of a text's letters and digits, and the smallest one of the windows at its beginning.
+    """Hash a text: the hash of its letters and digits, and the smallest one of the windows at its beginning.
 
     Case, white space and punctuation do not count, nor do the brackets of the Penn Treebank (``-LRB-``).
     """
@@ -75,12 +75,14 @@ def _hash(text: str) -> str:
 
 @cache
 def _joined() -> dict[str, str]:
-    """Return digest -> source of what benchmarks/join_sources.py found to belong together; a line has a source's digests."""
+    """Read digest -> source of what benchmarks/join_sources.py found to belong together; a line has a source's digests."""
     lines = Path(__file__).with_name("splits.txt").read_text("utf-8").splitlines()
     return {digest: line.split()[0] for line in lines for digest in line.split()}
 
 
 def split_of(source: str) -> str:
-    """Return ``train``, ``validation`` or ``test``: the split of a source."""
-    place = xxhash.xxh64_intdigest(f"{_SALT} {source}".encode()) % 100
-    return "test" if place < SHARES["test"] else "train" if place >= 100 - SHARES["train"] else "validation"
+    """Draw the split of a source: ``train``, ``validation`` or ``test``, the same on every machine."""
+    percentile = xxhash.xxh64_intdigest(f"{_SALT} {source}".encode()) % 100
+    if percentile < SHARES["test"]:
+        return "test"
+    return "train" if percentile >= 100 - SHARES["train"] else "validation"

@@ -36,7 +36,7 @@ class ClusteredMean(NamedTuple):
     high: float = math.nan
 
     def columns(self, name: str) -> dict[str, float]:
-        """Return the mean under ``name``, and the others under ``NAME_standard_error``, ``NAME_low`` and ``NAME_high``."""
+        """Name the mean ``name``, and the others under ``NAME_standard_error``, ``NAME_low`` and ``NAME_high``."""
         ends = ("", "_standard_error", "_low", "_high")
         return {f"{name}{end}": number for end, number in zip(ends, self, strict=True)}
 
@@ -44,7 +44,7 @@ class ClusteredMean(NamedTuple):
 def _as_arrays(
     totals: ArrayLike, tests: ArrayLike, influence: ArrayLike | None
 ) -> tuple[_Floats, _Floats, _Floats, float]:
-    """Return all as arrays of shape (prompts,), without prompts that change nothing, and the mean; nan without tests."""
+    """Bring all to arrays of shape (prompts,), without prompts that change nothing, with the mean; nan without tests."""
     x, n = np.asarray(totals, dtype=np.float64), np.asarray(tests, dtype=np.float64)
     moved = np.zeros_like(n) if influence is None else np.asarray(influence, dtype=np.float64)
     keep = (n > 0) | (moved != 0)
@@ -53,17 +53,17 @@ def _as_arrays(
 
 
 def pooled_rate(passed: ArrayLike, tests: ArrayLike) -> float:
-    """Return the pass rate pooled over tests, p = sum(passed) / sum(tests); nan without tests. See `summarize_rate`."""
+    """Pool the pass rate over tests, p = sum(passed) / sum(tests); nan without tests. See `summarize_rate`."""
     return summarize_rate(passed, tests).mean
 
 
 def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
-    """Return the standard error of `summarize_rate`."""
+    """Compute the standard error of `summarize_rate`."""
     return summarize_rate(passed, tests).standard_error
 
 
 def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of `summarize_rate`: (low, high)."""
+    """Compute the interval of `summarize_rate`: (low, high)."""
     return summarize_rate(passed, tests, level)[2:]
 
 
@@ -76,7 +76,7 @@ UNKNOWN = 0.5
 
 
 def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the standard error that intervals use, and its degrees of freedom (Bell and McCaffrey, 2002).
+    """Compute the standard error that intervals use, and its degrees of freedom (Bell and McCaffrey, 2002).
 
     A prompt with many tests pulls the pooled rate towards itself, so its residual is too small: it is divided by
     sqrt(1 - its share of the tests) ("CR2"). And where a few large prompts decide the error, it has fewer degrees of freedom
@@ -103,7 +103,7 @@ def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tupl
 
 
 def wilson(rate: float, tests: float, quantile: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share (Wilson, 1927): within 0 and 1, and not empty at either.
+    """Compute Wilson's interval of a share (Wilson, 1927): within 0 and 1, and not empty at either.
 
     Args:
         rate: the share.
@@ -118,7 +118,7 @@ def wilson(rate: float, tests: float, quantile: float) -> tuple[float, float]:
 
 
 def effective_tests(rate: float, error: float, tests: float, worst: float, rare: float) -> float:
-    """Return how many independent tests would give the same standard error as these tests, some of which share prompts.
+    """Count how many independent tests would give the same standard error as these tests, some of which share prompts.
 
     The design effect, the variance of the rate over that of as many independent tests, is error² tests / (rate (1 - rate)),
     and 1 at least. Only prompts with the rarer of the two outcomes say how large it is; if all tests have one outcome, there is
@@ -138,15 +138,16 @@ def effective_tests(rate: float, error: float, tests: float, worst: float, rare:
 def summarize_rate(
     passed: ArrayLike, tests: ArrayLike, level: float = 0.95, influence: ArrayLike | None = None
 ) -> ClusteredMean:
-    """Return the pooled pass rate with its error and Wilson's interval, made for tests that share prompts.
+    """Compute the pooled pass rate with its error and Wilson's interval, made for tests that share prompts.
 
     The error is the linearised (Taylor) one of a ratio estimator under sampling of whole clusters, here prompts (Cochran,
     Sampling Techniques, 3rd ed., section 6.3): with k prompts that have tests,
 
         sqrt(k / (k - 1) * sum_i (passed_i - p * tests_i)**2) / sum_i tests_i
 
-    With one test per prompt it is the usual sqrt(p * (1 - p) / (k - 1)). It is 0 at p = 0 and p = 1, and unreliable for small k
-    (below `FEW`).
+    Of three prompts with 1 of 2, 2 of 2 and 0 of 2 tests passed, p = 3 / 6, the residuals are 0, 1 and -1, and the error is
+    sqrt(3 / 2 * 2) / 6 = 0.289. With one test per prompt it is the usual sqrt(p * (1 - p) / (k - 1)). It is 0 at p = 0 and
+    p = 1, and unreliable for small k (below `FEW`).
 
     The interval is that of the `effective_tests`, with Student's t, and with a standard error and degrees of freedom for few and
     unequal prompts (Dean and Pagano, 2015, compare such intervals). Unlike rate ± t x error it covers rates near 0 and 1 as
@@ -179,7 +180,7 @@ def summarize_rate(
 def clustered_mean(
     totals: ArrayLike, tests: ArrayLike, level: float = 0.95, influence: ArrayLike | None = None
 ) -> ClusteredMean:
-    """Return the mean of a number per test, m = sum(totals) / sum(tests), with errors clustered by prompt.
+    """Compute the mean of a number per test, m = sum(totals) / sum(tests), with errors clustered by prompt.
 
     Like a rate it is a ratio of totals over prompts, with the same linearised error. The interval is Student's. With equally
     many tests in every prompt it is m ± t(k - 1) x the error; large prompts beside small ones make its error larger and its
@@ -209,7 +210,7 @@ def clustered_mean(
 def paired_difference(
     passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None
 ) -> ClusteredMean:
-    """Return how much higher the second model's pooled pass rate is, with an interval paired by test and clustered by prompt.
+    """Compute how much higher the second model's pooled pass rate is, with an interval paired by test and clustered by prompt.
 
     The difference of the pooled rates is the `clustered_mean` of the differences, d = sum(passed_b - passed_a) / sum(tests).
     What is hard or easy for both models cancels within each prompt, which is what pairing gains. Where every prompt differs by
@@ -222,11 +223,11 @@ def paired_difference(
         tests: tests scored of each prompt, shape (prompts,).
         influence: on the difference of the counts, as for `summarize_rate`.
     """
-    found = clustered_mean(np.subtract(passed_b, passed_a), tests, influence=influence)
-    low, high = np.clip(found[2:], -1, 1).tolist()
-    return found._replace(low=low, high=high)
+    difference = clustered_mean(np.subtract(passed_b, passed_a), tests, influence=influence)
+    low, high = np.clip(difference[2:], -1, 1).tolist()
+    return difference._replace(low=low, high=high)
 
 
 def pool(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return the passed and the tests of (passed, tests) pairs, one of each per prompt."""
+    """Split (passed, tests) pairs, one per prompt, into the list of the passed and that of the tests."""
     return [p for p, _ in pairs], [t for _, t in pairs]

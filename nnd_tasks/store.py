@@ -37,7 +37,7 @@ _MAX_ROWS = 10_000_000
 
 
 def nnd_home() -> Path:
-    """Return the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
+    """Find the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
 
     Raises:
         NNDError: ``$NND_HOME`` names a file, an unknown user's home, or a loop of symbolic links.
@@ -59,12 +59,12 @@ def _default_home() -> Path:
 
 
 def dataset_folder(name: str) -> Path:
-    """Return where the dataset ``name`` is built by default; it need not exist."""
+    """Name the folder where the dataset ``name`` is built by default; it need not exist."""
     return nnd_home() / "nnd" / name
 
 
 def tasks_dir() -> Path:
-    """Return the folder of our task YAMLs and recipes, in a wheel as well as in an editable install.
+    """Find the folder of our task YAMLs and recipes, in a wheel as well as in an editable install.
 
     Raises:
         NNDError: the installation lacks it.
@@ -77,12 +77,12 @@ def tasks_dir() -> Path:
 
 
 def user_tasks_dir() -> Path:
-    """Return the folder of the task YAMLs and recipes of sets that the user made."""
+    """Name the folder of the task YAMLs and recipes of sets that the user made."""
     return nnd_home() / "task_yamls"
 
 
 def find_dataset(path: str) -> Path | None:
-    """Return the local folder of a dataset, or None when there is none.
+    """Find the local folder of a dataset, or None when there is none.
 
     ``nnd/NAME`` is looked for under `nnd_home`, then, as `datasets.load_dataset` does, relative to the current
     directory; any other path is taken as it is.
@@ -98,18 +98,19 @@ def find_dataset(path: str) -> Path | None:
 
 
 def look_up_set(name: str) -> Path | None:
-    """Return the folder of a set that is built here, or None; ``name`` is a set, or the path of a dataset folder."""
+    """Find the folder of a set that is built here, or None; ``name`` is a set, or the path of a dataset folder."""
     # A bare name is a set, even where a folder of that name lies around.
     return (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
 
 
 def find_set(name: str) -> Path:
-    """Return the folder of a set that is built here; ``name`` is a set, or the path of a dataset folder.
+    """Find the folder of a set that is built here; ``name`` is a set, or the path of a dataset folder.
 
     Raises:
         NNDError: there is no such set.
     """
-    if (folder := look_up_set(name)) is not None:
+    folder = look_up_set(name)
+    if folder is not None:
         return folder
     if "/" in name or expand(name).exists():
         raise NNDError(
@@ -119,7 +120,7 @@ def find_set(name: str) -> Path:
 
 
 def built_sets() -> list[str]:
-    """Return the names of the folders of built sets."""
+    """List the names of the folders of built sets."""
     parent = dataset_folder("")
     try:
         names = [path.name for path in parent.iterdir() if path.is_dir()]
@@ -132,7 +133,7 @@ def built_sets() -> list[str]:
 
 
 def split_card(text: str) -> tuple[str, str] | None:
-    """Return the YAML of a card's header and the Markdown below it, as `huggingface_hub.RepoCard` splits them.
+    """Split a card: the YAML of its header and the Markdown below it, as `huggingface_hub.RepoCard` splits them.
 
     None where there is no header. The hub's class reads YAML without limits, so only its rule of where the header ends is
     used here.
@@ -145,27 +146,27 @@ def split_card(text: str) -> tuple[str, str] | None:
     return (match[1], text[match.end() :]) if match else None
 
 
-def parse_card(text: str, where: str) -> tuple[dict[str, Any], str]:
-    """Return the header of a card, which may come from a stranger, and the Markdown below it.
+def parse_card(text: str, source: str) -> tuple[dict[str, Any], str]:
+    """Parse the header of a card, which may come from a stranger, and the Markdown below it.
 
     Raises:
-        NNDError: the header is not a YAML mapping, or exceeds the limits of `parse_yaml`; begins with ``where``.
+        NNDError: the header is not a YAML mapping, or exceeds the limits of `parse_yaml`; begins with ``source``.
     """
-    parts = split_card(text)
-    header = parse_yaml(parts[0], f"{where}: its header cannot be read") if parts else None
-    if parts is None or not isinstance(header, dict):
-        raise NNDError(f"{where}: it has no YAML header between two lines of ---; build the set again")
-    return header, parts[1]
+    halves = split_card(text)
+    header = parse_yaml(halves[0], f"{source}: its header cannot be read") if halves else None
+    if halves is None or not isinstance(header, dict):
+        raise NNDError(f"{source}: it has no YAML header between two lines of ---; build the set again")
+    return header, halves[1]
 
 
 def read_card(folder: Path) -> tuple[dict[str, Any], str]:
-    """Return the header and the Markdown of the card of a folder; raises as `read_text` and `parse_card` do."""
+    """Read the header and the Markdown of the card of a folder; raises as `read_text` and `parse_card` do."""
     path = folder / CARD
     return parse_card(read_text(path), str(path))
 
 
 def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
-    """Return the card's YAML header; raise NNDError when ``folder`` is not an NND dataset (of our schema version)."""
+    """Read the card's YAML header; raise NNDError when ``folder`` is not an NND dataset (of our schema version)."""
     path = folder / CARD
     if not path.is_file():
         raise NNDError(f"{folder}: no NND dataset is there (it has no {CARD})")
@@ -175,8 +176,8 @@ def read_header(folder: Path, *, any_version: bool = False) -> dict[str, Any]:
     version = header["nnd_schema_version"]
     if version != SCHEMA_VERSION and not any_version:
         later = isinstance(version, int) and version > SCHEMA_VERSION
-        what = "it is of a later release: upgrade nnd-tasks" if later else "build the set again"
-        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; {what}")
+        advice = "it is of a later release: upgrade nnd-tasks" if later else "build the set again"
+        raise NNDError(f"{folder}: schema version {version}, this release reads {SCHEMA_VERSION}; {advice}")
     _check_names(path, header)
     return header
 
@@ -196,12 +197,12 @@ def _check_names(path: Path, header: Mapping[str, Any]) -> None:
 
 
 def list_files(config: str) -> list[dict[str, str]]:
-    """Return what a card says of the files of a config."""
+    """Write what a card says of the files of a config."""
     return [{"split": SPLIT, "path": f"{config}/{SPLIT}-*.parquet"}]
 
 
 def preference_files(config: str) -> list[dict[str, str]]:
-    """Return what a card says of the files of a config of preference data (`nnd_tasks.run.training_pairs`)."""
+    """Write what a card says of the files of a config of preference data (`nnd_tasks.run.training_pairs`)."""
     return [{"split": split, "path": f"{PREFERENCE}/{config}/{split}-*.parquet"} for split in SHARES]
 
 
@@ -211,10 +212,10 @@ def is_name(name: Any) -> bool:
 
 
 def _entries(header: Mapping[str, Any], preferences: bool | None = False) -> list[dict[str, Any]]:
-    """Return what a header says of configs: of tests, of preference data, or (None) of both."""
+    """List what a header says of configs: of tests, of preference data, or (None) of both."""
     entries = header.get("configs")
-    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return [entry for entry in found if preferences in (_holds_preferences(entry), None)]
+    mappings = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [entry for entry in mappings if preferences in (_holds_preferences(entry), None)]
 
 
 def _holds_preferences(entry: Mapping[str, Any]) -> bool:
@@ -223,18 +224,18 @@ def _holds_preferences(entry: Mapping[str, Any]) -> bool:
 
 
 def config_names(header: Mapping[str, Any], *, preferences: bool = False) -> list[str]:
-    """Return the names of the configs that a card's header lists: those of tests, or those of preference data."""
+    """List the names of the configs that a card's header lists: those of tests, or those of preference data."""
     return [str(entry["config_name"]) for entry in _entries(header, preferences)]
 
 
 def default_config(header: Mapping[str, Any]) -> str:
-    """Return the config that is taken where none is named; ``""`` where a card lists none."""
+    """Name the config that is taken where none is named; ``""`` where a card lists none."""
     entries = sorted(_entries(header), key=lambda entry: not entry.get("default"))
     return str(entries[0]["config_name"]) if entries else ""
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """Return config -> its part of ``build_report.json``; ``{}`` where that file is missing or damaged."""
+    """Read config -> its entry of ``build_report.json``; ``{}`` where that file is missing or damaged."""
     try:
         report = read_json(folder / REPORT, limit=_MAX_REPORT_BYTES)
     except NNDError:
@@ -243,7 +244,7 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 
 def list_configs(folder: Path) -> tuple[list[str], str]:
-    """Return the config names of a dataset folder and the default one.
+    """List the config names of a dataset folder, and the default one.
 
     Raises:
         NNDError: ``folder`` is not an NND dataset.
@@ -256,7 +257,7 @@ def list_configs(folder: Path) -> tuple[list[str], str]:
 
 
 def how_to_build(name: str) -> str:
-    """Return the command that builds a set."""
+    """Write the command that builds a set."""
     corpus = name.removeprefix("blindspot_")
     if corpus != name:
         return f"nnd stress build {name} --corpus {corpus} --source FOLDER"
@@ -264,17 +265,17 @@ def how_to_build(name: str) -> str:
 
 
 def task_yamls(folder: Path) -> list[Path]:
-    """Return the YAMLs in which lm-eval may find tasks, in a folder and those below it; hidden ones are not of a set."""
+    """List the YAMLs in which lm-eval may find tasks, in a folder and those below it; hidden ones are not of a set."""
     return sorted(path for path in folder.rglob("*.yaml") if path.is_file() and not is_hidden(path.relative_to(folder)))
 
 
 def is_hidden(path: Path) -> bool:
     """Tell whether a file, or a folder on the way to it, is hidden, as what an editor or a killed process leaves is."""
-    return any(part.startswith(".") for part in path.parts)
+    return any(name.startswith(".") for name in path.parts)
 
 
 def no_set(name: str) -> str:
-    """Return the error message for a set that is not built here: how to build it, or which name may have been meant."""
+    """Write the error message for a set that is not built here: how to build it, or which name may have been meant."""
     ours = {path.parent.name for path in tasks_dir().glob("*/_recipe")}
     ours |= {path.stem.removeprefix("nnd_") for path in tasks_dir().glob("blindspot/nnd_blindspot_*.yaml")}
     if name in ours:
@@ -289,7 +290,7 @@ def no_set(name: str) -> str:
 
 
 def read_table(folder: Path, config: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the tests of one config of a dataset folder, checked against the schema.
+    """Read the tests of one config of a dataset folder, checked against the schema.
 
     Args:
         folder: the dataset folder.
@@ -311,7 +312,7 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
 
 
 def read_config(folder: Path, config: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the tests of one config as its files hold them, or some of their columns.
+    """Read the tests of one config as its files hold them, or some of their columns.
 
     Raises:
         NNDError: there is no file, or one cannot be read, or has more rows than any set.

@@ -177,7 +177,7 @@ def config_parts(config: Any) -> list[Any]:
 
 
 def layout_of(config: Any) -> Layout:
-    """Return what the config of a decoder asks for.
+    """Read what the config of a decoder asks for.
 
     Raises:
         ValueError: sharing is not possible; the message says why.
@@ -207,7 +207,7 @@ def layout_of(config: Any) -> Layout:
 
 
 def why_not_config(config: Any, backend: str) -> str | None:
-    """Return why no model with this config can share prefixes; None if it may be tried.
+    """Say why no model with this config can share prefixes; None if it may be tried.
 
     Args:
         config: of transformers.
@@ -232,7 +232,7 @@ def why_not_config(config: Any, backend: str) -> str | None:
 
 
 def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
-    """Return why a model cannot share prefixes; None if it may be tried.
+    """Say why a model cannot share prefixes; None if it may be tried.
 
     Args:
         model: the model with its adapters.

@@ -58,7 +58,7 @@ class States:
     tensors: list[torch.Tensor] = field(default_factory=list)
 
     def rows(self, places: Ints) -> Ints:
-        """Return which rows of `tensors` are the states after the tokens at ``places``."""
+        """Find the rows of `tensors` that are the states after the tokens at ``places``."""
         return np.searchsorted(self.places, places)
 
 
@@ -167,7 +167,7 @@ class TreeScan:
         return -1 if place < 0 else self._segment_of[place]
 
     def windows(self, width: int) -> tuple[Ints, Ints, Ints]:
-        """Return how a convolution over each token and the ``width`` tokens before it reads the row.
+        """Plan how a convolution over each token and the ``width`` tokens before it reads the row.
 
         Inputs are numbered: those of the row, then ``width`` of each state before the row.
 
@@ -231,7 +231,7 @@ class _Reading:
         return convolved[..., results]
 
     def scan_row(self, original: Callable[..., Any], state: str, *args: Any, **kwargs: Any) -> Any:
-        """Return what a scan returns for the row. Arguments of shape (1, row, ...) have one entry per token.
+        """Scan the row as the model's own scan would. Arguments of shape (1, row, ...) have one entry per token.
 
         Args:
             original: the scan.

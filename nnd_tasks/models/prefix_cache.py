@@ -45,13 +45,13 @@ class Reply(Protocol):
         """Tokens at the beginning of the prompt that came from the cache; None if the engine does not say."""
 
     def row(self, position: int) -> Response | None:
-        """Return what is said of the prompt's token at ``position``; None if that cannot be its log-probability.
+        """Look up what is said of the prompt's token at ``position``; None if that cannot be its log-probability.
 
         It is meaningless for positions up to `cached`.
         """
 
     def after(self, token: int) -> Response | None:
-        """Return what is said of ``token`` after the prompt; None if nothing is."""
+        """Look up what is said of ``token`` after the prompt; None if nothing is."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class PrefixCacheScoring:
         return self._shared[i + 1] < len(self._sequences[i])
 
     def _seed(self, i: int) -> int:
-        """Return how many tokens of sequence ``i`` are in whole blocks of which no request needs a log-probability."""
+        """Count the tokens of sequence ``i`` in whole blocks of which no request needs a log-probability."""
         first = int(np.argmax(self._needed[self._nodes[i]]))
         return (first if self._layout.following else first - 1) // self._layout.block * self._layout.block
 

@@ -189,7 +189,7 @@ class PrefixScoring(TokenizingOnce):
         return VocabularyHead(inner.get_output_embeddings(), scale, layout.cap, bias, self.softmax_dtype)
 
     def _bias(self, visible: torch.Tensor) -> torch.Tensor:
-        """Return what is added to attention scores: 0 where ``visible`` is True, else the lowest number of the model's type.
+        """Make the bias that is added to attention scores: 0 where ``visible`` is True, else the lowest number of the model's type.
 
         ``visible`` says which token sees which key; the result has its shape.
         """
@@ -203,7 +203,7 @@ class PrefixScoring(TokenizingOnce):
         return {layer_kind: mask_of_reach[reach] for layer_kind, reach in reaches.items()}
 
     def _mask_of(self, visible: torch.Tensor) -> Any:
-        """Return what the model's attention takes as a mask: flex attention the blocks of ``visible``, all others a bias."""
+        """Make the mask that the model's attention takes: flex attention the blocks of ``visible``, all others a bias."""
         if self._inner.config._attn_implementation != FLEX:
             return self._bias(visible)[None, None]
         return create_block_mask(

@@ -321,7 +321,7 @@ class TreeMask:
         return int(self.positions.max()) + 1
 
     def visible(self, device: Any, reach: Reach = Reach()) -> torch.Tensor:  # noqa: B008 - it never changes
-        """Return which token of the row sees which key, shape (row, keys), made on ``device``.
+        """Mark which token of the row sees which key, shape (row, keys), made on ``device``.
 
         Args:
             device: of torch.

@@ -57,7 +57,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     # ------------------------------------------------------------ may this model share?
 
     def why_not(self) -> str | None:
-        """Return why requests are scored as `HFLM` does; None if prefixes are shared. The model is checked once."""
+        """Say why requests are scored as `HFLM` does; None if prefixes are shared. The model is checked once."""
         return self._reason
 
     @cached_property
@@ -79,7 +79,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         return reason
 
     def _self_check(self) -> str | None:
-        """Return how the sums of small random requests differ from the model's own logits; None if they do not.
+        """Say how the sums of small random requests differ from the model's own logits; None if they do not.
 
         For each window or chunk that the config names, some requests are longer than it. Where reading these would take too
         long, the windows are shortened instead.
@@ -109,7 +109,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         return reason
 
     def _difference(self, pairs: Pairs) -> str | None:
-        """Return how the sums of requests differ from those of the model's own logits; None if they do not."""
+        """Say how the sums of requests differ from those of the model's own logits; None if they do not."""
         requests = [(None, context, continuation) for context, continuation in pairs]
         try:
             with torch.inference_mode():
@@ -299,7 +299,7 @@ def shortened(config: Any) -> Iterator[None]:
 
 
 def covered(read: Sequence[int], short: Sequence[int], beyond_reach: Sequence[int]) -> str:
-    """Return what a check covered, as ``"; checked ..."``; ``""`` without windows and chunks.
+    """Say what a check covered, as ``"; checked ..."``; ``""`` without windows and chunks.
 
     Args:
         read: lengths that it read beyond.

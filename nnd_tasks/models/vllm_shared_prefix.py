@@ -54,7 +54,7 @@ class _Reply:
                 self._rows = None
 
     def row(self, position: int) -> Response | None:
-        """Return what vLLM says of the prompt's token at ``position``; None if that cannot be its log-probability."""
+        """Look up what vLLM says of the prompt's token at ``position``; None if that cannot be its log-probability."""
         if self._rows is None:
             return None
         # The token itself, and the likeliest one unless that is the same.
@@ -68,7 +68,7 @@ class _Reply:
         return logprob, logprob >= max(entry.logprob for entry in entries.values())
 
     def after(self, token: int) -> Response | None:
-        """Return what vLLM says of ``token`` after the prompt; None if nothing."""
+        """Look up what vLLM says of ``token`` after the prompt; None if nothing."""
         entries = self._after[0] if self._after else {}
         if token not in entries:
             return None
@@ -103,7 +103,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
     # ------------------------------------------------------------ may this engine share?
 
     def why_not(self) -> str | None:
-        """Return why requests are scored as `VLLM` does; None if prefixes are shared. The engine is checked once."""
+        """Say why requests are scored as `VLLM` does; None if prefixes are shared. The engine is checked once."""
         return self._reason
 
     @cached_property
@@ -152,7 +152,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         return CacheLayout(int(block), int(capacity), _FOLLOWING if _takes("logprob_token_ids") else 0)
 
     def _self_check(self) -> str | None:
-        """Return how the sums of small random requests differ from those of prompts read as a whole; None if they do not.
+        """Say how the sums of small random requests differ from those of prompts read as a whole; None if they do not.
 
         The requests have contexts that end with a block and within one, and candidates that share blocks beyond them.
         """
@@ -222,7 +222,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         return responses
 
     def _parse_logprobs(self, tokens: list[int], outputs: Any, ctxlen: int) -> Response:
-        """Return what vLLM says to a request that was sent as `VLLM` does."""
+        """Read what vLLM says to a request that was sent as `VLLM` does."""
         total, greedy = super()._parse_logprobs(tokens, outputs, ctxlen)
         if not self.token_scores:
             return total, greedy
