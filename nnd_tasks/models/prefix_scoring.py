@@ -189,7 +189,7 @@ class PrefixScoring(TokenizingOnce):
         return VocabularyHead(inner.get_output_embeddings(), scale, layout.cap, bias, self.softmax_dtype)
 
     def _bias(self, visible: torch.Tensor) -> torch.Tensor:
-        """Make the bias that is added to attention scores: 0 where ``visible`` is True, else the lowest number of the model's type.
+        """Make the bias of attention scores: 0 where ``visible`` is True, else the lowest number of the model's type.
 
         ``visible`` says which token sees which key; the result has its shape.
         """
