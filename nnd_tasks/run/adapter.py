@@ -208,7 +208,7 @@ def checked_servers() -> Iterator[None]:
             try:
                 check_order(_probes_for(self, requests), partial(_ask, self), self._batch_size)
                 return score(self, requests, **kwargs)
-            except JSONDecodeError as error:
+            except (JSONDecodeError, RecursionError) as error:
                 raise ModelError(f"the server's answer is no JSON ({error})") from error
 
     def _ask(client: Any, prompts: list[list[int]]) -> Any:

@@ -23,7 +23,7 @@ from nnd_tasks.run.saving import file_names, folder_name, results_folder
 from nnd_tasks.run.token_engines import keeping_tokens
 from nnd_tasks.run.vllm_choice import choose
 from nnd_tasks.store import nnd_home, task_yamls
-from nnd_tasks.task.selection import check_selection, select_prompts
+from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.text import did_you_mean, some_of
 
@@ -46,7 +46,7 @@ def check_words(arguments: Sequence[str]) -> None:
 
     Raises:
         NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``, or a
-            quote or bracket there is not closed.
+            quote or bracket there is not closed, or ``--samples`` names no prompts.
     """
     given: dict[str, list[Words]] = {}
     for words in words_by_option(arguments):
@@ -54,6 +54,8 @@ def check_words(arguments: Sequence[str]) -> None:
     for option, times in given.items():
         if len(times) > 1 and option not in _LISTS and times[0].values:
             raise NNDError(f"--{option} is given {len(times)} times; give it once")
+        if option == "samples" and times[0].values:
+            read_samples(times[0].values[0])
         if option in _PAIRS:
             values = [value for words in times for value in words.values if not value.lstrip().startswith("{")]
             for value in values:
@@ -95,6 +97,8 @@ def check_options(options: Any) -> None:
     """
     nnd_home()  # raises where NND_HOME is no folder
     check_model_arguments(options.model, options.model_args, options.metadata)
+    if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
+        raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
     check_selection({name: getattr(options, name) for name in ("limit", "samples", "predict_only")})
     entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
     names = [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
@@ -146,6 +150,8 @@ _DTYPES = ("auto", "float32", "float", "float64", "double", "float16", "half", "
 
 
 def _check_dtype(key: str, dtype: Any) -> None:
+    if isinstance(dtype, (int, float)):  # as lm-eval parses dtype=16
+        dtype = str(dtype)
     if not isinstance(dtype, str) or dtype in _DTYPES or dtype.startswith("float8_"):
         return
     hint = did_you_mean(dtype.removeprefix("torch."), _DTYPES, at_most=2) or f"there are: {', '.join(_DTYPES)}"

@@ -18,6 +18,8 @@ from nnd_tasks.models.model_error import ModelError
 
 #: What rounding may make of the log-probability of a token that is certain, in nats.
 _CERTAIN = 1e-6
+#: More than any log-probability can be, in nats.
+_MOST_NATS = 1e12
 #: Tokens of a prompt of `check_order`, and most prompts that it asks.
 _PROBE_TOKENS, _PROBES = 12, 8
 #: Mean difference of two answers to one prompt, in nats per token. Other batches change an answer by some hundredths.
@@ -116,8 +118,10 @@ def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent:
         if not isinstance(top, Mapping) or not top or not all(map(_is_number, top.values())):
             raise _error(f"top_logprobs {_short(top)} for token {place + 1} of {sent}; expected likely tokens")
     whole, scored = values[1:sent], values[start:sent]
-    if (len(whole) > 1 and not any(whole)) or (len(scored) > 1 and not any(scored)):
-        raise _error(f"0 as log-probability of each of {len(scored)} tokens of a candidate; it does not score prompts")
+    if len(whole) > 1 and len(set(whole)) == 1 or len(scored) > 1 and not any(scored):
+        raise _error(
+            f"{scored[0]:g} as log-probability of each of {len(scored)} tokens of a candidate; it does not score prompts"
+        )
     after = values[sent] if len(values) > sent and _is_number(values[sent]) else None
     cut = {"token_logprobs": [*values[:sent], None], "top_logprobs": [*tops[:sent], None]}
     likeliest = [max(top.values()) for top in tops[1:sent]]
@@ -125,7 +129,9 @@ def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return value == -math.inf or abs(value) < _MOST_NATS
 
 
 def _short(value: Any) -> str:

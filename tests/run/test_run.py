@@ -93,6 +93,8 @@ CASES: dict[str, tuple[Sequence[str], str]] = {
         ["--tasks", "nnd_demo", "--model_args", "dtype=float31"],
         "dtype=float31: no such type of numbers; did",
     ),
+    "a number for a type": (["--tasks", "nnd_demo", "--model_args", "dtype=16"], "dtype=16: no such type of numbers"),
+    "no batch": (["--tasks", "nnd_demo", "--batch_size", "x"], "--batch_size x: expected a number of requests"),
     "open quote": (["--model_args", "dtype='auto,revision=main"], "--model_args: ' is opened and not closed in "),
     "open bracket": (["--model_args", "max_memory={0:1,revision=main"], "--model_args: { is opened and not closed in "),
     "apostrophe": (["--model_args", "tokenizer=o'hara,revision=main"], "--model_args: ' is opened and not closed in "),
@@ -122,6 +124,8 @@ CASES: dict[str, tuple[Sequence[str], str]] = {
             '{"nnd_demo": ["1"]}': ": nnd_demo: there is no prompt '1'",
             '{"nnd_demo": 3}': ": nnd_demo: 3 is no list",
             "nowhere.json": " nowhere.json: there is no such file",
+            "{}": ": {} names no prompts; expected {",
+            '{"nnd_demo": [1]': ": is not valid JSON (it is cut off",
             "[3]": ": [3] names no prompts; expected {",
         }.items()
     },

@@ -87,10 +87,15 @@ BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
     "null": (each(put(3, None)), "None as log-probability of token 4 of"),
     "no number": (each(put(3, float("nan"))), "nan as log-probability of token 4 of"),
     "text": (each(put(3, "-1.0")), "'-1.0' as log-probability of token 4 of"),
+    "a huge number": (each(put(3, -(10**400))), "-1000.* as log-probability of token 4 of"),
     "above 0": (each(put(3, 0.25)), "0.25 as log-probability of token 4 of"),
     "one answer of zeros": (
         first(edit(lambda values: values.__setitem__(slice(1, None), [0.0] * (len(values) - 1)), LISTS[1:2])),
         "0 as log-probability of each of",
+    ),
+    "one number for all": (
+        each(edit(lambda values: values.__setitem__(slice(1, None), [-9.0] * (len(values) - 1)), LISTS[1:2])),
+        "-9 as log-probability of each of",
     ),
     "no likeliest tokens": (each(put(3, None, "top_logprobs")), "top_logprobs None for token 4 of"),
     "no logprobs": (each(lambda choice: choice.pop("logprobs")), "with logprobs None; it must heed"),
