@@ -219,7 +219,7 @@ def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
         build_set(name, DATA / "extra" / file, home / "nnd" / name)
     for corpus in KNOWN:
         name = f"blindspot_{corpus}"
-        build_stress_set(name, corpus, place=DATA / "blindspot", out=home / "nnd" / name, texts=3, levels="three")
+        build_stress_set(name, corpus, folder=DATA / "blindspot", out=home / "nnd" / name, texts=3, levels="three")
 
 
 @pytest.fixture

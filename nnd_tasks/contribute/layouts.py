@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 
+from nnd_tasks.contribute.prepare_code import TO_COMPLETE, Layout, literal, quote
 from nnd_tasks.contribute.records import (
+    EXAMPLES,
     NAMES,
     NO_JUDGEMENT,
-    TO_COMPLETE,
-    Layout,
+    Fields,
     Records,
     are_lists,
     are_numbers,
     are_objects,
     are_texts,
+    choose_field,
     guess_roles,
+    is_number,
     leaves_of,
-    literal,
-    quote,
+    name_of,
 )
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.cells import as_number
+from nnd_tasks.sets.decode import read_content
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.text import some_of
 
@@ -59,26 +64,25 @@ def _find_keyed(records: Records) -> Layout | None:
     """Texts under the names of systems: objects in one column, two columns of objects, or columns of objects."""
     objects = {column: cells for column, cells in records.cells.items() if are_objects(cells)}
     for column, cells in objects.items():
-        inner = [value for cell in cells for value in cell.values()]
-        lists = [value for value in inner if isinstance(value, list) and are_objects(value)]
-        items = [item for value in lists for item in value] if len(lists) == len(inner) else inner
-        if are_objects(items) and set.intersection(*(set(item) for item in items)) and max(map(len, cells)) > 1:
-            loops = [f"for system, item in {records.take(column)}.items()"]
-            if lists:
-                loops = [f"for system, items in {records.take(column)}.items()", "for item in items"]
-            roles, more = guess_roles(leaves_of(items, "item"), records.recipe, "item")
-            roles = {**records.name_roles([column]), **roles, "system": "system"}
-            keys = [*dict.fromkeys(key for cell in cells for key in cell)]
-            seen = f"column {column!r} holds objects keyed by system: {some_of(keys, 6, str)}"
-            return Layout(seen, roles, [*records.present(column), *loops, *more], fields=_list_fields(items, "item"))
+        values = [value for cell in cells for value in cell.values()]
+        loops = [*records.present(column), f"for system, item in {records.take(column)}.items()"]
+        lists = [value for value in values if isinstance(value, list) and are_objects(value)]
+        if len(lists) == len(values):
+            values = [item for value in lists for item in value]
+            loops[-1:] = [f"for system, items in {records.take(column)}.items()", "for item in items"]
+        if are_objects(values) and _share_fields(values) and max(map(len, cells)) > 1:
+            systems = [*dict.fromkeys(key for cell in cells for key in cell)]
+            seen = f"column {column!r} holds objects keyed by system: {some_of(systems, 6, str)}"
+            return _unfold(records, seen, [column], values, loops, system="system")
     texts = [column for column, cells in objects.items() if all(are_texts([*cell.values()]) for cell in cells)]
     judged = [
         column
         for column, cells in objects.items()
         if column not in texts and texts and set(cells[0]) & set(objects[texts[0]][0])
     ]
-    if texts and judged:
-        column, values = judged[0], [value for cell in objects[judged[0]] for value in cell.values()]
+    if judged:
+        column = judged[0]
+        values = [value for cell in objects[column] for value in cell.values()]
         loops = [*records.present(texts[0]), f"for system, text in {records.take(texts[0])}.items()"]
         score = f"{records.take(column)}[system]"
         roles = {**records.name_roles([*texts, *judged]), "candidate": "text", "system": "system"}
@@ -88,15 +92,41 @@ def _find_keyed(records: Records) -> Layout | None:
         else:
             roles["score" if are_numbers(values) and not records.recipe.by_label else "label"] = score
         return Layout(f"columns {texts[0]!r} and {column!r} hold objects keyed by system", roles, loops)
-    if len(objects) > 1:
-        items = [cell for cells in objects.values() for cell in cells]
-        if len(set.intersection(*(set(item) for item in items))) > 1:
-            loops = [f"for system in {literal(list(objects))}", "if record.get(system)"]
-            roles, more = guess_roles(leaves_of(items, "record[system]"), records.recipe, "record[system]")
-            roles = {**records.name_roles(objects), **roles, "system": "system"}
-            seen = f"a column of objects per system: {some_of(list(objects), 6, str)}"
-            return Layout(seen, roles, [*loops, *more], fields=_list_fields(items, "record[system]"))
+    items = [cell for cells in objects.values() for cell in cells]
+    if len(objects) > 1 and _share_fields(items, least=2):
+        loops = [f"for system in {literal(list(objects))}", "if record.get(system)"]
+        seen = f"a column of objects per system: {some_of(list(objects), 6, str)}"
+        return _unfold(records, seen, list(objects), items, loops, "record[system]", system="system")
     return None
+
+
+def _share_fields(items: Sequence[Mapping[str, Any]], least: int = 1) -> bool:
+    return len(set.intersection(*(set(item) for item in items))) >= least
+
+
+def _unfold(
+    records: Records,
+    seen: str,
+    columns: Sequence[str],
+    items: Sequence[Mapping[str, Any]],
+    loops: Sequence[str],
+    expression: str = "item",
+    **roles: str,
+) -> Layout:
+    """The layout of records that hold an object per judged text.
+
+    Args:
+        records: of the file.
+        seen: what was recognised, for the user.
+        columns: that hold the objects.
+        items: the objects.
+        loops: that lead to one of them.
+        expression: names it in the loops.
+        **roles: that the loops tell.
+    """
+    of_item, more_loops = guess_roles(leaves_of(items, expression), records.recipe, expression)
+    fields = [f"{expression}[{quote(name)}]" for name in dict.fromkeys(name for item in items for name in item)]
+    return Layout(seen, {**records.name_roles(columns), **of_item, **roles}, [*loops, *more_loops], fields=fields)
 
 
 def _find_lists(records: Records) -> Layout | None:
@@ -105,10 +135,8 @@ def _find_lists(records: Records) -> Layout | None:
     for column, cells in lists.items():
         items = [item for cell in cells for item in cell]
         if are_objects(items):
-            roles, more = guess_roles(leaves_of(items, "item"), records.recipe, "item")
-            loops = [*records.present(column), f"for item in {records.take(column)}", *more]
-            seen = f"column {column!r} holds lists of objects"
-            return Layout(seen, {**records.name_roles([column]), **roles}, loops, fields=_list_fields(items, "item"))
+            loops = [*records.present(column), f"for item in {records.take(column)}"]
+            return _unfold(records, f"column {column!r} holds lists of objects", [column], items, loops)
     texts = [column for column, cells in lists.items() if are_texts([item for cell in cells for item in cell])]
     judged = [column for column, cells in lists.items() if are_numbers([item for cell in cells for item in cell])]
     roles = records.name_roles(lists)
@@ -117,16 +145,19 @@ def _find_lists(records: Records) -> Layout | None:
         lengths = [len(cell) for cell in lists[column]]
         judged = [name for name in judged if [len(cell) for cell in lists[name]] == lengths]
         if judged:
-            beside = [name for name in texts[1:] if [len(cell) for cell in lists[name]] == lengths]
-            system = next((name for name in beside if name.casefold().rstrip("s") in NAMES["system"]), None)
-            names = [*(["system"] if system else []), "text", "score"]
-            score = records.take(judged[0]) if len(judged) == 1 else "record[attribute]"
-            lists_of = [*([records.take(system)] if system else []), records.take(column), score]
-            loops = [f"for {', '.join(names)} in zip({', '.join(lists_of)}, strict=True)"]
+            zipped = {"text": records.take(column), "score": records.take(judged[0])}
+            roles |= {"candidate": "text", "score": "score"}
+            for name in texts[1:]:
+                if name.casefold().rstrip("s") in NAMES["system"] and [len(cell) for cell in lists[name]] == lengths:
+                    zipped["system"] = records.take(name)
+                    roles["system"] = "system"
+                    break
+            loops = []
             if len(judged) > 1:
-                loops.insert(0, f"for attribute in {literal(judged)}")
+                zipped["score"] = "record[attribute]"
                 roles["attribute"] = "attribute"
-            roles |= {"candidate": "text", "score": "score", **({"system": "system"} if system else {})}
+                loops = [f"for attribute in {literal(judged)}"]
+            loops.append(f"for {', '.join(zipped)} in zip({', '.join(zipped.values())}, strict=True)")
             return Layout(f"columns {some_of([column, *judged], 6)} hold lists of one length", roles, loops)
     if len(texts) > 1:
         loops = [f"for label in {literal(texts)}", "for text in record[label]"]
@@ -136,10 +167,6 @@ def _find_lists(records: Records) -> Layout | None:
         roles |= {"candidate": "text", "label": f"record{TO_COMPLETE}"}
         return Layout(f"column {texts[0]!r} holds lists of texts", roles, [f"for text in {records.take(texts[0])}"])
     return None
-
-
-def _list_fields(items: Sequence[Mapping[str, Any]], expression: str) -> list[str]:
-    return [f"{expression}[{quote(name)}]" for name in dict.fromkeys(name for item in items for name in item)]
 
 
 # ---------------------------------------------------------------- columns of one system or rater each
@@ -179,8 +206,9 @@ def _find_best_column(records: Records) -> Layout | None:
             continue
         # Systems that are never the best have columns, too: those of texts beside them.
         names = [name for name in records.columns if name != records.recipe.context and are_texts(records.cells[name])]
-        places = [names.index(name) for name in systems if name in names]
-        systems = [name for name in names[min(places) : max(places) + 1] if name != column] if places else systems
+        indices = [names.index(name) for name in systems if name in names]
+        if indices:
+            systems = [name for name in names[min(indices) : max(indices) + 1] if name != column]
         label = f'"best" if str(record[{quote(column)}]).strip() == system else "other"'
         roles = {
             **records.name_roles([*systems, column]),
@@ -218,11 +246,12 @@ def _group_by_affix(records: Records) -> Groups | None:
     for affix, texts in by_affix.items():
         systems = [name for name, column in texts.items() if are_texts(records.cells[column])]
         judged = {}
-        for other, columns in by_affix.items():
+        for number_affix, columns in by_affix.items():
+            title = number_affix[1]
             both = [name for name in systems if columns.get(name) not in (None, texts[name])]
             numbers = [name for name in both if are_numbers(records.cells[columns[name]])]
-            if other[1] and other != affix and len(numbers) > 1 and not NO_JUDGEMENT.search(other[1]):
-                judged[other[1]] = {name: columns[name] for name in numbers}
+            if title and number_affix != affix and len(numbers) > 1 and not NO_JUDGEMENT.search(title):
+                judged[title] = {name: columns[name] for name in numbers}
         count = max(map(len, judged.values()), default=0)
         judged = {name: columns for name, columns in judged.items() if len(columns) == count}
         systems = list(next(iter(judged.values()), {}))
@@ -233,11 +262,11 @@ def _group_by_affix(records: Records) -> Groups | None:
     if best is None:
         return None
     systems, texts, judged = best
-    shown = {name: _show_system(name, texts[name]) for name in systems}
+    as_written = {name: _find_spelling(name, texts[name]) for name in systems}
     return (
-        [*shown.values()],
-        {shown[name]: texts[name] for name in systems},
-        {title: {shown[name]: columns[name] for name in systems} for title, columns in judged.items()},
+        [*as_written.values()],
+        {as_written[name]: texts[name] for name in systems},
+        {title: {as_written[name]: columns[name] for name in systems} for title, columns in judged.items()},
     )
 
 
@@ -245,7 +274,7 @@ def _strip(name: str) -> str:
     return re.sub(r"^[\W_]+|[\W_]+$", "", name).casefold()
 
 
-def _show_system(name: str, column: str) -> str:
+def _find_spelling(name: str, column: str) -> str:
     """The name of a system as the column writes it."""
     start = column.casefold().find(name)
     return column[start : start + len(name)] if start >= 0 else name
@@ -255,21 +284,21 @@ def _match_systems(records: Records, named: Sequence[str]) -> Groups:
     """The columns of systems that the user named: those whose names contain theirs."""
     texts, judged = {}, {}
     for system in named:
-        longer = [other for other in named if other != system and system.casefold() in other.casefold()]
-        columns = [
-            column
-            for column in records.columns
-            if system.casefold() in column.casefold()
-            and not any(other.casefold() in column.casefold() for other in longer)
-        ]
+        columns = [column for column in records.columns if _longest_in(column, named) == system]
         numbers = [column for column in columns if are_numbers(records.cells[column])]
-        others = [column for column in columns if column not in numbers and records.cells[column]]
-        if not others:
+        of_words = [column for column in columns if column not in numbers and records.cells[column]]
+        if not of_words:
             raise NNDError(f"--system {','.join(named)}: no column with texts has {system!r} in its name")
-        texts[system] = next((column for column in others if column == system), others[0])
-        if numbers or len(others) > 1:
-            judged[system] = (numbers or [column for column in others if column != texts[system]])[0]
+        texts[system] = system if system in of_words else of_words[0]
+        judgements = numbers or [column for column in of_words if column != texts[system]]
+        if judgements:
+            judged[system] = judgements[0]
     return list(named), texts, {"judged": judged} if len(judged) == len(named) else {}
+
+
+def _longest_in(column: str, names: Sequence[str]) -> str | None:
+    """The longest of the names that a column's name contains."""
+    return max((name for name in names if name.casefold() in column.casefold()), key=len, default=None)
 
 
 def _find_rater_columns(records: Records) -> Layout | None:
@@ -281,7 +310,8 @@ def _find_rater_columns(records: Records) -> Layout | None:
     recipe = records.recipe
     rater = recipe.rater or ""
     raters = [] if rater in records.columns or "," not in rater else [name.strip() for name in rater.split(",")]
-    if absent := [name for name in raters if name not in records.columns]:
+    absent = [name for name in raters if name not in records.columns]
+    if absent:
         raise NNDError(f"--rater {rater}: no column {absent[0]!r}; there are: {some_of(records.columns, 40, str)}")
     if not raters:
         if not (recipe.context and recipe.candidate) or recipe.label or recipe.score or recipe.attribute:
@@ -291,11 +321,8 @@ def _find_rater_columns(records: Records) -> Layout | None:
         numbers = [name for name in free if are_numbers(records.cells[name])]
         raters = [name for name in free if _RATERS.search(name) and records.cells[name]]
         if len(raters) < 2:
-            raters = (
-                numbers
-                if len({re.sub(r"[\W_]?(\d+|(?<![a-z])[a-z])$", "", name, flags=re.I) for name in numbers}) == 1
-                else []
-            )
+            without_number = {re.sub(r"[\W_]?(\d+|(?<![a-z])[a-z])$", "", name, flags=re.I) for name in numbers}
+            raters = numbers if len(without_number) == 1 else []
         if len(raters) < 2 and len(numbers) > 1:
             aspects = " ".join(f"--attribute {shell(name)}" for name in numbers)
             raise NNDError(
@@ -322,9 +349,9 @@ def _find_raters_in_cells(records: Records) -> Layout | None:
     cells = [cell for cell in records.cells.get(column, []) if isinstance(cell, str)]
     for separator in _SEPARATORS:
         several = [cell for cell in cells if separator in cell.strip(separator)]
-        parts = [part.strip() for cell in cells for part in cell.split(separator) if part.strip()]
-        numbers = all(as_number(part, recipe, recipe.unjudged) is not None for part in parts)
-        labels = recipe.label and len({*parts}) * 2 <= len(parts) and len(several) * 2 >= len(cells)
+        judgements = [words.strip() for cell in cells for words in cell.split(separator) if words.strip()]
+        numbers = all(as_number(judgement, recipe, recipe.unjudged) is not None for judgement in judgements)
+        labels = recipe.label and len({*judgements}) * 2 <= len(judgements) and len(several) * 2 >= len(cells)
         if not several or not (numbers or labels) or {*cells} & {*recipe.better}:
             continue
         alike = separator == "," and all(re.fullmatch(r"\s*\d+,\d+\s*", cell) for cell in several)
@@ -338,3 +365,92 @@ def _find_raters_in_cells(records: Records) -> Layout | None:
             seen += f" (if {several[0]!r} is one number instead, say so with --decimal)"
         return Layout(seen, roles, [f"for label in {split}"] if recipe.label else [])
     return None
+
+
+# ---------------------------------------------------------------- XML
+
+
+def recognise_xml(path: Path, recipe: Recipe) -> Layout:
+    """Recognise the elements of an XML file that hold judged texts, and those around them that hold the context.
+
+    Raises:
+        NNDError: it is no XML.
+    """
+    content = read_content(path)
+    try:
+        if b"<!ENTITY" in content:
+            raise ValueError("it defines entities, which are not unfolded here")
+        root = ElementTree.fromstring(content)  # noqa: S314 - without entities there is nothing to unfold
+    except (ElementTree.ParseError, ValueError) as error:
+        raise NNDError(f"{path}: is not XML that can be read here ({error})") from None
+    levels: dict[tuple[str, ...], list[tuple[ElementTree.Element, ElementTree.Element]]] = {}
+    _collect_repeated(root, (), levels)
+    scores: list[str] = []
+    for tags in sorted(levels, key=len, reverse=True):
+        items = [item for _, item in levels[tags]]
+        if all(is_number((item.text or "").strip()) and not len(item) for item in items):
+            scores.append(tags[-1])  # several judgements of one text
+            continue
+        records = [record for record, _ in levels[tags]]
+        fields = _element_fields(items, "item")
+        if scores:
+            fields[f"[score.text for score in item.iter({quote(scores[0])})]"] = [["1"]]
+        alone = len(tags) < 2 or records[0] is root
+        roles, _ = guess_roles(fields, recipe, "item")
+        above = {} if alone else _element_fields([element for element in records if element is not None], "record")
+        every = fields if alone else above
+        named = {name_of(expression): expression for expression in reversed(every)}
+        texts = [name for name, cells in every.items() if are_texts(cells) and name not in roles.values()]
+        wanted = [recipe.context.casefold()] if recipe.context else []
+        holder = "item" if alone else "record"
+        context = choose_field(named, (*wanted, *NAMES["context"], "src", "text"), texts) or f"{holder}{TO_COMPLETE}"
+        reader = f"for number, item in enumerate(ElementTree.parse({{path}}).iter({quote(tags[-1])}), start=1)"
+        loops = []
+        if not alone:
+            reader = f"for number, record in enumerate(ElementTree.parse({{path}}).iter({quote(tags[-2])}), start=1)"
+            loops = [f"for item in record.iter({quote(tags[-1])})"]
+        location = f'f"{tags[-1 if alone else -2].rpartition("}")[2]} {{number}}"'  # without the namespace
+        seen = f"elements {'/'.join(tags)}"
+        return Layout(
+            seen, {"context": context, **roles, "where": location}, loops, reader=reader, fields=[*above, *fields]
+        )
+    raise NNDError(f"{path}: no element in it is repeated; is it the right file?")
+
+
+def _collect_repeated(
+    parent: ElementTree.Element,
+    tags: tuple[str, ...],
+    levels: dict[tuple[str, ...], list[tuple[ElementTree.Element, ElementTree.Element]]],
+) -> None:
+    children = [child for child in parent if isinstance(child.tag, str)]
+    for child in children:
+        below = (*tags, child.tag)
+        if below in levels or len([sibling for sibling in children if sibling.tag == child.tag]) > 1:
+            levels.setdefault(below, []).append((parent, child))
+        _collect_repeated(child, below, levels)
+
+
+def _element_fields(elements: Sequence[ElementTree.Element], expression: str) -> Fields:
+    """The attributes of elements, the texts of their children and their own, as expressions."""
+    fields: Fields = {}
+    for element in elements[:EXAMPLES]:
+        for name, value in element.attrib.items():
+            fields.setdefault(f"{expression}.get({quote(name)})", []).append(value)
+        if (element.text or "").strip():
+            fields.setdefault(f"{expression}.text", []).append(element.text)
+        for child in element:
+            if not len(child) and len(element.findall(child.tag)) == 1:
+                fields.setdefault(f"{expression}.findtext({quote(child.tag)})", []).append(child.text or "")
+    return fields
+
+
+# ---------------------------------------------------------------- other JSON
+
+
+def describe_other_json(data: Any) -> Layout:
+    """Describe a JSON file that holds no objects that could be rows: all is for the user to complete."""
+    roles = dict.fromkeys(("context", "candidate", "label"), f"record{TO_COMPLETE}")
+    reader = "for record in read_json({path})[...]"
+    fields = [quote(key) for key in data] if isinstance(data, dict) else []
+    location = {"where": 'f"{record}"[:60]'}
+    return Layout("a file that is no list of objects", {**roles, **location}, reader=reader, fields=fields)

@@ -11,10 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.contribute.layouts import recognise_layout
-from nnd_tasks.contribute.other_files import describe_other_json, recognise_xml
-from nnd_tasks.contribute.prepare_code import write_code
-from nnd_tasks.contribute.records import NAMES, Layout, columns_of
+from nnd_tasks.contribute.layouts import describe_other_json, recognise_layout, recognise_xml
+from nnd_tasks.contribute.prepare_code import Layout, write_code
+from nnd_tasks.contribute.records import NAMES, columns_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_text, write_texts
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
@@ -99,12 +98,12 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
     recipe, proposed = _complete_recipe(set_recipe, source, pairs)
     set_recipe = change(set_recipe, recipe=recipe)
     made = make_set(set_recipe, source)
-    parts = made.report.values()
-    files = {file: {"sha256": digest} for part in parts for file, digest in part["source_sha256"].items()}
+    reports = made.report.values()
+    files = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     keys = {**recipe.dump(), "files": files, "expected": dict(count_categories(made.categories))}
     recipe = make_recipe(keys, "recipe")
-    for part in parts:
-        part["recipe"] = recipe.dump()
+    for report in reports:
+        report["recipe"] = recipe.dump()
     return Draft(change(set_recipe, recipe=recipe), made, proposed)
 
 
@@ -155,8 +154,12 @@ def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Role -> the column that is called so, of roles that the user did not name."""
     columns = {name.casefold(): name for name in columns_of(table)}
     used = {*recipe.attribute.values(), *(getattr(recipe, role) for role in NAMES)}
-    found = {role: next((columns[name] for name in names if name in columns), "") for role, names in NAMES.items()}
-    roles = [role for role, column in found.items() if column and column not in used and not getattr(recipe, role)]
+    columns_by_role = {
+        role: next((columns[name] for name in names if name in columns), "") for role, names in NAMES.items()
+    }
+    roles = [
+        role for role, column in columns_by_role.items() if column and column not in used and not getattr(recipe, role)
+    ]
     judged = [role for role in ("label", "score") if role in roles]
     if recipe.pairs:
         roles = [role for role in roles if role in ("context", "rater", "category")]
@@ -164,7 +167,7 @@ def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
         roles = [role for role in roles if role not in judged]
     elif len(judged) > 1:
         roles.remove("score" if recipe.by_label or recipe.min_gap is None else "label")
-    named: dict[str, Any] = {role: found[role] for role in roles}
+    named: dict[str, Any] = {role: columns_by_role[role] for role in roles}
     spans = recipe.spans and recipe.spans.column
     if spans in table and (keys := _find_span_keys(table[spans])):
         named["spans"] = {"column": spans, "start": keys[0], "end": keys[1]}
@@ -204,50 +207,55 @@ def _find_span_keys(cells: pd.Series[Any]) -> tuple[str, str] | None:
 # ---------------------------------------------------------------- pairs
 
 
-def _find_pairs(table: pd.DataFrame, recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
+def _find_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of pairs that are called so, where the user did not name the columns of single texts."""
     single = (recipe.candidate, recipe.label, recipe.score, recipe.attribute, recipe.rules)
     columns = {name.casefold(): name for name in columns_of(table)}
     if any(single):
         return {}
-    if not {"pair", "winner", "winners"} & {*given}:
-        both = {role: given.get(role) or columns.get(role) for role in ("chosen", "rejected")}
+    if not {"pair", "winner", "winners"} & {*options}:
+        both = {role: options.get(role) or columns.get(role) for role in ("chosen", "rejected")}
         if all(both.values()):
-            return {role: column for role, column in both.items() if role not in given}
-    if (winner := given.get("winner")) and winner.split(".")[0] not in table:
+            return {role: column for role, column in both.items() if role not in options}
+    if (winner := options.get("winner")) and winner.split(".")[0] not in table:
         offered = some_of(columns_of(table), 40, str)
         raise NNDError(f"--winner {winner}: name the column whose cells say which text is better; there are: {offered}")
     winner = winner or next((columns[name] for name in _WINNERS if name in columns), None)
     sides = _find_sides(table)
     texts = {names: sides[names] for names in sides if winner not in names}
-    pair = given.get("pair") or max(texts, key=lambda names: texts[names], default=None) or _find_named(table, winner)
+    pair = options.get("pair") or max(texts, key=lambda names: texts[names], default=None) or _find_named(table, winner)
     if not (winner and pair):
         return {}
-    found: dict[str, Any] = {"pair": [*pair], "winner": winner}
+    roles: dict[str, Any] = {"pair": [*pair], "winner": winner}
     systems = [
         names
         for names in sides
         if names[0].casefold().startswith(("model", "system", "writer")) and names != tuple(pair)
     ]
     if systems:
-        found["systems"] = [*systems[0]]
-    return {role: column for role, column in found.items() if role not in given}
+        roles["systems"] = [*systems[0]]
+    return {role: column for role, column in roles.items() if role not in options}
 
 
 def _find_sides(table: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Two columns of texts whose names differ in one word, such as a and b -> the mean length of their cells."""
     words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in columns_of(table)}
     sides = {}
-    for one, parts in words.items():
-        for other, others in words.items():
+    for first_name, parts in words.items():
+        for second_name, others in words.items():
             differing = [
                 tuple(map(str.casefold, pair)) for pair in zip(parts, others, strict=False) if pair[0] != pair[1]
             ]
             if len(parts) != len(others) or len(differing) != 1 or differing[0] not in _SIDES:
                 continue
-            cells = [cell for name in (one, other) for cell in table[name] if not is_missing(cell) and cell != ""]
+            cells = [
+                cell
+                for name in (first_name, second_name)
+                for cell in table[name]
+                if not is_missing(cell) and cell != ""
+            ]
             if cells and not all(as_number(cell, Recipe(), ()) is not None for cell in cells):
-                sides[one, other] = sum(len(str(cell)) for cell in cells) / len(cells)
+                sides[first_name, second_name] = sum(len(str(cell)) for cell in cells) / len(cells)
     return sides
 
 
@@ -266,15 +274,15 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> No
     """Raise NNDError where a column or the rule is lacking; the error names what the table offers."""
     lacking = [role for role in ("context", "candidate") if not getattr(recipe, role)]
     if lacking or column is None:
-        what = (
+        hint = (
             f"of the {lacking[0]} with --{lacking[0]}"
             if lacking
             else "of judgements with --label, --score or --attribute"
         )
         if lacking == ["candidate"]:
-            what += " (where each system has its own, --system A,B with the names of the systems)"
+            hint += " (where each system has its own, --system A,B with the names of the systems)"
         offered = some_of(columns_of(table), 40, str)
-        raise NNDError(f"{table[PATH].iat[0]}: name the column {what}; there are: {offered}")
+        raise NNDError(f"{table[PATH].iat[0]}: name the column {hint}; there are: {offered}")
     if column not in table:
         return
     cells = [cell for cell in table[column] if not is_missing(cell) and cell != ""]
@@ -289,10 +297,10 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> No
     numbers = [number for number in read if number is not None]
     if cells and numbers == read:
         option = f"--score {column} " if recipe.label else ""
-        what = f"numbers from {min(numbers):g} to {max(numbers):g}, so {option}--min-gap X (smallest difference of two scores)"
+        hint = f"numbers from {min(numbers):g} to {max(numbers):g}, so {option}--min-gap X (smallest difference of two scores)"
     else:
-        what = f"the labels {some_of(sorted({render(cell) or '' for cell in cells}), 12)}, so --better LABEL,..."
-    raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {what}")
+        hint = f"the labels {some_of(sorted({render(cell) or '' for cell in cells}), 12)}, so --better LABEL,..."
+    raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {hint}")
 
 
 def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:

@@ -1,14 +1,52 @@
-"""Write the ``prepare.py`` that reads a file as its layout says."""
+"""How the records of a file become rows of judged texts, and the ``prepare.py`` that says so."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nnd_tasks.contribute.records import TO_COMPLETE, Layout, literal, quote
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.text import some_of
+
+#: Stands in an expression of Python for what the user has to complete.
+TO_COMPLETE = "[...]"
+
+
+@dataclass
+class Layout:
+    """How the records of a file become rows of judged texts.
+
+    Attributes:
+        seen: what was recognised, for the user.
+        roles: role -> expression of Python; ``[...]`` in it is for the user to complete.
+        loops: the loops over the texts of one record, and conditions.
+        columns: rows of the constant ``COLUMNS``, over which a loop goes.
+        reader: the loop over records of ``{path}``; None takes the one for the kind of file.
+        fields: names that the user can put for ``[...]``.
+        better: the labels of the rule, where the code gives labels of its own.
+    """
+
+    seen: str
+    roles: dict[str, str] = field(default_factory=dict)
+    loops: list[str] = field(default_factory=list)
+    columns: list[tuple[str, ...]] = field(default_factory=list)
+    reader: str | None = None
+    fields: list[str] = field(default_factory=list)
+    better: str | None = None
+
+
+def quote(text: str) -> str:
+    """A text as a literal of Python."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
+
+
+def literal(names: Sequence[str]) -> str:
+    """Names as a tuple of Python."""
+    return f"({', '.join(map(quote, names))}{',' if len(names) == 1 else ''})"
+
 
 _ORDER = (
     *("context", "candidate", "label", "score", "attribute", "system", "rater", "group", "category", "subcategory"),

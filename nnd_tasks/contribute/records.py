@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from nnd_tasks.contribute.prepare_code import TO_COMPLETE, quote
 from nnd_tasks.sets.cells import PATH, ROW, is_chat, is_missing, unpack
 from nnd_tasks.sets.recipe import FILE, KEY, Recipe
 
@@ -26,33 +25,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 #: Numbers that judge nothing.
 NO_JUDGEMENT = re.compile(r"(^|[\W_])(id|index|len|length|tokens?|words?|time|seconds|rank|seed)$", re.IGNORECASE)
-TO_COMPLETE = "[...]"
 EXAMPLES = 50  # cells of a column that are looked at
 
 Fields = dict[str, list[Any]]  # expression of Python -> some of its values
-
-
-@dataclass
-class Layout:
-    """How the records of a file become rows of judged texts.
-
-    Attributes:
-        seen: what was recognised, for the user.
-        roles: role -> expression of Python; ``[...]`` in it is for the user to complete.
-        loops: the loops over the texts of one record, and conditions.
-        columns: rows of the constant ``COLUMNS``, over which a loop goes.
-        reader: the loop over records of ``{path}``; None takes the one for the kind of file.
-        fields: names that the user can put for ``[...]``.
-        better: the labels of the rule, where the code gives labels of its own.
-    """
-
-    seen: str
-    roles: dict[str, str] = field(default_factory=dict)
-    loops: list[str] = field(default_factory=list)
-    columns: list[tuple[str, ...]] = field(default_factory=list)
-    reader: str | None = None
-    fields: list[str] = field(default_factory=list)
-    better: str | None = None
 
 
 def columns_of(table: pd.DataFrame) -> list[str]:
@@ -119,16 +94,6 @@ class Records:
             texts = [name for name in texts if not NO_JUDGEMENT.search(name)]
             roles["context"] = self.take(texts[0]) if len(texts) == 1 else f"record{TO_COMPLETE}"
         return roles
-
-
-def quote(text: str) -> str:
-    """A text as a literal of Python."""
-    return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
-
-
-def literal(names: Sequence[str]) -> str:
-    """Names as a tuple of Python."""
-    return f"({', '.join(map(quote, names))}{',' if len(names) == 1 else ''})"
 
 
 # ---------------------------------------------------------------- kinds of cells

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from nnd_tasks.contribute.check.check_report import CheckReport
+from nnd_tasks.contribute.check.checking import CheckReport
 from nnd_tasks.contribute.check.rules import Finding, Row, finding
 
 SIZES = {"tests": 2_000, "contexts": 80, "categories": {"fluency": 2_000}}

@@ -1,23 +1,32 @@
-"""Check a set as a whole."""
+"""Check a set, or only its recipe, as a reviewer would; and report what was found, as Markdown (for terminals, too) and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import ast
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from nnd_tasks.contribute.check.card_facts import check_card
-from nnd_tasks.contribute.check.check_report import CheckReport
-from nnd_tasks.contribute.check.reading import read_folder
-from nnd_tasks.contribute.check.recipes import check_code, check_recipe
-from nnd_tasks.contribute.check.rules import Severity, check_baselines, check_tests, finding
+from jinja2.sandbox import SandboxedEnvironment
+
+from nnd_tasks.contribute.check.reading import Folder, read_folder
+from nnd_tasks.contribute.check.rules import Finding, Severity, check_baselines, check_tests, finding
 from nnd_tasks.contribute.check.task_rules import check_sent_tasks, check_tasks, find_tasks
-from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand
+from nnd_tasks.errors import NNDError, reason_of, visible
+from nnd_tasks.files import expand, read_text
 from nnd_tasks.run.register import include_paths
 from nnd_tasks.sets.build import compare_counts
-from nnd_tasks.sets.catalogue import find_recipe_file, list_recipes
-from nnd_tasks.sets.recipe import PREPARE, RECIPE
+from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, find_todos
+from nnd_tasks.sets.catalogue import RecipeFile, find_recipe_file, list_recipes
+from nnd_tasks.sets.licences import is_open, licence_names
+from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.show.forms import dump_json
 from nnd_tasks.store import SPLIT, find_set, look_up_set
+from nnd_tasks.text import code, counted, escape_links, some_of
 
 
 def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = ()) -> CheckReport:
@@ -31,15 +40,13 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     Raises:
         NNDError: there is no such dataset, config or folder.
     """
-    for place in tasks:
-        if not place.is_dir():
-            raise NNDError(f"--tasks {place}: there is no such folder")
+    for tasks_folder in tasks:
+        if not tasks_folder.is_dir():
+            raise NNDError(f"--tasks {tasks_folder}: there is no such folder")
     path, built = expand(name), look_up_set(name)
     sent = path / RECIPE if path.is_dir() else path
     if sent.is_file() and not (built and [*built.glob(f"*/{SPLIT}-*.parquet")]):
-        found = find_recipe_file(str(sent.absolute()))
-        recipe, findings = check_recipe(found)
-        return CheckReport(found.name, found.path.parent, findings=[*findings, *check_sent_tasks(found, recipe)])
+        return _check_sent(find_recipe_file(str(sent.absolute())))
     folder = read_folder(find_set(name), configs)
     findings, must_cite = folder.findings, True
     sizes = {
@@ -50,23 +57,215 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
         }
         for config, tests in folder.configs.items()
     }
-    if (code := folder.path / PREPARE).is_file():
-        findings += check_code(code)
-    if known := list_recipes().get(folder.name):
-        recipe, found_in_recipe = check_recipe(known)
-        findings += [one for one in found_in_recipe if one.code != "recipe_fact"]  # those are said of the card, too
+    prepare = folder.path / PREPARE
+    if prepare.is_file():
+        findings += check_code(prepare)
+    recipe_file = list_recipes().get(folder.name)
+    if recipe_file:
+        recipe, of_recipe = check_recipe(recipe_file)
+        findings += [item for item in of_recipe if item.code != "recipe_fact"]  # those are said of the card, too
         if recipe:
             counts = {config: size["categories"] for config, size in sizes.items()}
             if not configs:
                 findings += [finding("recipe_counts", note) for note in compare_counts(recipe, counts)]
-            must_cite = bool(recipe.facts.citation) or not known.shipped
+            must_cite = bool(recipe.facts.citation) or not recipe_file.shipped
     findings += check_card(folder, must_cite=must_cite)
     for tests in folder.configs.values():
         findings += check_tests(tests)
     findings += check_baselines([*folder.configs.values()])
-    faulty = {one.config for one in findings if one.severity is Severity.ERROR}
+    faulty = {item.config for item in findings if item.severity is Severity.ERROR}
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}
     yamls, problems = find_tasks(folder, [*include_paths(), *tasks])
     findings += [*problems, *check_tasks(folder, yamls)]
-    findings.sort(key=lambda one: -one.severity)
+    findings.sort(key=lambda item: -item.severity)
     return CheckReport(folder.name, folder.path, sizes, [task.name for task in yamls], findings)
+
+
+def _check_sent(recipe_file: RecipeFile) -> CheckReport:
+    recipe, findings = check_recipe(recipe_file)
+    findings += check_sent_tasks(recipe_file, recipe)
+    return CheckReport(recipe_file.name, recipe_file.path.parent, findings=findings)
+
+
+# ---------------------------------------------------------------- what was found
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found in a set.
+
+    Attributes:
+        name: of the set.
+        folder: where it is.
+        sizes: config -> number of tests, of prompts (its key is ``contexts``), and of tests by category; configs without readable
+            columns are not in it.
+        tasks: names of the tasks that read the set.
+        findings: the worst first.
+    """
+
+    name: str
+    folder: Path
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tasks: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Severity -> number of findings, the worst first."""
+        severities = Counter(item.severity for item in self.findings)
+        return {severity.label: severities[severity] for severity in reversed(Severity)}
+
+    @property
+    def totals(self) -> str:
+        """The numbers of findings in words."""
+        return ", ".join(counted(number, label) for label, number in self.counts.items())
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """The exit status: 2 with errors, 3 with warnings only where those count, else 0."""
+        return 2 if self.counts["error"] else 3 if strict and self.counts["warning"] else 0
+
+    def json(self) -> str:
+        """The report for programs; its keys are an interface."""
+        findings = [{**asdict(item), "severity": item.severity.label} for item in self.findings]
+        content = {"set": self.name, "folder": str(self.folder), "configs": self.sizes, "tasks": self.tasks}
+        return dump_json({**content, "counts": self.counts, "findings": findings})
+
+    def markdown(self, *, texts: bool = True, rendered: bool = True) -> str:
+        """The report as Markdown.
+
+        Args:
+            texts: whether texts of the set may be quoted.
+            rendered: escape text from the data, so that it becomes neither formatting nor a link; a terminal shows it as it is.
+        """
+        page = SandboxedEnvironment(autoescape=False)
+        escape = partial(escape_links, mentions=True) if rendered else visible
+        page.filters |= {"plain": lambda value: escape(str(value)), "code": code}
+        template = page.from_string(Path(__file__).with_name("report.md.jinja").read_text("utf-8"))
+        return template.render(vars(self), totals=self.totals, texts=texts)
+
+
+# ---------------------------------------------------------------- the card
+
+#: Keys of BibTeX, apart from that on our cards that cites the method, not the judgements.
+_KEY = re.compile(r"^[ \t]*@\w+\s*\{\s*(?!laban2022nnd)\w", re.MULTILINE | re.IGNORECASE)
+
+
+def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:
+    """Check the header and the text of a card; only the text where the header cannot be read.
+
+    Args:
+        folder: the set.
+        must_cite: whether there is a human evaluation to cite.
+    """
+    fields = find_todos(folder.header, folder.card)
+    if fields:
+        yield finding("card_todo", ", ".join(fields), count=len(fields))
+    if must_cite and not _KEY.search(folder.card):
+        yield finding("card_citation_origin")
+    if folder.header:
+        if not folder.header.get("language"):
+            yield finding("card_language")
+        # Sets made of a corpus, with errors put in, are of texts whose terms we know.
+        corpus = any("corpus" in facts for facts in folder.report.values() if isinstance(facts, dict))
+        for licence in licence_names(folder.header.get("license")) or ["unknown"]:
+            if licence == "unknown":
+                yield finding("card_license")
+            elif licence == "other":
+                if not corpus:
+                    yield finding("card_license_other")
+            elif not (licence.startswith("todo") or is_open(licence)):
+                closed = "-nd-" in licence or licence in ("proprietary", "all rights reserved")
+                fix = (
+                    {} if closed else {"fix": "name it by its identifier on the hub, such as cc-by-4.0, if it has one"}
+                )
+                yield finding("card_license_closed", licence, **fix)
+
+
+# ---------------------------------------------------------------- the recipe, and its code, which is read and not run
+
+
+def check_recipe(recipe_file: RecipeFile) -> tuple[Recipe | None, list[Finding]]:
+    """Check a recipe without its data: nothing that it names is read, downloaded or run.
+
+    Returns:
+        The recipe, None where it cannot be used, and the findings.
+    """
+    findings = [*check_code(recipe_file.prepare)] if recipe_file.prepare and not recipe_file.shipped else []
+    values: dict[str, Any] = {}
+    try:
+        values = read_recipe(recipe_file.path)
+        recipe = make_recipe(values, recipe_file.path.name)
+    except NNDError as error:
+        code = "recipe_key" if values.keys() - Recipe.model_fields.keys() else "recipe_invalid"
+        return None, [finding(code, str(error)), *findings]
+    return recipe, [*_check_facts(recipe, prepared=recipe_file.prepare is not None), *findings]
+
+
+def _check_facts(recipe: Recipe, *, prepared: bool) -> Iterator[Finding]:
+    judged = recipe.label or recipe.score or recipe.attribute
+    if not (recipe.pairs or prepared or (recipe.context and recipe.candidate and judged and recipe.rules)):
+        needs = "a recipe of single texts names context, candidate, label or score, and one of better, order, min_gap, majority"
+        yield finding("recipe_invalid", needs)
+    facts = [
+        key
+        for key in KNOWN_BY_PEOPLE
+        if getattr(recipe.facts, key) in (None, ()) and (key != "language" or recipe.config != FILE)
+    ]
+    if facts:
+        yield finding("recipe_fact", ", ".join(facts), count=len(facts))
+    files = [name for name, file in recipe.files.items() if file and file.url and not file.sha256]
+    if files:
+        yield finding("recipe_unverified", some_of(files, show=str), count=len(files))
+
+
+def check_code(path: Path) -> Iterator[Finding]:
+    """Check a ``prepare.py`` without running it."""
+    try:
+        marked = look_at_code(path)
+    except NNDError as error:
+        yield finding("recipe_invalid", str(error))
+        return
+    note = f"look at {some_of(marked, show=str)}" if marked else "nothing in it stands out"
+    yield finding("prepare_code", note, severity=Severity.WARNING if marked else Severity.NOTE, count=len(marked))
+
+
+#: What a ``prepare.py`` may import without a second look.
+_HARMLESS = re.compile(
+    r"(__future__|collections|csv|itertools|json|math|nnd_tasks|numpy|pandas|pathlib|re|typing|xml)(\..*)?"
+)
+#: Names that can do more than read tables: run code, change files or reach the network.
+_MARKED = re.compile(
+    "__.*|breakpoint|chmod|compile|(del|get|set)attr|eval|exec|globals|(hard|sym)link_to|locals|mkdir|open|popen|remove|rename"
+    "|read_(clipboard|html|pickle|sql)|rm(dir|tree)|to_(clipboard|csv|excel|json|parquet|pickle|sql)|touch|unlink"
+    "|url(open|retrieve)|vars|write(_bytes|_text)?"
+)
+
+
+def look_at_code(path: Path) -> list[str]:
+    """The parts of a ``prepare.py`` that deserve a second look, with their lines. An empty list proves nothing.
+
+    Raises:
+        NNDError: it is not Python, or has no function ``rows``.
+    """
+    try:
+        tree = ast.parse(read_text(path))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise NNDError(f"{path}: cannot be read as Python ({reason_of(error)})") from error
+    if "rows" not in [getattr(node, "name", "") for node in tree.body]:
+        raise NNDError(f"{path}: it has no function rows(folder)")
+    return [f"{words} in line {getattr(node, 'lineno', '?')}" for node in ast.walk(tree) for words in _look_at(node)]
+
+
+def _look_at(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names=names):
+            return [f"import {module.name}" for module in names if not _HARMLESS.fullmatch(module.name)]
+        case ast.ImportFrom(module=module) if not _HARMLESS.fullmatch(module or ""):
+            return [f"import {module or 'of a file beside it'}"]
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) if _MARKED.fullmatch(name):
+            return [name]
+        case ast.Attribute(attr="system"):  # of os; a variable may well have this name
+            return ["system"]
+        case ast.Constant(value=str(text)) if re.match(r"\w+://", text):
+            return [text]
+    return []

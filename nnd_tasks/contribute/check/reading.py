@@ -27,7 +27,7 @@ class Folder:
         header: YAML header of the card; empty where it cannot be read.
         card: the whole card.
         report: config -> its part of ``build_report.json``.
-        known: names of all configs: those of the card in its order, then others that have data.
+        names: of all configs: those of the card in its order, then others that have data.
         configs: those that are checked and have data in the columns of the schema.
         findings: faults that came up in reading it.
     """
@@ -36,7 +36,7 @@ class Folder:
     header: dict[str, Any]
     card: str
     report: dict[str, Any]
-    known: list[str]
+    names: list[str]
     configs: dict[str, Tests] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class Folder:
     @property
     def default(self) -> str:
         """The config that is taken where none is named."""
-        return default_config(self.header) or self.known[0]
+        return default_config(self.header) or self.names[0]
 
 
 def read_folder(path: Path, only: Collection[str] = ()) -> Folder:
@@ -66,16 +66,18 @@ def read_folder(path: Path, only: Collection[str] = ()) -> Folder:
             raise
         findings.append(finding("card_header", str(error)))
     else:
-        if (version := header["nnd_schema_version"]) != schema.SCHEMA_VERSION:
+        version = header["nnd_schema_version"]
+        if version != schema.SCHEMA_VERSION:
             findings.append(finding("schema_version", f"{version}; this release reads {schema.SCHEMA_VERSION}"))
         listed = config_names(header)
         findings += [finding("data_missing", "", name) for name in listed if name not in stored]
         findings += [finding("config_unlisted", "", name) for name in stored if name not in listed]
-    known = list(dict.fromkeys([*config_names(header), *stored]))
-    if unknown := [name for name in only if name not in known]:
-        raise NNDError(f"{path}: it has no config {unknown[0]!r}, only {', '.join(known)}")
-    folder = Folder(path, header, read_text(path / CARD), read_report(path), known, findings=findings)
-    for name in only or known:
+    names = list(dict.fromkeys([*config_names(header), *stored]))
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise NNDError(f"{path}: it has no config {unknown[0]!r}, only {', '.join(names)}")
+    folder = Folder(path, header, read_text(path / CARD), read_report(path), names, findings=findings)
+    for name in only or names:
         if name in stored:
             folder.findings += _read_config(folder, name)
     return folder
@@ -96,9 +98,9 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
             yield finding("column_name", repr(column), name)
     if faults:
         return
-    part = folder.report.get(name)
-    if isinstance(part, dict) and part.get("fingerprint") not in (None, fingerprint(table)):
+    facts = folder.report.get(name)
+    if isinstance(facts, dict) and facts.get("fingerprint") not in (None, fingerprint(table)):
         yield finding("report_mismatch", "", name)
     languages = header_values(folder.header.get("language"))
     frame = pd.DataFrame(table.to_pydict(), dtype=object)
-    folder.configs[name] = Tests(name, frame, languages, clean_name(name) in folder.known)
+    folder.configs[name] = Tests(name, frame, languages, clean_name(name) in folder.names)

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
+from os.path import commonprefix  # of texts, not paths
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
 
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
-from nnd_tasks.contribute.check import texts
-from nnd_tasks.contribute.check.texts import RULES
 from nnd_tasks.errors import visible
+from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
 from nnd_tasks.sets.account import find_repeated_prompts, find_space_twins
 from nnd_tasks.significance import DISAGREEMENT, LARGEST_MDE, planned_by_category
 from nnd_tasks.statistics import FEW
 from nnd_tasks.text import counted
 
+_CLIP = 80  # characters that a finding shows of a text
+
+_EMAIL = re.compile(r"(?<![\w.+-])[A-Za-z0-9][\w.+-]*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\b")
+
+#: Code -> words and, where it is looked for in texts, its regular expression; the file says what each key stands for.
+RULES: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("rules.yaml"))
+#: Code -> search for its part of a text.
+SEARCHES: Mapping[str, Callable[[str], re.Match[str] | None]] = {
+    **{code: re.compile(rule["search"]).search for code, rule in RULES.items() if "search" in rule},
+    "email": _EMAIL.search,
+}
+_SCRIPTS: Mapping[str, Sequence[str]] = read_yaml(Path(__file__).with_name("scripts.yaml"))
 #: Rows that a finding lists; it counts all of them.
 EXAMPLES = 5
 #: A baseline that passes more than this share of a category's tests gives the label away; above `OFTEN` it is noted.
@@ -28,7 +44,7 @@ LEAK, OFTEN = 0.95, 0.8
 ENOUGH = 30
 
 #: For each test True, or the text that a rule is about; False or missing where there is nothing.
-Marks: TypeAlias = "pd.Series[Any]"
+Hits: TypeAlias = "pd.Series[Any]"
 
 
 class Severity(IntEnum):
@@ -133,7 +149,7 @@ class Tests:
     @cached_property
     def bare(self) -> pd.DataFrame:
         """Both candidates, letters and digits only."""
-        return self.texts.map(texts.strip_form)
+        return self.texts.map(strip_form)
 
     @cached_property
     def prompts(self) -> pd.DataFrame:
@@ -142,19 +158,19 @@ class Tests:
         varying = extra.astype(str).groupby(self.frame["cluster_id"]).nunique().max() > 1
         return self.frame.drop_duplicates("cluster_id")[["cluster_id", "context", *varying.index[~varying]]]
 
-    def list_rows(self, marks: Marks, search: Callable[[str], Any] | None = None) -> list[Row]:
-        """Return the first of the tests that are marked, those with different texts first.
+    def list_rows(self, hits: Hits, search: Callable[[str], Any] | None = None) -> list[Row]:
+        """The first of the tests that are hit, those with different texts first.
 
         Args:
-            marks: of these tests; True stands for both candidates.
+            hits: of these tests; True stands for both candidates.
             search: returns the part of a text to show.
         """
-        pairs = marks.dtype == bool
-        shown = self.frame.loc[marks.index, ["high", "low"]] if pairs else marks.to_frame()
+        pairs = hits.dtype == bool
+        examples = self.frame.loc[hits.index, ["high", "low"]] if pairs else hits.to_frame()
         rows = []
-        for i in shown.index[shown.duplicated().argsort(kind="stable")][:EXAMPLES]:
-            part = None if pairs else search(marks[i])[0] if search else ""
-            rows.append(Row(i, self.frame["test_id"][i], texts.show_texts([*shown.loc[i]], part)))
+        for i in examples.index[examples.duplicated().argsort(kind="stable")][:EXAMPLES]:
+            focus = None if pairs else search(hits[i])[0] if search else ""
+            rows.append(Row(i, self.frame["test_id"][i], show_texts([*examples.loc[i]], focus)))
         return rows
 
 
@@ -180,24 +196,24 @@ def _find_low_power(tests: Tests) -> str:
 # ---------------------------------------------------------------- prompts and labels
 
 
-def _find_mixed(tests: Tests) -> Marks:
+def _find_mixed(tests: Tests) -> Hits:
     context = tests.frame["context"]
     return context.where(context != context.groupby(tests.frame["cluster_id"]).transform("first"))
 
 
-def _find_split(tests: Tests) -> Marks:
+def _find_split(tests: Tests) -> Hits:
     prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]  # else something else tells prompts apart
     again = prompts.drop(columns="cluster_id").astype(str).duplicated()
     return tests.frame["cluster_id"].isin(prompts["cluster_id"][again])
 
 
-def _find_space_twins(tests: Tests) -> Marks:
+def _find_space_twins(tests: Tests) -> Hits:
     prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]
     twins = find_space_twins(prompts.drop(columns="cluster_id"))
     return tests.frame["cluster_id"].isin(prompts["cluster_id"][twins])
 
 
-def _find_contradictory(tests: Tests) -> Marks:
+def _find_contradictory(tests: Tests) -> Hits:
     """Find candidates that are judged both better and worse for one prompt, and the tests with them.
 
     That alone is not a contradiction: of three candidates, the second is better in one test and worse in another. A candidate
@@ -231,18 +247,18 @@ def _search_texts(tests: Tests, search: Callable[[str], Any], sides: Sequence[st
 
 
 def _check_scripts(tests: Tests) -> Iterator[Finding]:
-    expected = texts.scripts_of(tests.languages)
+    expected = scripts_of(tests.languages)
     if not expected:
         return
-    found = _search_texts(tests, lambda text: texts.find_other_script(text, expected), ["context", "high", "low"])
-    marks = found.bfill(axis=1)["context"]
-    scripts = sorted({str(texts.find_other_script(text, expected)) for text in marks.dropna()})
+    foreign = _search_texts(tests, lambda text: find_other_script(text, expected), ["context", "high", "low"])
+    hits = foreign.bfill(axis=1)["context"]
+    scripts = sorted({str(find_other_script(text, expected)) for text in hits.dropna()})
     names = " and ".join("Chinese characters" if script == "CJK" else f"{script.title()} letters" for script in scripts)
-    yield from _report(tests, "language_mismatch", marks, f", in {names}; declared: {', '.join(tests.languages)}")
+    yield from _report(tests, "language_mismatch", hits, f", in {names}; declared: {', '.join(tests.languages)}")
 
 
-#: Code -> what finds the tests: marks, or a note on the whole config, empty where nothing is wrong.
-_FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
+#: Code -> what finds the tests: hits, or a note on the whole config, empty where nothing is wrong.
+_FINDERS: Mapping[str, Callable[[Tests], Hits | str]] = {
     "cluster_mixed": _find_mixed,
     "cluster_split": _find_split,
     "no_error_bar": lambda tests: "" if tests.frame["cluster_id"].nunique() > 1 else counted(len(tests.frame), "test"),
@@ -263,31 +279,33 @@ _FINDERS: Mapping[str, Callable[[Tests], Marks | str]] = {
 def check_tests(tests: Tests) -> Iterator[Finding]:
     """Apply all rules about tests to a config, apart from those about baselines."""
     for code, find in _FINDERS.items():
-        found = find(tests)
-        if not isinstance(found, str):
+        result = find(tests)
+        if not isinstance(result, str):
             changes = dict[str, Any]()
             if tests.cleaned and "left_out" in RULES[code]:
                 fix = f"none: the config {clean_name(tests.name)} leaves them out"
                 changes = {"severity": Severity.NOTE, "fix": fix}
-            yield from _report(tests, code, found, **changes)
-        elif found:
-            yield finding(code, found, tests.name)
+            yield from _report(tests, code, result, **changes)
+        elif result:
+            yield finding(code, result, tests.name)
     yield from _check_scripts(tests)
-    for code, search in texts.SEARCHES.items():
+    for code, search in SEARCHES.items():
         sides = _search_texts(tests, search, ["high", "low"])
         note = f", {sides['high'].nunique():,} better and {sides['low'].nunique():,} worse texts"
         yield from _report(tests, code, sides["high"].fillna(sides["low"]), note)
-        if severity := RULES[code].get("in_contexts"):
+        severity = RULES[code].get("in_contexts")
+        if severity:
             contexts = _search_texts(tests, search, ["context"])["context"]
             fix = RULES[code].get("fix_contexts", RULES[code]["fix"])
             yield from _report(tests, code, contexts, " in contexts", severity=Severity[severity.upper()], fix=fix)
 
 
-def _report(tests: Tests, code: str, marks: Marks, note: str = "", **changes: Any) -> Iterator[Finding]:
-    marks = marks[marks] if marks.dtype == bool else marks.dropna()
-    if count := len(marks):
+def _report(tests: Tests, code: str, hits: Hits, note: str = "", **changes: Any) -> Iterator[Finding]:
+    hits = hits[hits] if hits.dtype == bool else hits.dropna()
+    count = len(hits)
+    if count:
         note = f"{counted(count, 'test')} ({count / len(tests.frame):.1%}{note})"
-        rows = tests.list_rows(marks, texts.SEARCHES.get(code))
+        rows = tests.list_rows(hits, SEARCHES.get(code))
         yield finding(code, note, tests.name, rows=rows, count=count, **changes)
 
 
@@ -296,7 +314,7 @@ def _report(tests: Tests, code: str, marks: Marks, note: str = "", **changes: An
 
 def check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
     """Find categories where one of `BASELINES`, or its opposite, passes most tests: one finding for the whole set."""
-    rates = pd.DataFrame({place: row for tests in configs for place, row in _rate_baselines(tests)}).T
+    rates = pd.DataFrame({key: row for tests in configs for key, row in _rate_baselines(tests)}).T
     often = rates.where(rates > OFTEN).dropna(how="all").dropna(how="all", axis=1)
     if often.empty:
         return
@@ -325,12 +343,69 @@ def _rate_baselines(tests: Tests) -> Iterator[tuple[tuple[str, str, int], pd.Ser
     passes = baseline_passes([*zip(contexts, better, worse, strict=True)], writers=writers.to_numpy().tolist())
     # The opposite of a baseline gives the label away as well; "shorter" and "longer" are opposites already.
     turned = baseline_passes([*zip(contexts, worse, better, strict=True)])
-    whole = pd.DataFrame(
+    rates = pd.DataFrame(
         passes | {f"not {rule}": turned[rule] for rule in ("overlap", "unigram")}, frame.index, dtype=float
     )
-    parts = dict([*whole.groupby(frame["category"])])
-    if len(parts) > 1:
-        parts[ALL] = whole
-    for name, part in parts.items():
-        if frame["cluster_id"][part.index].nunique() >= FEW:
-            yield (tests.name, name, len(part)), part.mean().where(part.count() >= ENOUGH)
+    by_category = dict([*rates.groupby(frame["category"])])
+    if len(by_category) > 1:
+        by_category[ALL] = rates
+    for name, category_rates in by_category.items():
+        if frame["cluster_id"][category_rates.index].nunique() >= FEW:
+            yield (tests.name, name, len(category_rates)), category_rates.mean().where(category_rates.count() >= ENOUGH)
+
+
+# ---------------------------------------------------------------- what is looked for in each text
+
+
+def strip_form(text: str) -> str:
+    """Return the letters and digits of a text in lower case; the text as it is where it has none."""
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).casefold()) or text
+
+
+# ---------------------------------------------------------------- what a finding shows
+
+
+def mask(text: str) -> str:
+    """A text with its e-mail addresses made unreadable but for their first characters."""
+    return _EMAIL.sub(lambda match: f"{match[0][0]}***@***.{match[0].rsplit('.', 1)[1]}", text)
+
+
+def show_texts(texts: Sequence[str], focus: str | None = None) -> str:
+    """Texts as a finding shows them, masked and shortened, each on one line.
+
+    Args:
+        texts: one, or the two candidates of a test.
+        focus: a part of the first text: they are shown from shortly before it; None stands for their first difference.
+    """
+    texts = [mask(text) for text in texts]  # before they are cut: half an address would not be recognized
+    start_of_focus = len(commonprefix(texts)) if focus is None else texts[0].find(mask(focus))  # noqa: RUF071
+    start = max(0, start_of_focus - _CLIP // 4)
+    return " | ".join(visible(text[start : start + _CLIP]) for text in texts)
+
+
+# ---------------------------------------------------------------- scripts
+
+
+def scripts_of(languages: Iterable[str]) -> set[str]:
+    """Return the scripts of languages (BCP 47 tags such as ``zh-TW``); none where any script may occur."""
+    codes = {re.split("[-_]", tag.lower())[0] for tag in languages}
+    scripts = {script for script, codes_of_script in _SCRIPTS.items() if codes.intersection(codes_of_script)}
+    if "ANY" in scripts:
+        return set()
+    return scripts | {"LATIN"} if codes.difference(*_SCRIPTS.values()) else scripts
+
+
+def find_other_script(text: str, expected: Container[str]) -> str | None:
+    """Return the script of most letters of a text where it is none of those expected.
+
+    A text with fewer than five letters is too short to tell (with Chinese characters, which are about a word each, fewer than
+    two).
+    """
+    counts: Counter[str] = Counter()
+    for character, count in Counter(text).items():
+        if character.isalpha():
+            counts[unicodedata.name(character, "?").split()[0]] += count
+    if counts.total() < (2 if "CJK" in counts else 5):
+        return None
+    [(script, count)] = counts.most_common(1)
+    return None if script in expected or count <= counts.total() / 2 else script

@@ -42,18 +42,18 @@ class Task:
         return self.settings.get("metadata") or {}
 
 
-def find_tasks(folder: Folder, places: Iterable[Path]) -> tuple[list[Task], list[Finding]]:
+def find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], list[Finding]]:
     """Return the tasks that read a set, and findings on YAMLs that seem to belong to it and cannot be used.
 
     Args:
         folder: the set.
-        places: where to look; as for lm-eval, a task in a later folder replaces one of the same name.
+        folders: where to look; as for lm-eval, a task in a later folder replaces one of the same name.
     """
     tasks: dict[str, Task] = {}
     faults = []
-    for place in places:
+    for tasks_folder in folders:
         here: dict[str, Task] = {}
-        for path in sorted(task_yamls(place)):
+        for path in sorted(task_yamls(tasks_folder)):
             try:
                 settings, foreign = read_task_yaml(path)
             except NNDError as error:
@@ -70,13 +70,13 @@ def find_tasks(folder: Folder, places: Iterable[Path]) -> tuple[list[Task], list
     return [*tasks.values()], [finding("task_invalid", fault) for fault in faults]
 
 
-def check_sent_tasks(found: RecipeFile, recipe: Recipe | None) -> Iterator[Finding]:
+def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator[Finding]:
     """Check the prompt of a recipe and the tasks beside it, without data: a few words stand for each field."""
     fields = dict.fromkeys(["context", *(recipe.field if recipe else ())], "some words")
-    loose = recipe is None or found.prepare is not None  # then the data may have other fields
+    loose = recipe is None or recipe_file.prepare is not None  # then the data may have other fields
     if recipe and recipe.prompt is not None:
         yield from _check_template(recipe.prompt, fields, "prompt of the recipe", loose=loose)
-    for path in sorted(found.path.parent.glob("*.yaml")):
+    for path in sorted(recipe_file.path.parent.glob("*.yaml")):
         try:
             settings, foreign = read_task_yaml(path)
             if foreign:
@@ -95,10 +95,10 @@ def check_sent_tasks(found: RecipeFile, recipe: Recipe | None) -> Iterator[Findi
                 yield from _check_template(template, fields, path.name, loose=loose)
 
 
-def _check_template(template: str, fields: Mapping[str, str], where: str, *, loose: bool) -> Iterator[Finding]:
+def _check_template(template: str, fields: Mapping[str, str], location: str, *, loose: bool) -> Iterator[Finding]:
     try:
-        named = dict.fromkeys(names_in(template, where), "some words") if loose else {}
-        render(template, {**named, **fields}, where)
+        named = dict.fromkeys(names_in(template, location), "some words") if loose else {}
+        render(template, {**named, **fields}, location)
     except NNDError as error:
         yield finding("prompt_invalid", str(error))
 
@@ -130,7 +130,7 @@ def check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
 
 def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
     config = task.config
-    if config not in folder.known:
+    if config not in folder.names:
         code = "config_not_built" if tasks_dir() in task.path.parents else "task_invalid"
         yield finding(code, f"{task.name} reads {config}; {how_to_build(folder.name)}")
     elif task.foreign:
@@ -177,12 +177,12 @@ def _check_prompts(task: Task, tests: Tests) -> Iterator[Finding]:
     texts = texts[~tests.blank["context"][texts.index]]  # a set without contexts has one prompt for all
     empty = texts["prompt"].str.strip() == ""
     without = [context.strip() not in prompt for context, prompt in texts[["context", "prompt"]].to_numpy()]
-    for code, marks in (
+    for code, hits in (
         ("prompt_empty", empty),
         ("prompt_space", doubled[texts.index]),
         ("prompt_without_context", ~empty & all(without)),
         ("prompt_repeated", texts["prompt"].duplicated() & ~empty),
     ):
-        if count := int(marks.sum()):
-            rows = tests.list_rows(texts["context"][marks])
+        if count := int(hits.sum()):
+            rows = tests.list_rows(texts["context"][hits])
             yield finding(code, f"{task.name}, {counted(count, 'prompt')}", tests.name, rows=rows, count=count)

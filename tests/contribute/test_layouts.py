@@ -11,9 +11,9 @@ import pytest
 
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import load
+from tests.contribute.test_new import new, refusal
 from tests.sets.small_files import write_files
 from tests.sets.tables import pick
-from tests.sets.test_new import new, refusal
 
 TWO = [("q1", "aa", "bb"), ("q2", "dd", "cc")]
 #: What the records of JSON hold -> the tests that they give. Text aa is better than bb, and dd better than cc.
