@@ -118,7 +118,7 @@ def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent:
         if not isinstance(top, Mapping) or not top or not all(map(_is_number, top.values())):
             raise _error(f"top_logprobs {_short(top)} for token {place + 1} of {sent}; expected likely tokens")
     whole, scored = values[1:sent], values[start:sent]
-    if len(whole) > 1 and len(set(whole)) == 1 or len(scored) > 1 and not any(scored):
+    if (len(whole) > 1 and len(set(whole)) == 1) or (len(scored) > 1 and not any(scored)):
         raise _error(
             f"{scored[0]:g} as log-probability of each of {len(scored)} tokens of a candidate; it does not score prompts"
         )
