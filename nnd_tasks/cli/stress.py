@@ -97,7 +97,7 @@ def _print_set(result: StressSet) -> None:
             say(table.caption)
         print_table(table)
     say(f"written to {result.folder}")
-    if result.task.kept:
+    if result.task.edited:
         warn(f"note: {result.task.path} was kept as it is")
     arguments = f"--model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {result.task.name}"
     say(f"score it: nnd run {arguments} --output_path results --log_samples")

@@ -150,8 +150,8 @@ def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, com
             text = f"{counted(count, noun)} {reasons[reason]}"
             if reason == "unranked" and "unranked_labels" in accounts:
                 text += f" ({some_of(accounts['unranked_labels'])})"
-            places = tally.get("examples", {}).get(reason, []) if examples and reason != "no_pair" else []
-            texts.append(text + (f" (such as {'; '.join(places)})" if places else ""))
+            first_rows = tally.get("examples", {}).get(reason, []) if examples and reason != "no_pair" else []
+            texts.append(text + (f" (such as {'; '.join(first_rows)})" if first_rows else ""))
         lines.append(
             f"{counted(tally['total'], noun)} {_VERBS[noun]} = {sum_text}{': ' if texts else ''}{', '.join(texts)}"
         )
@@ -195,12 +195,12 @@ def say_why_nothing(accounts: Mapping[str, Any]) -> str:
 
 def look_at_texts(rows: pd.DataFrame, tests: pd.DataFrame, prompts: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Count what people should know of the texts of a config; nothing of what there is none of."""
-    found = {
+    counts = {
         "taken_for_missing": count_traces(rows[rows["exclusion"] == ""], recipe),
         "space_twins": int(find_space_twins(prompts).sum()),
         "repeated_prompts": int(find_repeated_prompts(tests).sum()),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in counts.items() if value}
 
 
 def find_space_twins(prompts: pd.DataFrame) -> pd.Series[bool]:
@@ -221,8 +221,8 @@ def find_repeated_prompts(tests: pd.DataFrame) -> pd.Series[bool]:
     """
     plain = tests[["context", "high", "low"]].map(_join_words)
     repeats = [any(_continues(text, context) for text in candidates) for context, *candidates in plain.to_numpy()]
-    found = pd.Series(repeats, tests.index, dtype=bool)
-    return found if found.mean() > _REPEATING else found & False
+    repeating = pd.Series(repeats, tests.index, dtype=bool)
+    return repeating if repeating.mean() > _REPEATING else repeating & False
 
 
 def _continues(text: str, context: str) -> bool:

@@ -202,7 +202,7 @@ def write_built(set_recipe: SetRecipe, built: BuiltSet, folder: Path, *, replace
     obsolete = {clean_name(config) for config in built.tables} - set(built.tables)
     summaries = write_dataset(
         folder, built.tables, card_facts=card_facts, report=built.report, default=default or next(iter(built.tables)),
-        obsolete=obsolete, known=built.summaries, replace=replace,
+        obsolete=obsolete, known_summaries=built.summaries, replace=replace,
     )  # fmt: skip
     built.folder = folder
     built.other_configs = [summary.name for summary in summaries if summary.name not in built.tables]

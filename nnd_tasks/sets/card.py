@@ -102,8 +102,8 @@ def make_card(
     """
     names = [summary.name for summary in summaries]
     tests = sum(summary.tests for summary in summaries)
-    kind = "synthetic" if card_facts.synthetic else card_facts.facts.errors
-    languages = [*card_facts.facts.language, *(one for name in names for one in language_pair(name) or ())]
+    errors = "synthetic" if card_facts.synthetic else card_facts.facts.errors
+    languages = [*card_facts.facts.language, *(language for name in names for language in language_pair(name) or ())]
     header = {
         "nnd_set": card_facts.name,
         "license": find_fact(card_facts.facts, "license"),
@@ -112,7 +112,7 @@ def make_card(
         "task_categories": [card_facts.facts.task_category],
         "tags": [
             *("nnd", "near-negative-distinction", "lm-evaluation-harness"),
-            {"judged": "human-evaluation", "made": "made-errors"}.get(kind, kind),
+            {"judged": "human-evaluation", "made": "made-errors"}.get(errors, errors),
         ],
         "size_categories": [_SIZES[max(len(str(tests)) - 3, 0)]],
         "configs": [
@@ -125,29 +125,32 @@ def make_card(
         ],
         "nnd_schema_version": SCHEMA_VERSION,
     }
-    theirs, kept = _find_written(earlier) if earlier else ({}, "\n")
-    rates = [part["trivial_rules"][ALL] for part in reports.values() if "trivial_rules" in part]
+    earlier_header, written = _find_written(earlier) if earlier else ({}, "\n")
+    header = {**header, **earlier_header, **header}
+    rates = [report["trivial_rules"][ALL] for report in reports.values() if "trivial_rules" in report]
     terms = terms_of(card_facts.name, reports)
     sources: dict[tuple[str, str], list[str]] = {}
-    for name, part in reports.items():
-        for source in part.get("source_sha256", {}).items():
+    for name, report in reports.items():
+        for source in report.get("source_sha256", {}).items():
             sources.setdefault(source, []).append(name)
     body = _template().render(
         card=card_facts,
         facts=card_facts.facts,
-        kind=kind,
+        kind=errors,
         summaries=summaries,
         columns=list(columns),
         reports=reports,
-        rules={rule: text for rule, text in BASELINES.items() if any(rule in one for one in rates)},
-        favourites={part["trivial_system"]: None for part in reports.values() if "trivial_system" in part},
-        sample=next((part["trivial_rules_sample"] for part in reports.values() if "trivial_rules_sample" in part), 0),
+        rules={
+            rule: text for rule, text in BASELINES.items() if any(rule in rates_of_config for rates_of_config in rates)
+        },
+        favourites={report["trivial_system"]: None for report in reports.values() if "trivial_system" in report},
+        sample=max(report.get("trivial_rules_sample", 0) for report in reports.values()),
         terms=terms,
         publishing=publishing_note(terms),
         sources=sources,
-        kept=Markup(f"{_BEGIN}{kept}{_END}"),  # noqa: S704 (the user's own Markdown)
+        kept=Markup(f"{_BEGIN}{written}{_END}"),  # noqa: S704 (the user's own Markdown)
     )
-    return f"---\n{dump_yaml({**header, **{key: theirs[key] for key in theirs.keys() - header.keys()}})}---\n\n{body}"
+    return f"---\n{dump_yaml(header)}---\n\n{body}"
 
 
 def find_fact(facts: Facts, key: str) -> str:
@@ -177,13 +180,13 @@ def find_todos(header: Mapping[str, Any], body: str) -> list[str]:
 def _find_written(card: str) -> tuple[dict[str, Any], str]:
     """Return the header of a card, and what people wrote between its markers."""
     header, body = parse_card(card, CARD)
-    kept = re.findall(f"(?ms)^{_BEGIN}$(.*?)^{_END}$", body)
-    if any(len(re.findall(f"(?m)^{mark}$", body)) != len(kept) for mark in (_BEGIN, _END)):
+    written = re.findall(f"(?ms)^{_BEGIN}$(.*?)^{_END}$", body)
+    if any(len(re.findall(f"(?m)^{line}$", body)) != len(written) for line in (_BEGIN, _END)):
         raise NNDError(
             f"{CARD}: a line {_BEGIN!r} or {_END!r} is missing; put it back, or write all anew with --replace"
         )
     published = ("dataset_info", "nnd_published")  # written by publishing, about what was published
-    return {key: value for key, value in header.items() if key not in published}, "".join(kept) or "\n"
+    return {key: value for key, value in header.items() if key not in published}, "".join(written) or "\n"
 
 
 # ---------------------------------------------------------------- the template
@@ -197,9 +200,9 @@ def _write(value: Any) -> Markup:
     return Markup(re.sub("(```|~~~)", r"\\\1", text))  # noqa: S704
 
 
-def _fence(text: str, kind: str) -> Markup:
+def _fence(text: str, language: str) -> Markup:
     # A text of a stranger must not be taken for one of the markers.
-    return Markup("\n".join(fenced(kind, text.rstrip("\n").replace("<!-- kept", "<! -- kept"))))  # noqa: S704
+    return Markup("\n".join(fenced(language, text.rstrip("\n").replace("<!-- kept", "<! -- kept"))))  # noqa: S704
 
 
 @cache

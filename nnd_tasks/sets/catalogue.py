@@ -98,13 +98,13 @@ def find_recipe_file(name: str) -> RecipeFile:
     raise NNDError(f"there is no set {name!r}; {similar or 'known sets: ' + ', '.join(recipes)}")
 
 
-def check_set_name(name: str, where: str = "") -> None:
+def check_set_name(name: str, prefix: str = "") -> None:
     """Raise NNDError for a name that no set can have: it becomes the name of a folder and of a task."""
     if not (name.isidentifier() and name.isascii() and not name.startswith("nnd_") and len(name) <= 100):
-        raise NNDError(f"{where}a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
+        raise NNDError(f"{prefix}a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
 
 
-def check_free_name(name: str, where: str = "") -> None:
+def check_free_name(name: str, prefix: str = "") -> None:
     """Raise NNDError for a name of a new set that a set, task, group or tag has, or that one of its tasks would have.
 
     No name of lm-eval itself begins with ``nnd_``, as the task of every set does.
@@ -112,12 +112,12 @@ def check_free_name(name: str, where: str = "") -> None:
     wanted = {task.casefold() for task in (name, f"nnd_{name}", *(f"nnd_{name}_{variant}" for variant in VARIANTS))}
     shipped = {path.name for path in tasks_dir().iterdir()} | _names_in(task_yamls(tasks_dir()))
     if wanted & {taken.casefold() for taken in shipped}:
-        raise NNDError(f"{where}{name} is a set, task, group or tag that comes with the package; take another name")
+        raise NNDError(f"{prefix}{name} is a set, task, group or tag that comes with the package; take another name")
     others = [path for path in task_yamls(user_tasks_dir()) if path.parent.name != name]
     taken_here = {path.parent.name for path in others} | _names_in(others)
     taken_here |= {f"{task}_{variant}" for task in taken_here for variant in VARIANTS}
     if wanted & {taken.casefold() for taken in taken_here}:
-        raise NNDError(f"{where}{name} is a set, task, group or tag in {user_tasks_dir()}; take another name")
+        raise NNDError(f"{prefix}{name} is a set, task, group or tag in {user_tasks_dir()}; take another name")
 
 
 def _names_in(paths: list[Path]) -> set[str]:

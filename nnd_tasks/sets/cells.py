@@ -8,6 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ _NO_NUMBER = frozenset({"-", *(trace.casefold() for trace in TRACES)})
 
 
 def place_of(rows: pd.DataFrame, position: int) -> str:
-    """Return where a row is: file and row, or what ``prepare.py`` says under ``where``."""
+    """Say where a row is: file and row, or what ``prepare.py`` says under ``where``."""
     row = rows.iloc[position]
     if PATH in row:
         return f"{row[PATH]}, {row[ROW] if isinstance(row[ROW], str) else f'row {row[ROW]}'}"
@@ -34,7 +35,7 @@ def place_of(rows: pd.DataFrame, position: int) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a value in words."""
+    """Name the kind of a value in words."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
     return "nothing" if is_missing(value) else names.get(type(value), type(value).__name__)
 
@@ -54,20 +55,18 @@ def traces_of(role: str, recipe: Recipe) -> frozenset[str]:
 
 
 def unpack(value: Any) -> Any:
-    """Return the list or object that a text holds, as JSON or as Python writes it; any other value as it is."""
+    """Read the list or object that a text holds, as JSON or as Python writes it; any other value stays as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{", "("):
         return value
     for read in (json.loads, ast.literal_eval):
-        try:
-            found = read(value.strip())
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue
-        return found if isinstance(found, (list, tuple, dict)) else value
+        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            content = read(value.strip())
+            return content if isinstance(content, (list, tuple, dict)) else value
     return value
 
 
 def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
-    """Return a column by its name, or by a dotted name that leads into objects and lists; shape (rows,), of objects.
+    """Take a column by its name, or by a dotted name that leads into objects and lists; shape (rows,), of objects.
 
     Raises:
         NNDError: there is no such column or field.
@@ -79,35 +78,35 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
         offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE)], 40, str)
         hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
         raise NNDError(f"{table[PATH].iat[0]}: no column {name!r}; there are: {offered}{hint}")
-    found = np.empty(len(table), object)
+    values = np.empty(len(table), object)
     absent = []
     for i, cell in enumerate(table[root].to_numpy(object)):
         try:
-            found[i] = _follow(cell, path)
+            values[i] = _follow(cell, path)
         except LookupError as error:
             absent.append(f"{place_of(table, i)}, column {name!r}: {error.args[0]}")
     if len(absent) == len(table):  # a field that some rows lack is as an empty cell
         raise NNDError(absent[0])
-    return found
+    return values
 
 
 def _follow(value: Any, path: Sequence[str]) -> Any:
-    for part in path:
+    for step in path:
         value = unpack(value)
         if is_missing(value) or value == "":
             return None
         items = isinstance(value, (list, tuple))
         try:
-            value = value[int(part)] if items else value[part]
+            value = value[int(step)] if items else value[step]
         except (LookupError, TypeError, ValueError):
             offered = f"; there are {some_of(list(value), 12, str)}" if isinstance(value, dict) else ""
             hint = "; name an item by its number, such as 0" if items else ""
-            raise LookupError(f"no {part!r} in {kind_of(value)}{offered}{hint}") from None
+            raise LookupError(f"no {step!r} in {kind_of(value)}{offered}{hint}") from None
     return value
 
 
 def render(value: Any) -> str | None:
-    """Return a cell as text: a list with an item per line (an inner list with bars), chat messages with their speakers.
+    """Write a cell as text: a list with an item per line (an inner list with bars), chat messages with their speakers.
 
     Raises:
         ValueError: it cannot be written as text.
@@ -133,7 +132,7 @@ def render(value: Any) -> str | None:
 
 
 def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False) -> np.ndarray[Any, Any]:
-    """Return cells as texts in Unicode NFC, None for nothing; shape (rows,), equal texts are one object.
+    """Write cells as texts in Unicode NFC, None for nothing; shape (rows,), equal texts are one object.
 
     Args:
         cells: of one column.
@@ -164,7 +163,7 @@ def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False
 
 
 def as_number(cell: Any, recipe: Recipe, missing: Collection[str]) -> float | None:
-    """Return a cell as a number, nan where nobody judged, None where it is not a finite number."""
+    """Read a cell as a number, nan where nobody judged, None where it is not a finite number."""
     if is_missing(cell):
         return math.nan
     if isinstance(cell, str):
@@ -185,7 +184,7 @@ def as_number(cell: Any, recipe: Recipe, missing: Collection[str]) -> float | No
 
 
 def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Recipe) -> np.ndarray[Any, Any]:
-    """Return cells as numbers, nan where nobody judged; shape (rows,).
+    """Read cells as numbers, nan where nobody judged; shape (rows,).
 
     Raises:
         NNDError: a cell is not a finite number.
@@ -197,35 +196,25 @@ def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Re
         if value is None:
             hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
             if isinstance(cell, str) and re.search(r"\d", cell):
-                hint = _advise_number(cell, cells, recipe)
+                hint = _advise_number(cell, recipe)
             name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
             raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
         numbers[i] = value
     return numbers
 
 
-def _advise_number(cell: str, cells: Sequence[Any], recipe: Recipe) -> str:
-    """Return what to do about a cell with digits that is no number; ``cells`` are those of its column."""
+def _advise_number(cell: str, recipe: Recipe) -> str:
+    """Say what to do about a cell with digits that is no number."""
     numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", cell)
     if len(numbers) < 2 or not re.fullmatch(r"[\s\d.,;/|+-]+", cell) or re.search(r"[.,]\d{3}(?!\d)", cell):
         return "; a number has no unit, and no mark between thousands"
     as_list = f"[{', '.join(numbers)}]"
     if recipe.decimal == "," or not re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell):
         return f": {len(numbers)} numbers in one cell; write ratings as a list, {as_list}, or take their mean in prepare.py"
-    if _are_decimal_commas(cells):
-        return "; for decimal commas add --decimal ,"
     return f": 2 numbers in one cell, or a decimal comma? Write ratings as a list, {as_list}, or name the mark with --decimal"
 
 
-def _are_decimal_commas(cells: Sequence[Any]) -> bool:
-    """Tell whether commas can only be decimal marks: 4,05; or 3,75 and 4,25, as two raters have one scale."""
-    parts = [cell.strip().lstrip("+-").split(",") for cell in cells if isinstance(cell, str) and "," in cell]
-    if not all(len(part) == 2 and part[0].isdecimal() and part[1].isdecimal() for part in parts):
-        return False
-    if any(fraction[0] == "0" and len(fraction) > 1 for _, fraction in parts):
-        return True
-    return all(len(whole) == 1 and len(fraction) == 2 and int(fraction) > 10 for whole, fraction in parts)
-
+# ---------------------------------------------------------------- chats
 
 #: How a context of several messages ends; the candidates follow.
 ANSWER = "\n\nAssistant:"
@@ -255,7 +244,7 @@ def _messages(chat: Sequence[Any]) -> list[Message]:
         role, content = _keys_of(item) or _KEYS[0]
         name, text = item[role].strip(), item[content]
         if isinstance(text, list):
-            text = "\n".join(part.get("text", "") if isinstance(part, Mapping) else str(part) for part in text)
+            text = "\n".join(item.get("text", "") if isinstance(item, Mapping) else str(item) for item in text)
         if not isinstance(text, str):
             raise ValueError(f"a message of {name!r} has no text")
         messages.append((_NAMES.get(name.lower(), name), text))
@@ -267,7 +256,7 @@ def _join(messages: Sequence[Message]) -> str:
 
 
 def render_chat(chat: Sequence[Any]) -> str:
-    """Return messages as text: a single one as it is, several with the name of the speaker before each.
+    """Write messages as text: a single one as it is, several with the name of the speaker before each.
 
     Raises:
         ValueError: a message has no text.
@@ -276,7 +265,7 @@ def render_chat(chat: Sequence[Any]) -> str:
 
 
 def split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
-    """Return the messages that both chats of a pair begin with, and the rest of each, as text.
+    """Split two chats into the messages that both begin with, and the rest of each, as text.
 
     The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
 
@@ -290,13 +279,14 @@ def split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
     if not (is_chat(chosen) and is_chat(rejected)):
         if ANSWER in str(chosen) and ANSWER in str(rejected):
             raise ValueError("a dialogue in one text; split it into messages in prepare.py")
-        apart = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
-        return None if apart else ("", chosen, rejected)
-    one, other = _messages(chosen), _messages(rejected)
-    shared, most = 0, min(len(one), len(other)) - 1
-    while shared < most and one[shared] == other[shared]:
-        shared += 1
-    if max(len(one), len(other)) > 1 and any(chat[shared][0] in ("User", "System") for chat in (one, other)):
+        is_mixed = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
+        return None if is_mixed else ("", chosen, rejected)
+    chosen_turns, rejected_turns = _messages(chosen), _messages(rejected)
+    most = min(len(chosen_turns), len(rejected_turns)) - 1
+    differing = (i for i in range(most) if chosen_turns[i] != rejected_turns[i])
+    shared = next(differing, most)
+    next_speakers = {chosen_turns[shared][0], rejected_turns[shared][0]}
+    if max(len(chosen_turns), len(rejected_turns)) > 1 and next_speakers & {"User", "System"}:
         return None
-    context = _join(one[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
-    return context, _join(one[shared:]), _join(other[shared:])
+    context = _join(chosen_turns[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
+    return context, _join(chosen_turns[shared:]), _join(rejected_turns[shared:])

@@ -118,21 +118,18 @@ def _words_of(text: str) -> str:
     words = dict.fromkeys(
         match[0][:30] for match in re.finditer(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text[:1_000_000])
     )
-    shown = ", ".join(repr(word) for word in [*words][:3])
-    return f" ({shown})" if shown else ""
+    examples = ", ".join(repr(word) for word in [*words][:3])
+    return f" ({examples})" if examples else ""
 
 
 # ---------------------------------------------------------------- encodings
 
-#: Byte order marks; that of UTF-32 begins with that of UTF-16.
+#: Byte order mark -> encoding.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _CANDIDATES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "gb18030", "shift_jis", "big5", "euc_kr"]
 _LATIN = ("cp1250", "cp1252", "cp1254", "cp1257", "latin_1", "iso8859_15", "mac_roman")
 _HIGH = rb"[\x80-\xff]"
@@ -155,7 +152,7 @@ def _fits(content: bytes, encoding: str) -> bool:
 
 
 def _by_mark(content: bytes) -> str | None:
-    return next((encoding for mark, encoding in _MARKS.items() if content.startswith(mark)), None)
+    return next((encoding for beginning, encoding in _MARKS.items() if content.startswith(beginning)), None)
 
 
 def _recognise(content: bytes, path: Path) -> str:
@@ -184,14 +181,11 @@ def _recognise(content: bytes, path: Path) -> str:
 
 
 def _recognise_wide(content: bytes, path: Path) -> str:
-    """Return the encoding of a text with NULs: UTF-16 or UTF-32 without a mark; the wrong one makes fewer ASCII letters."""
+    """Recognise a text with NULs: UTF-16 without a mark, where the wrong byte order makes fewer ASCII letters."""
     ascii_letters = {}
-    for encoding in _WIDE:
-        try:
-            text = content.decode(encoding)
-        except UnicodeError:
-            continue
-        if "\0" not in text:
+    for encoding in ("utf-16-le", "utf-16-be"):
+        text = content.decode(encoding, errors="replace")
+        if "\0" not in text and "\ufffd" not in text:
             ascii_letters[encoding] = len(re.findall(r"[\x00-\x7f]", text[:100_000]))
     if not ascii_letters:
         raise NNDError(f"{path}: it holds NUL bytes, so it is no text; is it the right file, and does its ending fit?")
@@ -219,10 +213,8 @@ def _lines_beyond_ascii(content: bytes) -> bytes:
 
 def _is_latin(lines: bytes) -> bool:
     """Tell whether letters beyond ASCII are rare and stand alone, as in words of western Europe."""
-    high, alone = (
-        len(re.findall(_HIGH, lines)),
-        len(re.findall(b"(?<!" + _HIGH + b")" + _HIGH + b"(?!" + _HIGH + b")", lines)),
-    )
+    high = len(re.findall(_HIGH, lines))
+    alone = len(re.findall(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])", lines))
     return 2 * alone >= high and 4 * high <= len(re.findall(rb"[A-Za-z\x80-\xff]", lines))
 
 
@@ -232,28 +224,28 @@ def _is_latin(lines: bytes) -> bool:
 def _explain(content: bytes, encoding: str, error: UnicodeError, path: Path) -> str:
     """Return which byte of a text is not in an encoding, and the way out."""
     start = getattr(error, "start", 0)
-    place = f"{_place_of(content, start, path)} (byte 0x{content[start]:02x})" if start < len(content) else "its end"
+    position = f"{_place_of(content, start, path)} (byte 0x{content[start]:02x})" if start < len(content) else "its end"
     if _is_utf8(encoding) and _is_nearly_utf8(content):
         letters, wrong = _count_utf8(content)
         letter = content[start : start + 1].decode("cp1252", errors="replace")
-        left = content[:start].decode("utf-8", errors="ignore").rpartition("\n")[2][-20:]
-        right = content[start + 1 :][:20].decode("utf-8", errors="replace").partition("\n")[0]
-        in_cp1252 = f"in cp1252 that byte is {letter!r} ({f'{left}{letter}{right}'.strip()!r})"
+        before = content[:start].decode("utf-8", errors="ignore").rpartition("\n")[2][-20:]
+        after = content[start + 1 :][:20].decode("utf-8", errors="replace").partition("\n")[0]
+        in_cp1252 = f"in cp1252 that byte is {letter!r} ({f'{before}{letter}{after}'.strip()!r})"
         if wrong > letters:
             return (
                 f"mixes encodings: {counted(letters, 'letter')} of UTF-8, and {counted(wrong, 'byte')} of another, the first in "
-                f"{place}; {in_cp1252}: save the file in one encoding, or have it read in one with --encoding"
+                f"{position}; {in_cp1252}: save the file in one encoding, or have it read in one with --encoding"
             )
         others = f" and {counted(wrong - 1, 'more byte')}" if wrong > 1 else ""
         return (
-            f"is UTF-8 but for {place}{others}; {in_cp1252}: correct it there and save the file as UTF-8, as --encoding cp1252 "
-            "would change all other letters"
+            f"is UTF-8 but for {position}{others}; {in_cp1252}: correct it there and save the file as UTF-8, as --encoding "
+            "cp1252 would change all other letters"
         )
     fitting = _recognise(content, path)
     if not _fits(content, fitting):
-        return f"is not {encoding} at {place}; leave out --encoding, as the file is nearly all UTF-8"
+        return f"is not {encoding} at {position}; leave out --encoding, as the file is nearly all UTF-8"
     words = _words_of(_decode(content, fitting))
-    return f"is not {encoding} at {place}; it can be read as {fitting}{words}: name it with --encoding"
+    return f"is not {encoding} at {position}; it can be read as {fitting}{words}: name it with --encoding"
 
 
 def _place_of(content: bytes, start: int, path: Path) -> str:

@@ -52,7 +52,7 @@ class Source:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, 64 hex digits; raise NNDError where it cannot be read."""
+    """Hash a file: its SHA-256, 64 hex digits; raise NNDError where it cannot be read."""
     with reading(path):
         return str(pooch.file_hash(str(path), alg="sha256"))
 
@@ -75,49 +75,52 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
     Raises:
         NNDError: nothing is there, a required file is missing, or a download fails.
     """
-    beside, names = set_recipe.path.parent, list(set_recipe.recipe.files)
+    names = list(set_recipe.recipe.files)
+    beside = set_recipe.path.parent
     if source is None and not (names and all((beside / name).is_file() for name in names)):
-        found = download(set_recipe, progress=progress)
+        downloaded = download(set_recipe, progress=progress)
         try:
-            yield found
+            yield downloaded
         except NNDError:
-            for name in found.fresh:
-                found.files[name].unlink(missing_ok=True)
+            for name in downloaded.fresh:
+                downloaded.files[name].unlink(missing_ok=True)
             raise
-        if found.fresh:
-            fresh = {name: sha256_of(found.files[name]) for name in found.fresh}
-            write_text(found.folder / _HASHES, json.dumps(_read_hashes(found.folder) | fresh, indent=2) + "\n")
+        if downloaded.fresh:
+            hashes = _read_hashes(downloaded.folder)
+            hashes |= {name: sha256_of(downloaded.files[name]) for name in downloaded.fresh}
+            write_text(downloaded.folder / _HASHES, json.dumps(hashes, indent=2) + "\n")
         return
-    place = beside if source is None else expand(source)
-    with reading(place):
-        if not place.is_dir():
+    named = beside if source is None else expand(source)
+    with reading(named):
+        if not named.is_dir():
             with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
-                yield from _lay_out(set_recipe, place, Path(scratch))
+                yield from _lay_out(set_recipe, named, Path(scratch))
             return
-        below = place / set_recipe.name  # of a folder with several sets
-        folder = below if below.is_dir() else place
-        found = _choose(set_recipe, folder, _list_files(folder), place)
-        for path in found.files.values() if set_recipe.origin == "elsewhere" else ():
+        below = named / set_recipe.name  # of a folder with several sets
+        folder = below if below.is_dir() else named
+        chosen = _choose(set_recipe, folder, _list_files(folder), named)
+        for path in chosen.files.values() if set_recipe.origin == "elsewhere" else ():
             if not path.resolve().is_relative_to(folder.resolve()):
                 raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
-        yield found
+        yield chosen
 
 
-def _lay_out(set_recipe: SetRecipe, place: Path, folder: Path) -> Iterator[Source]:
+def _lay_out(set_recipe: SetRecipe, source: Path, folder: Path) -> Iterator[Source]:
     """Yield the files of a set in ``folder``, linked from a file or a pattern, or unpacked from an archive.
 
     An error of the block names what the user named.
     """
-    matched = [] if place.exists() else sorted(glob.glob(str(place), recursive=True))  # noqa: PTH207
-    paths = [path for path in map(Path, matched) if path.is_file()] or [place]
+    matched = [] if source.exists() else sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
+    paths = [path for path in map(Path, matched) if path.is_file()] or [source]
     if not paths[0].is_file():
         special = "is not a regular file; a device or a pipe may never end"
-        raise NNDError(f"{place}: {special if place.exists() else 'no such file or folder'}")
-    if place.name.lower().endswith(_ENDINGS):
-        unpack_archive(place, folder)
+        raise NNDError(f"{source}: {special if source.exists() else 'no such file or folder'}")
+    if source.name.lower().endswith(_ENDINGS):
+        unpack_archive(source, folder)
         here = _list_files(folder)
     else:
-        above, required = os.path.commonpath([path.parent for path in paths]), _required_files(set_recipe)
+        above = os.path.commonpath([path.parent for path in paths])
+        required = _required_files(set_recipe)
         here = {path.relative_to(above).as_posix(): path for path in paths}
         one_config = set_recipe.recipe.config != FILE
         if len(paths) == len(required) == 1 and one_config and not {*here} & {*set_recipe.recipe.files}:
@@ -126,24 +129,25 @@ def _lay_out(set_recipe: SetRecipe, place: Path, folder: Path) -> Iterator[Sourc
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).symlink_to(path.resolve())
     try:
-        yield _choose(set_recipe, folder, here, place, alone=[*here.values()] == [place])
+        yield _choose(set_recipe, folder, here, source, alone=[*here.values()] == [source])
     except NNDError as error:
         text = str(error)
-        for name in _required_files(set_recipe):
-            if name not in here and str(folder / name) in text:
-                what = some_of(_required_files(set_recipe), show=str)
-                raise NNDError(
-                    f"{place}: {name} is missing; --source names a folder or an archive with {what}"
-                ) from error
+        required = _required_files(set_recipe)
+        missing = [name for name in required if name not in here and str(folder / name) in text]
+        if missing:
+            names = some_of(required, show=str)
+            raise NNDError(
+                f"{source}: {missing[0]} is missing; --source names a folder or an archive with {names}"
+            ) from error
         for name, path in here.items():
             text = text.replace(str(folder / name), str(path))
-        error.args = (visible(text.replace(str(folder), str(place if place.exists() else place.parent))),)
+        error.args = (visible(text.replace(str(folder), str(source if source.exists() else source.parent))),)
         raise
 
 
 def _list_files(folder: Path) -> dict[str, Path]:
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return {path.relative_to(folder).as_posix(): path for path in found}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def _required_files(set_recipe: SetRecipe) -> list[str]:
@@ -151,12 +155,13 @@ def _required_files(set_recipe: SetRecipe) -> list[str]:
 
 
 def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: Path, *, alone: bool = False) -> Source:
-    """Return those of some files that the recipe names, else all tables, or the file that a user names ``alone``.
+    """Choose those of some files that the recipe names, else all tables, or the file that a user names ``alone``.
 
     Raises:
         NNDError: there is none, or none that the recipe requires.
     """
-    wanted, required = set_recipe.recipe.files, _required_files(set_recipe)
+    wanted = set_recipe.recipe.files
+    required = _required_files(set_recipe)
     free = not required or set_recipe.recipe.config == FILE
     files = {name: here[name] for name in wanted if name in here}
     if not files and (alone or free):
@@ -164,11 +169,13 @@ def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: P
         others = {name: path for name, path in here.items() if path.suffix.lower() in (".txt", ".xml")}
         files = here if alone else tables or others
     if not files or not (free or {*files} - ({*wanted} - {*required})):
-        what = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
-        raise NNDError(f"{named}: set {set_recipe.name} needs {what} there")
+        needed = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
+        raise NNDError(f"{named}: set {set_recipe.name} needs {needed} there")
     lacking = [name for name in required if name not in files]
-    part = [f"this is a part of the set: without {some_of(lacking, show=str)}"] if lacking and len(required) > 1 else []
-    return Source(folder, files, part)
+    source = Source(folder, files)
+    if lacking and len(required) > 1:
+        source.notes.append(f"this is a part of the set: without {some_of(lacking, show=str)}")
+    return source
 
 
 def unpack_archive(archive: Path, folder: Path) -> None:
@@ -213,8 +220,8 @@ def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
     name, files = set_recipe.name, {key: file or File() for key, file in set_recipe.recipe.files.items()}
     lacking = [key for key, file in files.items() if not file.url and not file.optional]
     if lacking or not any(file.url for file in files.values()):
-        what = some_of(lacking, show=str) or "its table"
-        raise NNDError(f"set {name}: its recipe has no address of {what}; name it: nnd build {name} --source FILE")
+        unknown = some_of(lacking, show=str) or "its table"
+        raise NNDError(f"set {name}: its recipe has no address of {unknown}; name it: nnd build {name} --source FILE")
     addresses = hashlib.sha256("\n".join(file.url for file in files.values()).encode()).hexdigest()[:16]
     folder = nnd_home() / "downloads" / (name if set_recipe.shipped else f"{name}@{addresses}")
     with changing(folder, hint="set NND_HOME to another place"):
@@ -230,14 +237,14 @@ def _download_all(files: dict[str, File], folder: Path, progress: bool) -> Sourc
         if not file.url:
             continue
         target = folder / key
-        known = file.sha256 or recorded.get(key)
+        expected_hash = file.sha256 or recorded.get(key)
         if file.member:
             digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
             archive = folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}"
             _retrieve(file.url, None, archive, progress)
-            _take_member(archive, file, target, known)
+            _take_member(archive, file, target, expected_hash)
         else:
-            _retrieve(file.url, known, target, progress)
+            _retrieve(file.url, expected_hash, target, progress)
         source.files[key] = target
         if file.sha256 is None:
             source.notes.append(
@@ -251,10 +258,10 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
 
 
-def _retrieve(url: str, known: str | None, target: Path, progress: bool) -> None:
+def _retrieve(url: str, expected_hash: str | None, target: Path, progress: bool) -> None:
     way_out = "download it by hand and pass it with --source FILE_OR_DIR"
     pooch.get_logger().setLevel(logging.WARNING)
-    registry = {target.name: f"sha256:{known}" if known else None}
+    registry = {target.name: f"sha256:{expected_hash}" if expected_hash else None}
     shelf = pooch.create(target.parent, "", registry=registry, urls={target.name: url}, retry_if_failed=RETRIES)
     try:
         shelf.fetch(target.name, downloader=pooch.HTTPDownloader(progressbar=progress, timeout=60))
@@ -265,20 +272,22 @@ def _retrieve(url: str, known: str | None, target: Path, progress: bool) -> None
         if "hash of downloaded file" not in str(error):
             raise NNDError(f"{url}: cannot be downloaded ({reason_of(error)}); {way_out}") from error
         raise NNDError(
-            f"{url}: what was downloaded is not the file with the known hash (sha256 {known}); its publisher has changed it. "
-            f"To use it all the same, {way_out}"
+            f"{url}: what was downloaded is not the file with the known hash (sha256 {expected_hash}); its publisher has changed "
+            f"it. To use it all the same, {way_out}"
         ) from error
 
 
-def _take_member(archive: Path, file: File, target: Path, known: str | None) -> None:
+def _take_member(archive: Path, file: File, target: Path, expected_hash: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
         member = Path(scratch) / file.member
         try:
             unpack_archive(archive, Path(scratch))
             if not member.is_file():
                 raise NNDError(f"{archive}: no {file.member} is in it")
-            if known and sha256_of(member) != known:
-                raise NNDError(f"{file.url}: {file.member} in it is not the file with the known hash (sha256 {known})")
+            if expected_hash and sha256_of(member) != expected_hash:
+                raise NNDError(
+                    f"{file.url}: {file.member} in it is not the file with the known hash (sha256 {expected_hash})"
+                )
             shutil.move(member, target)
         except NNDError:
             archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up

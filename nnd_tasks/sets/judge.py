@@ -70,8 +70,10 @@ def read_judgements(
     rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
     rows["group"], first = number_rows(rows["group_id"] if "group" in rows else rows["prompt"])
     prompt = rows["prompt"].to_numpy()
-    if len(other := np.flatnonzero(prompt != prompt[first][rows["group"]])):
-        raise NNDError(f"{place_of(rows, other[0])}: the rows of its group do not all have the same context and fields")
+    if len(conflicting := np.flatnonzero(prompt != prompt[first][rows["group"]])):
+        raise NNDError(
+            f"{place_of(rows, conflicting[0])}: the rows of its group do not all have the same context and fields"
+        )
     if "attribute" not in rows:
         rows["attribute"] = ""
     rows["attribute_id"] = pd.factorize(rows["attribute"])[0]  # -1 without a name
@@ -141,7 +143,7 @@ def conclude_rows(rows: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
         The rows, each once, with their ``exclusion``.
     """
     order = ["empty", "no_context", "no_attribute", "no_judgement", "ignored", "unranked", "rater_tie", ""]
-    rank = judgements["exclusion"].map({reason: place for place, reason in enumerate(order)})
+    rank = judgements["exclusion"].map({reason: position for position, reason in enumerate(order)})
     furthest = rank.groupby(judgements["row_id"]).max().map(dict(enumerate(order)))
     rows = rows[~rows.index.duplicated()]
     return rows.assign(exclusion=furthest.reindex(rows.index).fillna(rows["exclusion"]))

@@ -87,19 +87,19 @@ def is_open(licence: str) -> bool:
     return bool(_OPEN.fullmatch(licence))
 
 
-def check_licences(names: Sequence[str], where: str) -> None:
+def check_licences(names: Sequence[str], prefix: str) -> None:
     """Check that licences allow to publish a set with its texts.
 
     Args:
         names: hub identifiers, in lower case.
-        where: what to name in an error.
+        prefix: what to name in an error.
 
     Raises:
         NNDError: one of them does not, such as one that allows no derivatives, or is unknown.
     """
     if closed := [licence for licence in names if not is_open(licence)]:
         why = "is not known to let you publish pairs that are made of the texts"
-        raise NNDError(f"{where}: licence {closed[0]} {why}; publish ids and a recipe instead with --ids-only")
+        raise NNDError(f"{prefix}: licence {closed[0]} {why}; publish ids and a recipe instead with --ids-only")
 
 
 # ---------------------------------------------------------------- terms of the texts
@@ -134,8 +134,8 @@ _DATA = read_yaml(Path(__file__).with_name("terms.yaml"))
 _TERMS = {name: Terms(**fields) for name, fields in _DATA["terms"].items()}
 #: ``sets`` that come with the package, or ``corpora`` of `nnd stress build` -> name -> terms of its texts.
 KNOWN: Mapping[str, Mapping[str, tuple[Terms, ...]]] = {
-    kind: {name: tuple(_TERMS[term] for term in terms) for name, terms in _DATA[kind].items()}
-    for kind in ("sets", "corpora")
+    table: {name: tuple(_TERMS[term] for term in terms) for name, terms in _DATA[table].items()}
+    for table in ("sets", "corpora")
 }
 
 
@@ -147,7 +147,7 @@ def terms_of(name: str, reports: Mapping[str, Any], config: str = "") -> tuple[T
         reports: config -> its part of ``build_report.json``; a stress set names its corpus there.
         config: whose texts; all of the set where none is named.
     """
-    corpora = [part["corpus"] for part in reports.values() if isinstance(part, Mapping) and part.get("corpus")]
+    corpora = [report["corpus"] for report in reports.values() if isinstance(report, Mapping) and report.get("corpus")]
     if corpora:
         return KNOWN["corpora"].get(str(corpora[0]), ())
     for beginning, terms in _DATA["configs"].get(name, {}).items():

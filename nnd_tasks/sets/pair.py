@@ -99,15 +99,15 @@ def pair_candidates(candidates: pd.DataFrame, gap: float) -> tuple[Index, Index,
         tests += len(firsts[-1])
         if tests > MOST_TESTS:
             raise NNDError(f"the table: more than {MOST_TESTS:,} tests come out; take fewer rows, or a stricter rule")
-    left = np.concatenate(firsts)
-    right = np.concatenate(seconds)
-    sorting = np.lexsort((right, left))
-    left = left[sorting]
-    right = right[sorting]
-    left_is_better = quality[left] > quality[right]
-    high = np.where(left_is_better, left, right)
-    low = np.where(left_is_better, right, left)
-    return order[high], order[low], left_is_better, compared
+    first_of_pair = np.concatenate(firsts)
+    second_of_pair = np.concatenate(seconds)
+    sorting = np.lexsort((second_of_pair, first_of_pair))
+    first_of_pair = first_of_pair[sorting]
+    second_of_pair = second_of_pair[sorting]
+    first_is_better = quality[first_of_pair] > quality[second_of_pair]
+    high = np.where(first_is_better, first_of_pair, second_of_pair)
+    low = np.where(first_is_better, second_of_pair, first_of_pair)
+    return order[high], order[low], first_is_better, compared
 
 
 def _describe_tests(

@@ -46,7 +46,7 @@ class Record(dict[str, Any]):
 class _Progress:
     """The place that was read last, for the error of a ``prepare.py`` that fails there."""
 
-    place = ""
+    last_row = ""
 
 
 @contextmanager
@@ -60,24 +60,25 @@ def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambd
     Raises:
         NNDError: the block raised any error.
     """
-    _Progress.place = ""
+    _Progress.last_row = ""
     try:
         yield
     except NNDError:
         raise
     except (Exception, SystemExit) as error:
-        known = isinstance(error, KeyError) and error.args
-        if known and error.args[0] is ...:
-            raise NNDError(f"{path}: a field [...] is still to be named{tell_more(error)}") from error
-        what = f"no field {error.args[0]!r}" if known else f"{type(error).__name__}: {reason_of(error)}"
-        raise NNDError(f"{_Progress.place or path}: {what}{tell_more(error)}; is it the right file?") from error
+        problem = f"{type(error).__name__}: {reason_of(error)}"
+        if isinstance(error, KeyError) and error.args:
+            problem = f"no field {error.args[0]!r}"
+            if error.args[0] is ...:
+                raise NNDError(f"{path}: a field [...] is still to be named{tell_more(error)}") from error
+        raise NNDError(f"{_Progress.last_row or path}: {problem}{tell_more(error)}; is it the right file?") from error
 
 
 # ---------------------------------------------------------------- files
 
 
 def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
-    """Return the table in a file: one row per row, cells as objects, None for nothing.
+    """Read the table in a file: one row per row, cells as objects, None for nothing.
 
     Besides the file's columns there are ``@file`` (its name without the ending), ``@key`` (where the file is an object keyed by
     id, or holds several lists of rows), ``@sheet`` (of a workbook with several sheets), and ``@path`` and ``@row``, which say
@@ -109,7 +110,7 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
 
 
 def _named_columns(recipe: Recipe) -> list[str]:
-    """Return the names of all columns that a recipe names, each once."""
+    """List the names of all columns that a recipe names, each once."""
     roles = ("context", "candidate", "label", "score", "system", "rater", "category", "subcategory", "severity")
     single = [getattr(recipe, role) for role in (*roles, "chosen", "rejected", "winner")]
     spans: list[str | None] = []
@@ -125,7 +126,7 @@ def _named_columns(recipe: Recipe) -> list[str]:
 def read_delimited(
     path: Path, delimiter: str | None = None, *, quotes: bool | None = None, encoding: str | None = "utf-8"
 ) -> pd.DataFrame:
-    """Return a CSV or TSV file with a header; all cells are texts, and ``@row`` counts rows as a spreadsheet does.
+    """Read a CSV or TSV file with a header; all cells are texts, and ``@row`` counts rows as a spreadsheet does.
 
     Args:
         path: the file.
@@ -138,14 +139,14 @@ def read_delimited(
         NNDError: a row has other cells than the header, or a quote is not closed.
     """
     csv.field_size_limit(MAX_BYTES)  # the module's own, 131,072 characters, is less than long documents have
-    _Progress.place = str(path)
+    _Progress.last_row = str(path)
     text = read_text(path, encoding).replace("\r\n", "\n")
     if "\n" not in text:
         text = text.replace("\r", "\n")  # the line ends of old Macs
-    named = re.match(r'"?sep=(.)"?\n', text, re.IGNORECASE)
-    if named:  # written for Excel, which does not show it as a row
-        text = text[named.end() :]
-        delimiter = delimiter or named[1]
+    first_line = re.match(r'"?sep=(.)"?\n', text, re.IGNORECASE)
+    if first_line:  # written for Excel, which does not show it as a row
+        text = text[first_line.end() :]
+        delimiter = delimiter or first_line[1]
     delimiter = delimiter or _find_delimiter(path, text)
     if quotes is not None or delimiter != "\t" or '"' not in text:
         return _split_rows(path, text, delimiter, quotes=quotes is not False)
@@ -163,7 +164,7 @@ def read_delimited(
 
 
 def _find_delimiter(path: Path, text: str) -> str:
-    """Return the character that splits most of the first rows into as many cells as the header, and the header into most."""
+    """Find the character that splits most of the first rows into as many cells as the header, and the header into most."""
     delimiters = ",;|\t" if split_ending(path)[0] == ".csv" else "\t,;|"
 
     def rate(delimiter: str) -> tuple[float, int]:
@@ -191,10 +192,10 @@ def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.Da
 
 
 def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
-    """Return rows of cells as a table; the first that is not empty holds the names of columns."""
+    """Make a table of rows of cells; the first that is not empty holds the names of columns."""
     names: list[str] = []
     numbers: list[int] = []
-    kept: list[list[Any]] = []
+    rows_of_cells: list[list[Any]] = []
     number = 0
     try:
         for number, cells in enumerate(rows, start=1):
@@ -203,19 +204,19 @@ def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
             if not names:
                 names = [str(name).strip() for name in cells]
                 continue
-            if not kept and names[-1].startswith("# ") and len(cells) == len(names) - 1:
+            if not rows_of_cells and names[-1].startswith("# ") and len(cells) == len(names) - 1:
                 names.pop()  # a comment, which no row has a cell for
             if len(cells) != len(names) and (len(cells) < len(names) or any(cells[len(names) :])):
                 raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
             numbers.append(number)
-            kept.append(cells)
+            rows_of_cells.append(cells)
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
-    return _name_columns(names, [[row[place] for row in kept] for place in range(len(names))], numbers)
+    return _name_columns(names, [[row[column] for row in rows_of_cells] for column in range(len(names))], numbers)
 
 
 def _name_columns(names: Sequence[str], columns: Sequence[Sequence[Any]], row_numbers: Sequence[int]) -> pd.DataFrame:
-    """Return named columns as a table with ``@row``; ``attrs["repeated"]`` has the names that several columns have.
+    """Make a table of named columns, with ``@row``; ``attrs["repeated"]`` has the names that several columns have.
 
     The later columns of one name are called as pandas does: ``name.1``. Columns without a name are left out.
     """
@@ -253,7 +254,7 @@ def _read_excel(path: Path, recipe: Recipe) -> pd.DataFrame:
 
 
 def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Recipe) -> pd.DataFrame:
-    """Return the rows of several sheets, with the sheet's name in ``@sheet`` and in ``@row``.
+    """Join the rows of several sheets, with the sheet's name in ``@sheet`` and in ``@row``.
 
     Raises:
         NNDError: a sheet lacks a column that the recipe names and another has, and the recipe does not leave the sheet out.
@@ -293,7 +294,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
-    """Return what a JSON file holds, whole; raise NNDError where it is no JSON, such as a file that was cut off."""
+    """Read what a JSON file holds, whole; raise NNDError where it is no JSON, such as a file that was cut off."""
     return parse_json(read_text(path, encoding), str(path), hint="; is it the right file, and whole?")
 
 
@@ -306,13 +307,13 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
     Raises:
         NNDError: the file is no such JSON; the error names the line.
     """
-    for where, key, value in _values(path, encoding):
+    for place, key, value in _values(path, encoding):
         if not isinstance(value, dict):
-            raise NNDError(f"{where}: expected an object with fields, found {kind_of(value)}; is it the right file?")
+            raise NNDError(f"{place}: expected an object with fields, found {kind_of(value)}; is it the right file?")
         record = Record(value if key is None else {KEY: key, **value})
-        record.where = _Progress.place = where
+        record.where = _Progress.last_row = place
         yield record
-    _Progress.place = str(path)
+    _Progress.last_row = str(path)
 
 
 def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:
@@ -321,7 +322,7 @@ def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None,
     text = read_text(path, encoding)
     if ending != ".json" and _is_object(text.lstrip().partition("\n")[0]):
         lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
-        yield from ((where, None, value) for where, value in lines)
+        yield from ((line_place, None, value) for line_place, value in lines)
         return
     values = parse_json_sequence(text, str(path), hint=_HINT)
     if len(values) > 1:
@@ -330,7 +331,9 @@ def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None,
     document = values[0][1]
     if not isinstance(document, (list, dict)):
         raise NNDError(f"{path}: expected a list of objects, found {kind_of(document)}; is it the right file?")
-    yield from ((f"{path}, {place}", key, value) for place, key, value in find_rows(document, path.name))
+    yield from (
+        (f"{path}, {place_in_document}", key, value) for place_in_document, key, value in find_rows(document, path.name)
+    )
 
 
 def _is_object(line: str) -> bool:
@@ -341,11 +344,11 @@ def _is_object(line: str) -> bool:
 
 
 def to_frame(records: Sequence[Record], path: Path) -> pd.DataFrame:
-    """Return the records of a file as a table of objects, None where a record lacks a field; ``@row`` says ``line 3``."""
+    """Make a table of the records of a file, as objects, None where a record lacks a field; ``@row`` says ``line 3``."""
     names = dict.fromkeys(name for record in records for name in record)
     columns = {name: pd.Series([record.get(name) for record in records], dtype=object) for name in names}
-    places = [record.where.removeprefix(f"{path}, ") for record in records]
-    return pd.DataFrame({**columns, ROW: pd.Series(places, dtype=object)})
+    row_places = [record.where.removeprefix(f"{path}, ") for record in records]
+    return pd.DataFrame({**columns, ROW: pd.Series(row_places, dtype=object)})
 
 
 def find_rows(document: Any, source: str) -> Iterator[tuple[str, str | None, Any]]:
@@ -358,12 +361,10 @@ def find_rows(document: Any, source: str) -> Iterator[tuple[str, str | None, Any
         document: what `json.loads` returns.
         source: the name of the file, for a warning about what holds no rows.
     """
-    if isinstance(document, list):
-        yield from ((f"item {number}", None, value) for number, value in enumerate(document, start=1))
-        return
-    table = _read_pandas(document)
+    table = _read_pandas(document) if isinstance(document, dict) else document
     if table is not None:
-        yield from ((f"row {number}", None, row) for number, row in enumerate(table, start=1))
+        noun = "item" if table is document else "row"
+        yield from ((f"{noun} {number}", None, row) for number, row in enumerate(table, start=1))
         return
     lists = _find_lists(document)
     if not lists:
@@ -381,7 +382,7 @@ def find_rows(document: Any, source: str) -> Iterator[tuple[str, str | None, Any
 
 
 def _find_lists(document: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the lists of objects in an object; none where its other entries are objects of one kind, which are rows."""
+    """Find the lists of objects in an object; none where its other entries are objects of one kind, which are rows."""
     objects = [frozenset(value) for value in document.values() if isinstance(value, dict)]
     if len(set(objects)) < len(objects):
         return {}
@@ -393,29 +394,22 @@ def _find_lists(document: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _read_pandas(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the rows of an object that holds columns, as pandas writes it with orient split, columns or list; else None."""
+    """Read the rows of an object that holds columns, as pandas writes it with orient split, columns or list; else None."""
     values = list(document.values())
-    if not values:
-        return None
-    if set(document) - {"index"} == {"columns", "data"} and all(isinstance(value, list) for value in values):
-        names = [str(name) for name in document["columns"]]
-        return [dict(zip(names, row, strict=False)) for row in document["data"]]
-    if all(isinstance(value, list) for value in values):
-        of_objects = all(isinstance(cell, dict) for value in values for cell in value)
-        same_length = len({len(value) for value in values}) == 1
-        columns = dict(document) if same_length and not of_objects else {}
+    if values and all(isinstance(value, list) for value in values):
+        if set(document) - {"index"} == {"columns", "data"}:
+            names = [str(name) for name in document["columns"]]
+            return [dict(zip(names, row, strict=False)) for row in document["data"]]
+        if len({len(value) for value in values}) > 1 or all(
+            isinstance(cell, dict) for value in values for cell in value
+        ):
+            return None
+        columns = values
+    elif values and all(isinstance(value, dict) and list(value) == list(values[0]) for value in values):
+        # {"text": {"0": "a", "1": "b"}}: the keys of a column number its rows.
+        if not values[0] or not all(map(str.isdecimal, values[0])) or all(map(str.isdecimal, document)):
+            return None
+        columns = [list(value.values()) for value in values]
     else:
-        columns = _read_indexed_columns(document)
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)] if columns else None
-
-
-def _read_indexed_columns(document: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the columns of an object such as ``{"text": {"0": "a", "1": "b"}}``; none where its keys number rows."""
-    values = list(document.values())
-    if not all(isinstance(value, dict) and value for value in values):
-        return {}
-    index = list(values[0])
-    numbered = all(key.isdecimal() for key in index) and not all(key.isdecimal() for key in document)
-    if not numbered or any(list(value) != index for value in values):
-        return {}
-    return {name: list(column.values()) for name, column in document.items()}
+        return None
+    return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -304,8 +304,8 @@ class Recipe(_Strict):
             *((True, mistake) for mistake in self._find_shared_columns()),
             *((True, mistake) for mistake in find_prompt_mistakes(self.prompt or "", ["context", *sorted(self.field)])),
         ]  # fmt: skip
-        if found := [message for wrong, message in mistakes if wrong]:
-            raise ValueError("; ".join(found))
+        if wrong_parts := [message for wrong, message in mistakes if wrong]:
+            raise ValueError("; ".join(wrong_parts))
         return self
 
     def _find_shared_columns(self) -> Iterator[str]:
@@ -315,9 +315,13 @@ class Recipe(_Strict):
         roles = [(role, getattr(self, role)) for role in single]
         roles += [("pair", column) for column in self.pair]
         roles += [(f"attribute {name}", column) for name, column in self.attribute.items()]
-        for (role, column), (other, twin) in combinations(roles, 2):
-            if column not in (None, FILE, KEY, SHEET) and column == twin and (role, other) not in _MAY_SHARE:
-                yield f"column {column!r} is both {role} and {other}; name another for one of them"
+        for (role, column), (other_role, other_column) in combinations(roles, 2):
+            if (
+                column not in (None, FILE, KEY, SHEET)
+                and column == other_column
+                and (role, other_role) not in _MAY_SHARE
+            ):
+                yield f"column {column!r} is both {role} and {other_role}; name another for one of them"
 
     @property
     def pairs(self) -> bool:
@@ -349,14 +353,14 @@ class Recipe(_Strict):
 # ---------------------------------------------------------------- reading
 
 
-def make_recipe(values: Any, where: str) -> Recipe:
+def make_recipe(values: Any, prefix: str) -> Recipe:
     """Return a recipe of plain data.
 
     Raises:
-        NNDError: all its mistakes, in one line that begins with ``where``.
+        NNDError: all its mistakes, in one line that begins with ``prefix``.
     """
     if not isinstance(values, Mapping):
-        raise NNDError(f"{where}: a recipe is a mapping of keys, such as `context: article`")
+        raise NNDError(f"{prefix}: a recipe is a mapping of keys, such as `context: article`")
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
@@ -367,11 +371,11 @@ def make_recipe(values: Any, where: str) -> Recipe:
             text = mistake["msg"].removeprefix("Value error, ")
             if mistake["type"] == "extra_forbidden":
                 *above, last = mistake["loc"]
-                known = (parts[above[0]] if above else Recipe).model_fields
-                hint = did_you_mean(str(last), known) or "see docs/contribute.md"
+                allowed = (parts[above[0]] if above else Recipe).model_fields
+                hint = did_you_mean(str(last), allowed) or "see docs/contribute.md"
                 text = f"no such key; {'put it under `facts`' if not above and last in Facts.model_fields else hint}"
             mistakes.append(f"{key}: {text}" if key else text)
-        raise NNDError(f"{where}: {'; '.join(mistakes)}") from None
+        raise NNDError(f"{prefix}: {'; '.join(mistakes)}") from None
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -466,7 +470,7 @@ def make_rule(recipe: Recipe) -> Rule:
     """Make the rule of a recipe; one that names none is for ready-made pairs."""
     sentence = recipe.facts.rule or _describe_rule(recipe)
     if recipe.better or recipe.order:
-        ranks = {label: float(place) for place, rank in enumerate(recipe.order) for label in rank}
+        ranks = {label: float(rank_number) for rank_number, rank in enumerate(recipe.order) for label in rank}
         return LabelRule(sentence, recipe.better, ranks, recipe.ignore)
     if recipe.majority or recipe.min_gap is not None:
         # Scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding.

@@ -47,21 +47,22 @@ def take_marks(text: str, opening: str, closing: str) -> tuple[str, list[Span]]:
 
 
 def find_words(words: str, text: str) -> Span | None:
-    """Return the first place of words in the NFC of a text, else the first but for case and white space; None without one."""
+    """Find the first place of words in the NFC of a text, else the first but for case and white space; None without one."""
     words = normalize(words)
     text = normalize(text)
     if not words.strip():
         return None
-    if (start := text.find(words)) >= 0:
+    start = text.find(words)
+    if start >= 0:
         return {"start": start, "end": start + len(words)}
-    places = [(place, char) for place, one in enumerate(text) if not one.isspace() for char in one.casefold()]
-    wanted = "".join(char for one in words if not one.isspace() for char in one.casefold())
-    start = "".join(char for _, char in places).find(wanted)
-    return {"start": places[start][0], "end": places[start + len(wanted) - 1][0] + 1} if start >= 0 else None
+    letters = [(i, letter) for i, character in enumerate(text) for letter in "".join(character.split()).casefold()]
+    wanted = "".join(words.split()).casefold()
+    start = "".join(letter for _, letter in letters).find(wanted)
+    return {"start": letters[start][0], "end": letters[start + len(wanted) - 1][0] + 1} if start >= 0 else None
 
 
-def place_span(start: int, end: int, words: str | None, published: ChangedText) -> Span | None:
-    """Return a span of a published text as positions in its NFC.
+def place_span(start: int, end: int, words: str, published: ChangedText) -> Span | None:
+    """Place a span of a published text as positions in its NFC.
 
     Args:
         start: its first character in the text as published.
@@ -76,26 +77,26 @@ def place_span(start: int, end: int, words: str | None, published: ChangedText) 
     span = None
     if 0 <= start < end <= length:
         span = {"start": published.starts[start], "end": published.ends[end]}
-    if not words or not words.strip():
+    if not words.strip():
         return span
     words = normalize(words)
     if span and published.text[span["start"] : span["end"]] == words:
         return span
     near = published.starts[min(max(start, 0), length)]
-    places = [published.text.rfind(words, 0, near + len(words)), published.text.find(words, near)]
-    nearest = min((place for place in places if place >= 0), key=lambda place: abs(place - near), default=None)
+    before_and_after = (published.text.rfind(words, 0, near + len(words)), published.text.find(words, near))
+    nearest = min((i for i in before_and_after if i >= 0), key=lambda i: abs(i - near), default=None)
     return None if nearest is None else {"start": nearest, "end": nearest + len(words)}
 
 
 def read_items(cell: Any) -> list[Any]:
-    """Return the spans in a cell: objects, pairs of positions or words, one or a list, which may be a text as in CSV."""
+    """List the spans in a cell: objects, pairs of positions or words, one or a list, which may be a text as in CSV."""
     cell = unpack(cell)
     items = list(cell) if isinstance(cell, (list, tuple)) and not _is_pair(cell) else [cell]
     return [item for item in items if not is_missing(item) and str(item).strip()]
 
 
 def _is_pair(item: Any) -> bool:
-    return isinstance(item, (list, tuple)) and len(item) == 2 and all(_position(one) is not None for one in item)
+    return isinstance(item, (list, tuple)) and len(item) == 2 and all(_position(number) is not None for number in item)
 
 
 def _position(value: Any) -> int | None:
@@ -107,7 +108,7 @@ def _position(value: Any) -> int | None:
 
 
 def locate_spans(cell: Any, text: str, keys: Spans) -> tuple[list[Span], int]:
-    """Return the spans of a cell that lie in a candidate, as positions in its NFC, and how many do not.
+    """Locate the spans of a cell in a candidate, as positions in its NFC; and count those that do not lie in it.
 
     Args:
         cell: of the table; its positions count the characters of ``text``.
@@ -131,10 +132,11 @@ def _locate(item: Any, published: ChangedText, keys: Spans) -> Span | None:
     fields = dict(zip((keys.start, keys.end), item, strict=True)) if _is_pair(item) else item
     if not isinstance(fields, Mapping):
         raise ValueError(f"{item!r:.60} is no error span; write an object, a pair of positions, or words")
-    start, end, words = _position(fields.get(keys.start)), _position(fields.get(keys.end)), fields.get(keys.text)
-    words = words if isinstance(words, str) else None
+    start = _position(fields.get(keys.start))
+    end = _position(fields.get(keys.end))
+    words = fields[keys.text] if isinstance(fields.get(keys.text), str) else ""
     if start is None or end is None:
-        span = find_words(words or "", published.text)
+        span = find_words(words, published.text)
     else:
         span = place_span(start, end + keys.end_inside, words, published)
     named = {"category": keys.category, "severity": keys.severity}
@@ -142,11 +144,11 @@ def _locate(item: Any, published: ChangedText, keys: Spans) -> Span | None:
 
 
 def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
-    """Return the cell of each row that holds its spans; two columns of positions are one span."""
+    """Take the cell of each row that holds its spans; two columns of positions are one span."""
     if keys.column:
         return list(take_column(table, keys.column))
-    places = zip(*(take_column(table, name) for name in (keys.start, keys.end)), strict=True)
-    return [None if _position(start) is None else {keys.start: start, keys.end: end} for start, end in places]
+    positions = zip(*(take_column(table, name) for name in (keys.start, keys.end)), strict=True)
+    return [None if _position(start) is None else {keys.start: start, keys.end: end} for start, end in positions]
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class ChangedText:
     ends: Sequence[int]
 
     def then(self, later: ChangedText) -> ChangedText:
-        """Return both changes as one; ``later`` changes the text of this one."""
+        """Join both changes into one; ``later`` changes the text of this one."""
         if later.text == self.text:
             return self
         return ChangedText(
@@ -174,7 +176,7 @@ class ChangedText:
 
 
 def change_text(pieces: Iterable[tuple[str, str]]) -> ChangedText:
-    """Return a text whose pieces are replaced; each piece is (original, new), and an unchanged one keeps its positions."""
+    """Replace pieces of a text; each piece is (original, new), and an unchanged one keeps its positions."""
     starts: list[int] = []
     ends = [0]
     written: list[str] = []
@@ -192,13 +194,13 @@ def change_text(pieces: Iterable[tuple[str, str]]) -> ChangedText:
 
 
 def replace_text(text: str, pattern: str, new: str = "") -> ChangedText:
-    """Return a text in which every match of a regular expression is replaced."""
+    """Replace every match of a regular expression."""
     pieces = re.split(f"({pattern})", text)
     return change_text((piece, new if i % 2 else piece) for i, piece in enumerate(pieces))
 
 
 def normalize_text(text: str) -> ChangedText:
-    """Return a text in Unicode NFC."""
+    """Change a text to Unicode NFC."""
     if unicodedata.is_normalized("NFC", text):
         every = range(len(text) + 1)
         return ChangedText(text, every, every)
@@ -242,11 +244,11 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     keys = recipe.spans or Spans()
     role = "rejected" if "rejected" in rows else "candidate"
     texts = rows[role].to_numpy(object).copy()
-    given = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
+    span_cells = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
     traces = traces_of("spans", recipe)
     cells: list[str] = []
     counts: list[tuple[int, int]] = []
-    for i, cell in enumerate(given):
+    for i, cell in enumerate(span_cells):
         placed: list[Span] = []
         lost = 0
         try:

@@ -32,12 +32,12 @@ class UserTask:
     Attributes:
         name: name of the task.
         path: its YAML.
-        kept: the YAML was there already with other content, and was not changed.
+        edited: the YAML was there already with other content, and was not changed.
     """
 
     name: str
     path: Path
-    kept: bool = False
+    edited: bool = False
 
 
 def shipped_task(name: str) -> Path | None:
@@ -62,17 +62,17 @@ def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None)
     text = dump_yaml({"include": str(tasks_dir() / "_base"), "task": name, **fields})
     with reading(path):
         if path.is_file():
-            return UserTask(name, path, kept=path.read_bytes().decode("utf-8") != text)
+            return UserTask(name, path, edited=path.read_bytes().decode("utf-8") != text)
     write_text(path, text)
     return UserTask(name, path)
 
 
-def write_tasks(set_recipe: SetRecipe, made: BuiltSet, *, replace: bool = False) -> list[UserTask]:
-    """Write a task for each config that a build made, where the package has none; add notes to ``made``.
+def write_tasks(set_recipe: SetRecipe, built: BuiltSet, *, replace: bool = False) -> list[UserTask]:
+    """Write a task for each config that a build made, where the package has none; add notes to ``built``.
 
     Args:
         set_recipe: the set.
-        made: its tests.
+        built: its tests.
         replace: write tasks anew that are there already.
 
     Raises:
@@ -85,22 +85,22 @@ def write_tasks(set_recipe: SetRecipe, made: BuiltSet, *, replace: bool = False)
         return []
     shipped = [path for path in (tasks_dir() / name).glob("*") if path.suffix == ".yaml" or path.name == "_base"]
     covered = {read_yaml(path).get("dataset_name") for path in shipped}
-    default, several = list_configs(made.folder)[1], recipe.config == FILE or len(made.tables) > 2
+    default, several = list_configs(built.folder)[1], recipe.config == FILE or len(built.tables) > 2
     tasks = []
-    for config, table in made.tables.items():
+    for config, table in built.tables.items():
         if shipped_set and config in covered:
             continue
         task = f"nnd_{name}" if config == default and not translations else f"nnd_{name}_{config}"
         if shipped_task(task) is not None:
-            made.notes.append(f"{config}: no task is written, as {task} comes with the package")
+            built.notes.append(f"{config}: no task is written, as {task} comes with the package")
             continue
         fields = task_fields(name, recipe, table, language_pair(config) if translations else None)
         fields = {**fields, "dataset_name": config} if several or config != default else fields
         if replace:
             (user_tasks_dir() / name / f"{task}.yaml").unlink(missing_ok=True)
         written = write_task(task, fields, user_tasks_dir() / name)
-        if written.kept:
-            made.notes.append(_describe_kept(written.path, fields["metadata"]["categories"]))
+        if written.edited:
+            built.notes.append(_describe_edited(written.path, fields["metadata"]["categories"]))
         tasks.append(written)
     return tasks
 
@@ -117,7 +117,7 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
         prompt = translation_prompt(languages)
     elif prompt is None:
         parts = ["{{context}}", *(f"{field}: {{{{{field}}}}}" for field in fields)]
-        prompt = "".join(f"{part}\n\n" for part in parts)
+        prompt = "".join(f"{line}\n\n" for line in parts)
         contexts = tests.column("context").unique().to_pylist()
         if not fields and any(text.endswith(ANSWER) for text in contexts):
             prompt = _OPEN
@@ -125,15 +125,15 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
             prompt = ""  # two empty lines alone could not be scored
         elif not fields and "" in contexts:
             prompt = "{% if context %}{{context}}\n\n{% endif %}"
-    said: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
+    fields_of_task: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
     # By default a space separates prompt and candidate; after white space it would be one too many.
     if not prompt or prompt[-1].isspace():
-        said["target_delimiter"] = ""
+        fields_of_task["target_delimiter"] = ""
     categories = tests.column("category").unique().to_pylist()
-    return {**said, "metadata": {"version": "1-A", "categories": sorted(categories)}}
+    return {**fields_of_task, "metadata": {"version": "1-A", "categories": sorted(categories)}}
 
 
-def _describe_kept(path: Path, categories: list[str]) -> str:
+def _describe_edited(path: Path, categories: list[str]) -> str:
     """What to know of a task that stays as it was."""
     before: Any = categories
     with suppress(NNDError, LookupError, TypeError):  # what people write need be no plain YAML

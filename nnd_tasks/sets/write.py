@@ -57,7 +57,7 @@ def write_dataset(
     report: Mapping[str, Any],
     default: str,
     obsolete: Collection[str] = (),
-    known: Mapping[str, ConfigSummary] | None = None,
+    known_summaries: Mapping[str, ConfigSummary] | None = None,
     replace: bool = False,
     timeout: float = 600.0,
 ) -> list[ConfigSummary]:
@@ -70,7 +70,7 @@ def write_dataset(
         report: config -> what is stored in ``build_report.json``.
         default: the config that `datasets.load_dataset` picks when none is named.
         obsolete: configs that are removed if the folder has them.
-        known: config -> its summary, where there is one already.
+        known_summaries: config -> its summary, where there is one already.
         replace: forget what people wrote on the card.
         timeout: seconds to wait for another process that writes the folder.
 
@@ -87,13 +87,17 @@ def write_dataset(
         if not folder.name:
             raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
         new = stack.enter_context(rewriting(folder, timeout))
-        kept = {name: table for name, table in _read_existing(folder, card_facts.name).items() if name not in obsolete}
+        earlier_tables = {
+            name: table for name, table in _read_existing(folder, card_facts.name).items() if name not in obsolete
+        }
         _keep_the_rest(folder, new)
-        merged = kept | {name: check_table(table, f"config {name}") for name, table in tables.items()}
-        reports = {name: part for name, part in read_report(folder).items() if name in kept} | dict(report)
+        merged = earlier_tables | {name: check_table(table, f"config {name}") for name, table in tables.items()}
+        reports = {name: details for name, details in read_report(folder).items() if name in earlier_tables} | dict(
+            report
+        )
         for name, table in merged.items():
             write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
-        summaries = [(known or {}).get(name) or summarize(name, table) for name, table in merged.items()]
+        summaries = [(known_summaries or {}).get(name) or summarize(name, table) for name, table in merged.items()]
         columns = list(dict.fromkeys(column for table in merged.values() for column in table.column_names))
         earlier = read_text(folder / CARD) if (folder / CARD).is_file() and not replace else ""
         card = make_card(card_facts, summaries, columns, reports, default=default, earlier=earlier)
@@ -131,8 +135,9 @@ def _keep_the_rest(folder: Path, new: Path) -> None:
     """Copy what others put into a folder, such as the .git of a clone of the hub's repository."""
     ours = {CARD, REPORT, PREFERENCE, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
     if folder.is_dir():
-        skip = lambda place, names: ours if place == str(folder) else ()  # noqa: E731
-        shutil.copytree(folder, new, symlinks=True, dirs_exist_ok=True, ignore=skip)
+        shutil.copytree(
+            folder, new, symlinks=True, dirs_exist_ok=True, ignore=lambda path, _: ours if path == str(folder) else ()
+        )
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

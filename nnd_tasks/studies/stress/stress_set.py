@@ -371,7 +371,7 @@ class NewSet:
         lines = [description, *(line for table in tables for line in ("", table.caption, "", *markdown_table(table)))]
         card_facts = CardFacts(self.name, facts, synthetic=True, how_made=tuple(lines))
         write_dataset(
-            self.folder, sets.tables, card_facts=card_facts, report=sets.report, default=CONFIG, known=sets.summaries,
+            self.folder, sets.tables, card_facts=card_facts, report=sets.report, default=CONFIG, known_summaries=sets.summaries,
             replace=self.replace,
         )  # fmt: skip
         fields = {
