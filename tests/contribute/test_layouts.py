@@ -16,79 +16,56 @@ from tests.sets.small_files import write_files
 from tests.sets.tables import pick
 
 TWO = [("q1", "aa", "bb"), ("q2", "dd", "cc")]
-#: What the records of JSON hold -> the tests that they give. Text aa is better than bb, and dd better than cc.
-RECORDS: dict[str, list[dict[str, Any]]] = {
-    "objects keyed by system": [
-        {
-            "id": "p1",
-            "question": "q1",
-            "answers": {"bart": {"text": "bb", "rating": 1}, "human": {"text": "aa", "rating": 3}},
-        },
-        {
-            "id": "p2",
-            "question": "q2",
-            "answers": {"bart": {"text": "dd", "rating": 4}, "human": {"text": "cc", "rating": 2}},
-        },
-    ],
-    "a score in an object": [
-        {
-            "question": "q1",
-            "answers": {"b": {"text": "bb", "meta": {"rating": 1}}, "h": {"text": "aa", "meta": {"rating": 3}}},
-        },
-        {
-            "question": "q2",
-            "answers": {"b": {"text": "dd", "meta": {"rating": 4}}, "h": {"text": "cc", "meta": {"rating": 2}}},
-        },
-    ],
-    "a list of ratings": [
-        {
-            "prompt": "q1",
-            "outputs": {"b c": {"content": "bb", "ratings": [1, 2]}, "h": {"content": "aa", "ratings": [5, 3]}},
-        },
-        {
-            "prompt": "q2",
-            "outputs": {"b c": {"content": "dd", "ratings": [4, 2]}, "h": {"content": "cc", "ratings": [1, 1]}},
-        },
-    ],
-    "lists keyed by system": [
-        {"q": "q1", "answers": {"b": [{"text": "bb", "score": 1}], "h": [{"text": "aa", "score": 3}]}},
-        {"q": "q2", "answers": {"b": [{"text": "dd", "score": 4}, {"text": "cc", "score": 2}]}},
-    ],
-    "texts and scores keyed by system": [
-        {"q": "q1", "responses": {"b": "bb", "h": "aa"}, "scores": {"b": 1, "h": 3}},
-        {"q": "q2", "responses": {"b": "dd", "h": "cc"}, "scores": {"b": 4, "h": 2}},
-    ],
-    "columns with empty cells": [
-        {"prompt": "q1", "gpt": "aa", "llama": "bb", "gpt_score": 4, "llama_score": 2},
-        {"prompt": "q2", "gpt": "cc", "llama": "dd", "gpt_score": 1, "llama_score": 5},
-        {"prompt": "q3", "gpt": "ee", "llama": None, "gpt_score": 1},
-    ],
-    "a column of objects per system": [
-        {"question": "q1", "bart": {"text": "bb", "score": 1}, "human": {"text": "aa", "score": 3}},
-        {"question": "q2", "bart": {"text": "dd", "score": 4}, "human": {"text": "cc", "score": 2}},
-    ],
-    "a list of objects": [
-        {"question": "q1", "answers": [{"text": "bb", "score": 1}, {"text": "aa", "score": 3}]},
-        {"question": "q2", "answers": [{"text": "dd", "score": 4}, {"text": "cc", "score": 2}]},
-    ],
-    "lists of one length": [
-        {"question": "q1", "texts": ["bb", "aa"], "scores": [1, 3], "models": ["x", "y"]},
-        {"question": "q2", "texts": ["dd", "cc"], "scores": [4, 2], "models": ["x", "y"]},
-    ],
+#: What two or more lines of JSON hold. Text aa is better than bb, and dd better than cc.
+RECORDS = {
+    "objects keyed by system": """
+{"id": "p1", "question": "q1", "answers": {"bart": {"text": "bb", "rating": 1}, "human": {"text": "aa", "rating": 3}}}
+{"id": "p2", "question": "q2", "answers": {"bart": {"text": "dd", "rating": 4}, "human": {"text": "cc", "rating": 2}}}
+""",
+    "a score in an object": """
+{"question": "q1", "answers": {"b": {"text": "bb", "meta": {"rating": 1}}, "h": {"text": "aa", "meta": {"rating": 3}}}}
+{"question": "q2", "answers": {"b": {"text": "dd", "meta": {"rating": 4}}, "h": {"text": "cc", "meta": {"rating": 2}}}}
+""",
+    "a list of ratings": """
+{"prompt": "q1", "outputs": {"b c": {"content": "bb", "ratings": [1, 2]}, "h": {"content": "aa", "ratings": [5, 3]}}}
+{"prompt": "q2", "outputs": {"b c": {"content": "dd", "ratings": [4, 2]}, "h": {"content": "cc", "ratings": [1, 1]}}}
+""",
+    "lists keyed by system": """
+{"q": "q1", "answers": {"b": [{"text": "bb", "score": 1}], "h": [{"text": "aa", "score": 3}]}}
+{"q": "q2", "answers": {"b": [{"text": "dd", "score": 4}, {"text": "cc", "score": 2}]}}
+""",
+    "texts and scores keyed by system": """
+{"q": "q1", "responses": {"b": "bb", "h": "aa"}, "scores": {"b": 1, "h": 3}}
+{"q": "q2", "responses": {"b": "dd", "h": "cc"}, "scores": {"b": 4, "h": 2}}
+""",
+    "columns with empty cells": """
+{"prompt": "q1", "gpt": "aa", "llama": "bb", "gpt_score": 4, "llama_score": 2}
+{"prompt": "q2", "gpt": "cc", "llama": "dd", "gpt_score": 1, "llama_score": 5}
+{"prompt": "q3", "gpt": "ee", "llama": null, "gpt_score": 1}
+""",
+    "a column of objects per system": """
+{"question": "q1", "bart": {"text": "bb", "score": 1}, "human": {"text": "aa", "score": 3}}
+{"question": "q2", "bart": {"text": "dd", "score": 4}, "human": {"text": "cc", "score": 2}}
+""",
+    "a list of objects": """
+{"question": "q1", "answers": [{"text": "bb", "score": 1}, {"text": "aa", "score": 3}]}
+{"question": "q2", "answers": [{"text": "dd", "score": 4}, {"text": "cc", "score": 2}]}
+""",
+    "lists of one length": """
+{"question": "q1", "texts": ["bb", "aa"], "scores": [1, 3], "models": ["x", "y"]}
+{"question": "q2", "texts": ["dd", "cc"], "scores": [4, 2], "models": ["x", "y"]}
+""",
 }
 #: The same as tables.
-TABLES = {
-    "gpt,llama,gpt_score,llama_score": ["aa,bb,4,2", "cc,dd,1,5"],
-    "answer_a,answer_b,score_a,score_b": ["aa,bb,4,2", "cc,dd,1,5"],
-    "GPT 4,Llama 2,GPT 4 score,Llama 2 score": ["aa,bb,4,2", "cc,dd,1,5"],
-    "model_a,model_b,response_a,response_b,winner_model_a,winner_model_b,winner_tie": [
-        "x,y,aa,bb,1,0,0",
-        "x,y,cc,dd,0,1,0",
-    ],
-    "text1,text2,rating1,rating2": ["aa,bb,4,2", "cc,dd,1,5"],
-    "gptText,llamaText,gptScore,llamaScore": ["aa,bb,4,2", "cc,dd,1,5"],
-    "gpt.text,gpt.score,gpt.len,llama.text,llama.score,llama.len": ["aa,4,9,bb,2,8", "cc,1,8,dd,5,8"],
-}
+TABLES = [
+    "prompt,gpt,llama,gpt_score,llama_score\nq1,aa,bb,4,2\nq2,cc,dd,1,5",
+    "prompt,answer_a,answer_b,score_a,score_b\nq1,aa,bb,4,2\nq2,cc,dd,1,5",
+    "prompt,GPT 4,Llama 2,GPT 4 score,Llama 2 score\nq1,aa,bb,4,2\nq2,cc,dd,1,5",
+    "prompt,model_a,model_b,response_a,response_b,winner_model_a,winner_model_b,winner_tie\nq1,x,y,aa,bb,1,0,0\nq2,x,y,cc,dd,0,1,0",
+    "prompt,text1,text2,rating1,rating2\nq1,aa,bb,4,2\nq2,cc,dd,1,5",
+    "prompt,gptText,llamaText,gptScore,llamaScore\nq1,aa,bb,4,2\nq2,cc,dd,1,5",
+    "prompt,gpt.text,gpt.score,gpt.len,llama.text,llama.score,llama.len\nq1,aa,4,9,bb,2,8\nq2,cc,1,8,dd,5,8",
+]
 
 
 def build_new(source: Path, options: str, home: Path, complete: tuple[str, ...] = ()) -> list[dict[str, Any]]:
@@ -108,18 +85,16 @@ def build_new(source: Path, options: str, home: Path, complete: tuple[str, ...] 
 
 def test_objects_and_lists(tmp_path: Path, nnd_home: Path) -> None:
     for name, records in RECORDS.items():
-        source = write_files(tmp_path, {"t.json": json.dumps(records)}) / "t.json"
+        source = write_files(tmp_path, {"t.jsonl": records}) / "t.jsonl"
         tests = build_new(source, "--min-gap 1 --replace", nnd_home)
         assert pick(tests, "context", "high", "low") == TWO, name
 
 
-@pytest.mark.parametrize("header", TABLES)
-def test_a_column_per_system(header: str, tmp_path: Path, nnd_home: Path) -> None:
-    rows = [f"q{number},{row}" for number, row in enumerate(TABLES[header], start=1)]
-    source = write_files(tmp_path, {"t.csv": "\n".join([f"prompt,{header}", *rows])}) / "t.csv"
-    tests = build_new(source, "--min-gap 1", nnd_home)
+@pytest.mark.parametrize("table", TABLES)
+def test_a_column_per_system(table: str, tmp_path: Path, nnd_home: Path) -> None:
+    tests = build_new(write_files(tmp_path, {"t.csv": table}) / "t.csv", "--min-gap 1", nnd_home)
     assert pick(tests, "context", "high", "low") == TWO
-    if not header.startswith(("answer_a", "text1", "model_a")):  # a and b, 1 and 2 name no system
+    if "gpt" in table.lower():  # a and b, 1 and 2 name no system
         assert len({test["high_system"] for test in tests}) == 2
 
 
@@ -173,15 +148,13 @@ def test_xml(text: str, tmp_path: Path, nnd_home: Path) -> None:
 
 
 def test_lists_keyed_by_system_are_one_table(tmp_path: Path, nnd_home: Path) -> None:
-    data = {"x": [{"question": "q", "text": "bb", "score": 1}], "y": [{"question": "q", "text": "aa", "score": 4}]}
-    new(write_files(tmp_path, {"t.json": json.dumps(data)}) / "t.json", "--min-gap 1 --system @key")
+    text = '{"x": [{"question": "q", "text": "bb", "score": 1}], "y": [{"question": "q", "text": "aa", "score": 4}]}'
+    new(write_files(tmp_path, {"t.json": text}) / "t.json", "--min-gap 1 --system @key")
     assert pick(load("mine").to_list(), "context", "high", "low", "high_system") == [(*RATED[0], "y")]
 
 
 def test_texts_under_their_label_and_objects_in_the_cells_of_a_table(tmp_path: Path, nnd_home: Path) -> None:
-    source = (
-        write_files(tmp_path, {"t.json": json.dumps([{"question": "q", "right": ["aa"], "wrong": ["bb"]}])}) / "t.json"
-    )
+    source = write_files(tmp_path, {"t.json": '[{"question": "q", "right": ["aa"], "wrong": ["bb"]}]'}) / "t.json"
     assert pick(build_new(source, "--better right", nnd_home), "context", "high", "low") == RATED
     cells = json.dumps({"x": {"text": "bb", "score": 1}, "y": {"text": "aa", "score": 4}})
     pd.DataFrame({"question": ["q"], "answers": [cells]}).to_csv(tmp_path / "t.csv", index=False)
@@ -189,14 +162,8 @@ def test_texts_under_their_label_and_objects_in_the_cells_of_a_table(tmp_path: P
 
 
 def test_what_is_not_recognised_is_for_the_user_to_complete(tmp_path: Path, nnd_home: Path) -> None:
-    records = [
-        {
-            "a": "q",
-            "b": "r",
-            "items": [{"x": "aa", "y": "long", "k": 1, "l": 2}, {"x": "bb", "y": "short", "k": 2, "l": 1}],
-        }
-    ]
-    source = write_files(tmp_path, {"t.json": json.dumps(records)}) / "t.json"
+    items = '[{"x": "aa", "y": "long", "k": 1, "l": 2}, {"x": "bb", "y": "short", "k": 2, "l": 1}]'
+    source = write_files(tmp_path, {"t.json": f'[{{"a": "q", "b": "r", "items": {items}}}]'}) / "t.json"
     tests = build_new(source, "--min-gap 1", nnd_home, ("a", "x", "l"))
     assert pick(tests, "context", "high", "low") == RATED
 
@@ -210,6 +177,6 @@ def test_several_files_and_rows_that_are_left_out(tmp_path: Path, nnd_home: Path
 
 
 def test_a_dry_run_shows_the_code_and_writes_nothing(tmp_path: Path, nnd_home: Path) -> None:
-    source = write_files(tmp_path, {"t.json": json.dumps(RECORDS["a list of objects"])}) / "t.json"
+    source = write_files(tmp_path, {"t.jsonl": RECORDS["a list of objects"]}) / "t.jsonl"
     assert 'for item in record["answers"]' in new(source, "--min-gap 1 --dry-run")
     assert not nnd_home.exists()

@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 
 
 def vote(labels: Sequence[str], rank: Mapping[str, int]) -> str | None:
-    """Return the most frequent label of the most frequent rank, None where two ranks are as frequent."""
+    """Find the most frequent label of the most frequent rank, None where two ranks are as frequent."""
     ranks = [rank[label] for label in labels]
     most = max(ranks, key=ranks.count)
     if any(ranks.count(other) == ranks.count(most) for other in set(ranks) - {most}):
@@ -32,7 +32,7 @@ SEVERITIES = ("", "minor", "major")
 
 
 def choose_errors(judgements: Sequence[Row], recipe: Row) -> list[dict[str, str]]:
-    """Return the errors of a candidate that the recipe counts."""
+    """Choose the errors of a candidate that the recipe counts."""
     names = [name for name in ("category", "subcategory", "severity") if name in recipe]
     errors = list(dict.fromkeys(tuple(one[name] for name in names) for one in judgements))
     if "category" in names and any(error[0] for error in errors):
@@ -52,7 +52,7 @@ def by_label(recipe: Row) -> bool:
 
 
 def take_marks(row: Row, recipe: Row) -> dict[str, Any]:
-    """Return what was judged in a row -> its mark."""
+    """Take what was judged in a row -> its mark."""
     attribute = recipe.get("attribute", {})
     if attribute and not {"label", "score"} & {*recipe}:
         return {name: row[column] for name, column in attribute.items()}
@@ -60,7 +60,7 @@ def take_marks(row: Row, recipe: Row) -> dict[str, Any]:
 
 
 def judge(rows: Sequence[Row], recipe: Row) -> list[dict[str, Any]]:
-    """Return a judgement for each mark in the cells of rows."""
+    """Make a judgement for each mark in the cells of rows."""
     ranked = [label for rank in recipe.get("order", []) for label in rank]
     found = []
     for number, row in enumerate(rows):
@@ -79,7 +79,7 @@ def judge(rows: Sequence[Row], recipe: Row) -> list[dict[str, Any]]:
 
 
 def rate(judgements: list[dict[str, Any]], recipe: Row, best: Mapping[str, float]) -> dict[str, Any] | None:
-    """Return a candidate with its quality, or None where people did not agree; ``best`` is the best score by aspect."""
+    """Make a candidate with its quality, or None where people did not agree; ``best`` is the best score by aspect."""
     ballots: dict[Any, list[Any]] = {}
     turns: dict[int, int] = {}
     for i, one in enumerate(judgements):
@@ -109,7 +109,7 @@ def rate(judgements: list[dict[str, Any]], recipe: Row, best: Mapping[str, float
 
 
 def slow_tests(rows: Sequence[Row], recipe: Row) -> tuple[list[dict[str, Any]], list[bool]]:
-    """Return the tests of rows, and which of them the clean config keeps."""
+    """Form the tests of rows, and which of them the clean config keeps."""
     judgements = judge(rows, recipe)
     gap = recipe.get("min_gap", 1) - 1e-9
     group = "g" if "group" in recipe else "c"
@@ -158,3 +158,21 @@ def slow_tests(rows: Sequence[Row], recipe: Row) -> tuple[list[dict[str, Any]], 
                     )
                     seen.add(key)
     return tests, keep
+
+
+def slow_ready_pairs(rows: Sequence[tuple[str, str, str, str]]) -> list[tuple[str, str, str]]:
+    """Form the tests of ready-made pairs: prompt, better and worse text, and rater (``""`` is nobody known).
+
+    A rater says what most of his judgements of a pair say; the direction that more raters say counts.
+    """
+    tests: list[tuple[str, str, str]] = []
+    for i, (prompt, better, worse, rater) in enumerate(rows):
+        if not better.strip() or not worse.strip() or better == worse or (prompt, better, worse) in tests:
+            continue
+        ballots: dict[str | int, int] = {}
+        for j, (twin_prompt, *texts, voter) in enumerate(rows):
+            if twin_prompt == prompt and {*texts} == {better, worse}:
+                ballots[voter or j] = ballots.get(voter or j, 0) + (1 if texts[0] == better else -1)
+        if ballots[rater or i] and sum((votes > 0) - (votes < 0) for votes in ballots.values()) > 0:
+            tests.append((prompt, better, worse))
+    return tests

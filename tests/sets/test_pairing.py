@@ -1,8 +1,7 @@
-"""Judged candidates become the pairs that the definition in `tests.sets.slow_pairing` forms, on random tables."""
+"""`make_tests`, `judge_rows`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ SHAPES: list[dict[str, Any]] = [{}, {"attribute": {"name": "name"}}, {"attribute
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return rows, and the recipe that they are judged by."""
+    """Draw rows, and the recipe that they are judged by."""
     labels = draw(st.booleans())
     rule = draw(st.sampled_from(LABEL_RULES if labels else SCORE_RULES))
     one = MARKS if labels else NUMBERS
@@ -70,7 +69,7 @@ def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder for the tables of all examples."""
+    """Make a folder for the tables of all examples."""
     return tmp_path_factory.mktemp("tables")
 
 
@@ -88,7 +87,6 @@ def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(
         assert "no test comes out" in str(error), error  # noqa: PT017
         assert not expected
         return
-    left_out(made)
     accounts = made.report["default"]["accounts"]
     assert accounts["rows"]["total"] == len(rows)
     assert len(describe_accounts(accounts)) >= 1 + bool(accounts["pairs"]["left_out"]), "every reason has words"
@@ -174,65 +172,3 @@ def test_one_context_with_too_many_candidates_is_refused_before_they_are_compare
     lines = (f"q,{i},{'good' if i % 2 else 'bad'}" for i in range(40_000))
     with pytest.raises(NNDError, match=r"40,000 candidates in one context; is --context right"):
         make_csv(tmp_path, "c,t,l", *lines, **LABELS)
-
-
-# ---------------------------------------------------------------- spans
-
-TEXT = "The mill stood stil and stood."
-
-
-def read_spans(folder: Path, *cells: Any, **keys: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the spans of a worse candidate, judged once for each cell, and what was left out."""
-    good, bad = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": TEXT, "l": "bad"}
-    made = make_rows(folder, [good, *({**bad, "s": cell} for cell in cells)], **LABELS, spans={"column": "s", **keys})
-    [test] = made.tables["default"].to_pylist()
-    return test.get("low_spans") or [], describe_accounts(made.report["default"]["accounts"])
-
-
-@pytest.mark.parametrize(
-    ("cell", "keys", "expected"),
-    [
-        ('[{"start": 4, "end": 8, "category": "K", "severity": "minor"}]', {}, [(4, 8)]),
-        ('{"from": 4, "to": 7}', {"start": "from", "end": "to", "end_inside": True}, [(4, 8)]),
-        ("[[4, 8], [9, 14]]", {}, [(4, 8), (9, 14)]),
-        ("[4, 8]", {}, [(4, 8)]),
-        ('["STIL  and"]', {}, [(15, 23)]),
-        ('[{"start": 22, "end": 27, "text": "stood"}]', {}, [(24, 29)]),
-        ('["nowhere"]', {}, []),
-        ('[{"start": 4, "end": 99}]', {}, []),
-        ("null", {}, []),
-    ],
-)
-def test_spans_by_place_and_by_words(
-    cell: str, keys: dict[str, Any], expected: list[tuple[int, int]], tmp_path: Path
-) -> None:
-    spans, notes = read_spans(tmp_path, json.loads(cell), **keys)
-    assert pick(spans, "start", "end") == expected
-    assert any("error span" in note for note in notes) == (not expected and cell != "null")
-    if "severity" in cell:
-        assert pick(spans, "category", "severity") == [("K", "minor")]
-    if expected:
-        assert read_spans(tmp_path, cell, **keys)[0] == spans, "as a text, too"
-
-
-def test_the_spans_of_several_raters_are_put_together(tmp_path: Path) -> None:
-    assert pick(read_spans(tmp_path, [9, 14], [4, 8], [9, 14])[0], "start", "end") == [(4, 8), (9, 14)]
-
-
-@pytest.mark.parametrize("cell", ["[4, 9, 12]", "4", "[[4, 9], [4]]", '[[4, 9, "minor"]]'])
-def test_what_is_no_span_is_refused_with_its_row(cell: str, tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=r"table.jsonl, line 2: .* is no error span; write an object"):
-        read_spans(tmp_path, json.loads(cell))
-
-
-@pytest.mark.parametrize(
-    ("spans", "low", "expected"),
-    [
-        ({"start": "from", "end": "to"}, "The <v>mill</v> stood <v>stil", [(0, 3)]),
-        ({"marks": ["<v>", "</v>"]}, "The mill stood stil", [(4, 8), (15, 19)]),
-    ],
-)
-def test_spans_of_two_columns_and_of_marks(spans: Any, low: str, expected: Any, tmp_path: Path) -> None:
-    lines = ["c,t,l,from,to", "q,a,good,,", "q,The <v>mill</v> stood <v>stil,bad,0,3"]
-    [test] = make_csv(tmp_path, *lines, **LABELS, spans=spans).tables["default"].to_pylist()
-    assert (test["low"], pick(test["low_spans"], "start", "end")) == (low, expected)

@@ -1,9 +1,9 @@
-"""Ready-made pairs: texts, chats, or two columns and a winner."""
+"""`take_pairs`, `find_winners`, `make_tests`: ready-made pairs of texts or chats, or two columns and a winner."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.recipe import make_recipe
 from nnd_tasks.sets.tasks import task_fields
+from tests.sets.slow_pairing import slow_ready_pairs
 from tests.sets.tables import left_out, make_csv, make_rows, pick, read_tests
 
 CHOSEN = {"chosen": "chosen", "rejected": "rejected"}
@@ -24,26 +25,29 @@ TEXTS = st.sampled_from(["a", "a ", "é", "e\u0301", "", " "])
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder for the tables of all examples."""
+    """Make a folder for the tables of all examples."""
     return tmp_path_factory.mktemp("tables")
 
 
 @settings(max_examples=80)
-@given(st.lists(st.tuples(st.sampled_from("PQ"), TEXTS, TEXTS), min_size=1, max_size=20))
+@given(
+    st.lists(st.tuples(st.sampled_from("PQ"), TEXTS, TEXTS, st.sampled_from(["A", "B", ""])), min_size=1, max_size=20)
+)
+@pytest.mark.parametrize("by_rater", [True, False])
 def test_each_pair_stays_once_the_way_round_that_more_people_say(
-    folder: Path, pairs: list[tuple[str, str, str]]
+    by_rater: bool, folder: Path, pairs: list[tuple[str, str, str, str]]
 ) -> None:
-    rows = [{"p": p, "chosen": x, "rejected": y} for p, x, y in pairs]
-    pairs = [(p, unicodedata.normalize("NFC", x), unicodedata.normalize("NFC", y)) for p, x, y in pairs]
-    votes = Counter((p, x, y) for p, x, y in pairs if x.strip() and y.strip() and x != y)
-    expected = {key for key, count in votes.items() if count > votes[key[0], key[2], key[1]]}
+    rows = [{"p": p, "chosen": x, "rejected": y, "who": rater} for p, x, y, rater in pairs]
+    keys = {**CHOSEN, "context": "p", **({"rater": "who"} if by_rater else {})}
+    nfc = partial(unicodedata.normalize, "NFC")
+    expected = slow_ready_pairs([(p, nfc(x), nfc(y), rater if by_rater else "") for p, x, y, rater in pairs])
     if not expected:
         with pytest.raises(NNDError, match=r"no test comes out; \d+ rows? read = 0 used"):
-            make_rows(folder, rows, **CHOSEN, context="p")
+            make_rows(folder, rows, **keys)
         return
-    made = make_rows(folder, rows, **CHOSEN, context="p")
+    made = make_rows(folder, rows, **keys)
     tests = read_tests(made)
-    assert pick(tests, "context", "high", "low") == list(dict.fromkeys(pair for pair in pairs if pair in expected))
+    assert pick(tests, "context", "high", "low") == expected
     assert all(test["high_first"] == (test["high"] < test["low"]) for test in tests), "not always the better one"
     assert sum(left_out(made).values()) == len(pairs) - len(tests)
 
@@ -112,14 +116,11 @@ def test_what_names_no_winner_is_refused_with_file_and_row(value: str, tmp_path:
         make_csv(tmp_path, *lines, **WINNER, winners={"left": "first"})
 
 
-def test_each_rater_of_a_pair_counts_once(tmp_path: Path) -> None:
+def test_rows_that_lose_a_vote_are_counted_and_a_test_names_its_only_rater(tmp_path: Path) -> None:
     lines = ["p,x,y,who", *["P,a,b,Ann"] * 3, "P,b,a,Bo", "P,b,a,Cy", "Q,a,b,Ann", "Q,a,b,Bo", "Q,b,a,Bo", "R,a,b,Ann"]
-    keys = {"context": "p", "chosen": "x", "rejected": "y"}
-    made = make_csv(tmp_path, *lines, **keys, rater="who")
-    assert pick(read_tests(made), "context", "high", "rater") == [("P", "b", ""), ("Q", "a", ""), ("R", "a", "Ann")]
+    made = make_csv(tmp_path, *lines, context="p", chosen="x", rejected="y", rater="who")
+    assert pick(read_tests(made), "context", "rater") == [("P", ""), ("Q", ""), ("R", "Ann")]
     assert left_out(made) == {"rater_tie": 2, "contradictory": 3, "repeated": 1}
-    by_row = make_csv(tmp_path, *lines, **keys)
-    assert pick(read_tests(by_row), "context", "high") == [("P", "a"), ("Q", "a"), ("R", "a")]
 
 
 def test_each_pair_without_a_context_is_a_prompt_of_its_own(tmp_path: Path) -> None:

@@ -299,30 +299,18 @@ def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("cells", "advice"),
+    ("cell", "advice"),
     [
-        (["4,05"], "'4,05'; for decimal commas add --decimal ,"),
-        (["3,75", "4,25"], "'3,75'; for decimal commas add --decimal ,"),
-        (
-            ["3,4", "1,5"],
-            "'3,4': 2 numbers in one cell, or a decimal comma? Write ratings as a list, [3, 4], or name the mark",
-        ),
-        (["4,25", "10,9"], "'4,25': 2 numbers in one cell, or a decimal comma?"),
-        (
-            ["3, 4, 5"],
-            "'3, 4, 5': 3 numbers in one cell; write ratings as a list, [3, 4, 5], or take their mean in prepare.py",
-        ),
-        (["4/5"], "'4/5': 2 numbers in one cell; write"),
-        (["1,000"], "'1,000'; a number has no unit, and no mark between thousands"),
-        (["5 points"], "'5 points'; a number has no unit"),
+        ("3,4", ": 2 numbers in one cell, or a decimal comma? Write ratings as a list, [3, 4], or name the mark"),
+        ("3, 4, 5", ": 3 numbers in one cell; write ratings as a list, [3, 4, 5], or take their mean in prepare.py"),
+        ("4/5", ": 2 numbers in one cell; write"),
+        ("1,000", "; a number has no unit, and no mark between thousands"),
+        ("5 points", "; a number has no unit"),
     ],
 )
-def test_numbers_that_cannot_be_read_get_advice_that_fits_the_column(
-    cells: list[str], advice: str, tmp_path: Path
-) -> None:
-    rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(cells)]
-    with pytest.raises(NNDError, match=re.escape(f"expected a number, found {advice}")):
-        make_rows(tmp_path, rows, **KEYS)
+def test_numbers_that_cannot_be_read_get_advice(cell: str, advice: str, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=re.escape(f"expected a number, found {cell!r}{advice}")):
+        make_rows(tmp_path, [{"c": "q", "t": "a", "s": cell}], **KEYS)
 
 
 # ---------------------------------------------------------------- cells that mean nothing

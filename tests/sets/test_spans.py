@@ -1,0 +1,119 @@
+"""`normalize_text`, `take_marks`, `locate_spans`, `place_spans`: spans mark the words that people marked."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.spans import normalize_text, take_marks
+from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick
+
+
+def nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+#: Letters and marks that compose, decompose, change places or become two: Latin, Hangul, Bengali, Tibetan, Devanagari.
+LETTERS = "ae \n\u0301\u0323\u0327\u0308\u1100\u1161\u11a8\uac00\u09c7\u09be\u0f40\u0f71\u0f72\u0f73\u0f84\u0958\u212b"
+texts = st.text(LETTERS, max_size=12) | st.text(max_size=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts, texts, texts)
+@example("A cafe\u0301 in ", "Paris", " now")
+@example("\u1100", "\u1161", "\u11a8")
+@example("e", "\u0301\u0301", "")
+def test_a_span_of_the_normalized_text_is_the_normalized_span(before: str, marked: str, after: str) -> None:
+    whole = normalize_text(before + marked + after)
+    assert whole.text == nfc(before + marked + after)
+    found = whole.text[whole.starts[len(before)] : whole.ends[len(before + marked)]]
+    if nfc(before) + nfc(marked) + nfc(after) == whole.text:
+        assert found == nfc(marked)
+    else:  # a letter that the span cuts through belongs to it
+        assert Counter(unicodedata.normalize("NFD", marked)) <= Counter(unicodedata.normalize("NFD", found))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.text("ae\u0301\u0323 \r\n", min_size=1, max_size=6)), max_size=6))
+def test_marks_are_taken_out_before_a_text_is_normalized(pieces: list[tuple[bool, str]]) -> None:
+    text = "".join(f"<v>{piece}</v>" if marked else piece for marked, piece in pieces)
+    without, spans = take_marks(text, "<v>", "</v>")
+    assert without == nfc("".join(piece for _, piece in pieces))
+    cuttable = all(not unicodedata.combining(piece[0]) for _, piece in pieces)
+    if cuttable:
+        assert [without[span["start"] : span["end"]] for span in spans] == [
+            nfc(piece) for marked, piece in pieces if marked
+        ]
+
+
+TEXT = "The mill stood stil and stood."
+CAFE = "A cafe\u0301 in Paris now"
+
+
+def read_spans(folder: Path, text: str, *cells: Any, **keys: Any) -> tuple[str, list[dict[str, Any]], dict[str, int]]:
+    """Read a worse candidate that was judged once for each cell, its spans, and how many spans lie nowhere."""
+    good, bad = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": text, "l": "bad"}
+    made = make_rows(folder, [good, *({**bad, "s": cell} for cell in cells)], **LABELS, spans={"column": "s", **keys})
+    [test] = made.tables["default"].to_pylist()
+    return test["low"], test.get("low_spans") or [], left_out(made, "error_spans")
+
+
+@pytest.mark.parametrize(
+    ("text", "cell", "keys", "words"),
+    [
+        (TEXT, '[{"start": 4, "end": 8, "category": "K", "severity": "minor"}]', {}, ["mill"]),
+        (TEXT, '{"from": 4, "to": 7}', {"start": "from", "end": "to", "end_inside": True}, ["mill"]),
+        (TEXT, "[[4, 8], [9, 14]]", {}, ["mill", "stood"]),
+        (TEXT, "[4, 8]", {}, ["mill"]),
+        (TEXT, '["STIL  and"]', {}, ["stil and"]),
+        (TEXT, '[{"start": 22, "end": 27, "text": "stood"}]', {}, ["stood"]),
+        (TEXT, '["nowhere"]', {}, []),
+        (TEXT, '[{"start": 4, "end": 99}]', {}, []),
+        (TEXT, "[[0, 31], [-1, 2], [3, 3]]", {}, []),
+        (TEXT, "null", {}, []),
+        (CAFE, "[11, 16]", {}, ["Paris"]),
+        (CAFE, '{"start": 2, "end": 7}', {}, ["caf\xe9"]),
+        (CAFE, '{"start": 2, "end": 5, "text": "x"}', {}, []),
+        (CAFE, '{"start": 90, "end": 95, "text": "cafe\u0301"}', {}, ["caf\xe9"]),
+        (CAFE, '["Cafe\u0301"]', {}, ["caf\xe9"]),
+        ("A cafe<b>\u0301 in</b> Paris", "null", {"marks": ["<b>", "</b>"]}, ["\xe9 in"]),
+        ("A *cafe\u0301* in *Paris*", "null", {"marks": ["*", "*"]}, ["caf\xe9", "Paris"]),
+        ("A \u2329cafe\u0301\u232a", "null", {"marks": ["\u2329", "\u232a"]}, ["caf\xe9"]),
+        ("The <v>mill</v> stood <v>stil", "null", {"marks": ["<v>", "</v>"]}, ["mill", "stil"]),
+    ],
+)
+def test_what_people_marked_is_marked_in_the_set(
+    text: str, cell: str, keys: dict[str, Any], words: list[str], tmp_path: Path
+) -> None:
+    low, spans, nowhere = read_spans(tmp_path, text, json.loads(cell), **keys)
+    assert [low[start:end] for start, end in pick(spans, "start", "end")] == words
+    assert bool(nowhere) == (not words and cell != "null")
+    if "severity" in cell:
+        assert pick(spans, "category", "severity") == [("K", "minor")]
+    if words and "marks" not in keys:
+        assert read_spans(tmp_path, text, cell, **keys)[1] == spans, "as a text, too"
+
+
+def test_the_spans_of_several_raters_are_put_together(tmp_path: Path) -> None:
+    _, spans, _ = read_spans(tmp_path, TEXT, [9, 14], [4, 8], [9, 14])
+    assert pick(spans, "start", "end") == [(4, 8), (9, 14)]
+
+
+def test_two_columns_are_one_span(tmp_path: Path) -> None:
+    lines = ["c,t,l,from,to", "q,a,good,,", "q,The mill,bad,0,3"]
+    made = make_csv(tmp_path, *lines, **LABELS, spans={"start": "from", "end": "to"})
+    assert pick(made.tables["default"].to_pylist()[0]["low_spans"], "start", "end") == [(0, 3)]
+
+
+@pytest.mark.parametrize("cell", ["[4, 9, 12]", "4", "[[4, 9], [4]]", '[[4, 9, "minor"]]'])
+def test_what_is_no_span_is_refused_with_its_row(cell: str, tmp_path: Path) -> None:
+    with pytest.raises(NNDError, match=r"table.jsonl, line 2: .* is no error span; write an object"):
+        read_spans(tmp_path, TEXT, json.loads(cell))
