@@ -74,7 +74,7 @@ def new(
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
     edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
     """
-    from nnd_tasks.contribute.new import NeedsPrepareError, draft_set, draft_skeleton, write_draft, write_skeleton
+    from nnd_tasks.contribute.new import NeedsPrepareError, draft_set, draft_skeleton
 
     keys = _drop_empty({
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
@@ -92,7 +92,7 @@ def new(
         if dry_run:
             say_lines(f"\n{skeleton.prepare[1]}\nnothing written (--dry-run)")
             return
-        write_skeleton(skeleton)
+        skeleton.write()
         _say_what_to_complete(skeleton, f"nnd build {name} --source {source}")
         return
     _preview(draft)
@@ -101,7 +101,7 @@ def new(
             warn(f"note: {note}")
         say("nothing written (--dry-run)")
         return
-    tasks = write_draft(draft, replace=replace)
+    tasks = draft.write(replace=replace)
     say_lines(f"\nwritten to {draft.made.folder}\nrecipe: {draft.set_recipe.path}")
     for note in draft.made.notes:
         warn(f"note: {note}")

@@ -17,7 +17,6 @@ from nnd_tasks.contribute.records import (
     NO_JUDGEMENT,
     Fields,
     Records,
-    are_lists,
     are_numbers,
     are_objects,
     are_texts,
@@ -28,7 +27,7 @@ from nnd_tasks.contribute.records import (
     name_of,
 )
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.cells import as_number
+from nnd_tasks.sets.cells import as_number, is_chat
 from nnd_tasks.sets.decode import read_content
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.text import some_of
@@ -129,9 +128,14 @@ def _unfold(
     return Layout(seen, {**records.name_roles(columns), **of_item, **roles}, [*loops, *more_loops], fields=fields)
 
 
+def _are_lists(cells: Sequence[Any]) -> bool:
+    """Whether all cells are lists, and no chats."""
+    return bool(cells) and all(isinstance(cell, (list, tuple)) and not is_chat(cell) for cell in cells)
+
+
 def _find_lists(records: Records) -> Layout | None:
     """Lists of objects; lists of texts beside lists of judgements; lists of texts under their label."""
-    lists = {column: cells for column, cells in records.cells.items() if are_lists(cells)}
+    lists = {column: cells for column, cells in records.cells.items() if _are_lists(cells)}
     for column, cells in lists.items():
         items = [item for cell in cells for item in cell]
         if are_objects(items):
@@ -442,15 +446,3 @@ def _element_fields(elements: Sequence[ElementTree.Element], expression: str) ->
             if not len(child) and len(element.findall(child.tag)) == 1:
                 fields.setdefault(f"{expression}.findtext({quote(child.tag)})", []).append(child.text or "")
     return fields
-
-
-# ---------------------------------------------------------------- other JSON
-
-
-def describe_other_json(data: Any) -> Layout:
-    """Describe a JSON file that holds no objects that could be rows: all is for the user to complete."""
-    roles = dict.fromkeys(("context", "candidate", "label"), f"record{TO_COMPLETE}")
-    reader = "for record in read_json({path})[...]"
-    fields = [quote(key) for key in data] if isinstance(data, dict) else []
-    location = {"where": 'f"{record}"[:60]'}
-    return Layout("a file that is no list of objects", {**roles, **location}, reader=reader, fields=fields)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.contribute.layouts import describe_other_json, recognise_layout, recognise_xml
-from nnd_tasks.contribute.prepare_code import Layout, write_code
+from nnd_tasks.contribute.layouts import recognise_layout, recognise_xml
+from nnd_tasks.contribute.prepare_code import TO_COMPLETE, Layout, quote
 from nnd_tasks.contribute.records import NAMES, columns_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_text, write_texts
@@ -60,6 +60,19 @@ class Draft:
     def recipe(self) -> Recipe:
         """How it is made."""
         return self.set_recipe.recipe
+
+    def write(self, *, replace: bool = False) -> list[UserTask]:
+        """Write the recipe, the dataset folder, and its task.
+
+        Raises:
+            NNDError: there is another set of this name, or something cannot be written.
+        """
+        folder = dataset_folder(self.set_recipe.name)
+        if not replace:
+            check_same_recipe(self.set_recipe, folder)
+        write_built(self.set_recipe, self.made, folder, replace=replace)
+        write_text(self.set_recipe.path, dump_yaml(self.recipe.dump()))
+        return write_tasks(self.set_recipe, self.made, replace=replace)
 
 
 class NeedsPrepareError(NNDError):
@@ -147,7 +160,16 @@ def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
     except NNDError as error:
         if path.suffix.lower() != ".json" or recipe.candidate or recipe.pairs or "not valid JSON" in str(error):
             raise
-        raise NeedsPrepareError(source, recipe, describe_other_json(read_json(path, recipe.encoding))) from error
+        raise NeedsPrepareError(source, recipe, _describe_other_json(read_json(path, recipe.encoding))) from error
+
+
+def _describe_other_json(data: Any) -> Layout:
+    """Describe a JSON file that holds no objects that could be rows: all is for the user to complete."""
+    roles = dict.fromkeys(("context", "candidate", "label"), f"record{TO_COMPLETE}")
+    reader = "for record in read_json({path})[...]"
+    fields = [quote(key) for key in data] if isinstance(data, dict) else []
+    location = {"where": 'f"{record}"[:60]'}
+    return Layout("a file that is no list of objects", {**roles, **location}, reader=reader, fields=fields)
 
 
 def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
@@ -303,20 +325,6 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> No
     raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {hint}")
 
 
-def write_draft(draft: Draft, *, replace: bool = False) -> list[UserTask]:
-    """Write the recipe of a draft, its dataset folder, and its task.
-
-    Raises:
-        NNDError: there is another set of this name, or something cannot be written.
-    """
-    set_recipe, folder = draft.set_recipe, dataset_folder(draft.set_recipe.name)
-    if not replace:
-        check_same_recipe(set_recipe, folder)
-    write_built(set_recipe, draft.made, folder, replace=replace)
-    write_text(set_recipe.path, dump_yaml(draft.recipe.dump()))
-    return write_tasks(set_recipe, draft.made, replace=replace)
-
-
 # ---------------------------------------------------------------- files that need pandas
 
 
@@ -344,6 +352,10 @@ class Skeleton:
         """Whether the recipe does not say yet what is better."""
         return self.recipe[1].endswith(tuple(_RULE_TO_COMPLETE.values()))
 
+    def write(self) -> None:
+        """Write both files."""
+        write_texts(dict([self.recipe, self.prepare]))
+
 
 def draft_skeleton(name: str, needs: NeedsPrepareError, *, replace: bool = False) -> Skeleton:
     """Make a recipe and a ``prepare.py`` that reads a file, to be completed, without writing anything.
@@ -361,7 +373,7 @@ def draft_skeleton(name: str, needs: NeedsPrepareError, *, replace: bool = False
     text = dump_yaml({"files": {file: {} for file in needs.files}, **keys})
     if not (recipe.rules or needs.layout.better):
         text += _RULE_TO_COMPLETE["label" if "label" in needs.layout.roles else "score"]
-    code = write_code(name, needs.layout, needs.files, recipe, needs.columns)
+    code = needs.layout.write_code(name, needs.files, recipe, needs.columns)
     return Skeleton((folder / RECIPE, text), (folder / PREPARE, code))
 
 
@@ -372,8 +384,3 @@ _RULE_TO_COMPLETE = {
 }
 #: Keys of a recipe that hold beside a ``prepare.py``.
 _BESIDE_PREPARE = ("decimal", "missing", "facts", "ignore", "best")
-
-
-def write_skeleton(skeleton: Skeleton) -> None:
-    """Write a recipe and its ``prepare.py``."""
-    write_texts(dict([skeleton.recipe, skeleton.prepare]))

@@ -127,11 +127,6 @@ def are_objects(cells: Sequence[Any]) -> bool:
     return bool(cells) and all(isinstance(cell, dict) and cell for cell in cells)
 
 
-def are_lists(cells: Sequence[Any]) -> bool:
-    """Whether all cells are lists, and no chats."""
-    return bool(cells) and all(isinstance(cell, (list, tuple)) and not is_chat(cell) for cell in cells)
-
-
 def name_of(expression: str) -> str:
     """The last name in an expression, in small letters."""
     names: list[str] = re.findall(r'"([^"]*)"', expression) or [expression.rpartition(".")[2]]

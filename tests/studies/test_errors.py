@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nnd_tasks.studies.stress.edits import Edit, Parser, count_of, is_spoken, join
-from nnd_tasks.studies.stress.error_types import ARTICLES, ERRORS, SPAN, choose_levels
+from nnd_tasks.studies.stress.error_types import ARTICLES, ERRORS, SPAN
 from nnd_tasks.studies.stress.stress_set import compute_noise, find_ngrams
 from tests.studies.pipeline import ENTITIES, NOUNS, VERBS, is_within, split_into, tagged
 
@@ -359,4 +359,4 @@ def test_a_share_is_rounded_and_never_nothing_of_something(amount: float, items:
     ],
 )
 def test_levels_are_those_of_the_paper(corpus: str, name: str, few: bool, levels: list[float]) -> None:
-    assert choose_levels(ERRORS[name], corpus, few=few) == levels
+    assert ERRORS[name].choose_levels(corpus, few=few) == levels

@@ -532,6 +532,13 @@ class ErrorType:
             return self.levels.get(corpus if corpus in PAPER else "cnndm", ())
         return self.levels
 
+    def choose_levels(self, corpus: str, *, few: bool) -> list[float]:
+        """The paper's amounts for a corpus; few: the lowest, the middle and the highest, of those that count."""
+        amounts = list(self.find_levels(corpus))
+        if few and len(amounts) > 3 and not self.names:
+            return [amounts[0], amounts[(len(amounts) - 1) // 2], amounts[-1]]
+        return amounts
+
     def name_level(self, amount: float) -> str:
         """Return the name of a level: the subcategory of its tests."""
         return self.names.get(amount, f"{amount:g}")
@@ -570,11 +577,3 @@ def choose_errors(wanted: str, corpus: str, have: Collection[str]) -> tuple[list
         else:
             lacking[name] = missing[0]
     return chosen, lacking
-
-
-def choose_levels(error: ErrorType, corpus: str, *, few: bool) -> list[float]:
-    """Return the paper's amounts of an error for a corpus; few: the lowest, the middle and the highest, of those that count."""
-    amounts = list(error.find_levels(corpus))
-    if few and len(amounts) > 3 and not error.names:
-        return [amounts[0], amounts[(len(amounts) - 1) // 2], amounts[-1]]
-    return amounts

@@ -34,7 +34,7 @@ from nnd_tasks.show.report import Table
 from nnd_tasks.store import dataset_folder, read_report
 from nnd_tasks.studies.stress.corpora import KNOWN, Corpus, Gold, read_corpus
 from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, join, load_parser
-from nnd_tasks.studies.stress.error_types import NEEDS, ErrorType, choose_errors, choose_levels
+from nnd_tasks.studies.stress.error_types import NEEDS, ErrorType, choose_errors
 from nnd_tasks.text import counted
 
 _ERRORS = {
@@ -72,7 +72,7 @@ def build_stress_set(
         folder: holds the paper's corpora; None looks in ``$NND_HOME/blindspot``.
         errors: ``all``, or names that are separated by commas; ``all`` leaves out those for which the corpus lacks something
             or a package is not installed.
-        levels: ``paper``, or ``three`` of these; see `nnd_tasks.studies.stress.error_types.choose_levels`.
+        levels: ``paper``, or ``three`` of these; see `nnd_tasks.studies.stress.error_types.ErrorType`.
         texts: how many of the gold texts, drawn at random with a fixed seed; 0 takes all.
         seeds: how often each error is made, each time with other random choices.
         spacy: a spaCy pipeline; None takes ``en_core_web_sm`` if it is installed.
@@ -87,7 +87,7 @@ def build_stress_set(
     new = NewSet(name, golds, out, replace)
     parser = load_parser(spacy)
     chosen, left_out = choose_errors(errors, golds.name, find_means(golds, parser, mlm))
-    amounts = {error.name: choose_levels(error, golds.name, few=levels == "three") for error in chosen}
+    amounts = {error.name: error.choose_levels(golds.name, few=levels == "three") for error in chosen}
     named = {error.name: [*map(error.name_level, amounts[error.name])] for error in chosen}
     long = golds.name == "wikitext"
     draft = dataclasses.replace(
