@@ -226,6 +226,8 @@ def test_a_set_of_ones_own_is_built_listed_scored_and_judged(
     assert asked == [f"Source {i}.\n\n" for i in range(3)]
     done = nnd("stress", "report", tmp_path / "out", "--out", tmp_path / "report")
     assert done.out.count("| truncation |") == 3
+    done = nnd("stress", "metrics", "mine", "--corpus", pairs, "--metrics", "bleu")
+    assert "| truncation |" in done.out, done.err
     task = nnd_home / "task_yamls" / "mine" / "nnd_mine.yaml"
     task.write_text(task.read_text() + "description: mine\n")
     assert f"note: {task} was kept as it is" in nnd(*build).err
