@@ -77,9 +77,22 @@ class Made:
         return self.home / "nnd" / NAME
 
     def change(
-        self, *, header: Any = (), body: str = "", task: Any = (), files: Any = (), listed: str = "", held: str = ""
+        self,
+        *,
+        header: Any = (),
+        body: str = "",
+        task: Any = (),
+        files: Any = (),
+        listed: str = "",
+        held: str = "",
+        contexts: int = CONTEXTS,
+        put: Any = None,
+        columns: Any = (),
     ) -> None:
         """Make a change of ``changes.yaml``."""
+        self.tests = self.tests.head(2 * contexts).assign(**dict(columns))
+        if put:
+            self.put(**put)
         self.header.update(header)
         self.body = body or self.body
         self.task = {} if task is None else {**self.task, **dict(task)}

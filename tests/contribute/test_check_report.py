@@ -1,4 +1,4 @@
-"""A report as Markdown and JSON."""
+"""CheckReport.markdown and CheckReport.json: what is in them, and that texts of a set are neither markup nor links."""
 
 from __future__ import annotations
 

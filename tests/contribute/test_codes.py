@@ -17,7 +17,7 @@ from nnd_tasks.schema import cluster_key
 from tests.contribute.made import CATEGORIES, CITATION, NAME, Made, good_tests
 
 Spoil = Callable[[Made], Any]
-#: By code: texts that it finds and texts that only look so, and what is changed in a good set.
+#: By code: texts that it finds and texts that only look so; and what is changed in a good set.
 TEXTS, CHANGES = (
     yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8")) for name in ("texts", "changes")
 )
@@ -47,10 +47,6 @@ def each(**columns: Callable[[Any], Any]) -> Spoil:
     return spoil
 
 
-def few(contexts: int) -> Spoil:
-    return lambda made: setattr(made, "tests", made.tests.head(2 * contexts))
-
-
 def turned(made: Made) -> None:
     made.add(high=made.tests["low"][0], low=made.tests["high"][0])
 
@@ -66,38 +62,22 @@ def longer(tests: Any) -> Any:
 CASES: dict[str, Spoil] = {
     **{code: put(texts["found"][0]) for code, texts in TEXTS.items()},
     **{code: lambda made, changes=changes: made.change(**changes) for code, changes in CHANGES.items()},
-    # columns
     "column_missing": lambda made: made.tests.pop("high_first"),
-    "column_type": each(high_first=lambda tests: "perhaps"),
     "column_name": each(**{"the answer": lambda tests: tests["context_id"]}),
-    "cell_empty": lambda made: made.put(None, column="category"),  # type: ignore[arg-type]
     "no_tests": emptied,
     "test_id_repeated": lambda made: made.put(made.tests["test_id"][0], 3, "test_id"),
     "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Flu-ency", "flu ency"])),
     "cluster_mixed": lambda made: made.put(made.tests["cluster_id"][2], 7, "cluster_id"),
-    "cluster_split": lambda made: made.put("another", 1, "cluster_id"),
-    # what can be measured
-    "no_error_bar": few(1),
-    "few_contexts": few(9),
-    "low_power": few(12),
     "contradictory": turned,
     "repeated": lambda made: made.add(),
     "trivial_rule": each(low=longer),
     "trivial_rule_often": each(low=lambda tests: longer(tests).where(tests.index % 10 > 1, tests["low"])),
-    # the texts
     "equal_texts": lambda made: made.put(made.tests["high"][6]),
     "form_only": lambda made: made.put(made.tests["high"][6].upper()),
-    "empty": lambda made: made.put(" \n"),
-    "edge_space": lambda made: made.put("amber brook. "),
-    "context_missing": lambda made: made.put(" ", column="context"),
     "context_spaces": lambda made: made.put(f"{made.tests['context'][8]}\u00a0", column="context"),
-    "prompt_in_texts": each(
-        high=lambda tests: tests["context"] + " " + tests["high"],
-        low=lambda tests: tests["context"] + "\n" + tests["low"],
-    ),
-    "no_context": each(context=lambda tests: ""),
-    "language_mismatch": lambda made: made.put("敏捷的棕色狐狸跳过了懒狗", column="high"),
-}
+    "prompt_in_texts": each(high=lambda tests: tests["context"] + " " + tests["high"],
+                            low=lambda tests: tests["context"] + "\n" + tests["low"]),
+}  # fmt: skip
 #: What else a case brings with it.
 ALSO = {"cluster_split": {"prompt_repeated"}, "config_unlisted": {"config_without_task"}}
 
@@ -196,7 +176,7 @@ def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
 
 
 def test_what_a_finding_says_names_numbers_scripts_and_what_to_type(made: Made) -> None:
-    few(12)(made)
+    made.change(contexts=12)
     made.tests["category"] = "fluency"
     assert "fluency, 12 prompts: no difference is likely to be detected" in made.found()["low_power"].message
     made.tests["high"] = [f"быстрая бурая лиса {i}" for i in made.tests.index]

@@ -1,4 +1,4 @@
-"""`recognise_layout`, `recognise_xml`, `write_code`: files in which a row is not one judged text."""
+"""recognise_layout, recognise_xml, Layout.write_code: files in which a row is not one judged text."""
 
 from __future__ import annotations
 

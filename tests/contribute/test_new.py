@@ -1,4 +1,4 @@
-"""`nnd new`: from options to a recipe, its tests, a dataset folder and a task; or to a recipe and a prepare.py to complete."""
+"""draft_set, draft_skeleton, Draft.write: from options to a recipe, tests and a task; or to a prepare.py to complete."""
 
 from __future__ import annotations
 

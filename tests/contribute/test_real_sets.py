@@ -1,4 +1,4 @@
-"""Published sets: what is found in their tests is what was found when the findings were last read by a person."""
+"""check_set on published sets: what is found in their tests is what a person has read."""
 
 from __future__ import annotations
 

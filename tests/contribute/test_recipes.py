@@ -1,4 +1,4 @@
-"""What `nnd check` says of recipes and their code: as somebody sent them, and beside the data that were built."""
+"""check_set on recipes and their code (check_recipe, check_code): as somebody sent them, and beside built data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nnd check` says of the tasks of a set, without lm-eval."""
+"""check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval."""
 
 from __future__ import annotations
 

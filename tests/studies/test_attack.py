@@ -1,4 +1,4 @@
-"""The search for errors that a model prefers, the set that is built of them, and whom else they fool."""
+"""search, propose_errors, propose_edits, build_attack_set: errors that a model prefers, and whom else they fool."""
 
 from __future__ import annotations
 

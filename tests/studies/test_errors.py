@@ -1,4 +1,4 @@
-"""Every error type keeps its promise, by its definition; the same seed gives the same text."""
+"""ERRORS, negate, find_ngrams, count_of, choose_levels: every error type keeps its promise, by its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A higher level of an error adds to a lower one: every graded type, every pair of neighbouring levels, real texts."""
+"""ErrorType.make, switch, Edit.draw: a higher level of an error adds to a lower one, in real texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that write and score: texts and scores of tiny models, interruptions, the table, and what users get wrong."""
+"""score_own_texts, draw_prompts, report_own_texts: texts and scores of tiny models, the table, and mistakes of users."""
 
 from __future__ import annotations
 

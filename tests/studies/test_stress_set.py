@@ -1,4 +1,4 @@
-"""Sets of synthetic errors: from files of every kind, on the paper's corpora, and from the command line to the verdict."""
+"""build_stress_set, read_corpus: sets of synthetic errors, from files of every kind to the verdict of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text metrics as adapters: their values by definition, and their verdicts on real summaries."""
+"""load_metrics, report_metric: the values of text metrics by definition, and their verdicts on real summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's rule against slow definitions and by simulation, and reports from samples files."""
+"""judge, decide, report_results, draw_levels: the paper's rule against slow definitions and by simulation."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from typing import Any
 from jinja2.sandbox import SandboxedEnvironment
 
 from nnd_tasks.contribute.check.reading import Folder, read_folder
-from nnd_tasks.contribute.check.rules import Finding, Severity, check_baselines, check_tests, finding
-from nnd_tasks.contribute.check.task_rules import check_sent_tasks, check_tasks, find_tasks
+from nnd_tasks.contribute.check.rules import Finding, Severity, check_tests, finding
+from nnd_tasks.contribute.check.task_rules import check_sent_tasks, check_tasks
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.run.register import include_paths
@@ -70,15 +70,13 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
                 findings += [finding("recipe_counts", note) for note in compare_counts(recipe, counts)]
             must_cite = bool(recipe.facts.citation) or not recipe_file.shipped
     findings += check_card(folder, must_cite=must_cite)
-    for tests in folder.configs.values():
-        findings += check_tests(tests)
-    findings += check_baselines([*folder.configs.values()])
+    findings += check_tests([*folder.configs.values()])
     faulty = {item.config for item in findings if item.severity is Severity.ERROR}
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}
-    yamls, problems = find_tasks(folder, [*include_paths(), *tasks])
-    findings += [*problems, *check_tasks(folder, yamls)]
+    task_names, of_tasks = check_tasks(folder, [*include_paths(), *tasks])
+    findings += of_tasks
     findings.sort(key=lambda item: -item.severity)
-    return CheckReport(folder.name, folder.path, sizes, [task.name for task in yamls], findings)
+    return CheckReport(folder.name, folder.path, sizes, task_names, findings)
 
 
 def _check_sent(recipe_file: RecipeFile) -> CheckReport:

@@ -276,8 +276,14 @@ _FINDERS: Mapping[str, Callable[[Tests], Hits | str]] = {
 }
 
 
-def check_tests(tests: Tests) -> Iterator[Finding]:
-    """Apply all rules about tests to a config, apart from those about baselines."""
+def check_tests(configs: Sequence[Tests]) -> Iterator[Finding]:
+    """Apply all rules about tests to each config, and those about baselines to all of them together."""
+    for tests in configs:
+        yield from _check_config(tests)
+    yield from _check_baselines(configs)
+
+
+def _check_config(tests: Tests) -> Iterator[Finding]:
     for code, find in _FINDERS.items():
         result = find(tests)
         if not isinstance(result, str):
@@ -312,7 +318,7 @@ def _report(tests: Tests, code: str, hits: Hits, note: str = "", **changes: Any)
 # ---------------------------------------------------------------- baselines
 
 
-def check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
+def _check_baselines(configs: Sequence[Tests]) -> Iterator[Finding]:
     """Find categories where one of `BASELINES`, or its opposite, passes most tests: one finding for the whole set."""
     rates = pd.DataFrame({key: row for tests in configs for key, row in _rate_baselines(tests)}).T
     often = rates.where(rates > OFTEN).dropna(how="all").dropna(how="all", axis=1)

@@ -42,13 +42,22 @@ class Task:
         return self.settings.get("metadata") or {}
 
 
-def find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], list[Finding]]:
-    """Return the tasks that read a set, and findings on YAMLs that seem to belong to it and cannot be used.
+def check_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[str], list[Finding]]:
+    """Check the tasks that read a set; what they do with the data only on configs without errors.
 
     Args:
         folder: the set.
         folders: where to look; as for lm-eval, a task in a later folder replaces one of the same name.
+
+    Returns:
+        The names of the tasks, and findings, also on YAMLs that seem to belong to the set and cannot be used.
     """
+    tasks, faults = _find_tasks(folder, folders)
+    findings = [finding("task_invalid", fault) for fault in faults]
+    return [task.name for task in tasks], [*findings, *_check_tasks(folder, tasks)]
+
+
+def _find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], list[str]]:
     tasks: dict[str, Task] = {}
     faults = []
     for tasks_folder in folders:
@@ -67,7 +76,7 @@ def find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], lis
                 faults.append(f"{here[name].path.name} and {path} are both called {name}")
             here[name] = Task(name, path, str(settings.get("dataset_name") or folder.default), settings, foreign)
         tasks |= here
-    return [*tasks.values()], [finding("task_invalid", fault) for fault in faults]
+    return [*tasks.values()], faults
 
 
 def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator[Finding]:
@@ -115,8 +124,7 @@ def _reads(settings: Mapping[str, Any], folder: Folder) -> bool:
     return path == f"nnd/{folder.name}" or Path(path).resolve() == folder.path.resolve()
 
 
-def check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
-    """Check the tasks that read a set; what they do with the data only on configs without errors."""
+def _check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
     if not tasks:
         yield finding("task_missing", f"nnd/{folder.name}")
     for name in folder.configs:
@@ -124,8 +132,9 @@ def check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
             yield finding("config_without_task", name, name)
     for task in tasks:
         yield from _check_task(task, folder)
-    if anything := [task.name for task in tasks if "categories" not in task.metadata]:
-        yield finding("categories_open", ", ".join(anything))
+    open_tasks = [task.name for task in tasks if "categories" not in task.metadata]
+    if open_tasks:
+        yield finding("categories_open", ", ".join(open_tasks))
 
 
 def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
@@ -155,7 +164,8 @@ def _check_categories(task: Task, tests: Tests) -> Iterator[Finding]:
     if len(unknown):
         note = f"{task.name}: {', '.join(sorted({*unknown}))}"
         yield finding("categories_undeclared", note, tests.name, rows=tests.list_rows(unknown), count=len(unknown))
-    if absent := sorted({*declared} - {*category}):
+    absent = sorted({*declared} - {*category})
+    if absent:
         yield finding("categories_absent", f"{task.name}: {', '.join(absent)}", tests.name)
 
 
