@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from nnd_tasks.results.compare import compare  # noqa: E402
-from nnd_tasks.results.verdicts import give_verdicts  # noqa: E402
+from nnd_tasks.results.comparison_report import give_verdicts  # noqa: E402
 from nnd_tasks.significance import LEVEL, detectable, holm, permutation_p  # noqa: E402
 from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference  # noqa: E402
 from tests.results.runs import make_paired  # noqa: E402

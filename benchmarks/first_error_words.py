@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks import cli
-from nnd_tasks.results.runs import Run, read_results
-from nnd_tasks.results.token_files import run_tokens
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
+from nnd_tasks.results.token_scores import read_tokens
 from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
 
@@ -30,7 +31,7 @@ NEAREST = 3
 
 def first_words(run: Run) -> Iterator[dict[str, Any]]:
     """Yield a row for each error: ``prompt``, surprise of the ``first`` token, and ``above`` words as frequent."""
-    scores = run_tokens(run)
+    scores = read_tokens(run)
     own = {key: tokens.starts < tokens.ends for key, tokens in scores.items()}
     frequency = unigram_surprise(tokens.ids[own[key]] for key, tokens in scores.items() if key[2])
     for document in run.documents:

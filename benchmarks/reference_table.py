@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.run.smollm2 import SMOLLM2
 

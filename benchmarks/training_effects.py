@@ -23,8 +23,8 @@ import numpy as np
 from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.readers import WRITER, reader_of
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.readers import WRITER
 from nnd_tasks.statistics import clustered_mean, pooled_rate
 
 
@@ -46,7 +46,7 @@ def print_rates(paired: Paired) -> None:
     print(f"\n{paired.task}: {len(paired.tests):,} tests of {paired.tests['cluster_id'].nunique():,} prompts\n")
     print("| trained on |", " | ".join(paired.categories), "|")
     print("|---|", "---|" * len(paired.categories), sep="")
-    by_category = {name: paired.by_prompt(paired.passed, name) for name in paired.categories}
+    by_category = paired.passed_by_prompt
     rates = [f"{pooled_rate(passed[:, base], tests):.3f}" for passed, tests in by_category.values()]
     print("| nothing |", " | ".join(rates), "|")
     for name, places in trained.items():
@@ -85,7 +85,7 @@ def main() -> None:
         print_rates(paired)
     print("\n| task | trained on | better texts | worse texts |\n|---|---|---:|---:|")
     for paired in pairs:
-        if reader_of(paired.runs[0]) == WRITER:
+        if paired.runs[0].reader == WRITER:
             print_likelihoods(paired)
 
 

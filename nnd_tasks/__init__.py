@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from nnd_tasks.errors import NNDError as NNDError
-    from nnd_tasks.results.runs import read_results as read_results
+    from nnd_tasks.results.read_runs import read_results as read_results
     from nnd_tasks.run.callback import NNDCallback as NNDCallback
     from nnd_tasks.run.run import evaluate as evaluate
     from nnd_tasks.sets.build import build_set as build_set
@@ -20,7 +20,7 @@ _PUBLIC = {
     "NNDCallback": "nnd_tasks.run.callback",
     "NNDError": "nnd_tasks.errors",
     "evaluate": "nnd_tasks.run.run",
-    "read_results": "nnd_tasks.results.runs",
+    "read_results": "nnd_tasks.results.read_runs",
 }
 __all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "evaluate", "load", "read_results"]
 

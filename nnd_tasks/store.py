@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import expand, parse_yaml, read_json, read_text
-from nnd_tasks.schema import SCHEMA_VERSION, check_table
+from nnd_tasks.schema import SCHEMA_VERSION, check_table, fingerprint
 from nnd_tasks.splits import SHARES
 from nnd_tasks.text import did_you_mean
 
@@ -309,6 +309,22 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
         raise NNDError(f"{folder}: it has no config {config!r}; it has {', '.join(names)}; {hint.strip()}")
     table = read_config(folder, config, columns)
     return table if columns else check_table(table, f"{folder} (config {config})")
+
+
+def find_table(name: str, config: str, data: str) -> pa.Table | None:
+    """Read the tests of a set that a signature names; None where it is not built here, or built from other data.
+
+    Args:
+        name: of the set, as a stranger may have written it.
+        config: of the set; the default one if it is empty.
+        data: fingerprint of the tests.
+    """
+    try:
+        folder = find_dataset(name)
+        table = None if folder is None else read_table(folder, config or None)
+    except (NNDError, OSError, ValueError):  # the name may be no path at all
+        return None
+    return table if table is not None and fingerprint(table) == data else None
 
 
 def read_config(folder: Path, config: str, columns: Sequence[str] | None = None) -> pa.Table:

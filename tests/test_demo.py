@@ -11,7 +11,7 @@ from nnd_tasks.baselines import ALL, table_rates
 from nnd_tasks.cli.demo import describe, make_untrained_twin, run_demo
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import compare_runs
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.store import read_table
 
 CATEGORIES = ("disfluent", "off_target", "unfaithful")

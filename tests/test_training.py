@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.training_pairs import add_preferences, make_pairs
 from nnd_tasks.schema import clean_name
 from nnd_tasks.splits import SHARES, find_source, sources_of, split_of

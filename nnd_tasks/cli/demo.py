@@ -13,7 +13,7 @@ from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, rewriting, write_text
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.compare import Comparison, compare_runs
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.run.smollm2 import INSTALL, SMOLLM2, resolve_model
 from nnd_tasks.sets.build import build_set

@@ -36,7 +36,7 @@ Select = Annotated[
 
 
 def _read(runs: list[Path], select: list[str] | None) -> Runs:
-    from nnd_tasks.results.runs import read_results
+    from nnd_tasks.results.read_runs import read_results
 
     return read_results(runs, select or ())
 
@@ -62,7 +62,8 @@ def compare(
 
     What to know before reading them is said, too.
     """
-    from nnd_tasks.results.compare import compare_readers, compare_runs, report_comparison
+    from nnd_tasks.results.compare import compare_readers, compare_runs
+    from nnd_tasks.results.comparison_report import report_comparison
 
     chosen, allowed = _read(runs, select), parts_of(allow)
     comparisons = compare_readers(chosen, allowed) if readers else compare_runs(chosen, allowed, alone=adjust)
@@ -115,7 +116,7 @@ def report(
     from nnd_tasks.page.one_test import find_test, render_test, report_test
     from nnd_tasks.page.page import render_report, report_pages
     from nnd_tasks.results.paired import pair
-    from nnd_tasks.results.token_files import read_usable
+    from nnd_tasks.results.read_runs import read_usable
 
     left_out: list[str] = []
     chosen = read_usable(runs, select or (), left_out)
@@ -183,7 +184,7 @@ def signal(
 
     It says by which measure, and on how few prompts.
     """
-    from nnd_tasks.results.tags import read_tags
+    from nnd_tasks.results.model_names import read_tags
     from nnd_tasks.studies.signal import report_signals
 
     known = None if tags is None else read_tags(tags)

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nnd_tasks.results.paired import Paired
-from nnd_tasks.results.token_files import CandidateTokens, TokenScores, run_tokens
+from nnd_tasks.results.token_scores import CandidateTokens, TokenScores, read_tokens
 
 #: Fields of a document that are no part of the prompt.
 _NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind"}
@@ -50,7 +50,7 @@ def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
         room: most bytes.
         only: id of a test; the page has this one alone.
     """
-    tokens = {id(run): scores for paired in pairs for run in paired.runs if (scores := run_tokens(run)) is not None}
+    tokens = {id(run): scores for paired in pairs for run in paired.runs if (scores := read_tokens(run)) is not None}
     tests = pd.concat(
         [_list_tests(paired).assign(section=number) for number, paired in enumerate(pairs)], ignore_index=True
     )

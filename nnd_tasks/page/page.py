@@ -15,11 +15,13 @@ from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.page.browsing import Packed, pack
 from nnd_tasks.redact import hide, without_secrets
-from nnd_tasks.results import error_spans as spans
-from nnd_tasks.results.compare import LEGEND, RATE, Comparison, compare, report_comparison
+from nnd_tasks.results import token_analyses as spans
+from nnd_tasks.results.compare import Comparison, compare
+from nnd_tasks.results.comparison_report import LEGEND, RATE, report_comparison
 from nnd_tasks.results.paired import Paired, not_compared, pair
+from nnd_tasks.results.read_runs import notes_on
 from nnd_tasks.results.readers import pair_readers
-from nnd_tasks.results.runs import Run, notes_on
+from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.text import counted

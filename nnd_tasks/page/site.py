@@ -19,10 +19,10 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.page.page import Section, make_section, render_page
-from nnd_tasks.results.compare import LEGEND, RATE
+from nnd_tasks.results.comparison_report import LEGEND, RATE
 from nnd_tasks.results.paired import asked_texts, pair
+from nnd_tasks.results.read_runs import read_usable
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.token_files import read_usable
 from nnd_tasks.sets.licences import terms_of, texts_may_go
 from nnd_tasks.show.forms import render, to_json
 from nnd_tasks.show.report import Report, Table, file_stem
@@ -41,7 +41,7 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     Texts of tests are shown where their terms let anyone publish them.
 
     Args:
-        places: as `nnd_tasks.results.runs.read_results` takes them; some files may be damaged.
+        places: as `nnd_tasks.results.read_runs.read_results` takes them; some files may be damaged.
         folder: gets ``index.html``, a page per set, and ``results.json``.
         select: as for `read_results`.
 

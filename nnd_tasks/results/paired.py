@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,18 @@ import pandas as pd
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.selecting import texts_apart
 from nnd_tasks.text import counted
 
 #: Parts of the protocol that say little to people: digests, and what goes with the number of exemplars.
 _DIGESTS = {"data", "prompt", "system"}
 _OF_SHOTS = {"shots_seed", "exemplars"}
+
+
+class CountsByPrompt(NamedTuple):
+    """Sums over the tests of each prompt, shape (prompts, n), and numbers of tests, shape (prompts,)."""
+
+    counts: np.ndarray[Any, Any]
+    tests: np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(eq=False)
@@ -45,6 +51,8 @@ class Paired:
         name: of the task, with what tells these runs from others of it.
         title: the same, and whether they are of some prompts only.
         notes: which tests are left out, and why; and what the models were trained on.
+        passed_by_prompt: category -> tests of it that each model passes of each prompt, shape (prompts, models), and how many
+            tests each prompt has, shape (prompts,).
     """
 
     task: str
@@ -62,6 +70,7 @@ class Paired:
     name: str = field(init=False)
     title: str = field(init=False)
     notes: list[str] = field(init=False, repr=False)
+    passed_by_prompt: dict[str, CountsByPrompt] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compute what reports say of all of it."""
@@ -86,26 +95,22 @@ class Paired:
             )
         if self.left_out:
             self.notes.append(f"Left out: {counted(self.left_out, 'test')} that some model could not score.")
+        self.passed_by_prompt = {name: self.sum_by_prompt(self.passed, name) for name in self.categories}
 
     def of_category(self, category: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tell which tests are of a category; of ``all`` every test is. Shape (tests,)."""
         return np.asarray(self.tests["category"].eq(category) | (category == ALL), dtype=bool)
 
-    def by_prompt(
-        self, outcomes: np.ndarray[Any, Any], category: str = ALL
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, np.dtype[np.int64]]]:
-        """Sum outcomes of tests on a category by prompt.
+    def sum_by_prompt(self, outcomes: np.ndarray[Any, Any], category: str) -> CountsByPrompt:
+        """Sum outcomes of the tests of a category by prompt, in order of appearance.
 
         Args:
             outcomes: such as `passed`, shape (tests, n).
             category: of the tests.
-
-        Returns:
-            Sums, shape (prompts, n), and numbers of tests, shape (prompts,); prompts in order of appearance.
         """
         chosen = self.of_category(category)
         prompts = pd.DataFrame(outcomes[chosen]).groupby(self.tests.loc[chosen, "cluster_id"].to_numpy(), sort=False)
-        return prompts.sum().to_numpy(), prompts.size().to_numpy()
+        return CountsByPrompt(prompts.sum().to_numpy(), prompts.size().to_numpy())
 
 
 def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: bool = False) -> list[Paired]:
@@ -122,37 +127,74 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: boo
         NNDError: a model has two runs in one group, prompts were shortened to different windows, or two runs have
             different tests.
     """
-    known = {"window", "trained_on", *(key for run in runs for key in run.comparison_key)}
-    if unknown := [name for name in allow if name not in known]:
-        raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(known))}")
+    keys = {"window", "trained_on", *(key for run in runs for key in run.comparison_key)}
+    unknown = [name for name in allow if name not in keys]
+    if unknown:
+        raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(keys))}")
     pairs = []
     for name in dict.fromkeys(run.set for run in runs):
         of_set = [run for run in runs if run.set == name]
-        task_per_model = len({run.task for run in of_set}) == len({run.model for run in of_set}) == len(of_set)
-        by_task = not (allow or task_per_model)
-        skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
-        groups = _group_equal(of_set, skip)
-        whole = [
-            _with_larger(group, [run for run in of_set if not by_task or run.task == group[0].task], allow)
-            for group in groups
-        ]
-        # A run that stands beside samples already needs no group of its own.
-        kept = [i for i, more in enumerate(whole) if len(more) > 1 or sum(more[0] in other for other in whole) == 1]
-        for i, distinguished_by in zip(kept, _distinguish([groups[i] for i in kept]), strict=True):
-            group = [run for run in of_set if run in whole[i]]
+        for distinguished_by, group in _group_runs(of_set, allow):
             try:
-                paired = _pair(group, allow)
+                paired = _join(group, allow, distinguished_by)
                 if split_conflicts and len(group) > 1 and paired.tests.empty:
                     raise NNDError(f"no test was scored by all of {', '.join(paired.models)}")
-                pairs.append(replace(paired, distinguished_by=distinguished_by))
+                pairs.append(paired)
             except NNDError as error:
                 if not split_conflicts:
                     raise
                 for run in group:
                     name = run.model if len({run.model for run in group}) == len(group) else f"{run.model}, {run.date}"
-                    mark = f"{distinguished_by}, {name}" if distinguished_by else name
-                    pairs.append(replace(_pair([run], allow), distinguished_by=mark, conflict=str(error)))
+                    label = f"{distinguished_by}, {name}" if distinguished_by else name
+                    pairs.append(replace(_join([run], allow, label), conflict=str(error)))
     return pairs
+
+
+def pair_several(
+    runs: Sequence[Run], allow: Sequence[str], purpose: str, hint: str = ""
+) -> tuple[list[Paired], list[str]]:
+    """Put runs of several models side by side, and say which are in no comparison (`not_compared`).
+
+    Args:
+        runs: of any tasks.
+        allow: parts of the protocol that may differ.
+        purpose: what needs several models, for an error.
+        hint: what to do with one model, for an error.
+
+    Raises:
+        NNDError: as `pair`; no two models ran on one task, or have scored the same test.
+    """
+    paired = pair(runs, allow)
+    groups = [group for group in paired if len(group.runs) > 1]
+    lone = not_compared(runs, paired)
+    if not groups:
+        raise NNDError(f"{purpose} needs two models or checkpoints on one task: {lone[0]}{hint}")
+    for group in groups:
+        if group.tests.empty:
+            raise NNDError(f"{group.title}: no test was scored by all of {', '.join(group.models)}")
+    return groups, lone
+
+
+# ---------------------------------------------------------------- which runs belong together
+
+
+def _group_runs(runs: Sequence[Run], allow: Sequence[str]) -> list[tuple[str, list[Run]]]:
+    """Divide the runs on a set into groups that were asked the same, each with what distinguishes it from the others."""
+    task_per_model = len({run.task for run in runs}) == len({run.model for run in runs}) == len(runs)
+    by_task = not (allow or task_per_model)
+    skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
+    groups = _group_equal(runs, skip)
+    extended = [
+        _add_larger(group, [run for run in runs if not by_task or run.task == group[0].task], allow) for group in groups
+    ]
+    # A run that stands beside samples already needs no group of its own.
+    needed = [
+        i
+        for i, group in enumerate(extended)
+        if len(group) > 1 or sum(group[0] in candidate for candidate in extended) == 1
+    ]
+    labels = _distinguish([groups[i] for i in needed])
+    return [(label, [run for run in runs if run in extended[i]]) for label, i in zip(labels, needed, strict=True)]
 
 
 def _group_equal(runs: Sequence[Run], skip: Container[str]) -> list[list[Run]]:
@@ -168,77 +210,52 @@ def _group_equal(runs: Sequence[Run], skip: Container[str]) -> list[list[Run]]:
         # One model twice: then also those are apart that differ in what would have been done with texts that are too long.
         exact: dict[str, list[Run]] = defaultdict(list)
         for run in group:
-            exact[_key_text(_exact_key(run), skip)].append(run)
+            exact[_key_text(run.asked, skip)].append(run)
         groups += exact.values()
     return groups
-
-
-def _exact_key(run: Run) -> dict[str, Any]:
-    """The comparison key with every setting as it was, those included that made no difference."""
-    return {**run.comparison_key, **run.protocol}
 
 
 def _key_text(comparison_key: Mapping[str, Any], skip: Container[str]) -> str:
     return str(sorted((key, str(value)) for key, value in comparison_key.items() if key not in skip))
 
 
-def pair_several(
-    runs: Sequence[Run], allow: Sequence[str], what: str, hint: str = ""
-) -> tuple[list[Paired], list[str]]:
-    """Return the runs side by side, and the lines of `not_compared`.
-
-    Args:
-        runs: of any tasks.
-        allow: parts of the protocol that may differ.
-        what: needs several models, for an error.
-        hint: what to do with one model, for an error.
-
-    Raises:
-        NNDError: as `pair`; no two models ran on one task, or have scored the same test.
-    """
-    paired = pair(runs, allow)
-    groups, lone = [group for group in paired if len(group.runs) > 1], not_compared(runs, paired)
-    if not groups:
-        raise NNDError(f"{what} needs two models or checkpoints on one task: {lone[0]}{hint}")
-    for group in groups:
-        if group.tests.empty:
-            raise NNDError(f"{group.title}: no test was scored by all of {', '.join(group.models)}")
-    return groups, lone
-
-
-def _prompts(run: Run) -> set[str]:
-    return {document["cluster_id"] for document in run.documents}
-
-
-def _with_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str]) -> list[Run]:
-    """Return a group with the runs of other models whose prompts hold its own and more; of each model the smallest."""
-    first, found = group[0], list(group)
+def _add_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str]) -> list[Run]:
+    """Add the runs of other models to a group whose prompts hold its own and more; of each model the smallest."""
+    first = group[0]
+    extended = list(group)
     for run in sorted(runs, key=lambda run: len(run.documents)):
-        larger = run.model not in {one.model for one in found} and _prompts(first) < _prompts(run)
+        larger = run.model not in {member.model for member in extended} and first.prompt_ids < run.prompt_ids
         if larger and not find_conflict(first, run, allow):
-            found.append(run)
-    return found
+            extended.append(run)
+    return extended
 
 
 def _distinguish(groups: Sequence[Sequence[Run]]) -> list[str]:
     """What tells each group from the others of its tasks, in words if they do; empty where there are none."""
-    texts = []
+    labels = []
     for group in groups:
-        tasks, mine = {run.task for run in group}, _exact_key(group[0])
-        rivals = [_exact_key(other[0]) for other in groups if tasks & {run.task for run in other}]
+        tasks = {run.task for run in group}
+        rivals = [members[0].settings for members in groups if tasks & {run.task for run in members}]
         keys = [key for key in dict.fromkeys(chain(*rivals)) if key != "task"]
-        table = pd.DataFrame({key: texts_apart([rival.get(key) for rival in rivals]) for key in keys})
+        table = pd.DataFrame({key: _shorten_digests([rival.get(key, "no") for rival in rivals]) for key in keys})
         table = table.loc[:, table.nunique() > 1]
         for hidden in (_DIGESTS | _OF_SHOTS, _DIGESTS, set()):
-            shown = table.drop(columns=list(hidden), errors="ignore")
-            if len(shown.columns) and not shown.duplicated().any():
+            columns = table.drop(columns=list(hidden), errors="ignore")
+            if len(columns.columns) and not columns.duplicated().any():
                 break
-        texts.append(visible(", ".join(f"{key} {value}" for key, value in shown.loc[rivals.index(mine)].items())))
-    return texts
+        row = columns.loc[rivals.index(group[0].settings)]
+        labels.append(visible(", ".join(f"{key} {value}" for key, value in row.items())))
+    return labels
+
+
+def _shorten_digests(texts: Sequence[str]) -> list[str]:
+    """Drop the digests of selections if the texts stay distinct: ``10 of 60 (3f2a)`` becomes ``10 of 60``."""
+    short = [re.sub(r"( of \d+) \([0-9a-f]+\)$", r"\1", text) for text in texts]
+    return short if len(set(short)) == len(set(texts)) else list(texts)
 
 
 def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
-    """Return a line for each run that is in no comparison, and why."""
+    """A line for each run that is in no comparison, and why."""
     lines = []
     for paired in pairs:
         lone = paired.runs[0]
@@ -262,99 +279,100 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     return lines
 
 
-def _pair(runs: list[Run], allow: Sequence[str]) -> Paired:
+# ---------------------------------------------------------------- the runs of one group, test by test
+
+
+def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> Paired:
     """Join the runs of one group by test.
 
     Raises:
         NNDError: two of them cannot be compared, or are of one model; or their tests differ.
     """
-    for one, other in combinations(runs, 2):  # every two of them, as each may have a window of its own
-        conflict = find_conflict(one, other, allow)
+    for first, second in combinations(runs, 2):  # every two of them, as each may have a window of its own
+        conflict = find_conflict(first, second, allow)
         if conflict:
             raise NNDError(conflict)
-        if one.model == other.model:
+        if first.model == second.model:
             raise NNDError(
-                f"{one.model}: several runs of it on {one.set}, {one.path} and {other.path}; name the results file of one, or "
-                "choose by what differs, such as --select shots=0"
+                f"{first.model}: several runs of it on {first.set}, {first.path} and {second.path}; name the results file of "
+                "one, or choose by what differs, such as --select shots=0"
             )
-    every = set[str]().union(*(run.tests["test_id"] for run in runs))
-    prompts_in_set = max(map(_prompts_in_set, runs))
+    test_ids = set[str]().union(*(run.tests["test_id"] for run in runs))
+    prompts_in_set = max(run.prompts_in_set for run in runs)
     if len({(run.protocol.get("selection"), run.protocol.get("split")) for run in runs}) > 1:
-        runs = _on_common_prompts(runs)
+        runs = _take_common_prompts(runs)
     first, *others = runs
     texts = set(asked_texts(first).itertuples(name=None))
-    for other in others:
-        if differ := texts ^ set(asked_texts(other).itertuples(name=None)):
+    for run in others:
+        differing = texts ^ set(asked_texts(run).itertuples(name=None))
+        if differing:
             raise NNDError(
-                f"{first.path} and {other.path}: test {min(differ)[0]} is in one of them only, or has another prompt, category "
+                f"{first.path} and {run.path}: test {min(differing)[0]} is in one of them only, or has another prompt, category "
                 "or text; they are of different data, or one is damaged: run both again"
             )
     outcomes = pd.concat([run.tests.set_index("test_id")["passed"] for run in runs], axis=1).loc[first.tests["test_id"]]
     scored = outcomes.notna().all(axis=1).to_numpy()
-    kept = ["test_id", "cluster_id", "category", "subcategory", "severity", "document"]
+    columns = ["test_id", "cluster_id", "category", "subcategory", "severity", "document"]
     return Paired(
         task=" / ".join(dict.fromkeys(run.task for run in runs)),
         set=first.set,
-        runs=runs,
-        tests=first.tests.loc[scored, kept].reset_index(drop=True),
+        runs=list(runs),
+        tests=first.tests.loc[scored, columns].reset_index(drop=True),
         passed=outcomes[scored].to_numpy(dtype=bool),
         left_out=int((~scored).sum()),
-        unshared_tests=len(every) - len(first.tests),
+        distinguished_by=distinguished_by,
+        unshared_tests=len(test_ids) - len(first.tests),
         prompts_in_set=prompts_in_set if prompts_in_set > len(first.documents) else None,
     )
 
 
-def _prompts_in_set(run: Run) -> int:
-    """How many prompts the set of a run has, of which it may have scored a sample (`nnd_tasks.task.signature.selection`)."""
-    selected = re.match(r"\d+ of (\d+)", str(run.protocol.get("selection")))
-    return int(selected[1]) if selected else len(run.documents)
-
-
-def _on_common_prompts(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs with the prompts that all of them have; raise NNDError where there are none."""
-    common = set.intersection(*map(_prompts, runs))
+def _take_common_prompts(runs: Sequence[Run]) -> list[Run]:
+    """The runs with the prompts that all of them have; raise NNDError where there are none."""
+    common = frozenset.intersection(*(run.prompt_ids for run in runs))
     if not common:
         raise NNDError(f"{' and '.join(run.model for run in runs)} ({runs[0].task}): no prompt is in all of their runs")
-    parts = []
+    reduced = []
     for run in runs:
         documents = [document for document in run.documents if document["cluster_id"] in common]
-        places = {document["cluster_id"]: i for i, document in enumerate(documents)}
+        index_of = {document["cluster_id"]: i for i, document in enumerate(documents)}
         tests = run.tests[run.tests["cluster_id"].isin(common)].reset_index(drop=True)
-        parts.append(replace(run, documents=documents, tests=tests.assign(document=tests["cluster_id"].map(places))))
-    return parts
+        tests = tests.assign(document=tests["cluster_id"].map(index_of))
+        reduced.append(replace(run, documents=documents, tests=tests))
+    return reduced
 
 
 def asked_texts(run: Run) -> pd.DataFrame:
-    """Return what each test of a run asks: its prompt, category and two texts; ``test_id`` is the index."""
-    asked = run.tests.assign(high=run.texts_of("high"), low=run.texts_of("low")).set_index("test_id")
-    return asked[["cluster_id", "category", "high", "low"]]
+    """What each test of a run asks: its prompt, category and two texts; ``test_id`` is the index."""
+    return run.tests.assign(**run.texts).set_index("test_id")[["cluster_id", "category", "high", "low"]]
 
 
-def find_conflict(first: Run, other: Run, allow: Iterable[str] = ()) -> str | None:
+def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | None:
     """Why two runs cannot be compared, as the text of an error; None where they can.
 
     Windows must be equal only where a prompt was shortened, and of two selections one must be a part of the other. Of models
     that were trained on some of these tests, all must have been trained on the same.
     """
-    if first.training_overlap != other.training_overlap and "trained_on" not in allow:
-        seen, model = (
-            (first.training_overlap, first.model) if first.training_overlap else (other.training_overlap, other.model)
-        )
+    if first.training_overlap != second.training_overlap and "trained_on" not in allow:
+        trained = first if first.training_overlap else second
         return (
-            f"{first.model} and {other.model} cannot be compared: {model} was trained on {', '.join(seen)}, which is in these "
-            "tests; run both with --split test, or compare anyway with --allow trained_on"
+            f"{first.model} and {second.model} cannot be compared: {trained.model} was trained on "
+            f"{', '.join(trained.training_overlap)}, which is in these tests; run both with --split test, or compare anyway with "
+            "--allow trained_on"
         )
-    mine, theirs = ({**run.comparison_key, "window": run.model_info.get("window")} for run in (first, other))
-    one, two = _prompts(first), _prompts(other)
-    equal = {"task", *allow, *(key for key in {**mine, **theirs} if mine.get(key) == theirs.get(key))}
-    if one < two or two < one:
-        equal.add("selection")
-    if first.task != other.task:
-        equal.add("version")
-    if not (first.truncated or other.truncated):
-        equal.add("window")
-    keys = [key for key in {**mine, **theirs} if key not in equal]
-    differ = "; ".join(f"{key} {mine.get(key)!r} and {theirs.get(key)!r}" for key in keys)
-    hint = f", or compare anyway with --allow {','.join(keys)}" if one & two and "data" not in keys else ""
-    who = " and ".join(f"{run.model} ({run.task})" for run in (first, other))
-    return f"{who} cannot be compared: {differ}; rerun both with equal settings{hint}" if keys else None
+    settings = [{**run.comparison_key, "window": run.model_info.get("window")} for run in (first, second)]
+    keys = list(dict.fromkeys(chain(*settings)))
+    ignored = {"task", *allow}
+    if first.prompt_ids < second.prompt_ids or second.prompt_ids < first.prompt_ids:
+        ignored.add("selection")
+    if first.task != second.task:
+        ignored.add("version")
+    if not (first.truncated or second.truncated):
+        ignored.add("window")
+    differing = [key for key in keys if key not in ignored and settings[0].get(key) != settings[1].get(key)]
+    if not differing:
+        return None
+    values = "; ".join(f"{key} {settings[0].get(key)!r} and {settings[1].get(key)!r}" for key in differing)
+    can_be_allowed = first.prompt_ids & second.prompt_ids and "data" not in differing
+    hint = f", or compare anyway with --allow {','.join(differing)}" if can_be_allowed else ""
+    models = " and ".join(f"{run.model} ({run.task})" for run in (first, second))
+    return f"{models} cannot be compared: {values}; rerun both with equal settings{hint}"

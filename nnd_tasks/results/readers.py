@@ -16,8 +16,7 @@ from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import Run
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Table
-from nnd_tasks.significance import is_few
-from nnd_tasks.statistics import ClusteredMean, paired_difference, summarize_rate
+from nnd_tasks.statistics import ClusteredMean, is_few, paired_difference, summarize_rate
 
 #: The reader of a plain task.
 WRITER = "writer"
@@ -34,17 +33,12 @@ CELLS = {
 }
 
 
-def reader_of(run: Run) -> str:
-    """Return who read the candidates of a run: ``writer``, ``validator``, ``choice`` or ``reward``."""
-    return str(run.protocol.get("reader", WRITER))
-
-
-def check_writers(runs: Sequence[Run], what: str) -> None:
-    """Raise NNDError if a run has answers about texts and not their likelihoods, which ``what`` needs."""
+def check_writers(runs: Sequence[Run], purpose: str) -> None:
+    """Raise NNDError if a run has answers about texts and not their likelihoods, which ``purpose`` needs."""
     for run in runs:
-        if (reader := reader_of(run)) != WRITER:
+        if run.reader != WRITER:
             raise NNDError(
-                f"{what} takes likelihoods of texts, and {run.task} of {run.model} has those of a {reader}; add --select "
+                f"{purpose} takes likelihoods of texts, and {run.task} of {run.model} has those of a {run.reader}; add --select "
                 f"reader={WRITER}"
             )
 
@@ -61,65 +55,74 @@ def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]
     Raises:
         NNDError: as `nnd_tasks.results.paired.pair`.
     """
-    rewards = [replace(run, model=f"reward ({run.model})") for run in runs if reader_of(run) == "reward"]
-    others = [run for run in runs if reader_of(run) != "reward"]
+    rewards = [replace(run, model=f"reward ({run.model})") for run in runs if run.reader == "reward"]
+    others = [run for run in runs if run.reader != "reward"]
     groups = []
     for model in dict.fromkeys(run.model for run in others):
         readers = [*_name_readers([run for run in others if run.model == model]), *rewards]
-        known = {key for run in readers for key in run.comparison_key}
-        paired = pair(readers, [*(name for name in _ALLOWED if name in known), *allow])
-        several = (one for one in paired if len({reader_of(run) for run in one.runs}) > 1)
-        groups += [replace(one, task=f"{one.runs[0].task} as read by {model}") for one in several]
+        keys = {key for run in readers for key in run.comparison_key}
+        paired_readers = pair(readers, [*(name for name in _ALLOWED if name in keys), *allow])
+        groups += [
+            replace(paired, task=f"{paired.runs[0].task} as read by {model}")
+            for paired in paired_readers
+            if _has_several_readers(paired)
+        ]
     return groups
 
 
+def _has_several_readers(paired: Paired) -> bool:
+    return len({run.reader for run in paired.runs}) > 1
+
+
 def _name_readers(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs of a model under the names of their readers, the writer first; a reader of several tasks with the task."""
-    tasks = Counter(found[:2] for found in {(run.set, reader_of(run), run.task) for run in runs})
+    """Name the runs of a model by their readers, the writer first; a reader of several tasks with the task."""
+    tasks = Counter((set_name, reader) for set_name, reader, _ in {(run.set, run.reader, run.task) for run in runs})
     named = [
-        replace(run, model=reader if tasks[run.set, reader] == 1 else f"{reader} ({run.task})")
+        replace(run, model=run.reader if tasks[run.set, run.reader] == 1 else f"{run.reader} ({run.task})")
         for run in runs
-        for reader in [reader_of(run)]
     ]
-    return sorted(named, key=lambda run: reader_of(run) != WRITER)
+    return sorted(named, key=lambda run: run.reader != WRITER)
 
 
 def reader_tables(paired: Paired) -> list[Table]:
-    """Return what can be said of readers besides rates and differences: the four cells, and whether they read at all."""
-    cells = pd.DataFrame(_cells(paired))
-    columns = {"category": "{category}", "asked": "{asked}", "tests": "{tests:,}", "prompts": "{prompts:,}{few:†}"}
-    share = "{mean:.3f} [{low:.3f}, {high:.3f}]"
-    tables = [Table("cells", cells, {**columns, "{cell}": share}, _CELLS_CAPTION)] if len(cells) else []
-    return [*tables, Table("checks", pd.DataFrame(_checks(paired)), _CHECKS, _CHECKS_CAPTION)]
+    """What can be said of readers besides rates and differences: the four cells, and whether they read at all.
+
+    The tables of one reader alone have no rows.
+    """
+    several = _has_several_readers(paired)
+    return [
+        Table("cells", pd.DataFrame(_cells(paired) if several else ()), _CELLS, _CELLS_CAPTION),
+        Table("checks", pd.DataFrame(_checks(paired) if several else ()), _CHECKS, _CHECKS_CAPTION),
+    ]
 
 
 def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
-    readers = [reader_of(run) for run in paired.runs]
+    readers = [run.reader for run in paired.runs]
     if WRITER not in readers:
         return
     writes = paired.passed[:, readers.index(WRITER)]
     for category in paired.categories:
-        for place, reader in enumerate(readers):
+        for column, reader in enumerate(readers):
             if reader == WRITER:
                 continue
-            found = [(paired.passed[:, place] == notices) & (writes == well) for notices, well in CELLS]
-            counts, tests = paired.by_prompt(np.column_stack(found), category)
-            about = {"category": category, "asked": paired.models[place], "tests": int(tests.sum())}
-            about |= {"prompts": len(tests), "few": is_few(len(tests))}
+            is_in_cell = [(paired.passed[:, column] == notices) & (writes == well) for notices, well in CELLS]
+            counts, tests = paired.sum_by_prompt(np.column_stack(is_in_cell), category)
+            size = {"tests": int(tests.sum()), "prompts": len(tests), "few": is_few(len(tests))}
             for cell, count in zip(CELLS.values(), counts.T, strict=True):
-                yield {**about, "cell": cell, **summarize_rate(count, tests)._asdict()}
+                rate = summarize_rate(count, tests)
+                yield {"category": category, "asked": paired.models[column], **size, "cell": cell, **rate._asdict()}
 
 
 def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
-    for place, run in enumerate(paired.runs):
+    for column, run in enumerate(paired.runs):
         outcomes = _outcomes(run).loc[paired.tests["test_id"]]
-        both = np.column_stack([outcomes["without_context"], paired.passed[:, place]])
+        both = np.column_stack([outcomes["without_context"], paired.passed[:, column]])
         for category in paired.categories:
-            counts, tests = paired.by_prompt(both, category)
+            counts, tests = paired.sum_by_prompt(both, category)
             alone, passed = counts.T
-            part = outcomes[paired.of_category(category)]
+            of_category = outcomes[paired.of_category(category)]
             # A rate of which some tests are missing is not given.
-            means = {**part.mean(), **part[["without_context", "swapped"]].mean(skipna=False)}
+            means = {**of_category.mean(), **of_category[["without_context", "swapped"]].mean(skipna=False)}
             rate, gain = summarize_rate(passed, tests), ClusteredMean(math.nan)
             if not math.isnan(means["without_context"]):
                 gain = paired_difference(alone, passed, tests)
@@ -130,7 +133,7 @@ def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
 
 
 def _outcomes(run: Run) -> pd.DataFrame:
-    """Return of each test how it came out without the context and with the answers swapped; nan where that was not asked.
+    """How each test came out without the context and with the answers swapped; nan where that was not asked.
 
     ``ties``: both texts have one score; ``flips``: a choice took one letter in both orders; ``mass``: P of the two answers.
     """
@@ -151,7 +154,7 @@ def _outcomes(run: Run) -> pd.DataFrame:
             "without_context": passes(Likelihood(tests["high_no_context"]), Likelihood(tests["low_no_context"])),
             "swapped": passes(Likelihood(high["swapped"]), Likelihood(low["swapped"])),
             "ties": tests["tie"],
-            "flips": same if reader_of(run) == "choice" else np.nan,
+            "flips": same if run.reader == "choice" else np.nan,
             "mass": (high["mass"] + low["mass"]) / 2,
         },
         dtype=float,
@@ -171,6 +174,13 @@ _CHECKS_CAPTION = (
     "and what the context adds, paired by test. One letter: share of choices that the order decides. Mass: mean probability "
     "of the two answers; the rest goes to other tokens."
 )
+_CELLS = {
+    "category": "{category}",
+    "asked": "{asked}",
+    "tests": "{tests:,}",
+    "prompts": "{prompts:,}{few:†}",
+    "{cell}": "{mean:.3f} [{low:.3f}, {high:.3f}]",
+}
 _CHECKS = {
     "category": "{category}",
     "reader": "{reader}",

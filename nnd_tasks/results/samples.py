@@ -6,6 +6,7 @@ Outcomes follow from sums and numbers of tokens; those that the file says must b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import json_lines, reading
 from nnd_tasks.results.result_types import Sample, check_types
+from nnd_tasks.results.runs import Run
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs
 
+#: Ends errors about missing files: how lm-eval comes to write them.
+HOW_TO_WRITE = "run the task with --log_samples --output_path FOLDER"
+#: How far a rate may be from the one that is stored.
+_CLOSE = 1e-9
 _SIDES = ("high", "low")
-_KINDS = ("sum", "mean", "tokens", "bytes")
-_SCORES = tuple(f"{side}_{kind}" for side in _SIDES for kind in (*_KINDS, "no_context"))
+_QUANTITIES = ("sum", "mean", "tokens", "bytes")
+_SCORES = tuple(f"{side}_{quantity}" for side in _SIDES for quantity in (*_QUANTITIES, "no_context"))
 #: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
 #: `Run.documents`. Log-likelihoods are in nats: ``high_sum``, and ``high_mean`` and ``high_no_context`` per token. Margins are
 #: (better - worse): per token, summed, per UTF-8 byte, per token without the context; nan where a text has no finite score.
@@ -37,54 +43,70 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
         yield from json_lines(file, str(path), hint="; the file is cut off or damaged")
 
 
-def read_samples(path: Path) -> tuple[list[dict[str, Any]], pd.DataFrame, int]:
-    """Read a samples file.
-
-    Returns:
-        The documents, the tests and the number of shortened prompts, as `nnd_tasks.results.runs.Run` has them.
+def read_samples(run: Run) -> Run:
+    """Add the samples to a run of which only the results file was read.
 
     Raises:
-        NNDError: it cannot be read, is cut off or damaged, is not a samples file of an NND task, or has a test twice.
+        NNDError: their file is missing, cut off or damaged, or their numbers are not those that lm-eval reported.
     """
+    if not run.path.is_file():
+        raise NNDError(f"{run.file}: its samples {run.path.name} are missing; {HOW_TO_WRITE}")
     documents: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     truncated = 0
-    for place, sample in read_lines(path):
-        check_types(Sample, sample, place, "is not a sample of an NND task, or damaged")
-        doc, scores, without = sample["doc"], sample["candidates"], sample.get("no_context")
-        about = {"cluster_id": doc["cluster_id"], "document": len(documents)}
+    for line, sample in read_lines(run.path):
+        check_types(Sample, sample, line, "is not a sample of an NND task, or damaged")
+        doc, scores, without_context = sample["doc"], sample["candidates"], sample.get("no_context")
+        indices = {"cluster_id": doc["cluster_id"], "document": len(documents)}
         defaults = {"subcategory": "", "severity": ""}
-        rows += [{**defaults, **test, **about, **_side_scores(test, scores, without)} for test in sample["tests"]]
+        rows += [
+            {**defaults, **test, **indices, **_side_scores(test, scores, without_context)} for test in sample["tests"]
+        ]
         prompt = {key: value for key, value in doc.items() if key != "tests"}
-        documents.append({**prompt, "scores": scores, "no_context": without})
+        documents.append({**prompt, "scores": scores, "no_context": without_context})
         truncated += sample.get("truncated_contexts") or 0
     tests = _table(rows)
     prompts = pd.Series([document["cluster_id"] for document in documents], dtype=object)
-    for kind, names in {"test": tests["test_id"], "prompt": prompts}.items():
+    for noun, names in {"test": tests["test_id"], "prompt": prompts}.items():
         for name in names[names.duplicated()]:
-            raise NNDError(f"{path}: {kind} {name} is there twice; the file is damaged, run the task again")
-    return documents, tests, truncated
+            raise NNDError(f"{run.path}: {noun} {name} is there twice; the file is damaged, run the task again")
+    check_outcomes(run.path, tests, run.protocol)
+    if run.prompts not in (None, len(documents)):
+        raise NNDError(
+            f"{run.path}: {len(documents)} of {run.prompts} prompts; the file is cut off, run the task again"
+        )
+    for name, rate in rates_of(tests).items():
+        reported = run.reported.get(f"{name},none", rate)
+        agrees = isinstance(reported, (int, float)) and rate - _CLOSE <= reported <= rate + _CLOSE  # nan is not
+        if not agrees:
+            raise NNDError(
+                f"{run.path}: its tests give {name} {rate:.6g}, {run.file.name} says {reported!r:.40}: they are not of one "
+                "run, or one is damaged; run the task again"
+            )
+    return replace(run, documents=documents, tests=tests, truncated=truncated)
 
 
-def _side_scores(test: Mapping[str, Any], scores: list[Any], without: list[Any] | None) -> dict[str, Any]:
-    """Return the scores of the better and the worse text of a test; None where one was not scored, or is infinite."""
-    found: dict[str, Any] = {}
+def _side_scores(
+    test: Mapping[str, Any], scores: list[Any], without_context: list[Any] | None
+) -> dict[str, float | None]:
+    """The scores of the better and the worse text of a test; None where one was not scored, or is infinite."""
+    columns: dict[str, float | None] = {}
     for side in _SIDES:
-        score = scores[test[side]] or dict.fromkeys(_KINDS)
-        alone = without[test[side]] if without else None
-        found |= {f"{side}_{kind}": score[kind] for kind in _KINDS}
-        found[f"{side}_no_context"] = alone["mean"] if alone else None
-    return found
+        score = scores[test[side]] or dict.fromkeys(_QUANTITIES)
+        score_alone = without_context[test[side]] if without_context else None
+        columns |= {f"{side}_{quantity}": score[quantity] for quantity in _QUANTITIES}
+        columns[f"{side}_no_context"] = score_alone["mean"] if score_alone else None
+    return columns
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return the tests with their margins."""
+    """The tests with their margins."""
     types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", "noise_ratio": float}
     tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({**types, **dict.fromkeys(_SCORES, float)})
     for side in _SIDES:
         tests[f"{side}_byte"] = tests[f"{side}_sum"] / tests[f"{side}_bytes"].clip(lower=1)
-    kinds = {"margin": "mean", "margin_sum": "sum", "margin_bytes": "byte", "margin_no_context": "no_context"}
-    margins = {name: tests[f"high_{kind}"] - tests[f"low_{kind}"] for name, kind in kinds.items()}
+    quantities = {"margin": "mean", "margin_sum": "sum", "margin_bytes": "byte", "margin_no_context": "no_context"}
+    margins = {name: tests[f"high_{quantity}"] - tests[f"low_{quantity}"] for name, quantity in quantities.items()}
     return tests.assign(**margins)[list(COLUMNS)]
 
 
@@ -141,7 +163,7 @@ def _name_outcome(test: Any) -> str:
 
 
 def rates_of(tests: pd.DataFrame) -> dict[str, float]:
-    """Return counts and rates that lm-eval reports of tests, computed again: metric -> value.
+    """Compute the counts and rates that lm-eval reports of tests again: metric -> value.
 
     Rates without a scored test are left out.
 
@@ -152,5 +174,5 @@ def rates_of(tests: pd.DataFrame) -> dict[str, float]:
     rates: dict[str, float] = {"tests": len(scored), "clusters": scored["cluster_id"].nunique()}
     slugs = category_slugs(scored["category"])
     passed = scored.groupby("category")["passed"].mean()
-    whole = {} if scored.empty else {"pass_rate": scored["passed"].mean()}
-    return rates | whole | {f"pass_rate_{slugs[name]}": rate for name, rate in passed.items()}
+    overall = {} if scored.empty else {"pass_rate": scored["passed"].mean()}
+    return rates | overall | {f"pass_rate_{slugs[name]}": rate for name, rate in passed.items()}

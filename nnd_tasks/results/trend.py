@@ -15,24 +15,25 @@ from scipy.special import stdtrit
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import category_rates
-from nnd_tasks.results.model_names import short_names
-from nnd_tasks.results.paired import pair_several
-from nnd_tasks.results.runs import Run, read_results
-from nnd_tasks.results.tags import (
+from nnd_tasks.results.model_names import (
     PARAMETERS,
     STEP,
     Tags,
     find_family,
-    find_number,
     guess_step,
     guess_training,
+    known_number,
     read_tags,
+    short_names,
 )
+from nnd_tasks.results.paired import pair_several
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from nnd_tasks.run.training_log import read_log
 from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
-from nnd_tasks.significance import FEW_PROMPTS, LEVEL
-from nnd_tasks.statistics import FEW, effective_tests, wilson
+from nnd_tasks.significance import LEVEL
+from nnd_tasks.statistics import FEW, FEW_PROMPTS, effective_tests, wilson
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ class Trend:
 
 
 def read_trend(
-    places: Sequence[Path],
+    paths: Sequence[Path],
     x: str | None = None,
     tags: Path | None = None,
     allow: Sequence[str] = (),
@@ -62,7 +63,7 @@ def read_trend(
     """Return pass rates against a number, from runs or from the logs of one training.
 
     Args:
-        places: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
+        paths: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
         x: as for `find_trend`; this and the others are for runs only.
         tags: file of tags.
         allow: parts of the protocol that may differ.
@@ -71,12 +72,12 @@ def read_trend(
     Raises:
         NNDError: see `find_trend` and `read_logs`.
     """
-    logs = [path for path in places if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
+    logs = [path for path in paths if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
         skipped: list[str] = []
-        trend = find_trend(read_results(places, select, skipped), x, None if tags is None else read_tags(tags), allow)
+        trend = find_trend(read_results(paths, select, skipped), x, None if tags is None else read_tags(tags), allow)
         return replace(trend, notes=[*trend.notes, *(f"left out: {line}" for line in skipped)])
-    if len(logs) < len(places) or select or allow or tags or x:
+    if len(logs) < len(paths) or select or allow or tags or x:
         raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; logs have no options")
     return read_logs(logs)
 
@@ -103,14 +104,23 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
     families = {run.model: find_family(run, tags, name) for run, name in zip(models, names, strict=True)}
     tables = []
     for paired in groups:
-        places = {run.model: find_number(run, x, tags) for run in paired.runs}
-        lines = {run.model: run.line for run in paired.runs}
         rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
-        about = {"family": families, "x": places, "signature": lines}
-        columns = {name: rates["model"].map(of_model) for name, of_model in about.items()}
-        tables.append(rates.assign(task=paired.title, **columns))
+        rates["task"] = paired.title
+        rates["family"] = rates["model"].map(families)
+        rates["x"] = rates["model"].map({run.model: _find_x(run, x, tags) for run in paired.runs})
+        rates["signature"] = rates["model"].map({run.model: run.line for run in paired.runs})
+        tables.append(rates)
         notes += [f"{paired.title}: {note}" for note in paired.notes]
     return Trend(x, _sort_points(pd.concat(tables), x), notes)
+
+
+def _find_x(run: Run, x: str, tags: Tags | None) -> float:
+    number = known_number(run, x, tags)
+    if number is None:
+        raise NNDError(
+            f"{x} of {run.model} is not known; give it with --tags FILE, a CSV file with the columns model and {x}"
+        )
+    return number
 
 
 def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:
@@ -200,21 +210,21 @@ def report_trend(trend: Trend) -> Report:
     least, most = points["x"].min(), points["x"].max()
     crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
     if x == STEP and points["family"].nunique() == 1:
-        panel, line, parts = "task", "category", {"all": points}
+        panel, line, figure_points = "task", "category", {"all": points}
     else:
-        panel, line, parts = "category", "family", dict(list(points.groupby("task")))
+        panel, line, figure_points = "category", "family", dict(list(points.groupby("task")))
     figures = {
         file_stem(name): partial(
             draw_lines,
-            part.assign(panel=part[panel], line=part[line], y=part["rate"]),
-            f"Pass rate on {', '.join(part['task'].unique())}",
+            chosen.assign(panel=chosen[panel], line=chosen[line], y=chosen["rate"]),
+            f"Pass rate on {', '.join(chosen['task'].unique())}",
             x,
             "pass rate (share of tests)",
             main=ALL,
             log=least >= 0 and (x == PARAMETERS or crowded),
             chance=0.5,
         )
-        for name, part in parts.items()
+        for name, chosen in figure_points.items()
     }
     return Report(
         name="trend",

@@ -27,7 +27,7 @@ from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import recount
-from nnd_tasks.results.token_files import run_tokens
+from nnd_tasks.results.token_scores import read_tokens
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 from nnd_tasks.task.metrics import NORMALIZATIONS
@@ -202,7 +202,7 @@ def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
     Raises:
         NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
-    tokens_of = run_tokens(run)
+    tokens_of = read_tokens(run)
     if tokens_of is None:
         return None
     ids = {(name, i): tokens.ids for (name, i, with_context), tokens in tokens_of.items() if with_context}

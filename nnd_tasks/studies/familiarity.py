@@ -28,10 +28,10 @@ from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.set_tables import table_of
 from nnd_tasks.show.report import Cell, Report, Table
-from nnd_tasks.significance import FEW_PROMPTS, LEVEL, holm
-from nnd_tasks.statistics import FEW, summarize_rate
+from nnd_tasks.significance import LEVEL, holm
+from nnd_tasks.statistics import FEW, FEW_PROMPTS, summarize_rate
+from nnd_tasks.store import find_table
 from nnd_tasks.text import counted, some_of
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
@@ -227,7 +227,7 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     """
     check_writers(paired.runs, "familiarity")
     protocol = paired.runs[0].protocol
-    built = table_of(protocol)
+    built = find_table(*(str(protocol.get(key, "")) for key in ("set", "config", "data")))
     if built is None:
         build = f"nnd build {str(protocol.get('set', 'SET')).removeprefix('nnd/')}"
         raise NNDError(f"{paired.set}: is not built here from the data of the runs (run: {build})")

@@ -16,11 +16,11 @@ import pandas as pd
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, read_yaml
-from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.show.report import Report, Table, file_stem
-from nnd_tasks.significance import FEW_PROMPTS, is_few
-from nnd_tasks.statistics import clustered_mean
+from nnd_tasks.statistics import FEW_PROMPTS, clustered_mean, is_few
 from nnd_tasks.store import find_set, read_table
 from nnd_tasks.text import did_you_mean
 

@@ -18,10 +18,10 @@ from scipy.special import stdtr
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
+from nnd_tasks.results.model_names import PARAMETERS, STEP, Tags, find_family, guess_training, known_number
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tags import PARAMETERS, STEP, Tags, find_family, guess_training, known_number
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p

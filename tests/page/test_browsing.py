@@ -21,8 +21,8 @@ from nnd_tasks.page.browsing import Packed, pack
 from nnd_tasks.page.one_test import find_test, render_test, report_test
 from nnd_tasks.page.page import PAGE_LIMIT, render_report
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.runs import read_results
-from nnd_tasks.results.token_files import run_tokens
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.token_scores import read_tokens
 from nnd_tasks.text import counted
 from tests.commands import Command
 from tests.page.pages import open_page, parse, text_of
@@ -72,7 +72,7 @@ def test_the_data_are_those_of_the_runs(paired: Paired, monkeypatch: pytest.Monk
     assert packed.tests == packed.of == len(section["id"]) == 36
     assert section["models"] == list(MODELS)
     assert [len(prompts) for prompts in pieces] == [5, 5, 2]
-    scores = [run_tokens(run) for run in paired.runs]
+    scores = [read_tokens(run) for run in paired.runs]
     columns = zip(*(section[name] for name in ("id", "piece", "place", "high", "low")), strict=True)
     tests = [run.tests.set_index("test_id").to_dict("index") for run in paired.runs]
     for i, (test_id, number, place, high, low) in enumerate(columns):
@@ -154,7 +154,7 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
     rows[1] |= damage
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), run.tokens)
     with pytest.raises(NNDError, match=rf"{run.tokens.name}.*{message}"):
-        run_tokens(run)
+        read_tokens(run)
 
 
 # ---------------------------------------------------------------- one test
@@ -251,7 +251,7 @@ def test_tokens_marks_and_differences_are_where_they_belong(browser: Browser, fo
     page, complaints = open_page(browser, path)
     page.wait_for_selector("#browse:not([hidden])")
     run = pairs[0].runs[1]
-    scores = run_tokens(run)
+    scores = read_tokens(run)
     assert scores is not None
     good, bad = run.documents[5]["candidates"][0], run.documents[5]["candidates"][2]
     assert page.locator(".view h4:first-child").all_inner_texts()[::3] == ["Tokens of m-a", "Tokens of m-b"]

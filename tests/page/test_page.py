@@ -21,7 +21,7 @@ from lxml import html
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import command_of, make_section, render_report
 from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from tests.commands import Command
 from tests.conftest import REPO
 from tests.page.pages import parse, text_of

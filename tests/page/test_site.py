@@ -15,8 +15,9 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import Section
 from nnd_tasks.page.site import group_runs, write_site
-from nnd_tasks.results.compare import compare_runs, report_comparison
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.compare import compare_runs
+from nnd_tasks.results.comparison_report import report_comparison
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.show.forms import to_json
 from tests.commands import Command
 from tests.conftest import REPO

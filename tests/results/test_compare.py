@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from scipy import stats
 
 from nnd_tasks import significance as module
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.compare import compare, compare_runs, rank, report_comparison
-from nnd_tasks.results.verdicts import give_verdicts
+from nnd_tasks.results.compare import compare, compare_runs, rank
+from nnd_tasks.results.comparison_report import give_verdicts, report_comparison
 from nnd_tasks.show.forms import to_json, to_markdown
 from nnd_tasks.significance import (
     DISAGREEMENT,
@@ -170,6 +171,7 @@ def test_a_rate_is_marked_where_the_best_baseline_passes_as_many_tests() -> None
     for run in paired.runs:
         for document, both in zip(run.documents, texts, strict=True):
             document.update(context="", candidates=list(both))
+    paired.runs = [replace(run) for run in paired.runs]
     rates = report_comparison(compare(paired)).tables[0].data.query("category == 'all'")
     assert rates["best_baseline"].tolist() == [0.75] * 3
     assert [*zip(rates["rate"], rates["beaten"], strict=True)] == [(0.5, True), (0.75, True), (1.0, False)]

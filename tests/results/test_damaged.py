@@ -24,10 +24,10 @@ from nnd_tasks.files import write_text
 from nnd_tasks.page.one_test import find_test, render_test
 from nnd_tasks.page.page import render_report
 from nnd_tasks.page.site import write_site
-from nnd_tasks.results.compare import compare_readers, compare_runs, report_comparison
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.compare import compare_readers, compare_runs
+from nnd_tasks.results.comparison_report import report_comparison
+from nnd_tasks.results.read_runs import read_results, read_usable
 from nnd_tasks.results.samples import rates_of
-from nnd_tasks.results.token_files import read_usable
 from nnd_tasks.results.trend import read_trend, report_trend
 from nnd_tasks.show.forms import to_json, to_markdown
 from tests.results import token_runs

@@ -14,8 +14,8 @@ from lxml import html
 from scipy import stats
 
 from nnd_tasks.page.page import render_report
-from nnd_tasks.results.error_spans import PLACES, around_errors, report_spans
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.token_analyses import PLACES, around_errors, report_spans
 from tests.commands import Command
 from tests.results.token_runs import documents, write_run
 

@@ -14,11 +14,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.page.page import render_report
-from nnd_tasks.results.alignment import Block, character_blocks
-from nnd_tasks.results.margins import AFTER, AT, BEFORE, label_tokens, margin_parts, margin_table
 from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import read_results
-from nnd_tasks.results.token_files import CandidateTokens
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.token_analyses import (
+    AFTER,
+    AT,
+    BEFORE,
+    Block,
+    character_blocks,
+    label_tokens,
+    margin_parts,
+    margin_table,
+)
+from nnd_tasks.results.token_scores import CandidateTokens
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.commands import Command

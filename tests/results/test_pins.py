@@ -17,13 +17,12 @@ import pandas as pd
 import pytest
 
 from nnd_tasks.results.compare import compare_runs
-from nnd_tasks.results.diagnostics import baselines_of, diagnostics_of
-from nnd_tasks.results.error_spans import around_errors
-from nnd_tasks.results.margins import margin_parts
+from nnd_tasks.results.comparison_report import baselines_of, diagnostics_of, give_verdicts
 from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
+from nnd_tasks.results.token_analyses import around_errors, margin_parts
 from nnd_tasks.results.trend import find_trend, read_logs
-from nnd_tasks.results.verdicts import give_verdicts
 from nnd_tasks.show.report import Report
 from nnd_tasks.studies.adjust import adjust
 from nnd_tasks.studies.familiarity import report_familiarity

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.compare import compare_readers, compare_runs, report_comparison
+from nnd_tasks.results.compare import compare_readers, compare_runs
+from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.readers import CELLS, pair_readers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import to_markdown

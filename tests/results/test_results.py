@@ -18,11 +18,11 @@ import pytest
 from nnd_tasks.baselines import mean_frequency
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
-from nnd_tasks.results import diagnostics as reading
-from nnd_tasks.results.diagnostics import baselines_of, diagnostics_of
+from nnd_tasks.results import comparison_report as reading
+from nnd_tasks.results.comparison_report import baselines_of, diagnostics_of
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import not_compared, pair
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.store import read_table
 from tests.commands import Command, refused
 from tests.conftest import REPO

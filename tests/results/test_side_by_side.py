@@ -11,7 +11,8 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
-from nnd_tasks.results.compare import compare_runs, report_comparison
+from nnd_tasks.results.compare import compare_runs
+from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import not_compared, pair
 from nnd_tasks.results.runs import Run
 from tests.page.pages import parse, text_of
@@ -39,6 +40,7 @@ def test_runs_of_other_tests_are_refused() -> None:
     with pytest.raises(NNDError, match=r"test t0 .* has another prompt, category or text"):
         pair([first, make_run("b", [True, True], ["x", "l"])])
     other.documents[1]["candidates"][0] = "another text"
+    other = replace(other)
     with pytest.raises(NNDError, match=r"test t1 .* has another prompt, category or text"):
         pair([first, other])
 

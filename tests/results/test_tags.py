@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.results.model_names import guess_family, guess_step, guess_training, known_number, read_tags
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tags import find_number, guess_family, guess_step, guess_training, read_tags
 from tests.results.runs import make_run
 
 
@@ -73,14 +73,14 @@ def test_tags_say_the_same_in_every_format(suffix: str, tmp_path: Path) -> None:
     tags = read_tags(path)
     first, second = run_of("/disk/a/m-1", short="m-1"), run_of("/disk/b/m-2")
     assert (tags.text(first, "family"), tags.text(second, "family")) == ("A", "B")
-    assert (find_number(first, "tokens", tags), find_number(second, "tokens", tags)) == (7e6, 5)
+    assert (known_number(first, "tokens", tags), known_number(second, "tokens", tags)) == (7e6, 5)
     assert tags.text(run_of("/disk/xm-2"), "family") is None, "a name is matched by whole parts of the path"
 
 
 def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
     (tmp_path / "tags.csv").write_text("model,x\nm-1,1\na/m-1,2\n")
     tags = read_tags(tmp_path / "tags.csv")
-    assert [find_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")] == [2, 1, 1]
+    assert [known_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
     path = tmp_path / "tags.json"
     path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
     with pytest.raises(NNDError, match=r"tags\.json: x of m1 is '1000+', which is not a number"):
-        find_number(run_of("m1"), "x", read_tags(path))
+        known_number(run_of("m1"), "x", read_tags(path))

@@ -9,9 +9,11 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.site import group_runs, write_site
-from nnd_tasks.results.compare import compare_runs, report_comparison
+from nnd_tasks.results.compare import compare_runs
+from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from tests.commands import Outcome
 from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run

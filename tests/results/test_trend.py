@@ -14,8 +14,9 @@ import pytest
 from scipy import stats
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.runs import Run, read_results
-from nnd_tasks.results.tags import read_tags
+from nnd_tasks.results.model_names import read_tags
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from nnd_tasks.results.trend import Trend, find_trend, read_logs, read_trend, report_trend
 from nnd_tasks.show.forms import to_json, to_markdown
 from tests.commands import Command, refused

@@ -22,7 +22,7 @@ import nnd_tasks
 from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from tests.commands import nnd_process
 from tests.commands import refused as refused_message
 from tests.conftest import REPO

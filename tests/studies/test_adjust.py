@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from nnd_tasks.statistics import clustered_standard_error, summarize_rate
 from nnd_tasks.studies.adjust import ADJUSTED, Floats, Margins, adjust, curve, fit, influence, left_over, won
 from tests.commands import Command

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from scipy.special import stdtr, stdtrit
 
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.show.report import Report
 from nnd_tasks.store import read_table
 from nnd_tasks.studies.familiarity import Effects, report_familiarity

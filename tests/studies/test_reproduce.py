@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.runs import read_results
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.sets.tasks import shipped_task
 from nnd_tasks.store import load, read_table
 from nnd_tasks.studies.reproduce import Experiment, PublishedRun, find_weights, load_experiments, measure, reproduce

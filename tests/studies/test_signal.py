@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from scipy.special import stdtr
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.results.model_names import Tags, read_tags
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tags import Tags, read_tags
 from nnd_tasks.show.report import Report
 from nnd_tasks.statistics import paired_difference
 from nnd_tasks.studies.signal import (

@@ -14,7 +14,8 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.results.runs import Run, read_results
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import clustered_mean, confidence_interval
@@ -49,7 +50,7 @@ def report_results(results: Path) -> list[Report]:
 
     Raises:
         NNDError: there is none, none of the tests of a run was scored, or the results cannot be read; see
-            `nnd_tasks.results.runs.read_results`.
+            `nnd_tasks.results.read_runs.read_results`.
     """
     stress = [run for run in read_results([results]) if run.tests["noise_ratio"].notna().any()]
     if not stress:

@@ -1,35 +1,76 @@
-"""Where a test is won or lost: the margin of sums in three parts, at the words that differ, after them, and before them.
+"""What token scores show: where a test is won or lost, and how surprising marked errors are.
 
 The margin of sums is the log-probability of the better candidate less that of the worse one, in nats. It is a sum over tokens, so
-it can be divided where the two texts share most of their words. Token scores are needed (``--metadata '{"tokens": true}'``).
+it can be divided where the two texts share most of their words: at the words that differ, after them, and before them.
+Token scores are needed (``--metadata '{"tokens": true}'``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import accumulate
+from operator import and_, eq
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from nnd_tasks.baselines import ALL
-from nnd_tasks.results.alignment import Block, character_blocks, count_equal
+from nnd_tasks.languages import split_words
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.token_files import CandidateTokens, run_tokens
-from nnd_tasks.show.report import Table
+from nnd_tasks.results.token_scores import CandidateTokens, read_tokens
+from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_mean, summarize_rate
+from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
+
+# ---------------------------------------------------------------- two texts side by side
+
+#: (same, start, length, start, length): a stretch of each of two texts in characters, shared or different, in order.
+Block: TypeAlias = tuple[bool, int, int, int, int]
+
+#: With more words than this between the first and the last difference, all between them is one difference.
+MANY = 2_000
+
+
+def character_blocks(high: str, low: str) -> list[Block]:
+    """What two texts share and where they differ, compared word by word (`split_words`), in characters."""
+    a = split_words(high)
+    b = split_words(low)
+    head = count_equal(a, b)
+    tail = count_equal(a[head:][::-1], b[head:][::-1])
+    middles = a[head : len(a) - tail], b[head : len(b) - tail]
+    a_size, b_size = map(len, middles)
+    edits = [("replace", 0, a_size, 0, b_size)]
+    if max(a_size, b_size) <= MANY:
+        edits = [*SequenceMatcher(None, *middles, autojunk=False).get_opcodes()]
+    # Words are counted from the first difference.
+    edits = [("equal", -head, 0, -head, 0), *edits, ("equal", a_size, a_size + tail, b_size, b_size + tail)]
+    i, j = ([0, *accumulate(map(len, words))] for words in (a, b))
+    blocks = [
+        (tag == "equal", i[head + a0], i[head + a1] - i[head + a0], j[head + b0], j[head + b1] - j[head + b0])
+        for tag, a0, a1, b0, b1 in edits
+    ]
+    return [block for block in blocks if block[2] or block[4]]
+
+
+def count_equal(first: Sequence[object], second: Sequence[object]) -> int:
+    """With how many equal items two sequences begin."""
+    return sum(accumulate(map(eq, first, second), and_))
+
+
+# ---------------------------------------------------------------- the margin of one test
 
 #: What each token belongs to: the common beginning, the words that differ, or what both texts share after the first of them.
 BEFORE, AT, AFTER = range(3)
 #: Share of the characters of the longer text that two texts must have in common, in order. With less, more of the text was
 #: written anew than kept: there is no one place of an error, and what is shared are common words that stand in any two texts.
 SHARED = 0.5
-
-
-# ---------------------------------------------------------------- one test
 
 
 @lru_cache(maxsize=1 << 16)  # the runs of a comparison have the same texts
@@ -103,7 +144,7 @@ def margin_table(run: Run) -> pd.DataFrame | None:
     Raises:
         NNDError: the file of token scores is damaged or belongs to another run.
     """
-    scores = run_tokens(run)
+    scores = read_tokens(run)
     if scores is None:
         return None
     tests = run.tests.dropna(subset="passed")
@@ -173,8 +214,8 @@ def _summarize(table: pd.DataFrame) -> dict[str, float]:
     return row
 
 
-def margins_table(parts: pd.DataFrame) -> Table:
-    """Return the table of `margin_parts`."""
+def margins_table(paired: Paired) -> Table:
+    """The table of `margin_parts`."""
     columns = {
         "category": "{category}",
         "model": "{model}",
@@ -193,4 +234,100 @@ def margins_table(parts: pd.DataFrame) -> Table:
         "is positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not. Of two "
         "texts the one with more tokens at those words loses there in any case, noticed or not."
     )
-    return Table("margin_parts", parts, columns, caption)
+    return Table("margin_parts", margin_parts(paired), columns, caption)
+
+
+# ---------------------------------------------------------------- surprise around marked errors
+
+#: Tokens that are looked at on each side of an error.
+SIDE = 5
+#: Places of tokens: before an error, in it, after it. An error of one token has a first one only, and of two no middle.
+PLACES = (*(f"{n:+}" for n in range(-SIDE, 0)), "first", "middle", "last", *(f"{n:+}" for n in range(1, SIDE + 1)))
+#: What is averaged -> how it is called.
+VALUES = {"surprise": "surprise", "excess": "surprise less that of frequency"}
+CAPTION = (
+    "Surprise: -log p of a token in nats, averaged over the marked errors, by its place: tokens before an error, "
+    "its first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The "
+    "excess is less the surprise to a model that only knows how often each token occurs in the texts of the run. "
+    "Intervals (95%) are Student's, clustered by prompt."
+)
+
+
+def around_errors(runs: Sequence[Run]) -> pd.DataFrame:
+    """Return the mean surprise at each place around marked errors.
+
+    Runs without token scores or marked errors have no rows, nor have those of a task whose runs rest on different error spans.
+
+    Returns:
+        One row per ``place``, in the order of `PLACES`, ``task``, ``model`` and ``value`` (a key of `VALUES`): ``errors`` (how
+        many have such a token), ``mean`` in nats, and ``low`` and ``high``, its 95% interval clustered by prompt; nan where
+        there is none.
+
+    Raises:
+        NNDError: token scores are damaged.
+    """
+    builds = Counter(task for task, _ in {(run.task, run.spans) for run in runs if run.spans})
+    rows = [row for run in runs if builds[run.task] < 2 for row in _read_errors(run)]
+    about = ["task", "model", "value", "prompt"]
+    numbers = pd.DataFrame(rows, columns=[*about, *PLACES]).melt(about, var_name="place", value_name="nats").dropna()
+    group = ["task", "model", "value", "place"]
+    sums = numbers.groupby([*group, "prompt"], sort=False)["nats"].agg(["sum", "size"])
+    means = []
+    for names, prompts in sums.groupby(group, sort=False):
+        mean = clustered_mean(prompts["sum"], prompts["size"])
+        means.append((*names, prompts["size"].sum(), mean.mean, mean.low, mean.high))
+    return pd.DataFrame(means, columns=[*group, "errors", "mean", "low", "high"])
+
+
+def _read_errors(run: Run) -> Iterator[tuple[Any, ...]]:
+    """Yield task, model, value and prompt of each error, and its numbers at `PLACES`."""
+    marked = [document for document in run.documents if any(document.get("error_spans") or ())]
+    scores = (read_tokens(run) if marked else None) or {}
+    own = {key: one.starts < one.ends for key, one in scores.items()}
+    unigram = unigram_surprise(one.ids[own[key]] for key, one in scores.items() if key[2])
+    for document in marked:
+        prompt = document["cluster_id"]
+        for candidate, errors in enumerate(document["error_spans"]):
+            key = (prompt, candidate, True)
+            if key not in scores or not errors:
+                continue
+            tokens, text = scores[key], own[key]
+            spans = np.stack([tokens.starts[text], tokens.ends[text]], axis=1).astype(np.int64)
+            surprise = -tokens.logprobs[text].astype(np.float64)
+            free = ~marked_tokens(spans, errors)
+            for start, end in dict.fromkeys((error["start"], error["end"]) for error in errors):
+                inside = np.flatnonzero(marked_tokens(spans, [{"start": start, "end": end}]))
+                if inside.size:
+                    for value, nats in {"surprise": surprise, "excess": surprise - unigram(tokens.ids[text])}.items():
+                        yield run.task, run.model, value, prompt, *_take_places(nats, inside, free)
+
+
+def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: NDArray[np.bool_]) -> list[float]:
+    """Return the numbers at `PLACES`; nan where there is no such token.
+
+    Args:
+        values: of the tokens of a text, shape (tokens,).
+        inside: places of the tokens of an error, ascending, at least one.
+        free: whether each token is part of no error, shape (tokens,).
+    """
+    around = np.pad(np.where(free, values, np.nan), SIDE, constant_values=np.nan)
+    before, after = inside[0], inside[-1] + 1 + SIDE
+    first, *middle = values[inside]
+    last = middle.pop() if middle else np.nan
+    mean = np.mean(middle) if middle else np.nan
+    return [*around[before : before + SIDE], first, mean, last, *around[after : after + SIDE]]
+
+
+def report_spans(around: pd.DataFrame) -> Report:
+    """Return what `around_errors` found, as a table for each task.
+
+    Args:
+        around: at least one row.
+    """
+    columns = {"token": "{place}", "{model}: {value}": "{mean:.2f} [{low:.2f}, {high:.2f}]"}
+    return Report(
+        name="around_errors",
+        title="Surprise around marked errors",
+        tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in around.groupby("task")],
+        notes=[CAPTION],
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from nnd_tasks.errors import NNDError, noting, reason_of
-from nnd_tasks.results.runs import Run, Runs, read_results
+from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.results.runs import Run
 from nnd_tasks.task.token_table import SCHEMA
-from nnd_tasks.text import some_of
 
 #: How far the log-probabilities of a candidate may add up from its sum, in nats per token: they are kept as 32-bit floats.
 CLOSE = 1e-5
@@ -45,8 +43,8 @@ TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
 
 
 @lru_cache(maxsize=100)
-def run_tokens(run: Run) -> TokenScores | None:
-    """Return the token scores of a run, which are read once, as all parts of a report need them; None where it kept none.
+def read_tokens(run: Run) -> TokenScores | None:
+    """Read the token scores of a run, once for all parts of a report; None where it kept none.
 
     Raises:
         NNDError: their file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: a candidate
@@ -98,24 +96,3 @@ def _are_tokens(row: Any) -> bool:
         and bool((row.token_ids >= 0).all())
         and bool(((row.starts >= 0) & (row.starts <= row.ends) & (row.ends <= len(row.text))).all())
     )
-
-
-def read_usable(places: str | Path | Iterable[str | Path], select: Sequence[str], skipped: list[str]) -> Runs:
-    """Read the runs whose files can all be used, token scores too.
-
-    Args:
-        places: as for `nnd_tasks.results.runs.read_results`.
-        select: as there.
-        skipped: takes a line for each file that cannot be used.
-
-    Raises:
-        NNDError: no run can be used.
-    """
-    usable = Runs()
-    for run in read_results(places, select, skipped):
-        with noting(skipped):
-            run_tokens(run)
-            usable.append(run)
-    if not usable:
-        raise NNDError(f"no results can be used: {some_of(skipped, 3, str)}")
-    return usable

@@ -1,0 +1,354 @@
+"""Read the runs of NND tasks from the files that lm-eval wrote: which files there are, which belong together, which are wanted.
+
+lm-eval names its files by task and date. Where a name was changed, their contents tell: results say a digest of the answers
+that their samples and token scores hold (`nnd_tasks.task.signature.answers_digest`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nnd_tasks.errors import NNDError, noting, visible
+from nnd_tasks.files import expand, parse_json, read_bytes, read_text, reading
+from nnd_tasks.redact import without_secrets
+from nnd_tasks.results.model_names import short_names
+from nnd_tasks.results.result_types import TaskResults, check_types
+from nnd_tasks.results.runs import Run, Runs
+from nnd_tasks.results.samples import COLUMNS, HOW_TO_WRITE, read_lines, read_samples
+from nnd_tasks.results.token_scores import read_tokens
+from nnd_tasks.task.signature import answers_digest
+from nnd_tasks.task.token_table import ANSWERS
+from nnd_tasks.text import some_of
+
+#: Bytes that a results file may have; with hundreds of tasks one has a few million.
+MOST_BYTES = 500_000_000
+_logger = logging.getLogger(__name__)
+
+
+def read_results(
+    places: str | Path | Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None
+) -> Runs:
+    """Read every NND run below the given places.
+
+    Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
+
+    Args:
+        places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Results
+            of tasks that are not NND's are passed over.
+        select: ``KEY=VALUE`` texts, such as ``shots=0,limit=all``: only runs of this protocol, see `select_runs`.
+        skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
+            is such a file, the one before is taken. None raises an error instead.
+
+    Returns:
+        The runs, in the order of the places, then by task; each model has a short name of its own.
+
+    Raises:
+        NNDError: nothing is there, is selected or can be used, or samples are missing, cut off, damaged or of another run.
+    """
+    headers: list[Run] = []
+    files = _find_files([places] if isinstance(places, (str, Path)) else places, skipped)
+    for file in files:
+        with noting(skipped):
+            headers += _read_headers(file)
+    if not headers and not skipped:
+        raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
+    equal: dict[str, list[Run]] = defaultdict(list)
+    for run in select_runs(headers, select):
+        equal[json.dumps([run.comparison_key, run.model_info, run.model], sort_keys=True)].append(run)
+    runs = Runs()
+    firsts = [same[0] for same in equal.values()]
+    names = short_names([run.model for run in firsts], [run.model_info for run in firsts])
+    for same, name in zip(equal.values(), names, strict=True):
+        same.sort(key=lambda run: (run.path.is_file(), run.date, run.file.stat().st_mtime))
+        while same:
+            last = replace(same.pop(), model=name, earlier=tuple(run.file for run in same))
+            with noting(skipped):
+                runs.append(_add_samples(last))
+                break
+    if not runs:
+        raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
+    for note in notes_on(runs):
+        _logger.warning(visible(note))
+    return runs
+
+
+def read_usable(places: Iterable[str | Path], select: Sequence[str], skipped: list[str]) -> Runs:
+    """Read the runs whose files can all be used, token scores too.
+
+    Args:
+        places: as for `read_results`.
+        select: as there.
+        skipped: takes a line for each file that cannot be used.
+
+    Raises:
+        NNDError: no run can be used.
+    """
+    usable = Runs()
+    for run in read_results(places, select, skipped):
+        with noting(skipped):
+            read_tokens(run)
+            usable.append(run)
+    if not usable:
+        raise NNDError(f"no results can be used: {some_of(skipped, 3, str)}")
+    return usable
+
+
+def notes_on(runs: Sequence[Run]) -> list[str]:
+    """A line for each run that was taken in place of earlier ones of the same model and protocol."""
+    return [
+        f"{run.model} on {run.task}: {len(run.earlier) + 1} equal runs, that of {run.date} is taken; passed over: "
+        f"{', '.join(map(str, run.earlier))}"
+        for run in runs
+        if run.earlier
+    ]
+
+
+# ---------------------------------------------------------------- results files
+
+
+def _find_files(places: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
+    """List the results files at some places; raise NNDError where a place does not exist, cannot be read or has none."""
+    files: list[Path] = []
+    for place in places:
+        with noting(skipped):
+            path = expand(place)
+            if not path.exists():
+                raise NNDError(f"{path}: there is no such file or folder")
+            files += _find_below(path, skipped) if path.is_dir() else [_results_beside(path)]
+    return list(dict.fromkeys(file.resolve() for file in files))
+
+
+def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
+    """List all results files below a folder, sorted; raise NNDError where there are none, or samples without results."""
+
+    def refuse(error: OSError) -> None:  # `Path.rglob` would leave the folder out without a word
+        with noting(skipped), reading(error.filename):
+            raise error
+
+    files = sorted(Path(parent, name) for parent, _, names in os.walk(folder, onerror=refuse) for name in names)
+    results = [
+        file
+        for file in files
+        if file.match("results_*.json") or (file.suffix == ".json" and file.is_file() and _holds_results(file))
+    ]
+    for file in files:
+        beside = _results_beside(file) if file.match("samples_*.jsonl") and file.is_file() else None
+        if beside is not None and beside not in results:
+            with noting(skipped):
+                _, first = next(read_lines(file), ("", {}))
+                if {"candidates", "tests"} <= set(first):  # of an NND task: a model would be missing without a word
+                    raise NNDError(
+                        f"{file}: its results {beside.name} are missing; put them there, or move the samples away"
+                    )
+    if not results:
+        raise NNDError(f"{folder}: no results_*.json is there; {HOW_TO_WRITE}")
+    return results
+
+
+def _results_beside(path: Path) -> Path:
+    """The results file beside a samples file; any other file itself."""
+    if path.suffix != ".jsonl":
+        return path
+    named = path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")
+    answers = "" if named.is_file() else _answers_of(path)
+    others = path.parent.glob("*.json") if answers else ()
+    return next((file for file in sorted(others) if _holds_results(file, answers)), named)
+
+
+def _holds_results(file: Path, answers: str = "") -> bool:
+    """Tell whether a file of any name holds results of NND tasks, and among them those with some answers."""
+    try:
+        content = read_bytes(file, limit=MOST_BYTES)
+    except NNDError:
+        return False
+    return all(f'"{word}"'.encode() in content for word in ("configs", "versions", "nnd", "signature", answers) if word)
+
+
+def _read_headers(file: Path) -> list[Run]:
+    """Read the NND runs of a results file, still without their samples.
+
+    Raises:
+        NNDError: it cannot be read, or is no results file of lm-eval.
+    """
+    hint = "; the file is cut off or damaged, or is not a results_*.json of lm-eval"
+    content = parse_json(read_text(file, limit=MOST_BYTES), str(file), hint=hint)
+    runs = []
+    try:
+        for task, config in content["configs"].items():
+            metadata = config.get("metadata")  # of other tasks it may be a list
+            nnd = {} if not metadata or isinstance(metadata, list) else metadata.get("nnd") or {}
+            if nnd.get("signature"):
+                runs.append(_read_header(file, content, task, nnd))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise NNDError(
+            f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
+        ) from error
+    return runs
+
+
+def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
+    signature, config, date = nnd["signature"], content["config"], _date_of(file, content)
+    answers = str(nnd.get("answers") or "")
+    header = {
+        "signature": signature,
+        "version": content["versions"][task],
+        "settings": nnd.get("settings"),
+        "sample": nnd.get("sample"),
+        "command": config,
+        "model_name": content.get("model_name"),
+        "reported": content.get("results", {}).get(task, {}),
+        "prompts": content.get("n-samples", {}).get(task, {}).get("effective"),
+    }
+    check_types(TaskResults, header, f"{file}, {task}", "holds no results of an NND task, or is damaged")
+    command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
+    return Run(
+        model=str(signature["model"].get("name") or content.get("model_name")),
+        task=task,
+        path=_find_samples(file, task, date, answers),
+        date=date,
+        protocol=signature["protocol"],
+        model_info=signature["model"],
+        environment=signature["environment"],
+        line=without_secrets(signature["line"]),  # runs of plain lm_eval may hold secrets
+        version=header["version"],
+        command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
+        parameters=max(config.get("model_num_parameters") or 0, 0) or None,
+        truncated=0,
+        documents=[],
+        tests=pd.DataFrame(columns=list(COLUMNS)),
+        spans=signature.get("spans"),
+        reported=header["reported"],
+        prompts=header["prompts"],
+        answers=answers,
+        file=file,
+        tokens=_find_tokens(file, task, date, answers),
+    )
+
+
+def _date_of(file: Path, content: Mapping[str, Any]) -> str:
+    """When a run was saved, as the name of its results file says, or else when it began, as its content says."""
+    in_name = re.search(r"\d{4}-\d\d-\d\dT[\d.-]+$", file.stem)
+    if in_name:
+        return in_name[0]
+    began = content.get("date")
+    if isinstance(began, (int, float)) and not isinstance(began, bool):
+        with suppress(ValueError, OverflowError, OSError):
+            return datetime.fromtimestamp(began).isoformat().replace(":", "-")
+    return file.stem.removeprefix("results_")
+
+
+# ---------------------------------------------------------------- samples and token scores of a results file
+
+
+def _find_samples(results: Path, task: str, date: str, answers: str) -> Path:
+    """The samples file of lm-eval's name, or else one with the same answers."""
+    named = results.with_name(f"samples_{task}_{date}.jsonl")
+    return named if named.is_file() else _find_answers(results.parent, answers) or named
+
+
+def _find_answers(folder: Path, answers: str) -> Path | None:
+    """The samples file of a folder that holds some answers, whatever its name is."""
+    files = sorted(folder.glob("*.jsonl")) if answers else []
+    return next((file for file in files if _answers_of(file) == answers), None)
+
+
+def _find_tokens(results: Path, task: str, date: str, answers: str) -> Path:
+    """Where the token scores of a task lie; there is no such file if the run kept none."""
+    named = results.with_name(f"tokens_{task}_{date}.parquet")
+    if named.is_file() or not answers:
+        return named
+    for file in sorted(results.parent.glob("*.parquet")):
+        with suppress(OSError, pa.ArrowException):
+            if (pq.read_schema(file).metadata or {}).get(ANSWERS) == answers.encode():
+                return file
+    return named
+
+
+def _answers_of(file: Path) -> str:
+    """The digest of the answers in a samples file; an empty text where it is none of an NND task."""
+    try:
+        return _digest_answers(file, file.stat().st_mtime_ns)
+    except (OSError, NNDError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+@lru_cache(maxsize=1000)
+def _digest_answers(file: Path, changed: int) -> str:
+    """The digest for a file that was changed at that time (nanoseconds)."""
+    return answers_digest(score for _, sample in read_lines(file) if sample["tests"] for score in sample["candidates"])
+
+
+def _add_samples(run: Run) -> Run:
+    """Read the samples of a run; those of another name where only they hold its answers.
+
+    Raises:
+        NNDError: the samples are missing, cut off, damaged, or of another run.
+    """
+    try:
+        complete = read_samples(run)
+    except NNDError:
+        renamed = _find_answers(run.file.parent, run.answers)
+        if renamed in (None, run.path):
+            raise
+        return read_samples(replace(run, path=renamed))
+    scores = (score for document in complete.documents for score in document["scores"])
+    if run.answers and answers_digest(scores) != run.answers:
+        renamed = _find_answers(run.file.parent, run.answers)
+        if renamed is not None:
+            return read_samples(replace(run, path=renamed))
+    return complete
+
+
+# ---------------------------------------------------------------- which runs are wanted
+
+
+def select_runs(runs: Sequence[Run], select: Sequence[str]) -> Sequence[Run]:
+    """Take the runs that have the wanted value of each part of the protocol.
+
+    Case does not matter, ``nnd/`` before a set may be left out, and so may the X of a version N-X. ``limit`` is the number of
+    prompts that --limit or --samples took, or ``all``.
+
+    Args:
+        runs: of any protocols.
+        select: texts such as ``shots=0,limit=all``.
+
+    Raises:
+        NNDError: a text is not KEY=VALUE, names no part of a protocol, or no run has the value.
+    """
+    pairs = (pair.strip() for text in select for pair in text.split(","))
+    for pair in filter(None, pairs if runs else ()):
+        key, _, value = (side.strip() for side in pair.partition("="))
+        if not value:
+            raise NNDError(f"--select {pair}: write KEY=VALUE, such as shots=0")
+        settings = [_settings_of(run) for run in runs]
+        if not any(key in of_run for of_run in settings):
+            raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(settings[0])}")
+        values = [of_run.get(key, "no") for of_run in settings]
+        value = value.lower().partition("-")[0] if key == "version" else value.lower()
+        meant = {value, f"nnd/{value}", {"true": "yes", "false": "no", "none": "no"}.get(value)}
+        chosen = [run for run, value_of_run in zip(runs, values, strict=True) if value_of_run.lower() in meant]
+        if not chosen:
+            raise NNDError(f"--select {pair}: no run has it; they have {', '.join(sorted(set(values)))}")
+        runs = chosen
+    return runs
+
+
+def _settings_of(run: Run) -> dict[str, str]:
+    """What a run can be chosen by, as people write it."""
+    limit = str(run.protocol.get("selection", "all")).partition(" of ")[0]  # 10 of 60 (digest)
+    return {"limit": limit, "reader": run.reader, **run.settings}
