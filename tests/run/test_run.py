@@ -198,7 +198,7 @@ def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(
         assert len(run.documents) == 2
         assert run.tokens.is_file()
         run.tokens.rename(run.tokens.with_name("renamed.parquet"))
-        assert run.tokens.name == "renamed.parquet"
+        assert read_results(run.file)[0].tokens.name == "renamed.parquet"
 
 
 def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(
