@@ -113,7 +113,7 @@ def report(
             warn(f"left out: {line}")
         say(f"written: {front}")
         return
-    from nnd_tasks.page.one_test import find_test, render_test, report_test
+    from nnd_tasks.page.browsing import find_test, render_test, report_test
     from nnd_tasks.page.page import render_report, report_pages
     from nnd_tasks.results.paired import pair
     from nnd_tasks.results.read_runs import read_usable

@@ -1,4 +1,4 @@
-"""Every test of a report as compact data, which the script of the page unpacks piece by piece and shows."""
+"""The tests on a page: as compact data, which its script unpacks piece by piece and shows, and one test alone."""
 
 from __future__ import annotations
 
@@ -14,11 +14,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nnd_tasks.results.paired import Paired
+from nnd_tasks import __version__
+from nnd_tasks.errors import NNDError
+from nnd_tasks.results.paired import Paired, pair
+from nnd_tasks.results.runs import Run
 from nnd_tasks.results.token_scores import CandidateTokens, TokenScores, read_tokens
+from nnd_tasks.show.forms import render
+from nnd_tasks.show.report import Report, Table
+from nnd_tasks.text import counted, did_you_mean, some_of
 
 #: Fields of a document that are no part of the prompt.
 _NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind"}
+#: Bytes that the data of the tests may have on a page.
+PAGE_LIMIT = 18_000_000
 #: Prompts in one piece: the page unpacks a piece when one of its tests is looked at.
 _EACH = 10
 
@@ -43,30 +51,31 @@ class Packed:
 
 
 def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
-    """Return all tests as data for the page, or as much as fits: token scores are left out first, then tests with large margins.
+    """Pack all tests as data for the page, or as much as fits: token scores are left out first, then tests with large margins.
 
     Args:
         pairs: models on the same tests, for each set.
         room: most bytes.
         only: id of a test; the page has this one alone.
     """
-    tokens = {id(run): scores for paired in pairs for run in paired.runs if (scores := read_tokens(run)) is not None}
+    runs = [run for paired in pairs for run in paired.runs]
+    tokens = {id(run): scores for run in runs for scores in [read_tokens(run)] if scores is not None}
     tests = pd.concat(
         [_list_tests(paired).assign(section=number) for number, paired in enumerate(pairs)], ignore_index=True
     )
     tests = tests[tests["id"] == only] if only else tests
     rank = tests["worst"].rank(method="first", na_option="bottom")
-    every = len(tests)
-    for count, kept in [(every, tokens), *((every >> n, {}) for n in range(every.bit_length()))]:
-        pieces = _pack(pairs, tests[rank <= count], kept)
+    total = len(tests)
+    for count, packed_tokens in [(total, tokens), *((total >> n, {}) for n in range(total.bit_length()))]:
+        pieces = _pack(pairs, tests[rank <= count], packed_tokens)
         if sum(map(len, pieces)) <= room:
             break
-    names = dict.fromkeys(run.model for paired in pairs for run in paired.runs if id(run) in kept)
-    return Packed(pieces, count, every, list(names), len(kept) < len(tokens))
+    models = dict.fromkeys(run.model for run in runs if id(run) in packed_tokens)
+    return Packed(pieces, count, total, list(models), len(packed_tokens) < len(tokens))
 
 
 def _list_tests(paired: Paired) -> pd.DataFrame:
-    """Return the tests of the first run, with ``worst``, the smallest margin that a model has."""
+    """The tests of the first run, with ``worst``, the smallest margin that a model has."""
     margins = pd.concat([run.tests.set_index("test_id")["margin"] for run in paired.runs], axis="columns")
     tests = paired.runs[0].tests.rename(columns={"test_id": "id"})
     details = [", ".join(filter(None, pair)) for pair in zip(tests["subcategory"], tests["severity"], strict=True)]
@@ -77,14 +86,14 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
     sections: list[dict[str, Any]] = []
     pieces: list[str] = []
     for number, paired in enumerate(pairs):
-        own = tests[tests["section"] == number]
-        codes, names = pd.factorize(own["cluster_id"])
-        of_runs = [run.tests.set_index("test_id").reindex(own["id"]) for run in paired.runs]
+        of_section = tests[tests["section"] == number]
+        codes, names = pd.factorize(of_section["cluster_id"])
+        of_runs = [run.tests.set_index("test_id").reindex(of_section["id"]) for run in paired.runs]
         sections.append(
             {
                 "task": paired.title,
                 "models": paired.models,
-                **own[["id", "category", "detail", "high", "low"]].to_dict("list"),
+                **of_section[["id", "category", "detail", "high", "low"]].to_dict("list"),
                 "piece": (1 + len(pieces) + codes // _EACH).tolist(),
                 "place": (codes % _EACH).tolist(),
                 "outcome": [list(map(name_outcome, of_run["passed"], of_run["tie"])) for of_run in of_runs],
@@ -92,8 +101,8 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
             }
         )
         documents = [{document["cluster_id"]: document for document in run.documents} for run in paired.runs]
-        kept = [tokens.get(id(run), {}) for run in paired.runs]
-        prompts = [read_prompt([of_run[name] for of_run in documents], kept) for name in names]
+        tokens_of_runs = [tokens.get(id(run), {}) for run in paired.runs]
+        prompts = [read_prompt([of_run[name] for of_run in documents], tokens_of_runs) for name in names]
         pieces += [_deflate(prompts[first : first + _EACH]) for first in range(0, len(prompts), _EACH)]
     return [_deflate(sections), *pieces]
 
@@ -104,14 +113,14 @@ def _deflate(data: Any) -> str:
 
 
 def name_outcome(passed: bool | None, tie: bool) -> str:
-    """Return what became of a test, in words."""
+    """What became of a test, in words."""
     if pd.isna(passed):
         return "not scored"
     return "passed" if passed else "failed, equal" if tie else "failed"
 
 
 def read_prompt(documents: Sequence[Mapping[str, Any]], tokens: Sequence[TokenScores]) -> dict[str, Any]:
-    """Return all that is shown of a prompt.
+    """Gather all that is shown of a prompt.
 
     Args:
         documents: of each run; the candidates may be in another order than in the first.
@@ -126,30 +135,34 @@ def read_prompt(documents: Sequence[Mapping[str, Any]], tokens: Sequence[TokenSc
     first = documents[0]
     name, candidates = first["cluster_id"], first["candidates"]
     fields = [[key, str(value)] for key, value in first.items() if key not in _NOT_PROMPT and value not in (None, "")]
-    places = [{text: i for i, text in enumerate(document["candidates"])} for document in documents]
+    index_of = [{text: i for i, text in enumerate(document["candidates"])} for document in documents]
     return {
         "fields": fields,
         "texts": candidates,
         "marks": [
-            [[one["start"], one["end"], ", ".join(filter(None, (one["category"], one["severity"])))] for one in errors]
+            [
+                [error["start"], error["end"], ", ".join(filter(None, (error["category"], error["severity"])))]
+                for error in errors
+            ]
             for errors in first.get("error_spans") or [[]] * len(candidates)
         ],
         "scores": [
-            [document["scores"][place[text]] if text in place else None for text in candidates]
-            for document, place in zip(documents, places, strict=True)
+            [document["scores"][index[text]] if text in index else None for text in candidates]
+            for document, index in zip(documents, index_of, strict=True)
         ],
         "tokens": [
-            [
-                None if one is None else [part.tolist() for part in segments(one)]
-                for one in (kept.get((name, place.get(text, -1), True)) for text in candidates)
-            ]
-            for kept, place in zip(tokens, places, strict=True)
+            [_list_segments(tokens_of_run.get((name, index.get(text, -1), True))) for text in candidates]
+            for tokens_of_run, index in zip(tokens, index_of, strict=True)
         ],
     }
 
 
+def _list_segments(tokens: CandidateTokens | None) -> list[list[int]] | None:
+    return None if tokens is None else [numbers.tolist() for numbers in segments(tokens)]
+
+
 def segments(tokens: CandidateTokens) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return stretches of a candidate that follow each other, each with the tokens that stand for it.
+    """Divide a candidate into stretches that follow each other, each with the tokens that stand for it.
 
     Tokens that stand for parts of one character are in one stretch. A token around the candidate has a stretch of length 0.
 
@@ -164,3 +177,77 @@ def segments(tokens: CandidateTokens) -> tuple[NDArray[np.int64], NDArray[np.int
     ends = reach[np.append(begins[1:], len(reach)) - 1]
     tenths = np.rint(np.add.reduceat(tokens.logprobs, begins, dtype=np.float64) * -10).astype(np.int64)
     return np.diff(ends, prepend=0), tenths
+
+
+# ---------------------------------------------------------------- on a page
+
+
+def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, alone: bool = False) -> dict[str, Any]:
+    """What a page needs that shows tests.
+
+    Args:
+        title: of the page.
+        pairs: models on the same tests, for each set.
+        packed: these tests; None shows none.
+        alone: the page shows one test, so it has no search.
+    """
+    return {
+        "title": title,
+        "version": __version__,
+        "packed": packed,
+        "alone": alone,
+        "tasks": [paired.title for paired in pairs],
+        "models": list(dict.fromkeys(model for paired in pairs for model in paired.models)),
+        "categories": sorted({name for paired in pairs for name in paired.runs[0].tests["category"]}),
+        "counted": counted,
+    }
+
+
+# ---------------------------------------------------------------- one test alone
+
+
+def find_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
+    """Find the runs that have a test, those that were asked the same side by side.
+
+    Raises:
+        NNDError: no run has it (the nearest ids are named), or runs cannot be compared.
+    """
+    ids = list(dict.fromkeys(name for run in runs for name in run.tests["test_id"]))
+    if test_id not in ids:
+        meant = did_you_mean(test_id, ids, at_most=3, cutoff=0.5) or f"they have {some_of(ids, 2)}"
+        raise NNDError(f"--test {test_id}: no run has this test; {meant}; samples and nnd report show the ids")
+    return pair([run for run in runs if test_id in set(run.tests["test_id"])], allow)
+
+
+def render_test(test_id: str, pairs: Sequence[Paired]) -> str:
+    """A page about one test, with its whole texts."""
+    packed = pack(pairs, PAGE_LIMIT, only=test_id)
+    return render("test.html.j2", **frame_tests(f"Test {test_id}", pairs, packed, alone=True))
+
+
+def report_test(test_id: str, paired: Paired) -> Report:
+    """Report the texts, marks and outcomes of a test."""
+    tests = pd.DataFrame([run.tests.set_index("test_id").loc[test_id] for run in paired.runs])
+    first = tests.iloc[0]
+    prompt = read_prompt([paired.runs[0].documents[first["document"]]], [{}])
+    texts = list(prompt["fields"])
+    for name, candidate in (("better", first["high"]), ("worse", first["low"])):
+        text = prompt["texts"][candidate]
+        texts.append([name, text])
+        texts += [[f"marked in it: {error}", text[start:end]] for start, end, error in prompt["marks"][candidate]]
+    outcomes = tests[["margin", "margin_sum", "margin_bytes"]].assign(
+        model=paired.models, outcome=list(map(name_outcome, tests["passed"], tests["tie"]))
+    )
+    columns = {
+        "model": "{model}",
+        "outcome": "{outcome}",
+        "margin per token": "{margin:+.3f}",
+        "in all": "{margin_sum:+.2f}",
+        "per byte": "{margin_bytes:+.4f}",
+    }
+    tables = [
+        Table("texts", pd.DataFrame(texts, columns=["what", "text"]), {"what": "{what}", "text": "{text}"}),
+        Table("outcomes", outcomes, columns),
+    ]
+    labels = ", ".join(filter(None, first[["category", "subcategory", "severity"]]))
+    return Report(f"test {test_id}", f"{paired.title}, test {test_id}", [f"Category: {labels}."], tables)

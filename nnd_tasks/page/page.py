@@ -6,14 +6,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
-from nnd_tasks import __version__
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError, noting
-from nnd_tasks.page.browsing import Packed, pack
+from nnd_tasks.page.browsing import PAGE_LIMIT, frame_tests, pack
 from nnd_tasks.redact import hide, without_secrets
 from nnd_tasks.results import token_analyses as spans
 from nnd_tasks.results.compare import Comparison, compare
@@ -24,10 +22,6 @@ from nnd_tasks.results.readers import pair_readers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
-from nnd_tasks.text import counted
-
-#: Bytes that a page does not exceed by the data of its tests.
-PAGE_LIMIT = 18_000_000
 
 
 @dataclass(frozen=True)
@@ -69,12 +63,12 @@ def _list_settings(runs: Sequence[Run]) -> Table:
     rows = pd.DataFrame(
         {"part": f"{key} ({name})", "model": run.model, "value": str(value)}
         for run in runs
-        for name, part in (
+        for name, settings in (
             ("protocol", run.protocol),
             ("model", run.model_info),
             ("environment", run.environment),
         )
-        for key, value in without_secrets(part).items()  # plain lm_eval may have stored some
+        for key, value in without_secrets(settings).items()  # plain lm_eval may have stored some
     )
     return Table("settings", rows, {"part": "{part}", "{model}": "{value}"})
 
@@ -123,8 +117,8 @@ def render_page(
     """
     pairs = [section.paired for section in sections]
     rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
-    whole = rates[rates["category"] == ALL]
-    summary = Table("summary", whole, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
+    overall = rates[rates["category"] == ALL]
+    summary = Table("summary", overall, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
     return render(
         "page.html.j2",
         overview=Report("summary", title, tables=[summary], legend=LEGEND),
@@ -139,27 +133,6 @@ def render_page(
     )
 
 
-def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, alone: bool = False) -> dict[str, Any]:
-    """Return what a page needs that shows tests.
-
-    Args:
-        title: of the page.
-        pairs: models on the same tests, for each set.
-        packed: these tests; None shows none.
-        alone: the page shows one test, so it has no search.
-    """
-    return {
-        "title": title,
-        "version": __version__,
-        "packed": packed,
-        "alone": alone,
-        "tasks": [paired.title for paired in pairs],
-        "models": list(dict.fromkeys(model for paired in pairs for model in paired.models)),
-        "categories": sorted({name for paired in pairs for name in paired.runs[0].tests["category"]}),
-        "counted": counted,
-    }
-
-
 # ---------------------------------------------------------------- commands
 
 #: Flag of lm-eval -> key of the protocol.
@@ -169,12 +142,12 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 def command_of(run: Run) -> str:
     """Return the command that repeats a run, as its results file has it, without secrets."""
     asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
-    given = asked.get("model_args")
+    model_args = asked.get("model_args")
     options = {
         "model": str(asked.get("model") or "hf").removesuffix("-shared-prefix"),
-        "model_args": json.dumps(without_secrets(given, None))
-        if isinstance(given, Mapping)
-        else hide(str(given or "")),
+        "model_args": json.dumps(without_secrets(model_args, None))
+        if isinstance(model_args, Mapping)
+        else hide(str(model_args or "")),
         "tasks": run.task,
         **{name: asked.get(name) for name in ("device", "batch_size", "limit", "sample")},
         "num_fewshot": protocol.get("shots"),

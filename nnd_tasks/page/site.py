@@ -35,13 +35,13 @@ LEAST_SCORED = 0.9
 _BLINDSPOT = "blindspot_"
 
 
-def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str] = ()) -> tuple[Path, list[str]]:
-    """Write a site about the runs in some places.
+def write_site(paths: Sequence[str | Path], folder: Path, select: Sequence[str] = ()) -> tuple[Path, list[str]]:
+    """Write a site about the runs in some folders and files.
 
     Texts of tests are shown where their terms let anyone publish them.
 
     Args:
-        places: as `nnd_tasks.results.read_runs.read_results` takes them; some files may be damaged.
+        paths: as `nnd_tasks.results.read_runs.read_results` takes them; some files may be damaged.
         folder: gets ``index.html``, a page per set, and ``results.json``.
         select: as for `read_results`.
 
@@ -52,10 +52,9 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
         NNDError: no run can be used, or the folder cannot be written.
     """
     skipped: list[str] = []
-    sets = group_runs(read_usable(places, select, skipped), skipped)
+    sets = group_runs(read_usable(paths, select, skipped), skipped)
     if not sets:
-        raise NNDError(f"{', '.join(map(str, places))}: no results can be used: {some_of(skipped, 3, str)}")
-    place = expand(folder)
+        raise NNDError(f"{', '.join(map(str, paths))}: no results can be used: {some_of(skipped, 3, str)}")
     names = _name_pages(sets)
     sections = [section for of_set in sets.values() for section in of_set]
     pages = {
@@ -65,32 +64,33 @@ def write_site(places: Sequence[str | Path], folder: Path, select: Sequence[str]
     rates = pd.concat(
         [section.report.tables[0].data.assign(set=section.paired.set, note=section.note) for section in sections]
     )
-    whole = rates[rates["category"] == ALL]
-    apart = whole["note"] != ""
+    overall = rates[rates["category"] == ALL]
+    stands_apart = overall["note"] != ""
     columns = {"model": "{model}", "{set}": RATE}
     asked = {"set": "{set}", "what differs": "{note}", "model": "{model}", "pass rate": RATE}
     trained = [run for section in sections for run in section.paired.runs if run.trained_on]
-    said = dict.fromkeys(f"{run.model} was trained on {', '.join(run.trained_on)}." for run in trained)
+    training = dict.fromkeys(f"{run.model} was trained on {', '.join(run.trained_on)}." for run in trained)
     front = Report(
         name="index",
         title="NND results",
-        tables=[Table("rates", whole[~apart], columns), Table("apart", whole[apart], asked)],
+        tables=[Table("rates", overall[~stands_apart], columns), Table("apart", overall[stands_apart], asked)],
         legend=LEGEND,
-        findings=list(said),
+        findings=list(training),
         notes=[f"left out: {line}" for line in skipped],
     )
     pages["index.html"] = render("site.html.j2", front=front, pages=names)
     pages["results.json"] = f"[{', '.join(to_json(section.report) for section in sections)}]"
-    write_texts({place / name: text for name, text in pages.items()})
-    return place / "index.html", skipped
+    site = expand(folder)
+    write_texts({site / name: text for name, text in pages.items()})
+    return site / "index.html", skipped
 
 
 def _name_pages(sets: Iterable[str]) -> dict[str, str]:
-    """Return set -> name of its page; sets whose names differ in other characters than letters and digits get numbers."""
+    """Name the page of each set; sets whose names differ in other characters than letters and digits get numbers."""
     names: dict[str, str] = {}
     for name in sets:
         stem = f"set-{file_stem(name.removeprefix('nnd/'))}"
-        taken = sum(re.fullmatch(rf"{re.escape(stem)}(-\d+)?\.html", other) is not None for other in names.values())
+        taken = sum(re.fullmatch(rf"{re.escape(stem)}(-\d+)?\.html", page) is not None for page in names.values())
         names[name] = f"{stem}-{taken + 1}.html" if taken else f"{stem}.html"
     return names
 
@@ -102,7 +102,7 @@ def _texts_are_free(run: Run) -> bool:
 
 
 def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Section]]:
-    """Return set -> groups of runs that were asked the same, the main group first.
+    """Divide runs by set, and those of a set into groups of runs that were asked the same, the main group first.
 
     The main group of a set is that with the most models.
 
@@ -130,7 +130,7 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
 
 
 def _group_key(run: Run) -> str:
-    """Return what must be equal in a group: task, what was asked, all texts, whether models were trained on them, window."""
+    """What must be equal in a group: task, what was asked, all texts, whether models were trained on them, window."""
     alone = run.model if run.tests["passed"].notna().mean() < LEAST_SCORED else ""
     window = run.model_info.get("window") if run.truncated else ""
     texts = digest(sorted(asked_texts(run).reset_index().to_numpy().tolist()))
@@ -140,14 +140,14 @@ def _group_key(run: Run) -> str:
 
 
 def _differs(run: Run, main: Run) -> str:
-    """Return what a run was asked otherwise than the main group, or which of its tests the model was trained on."""
+    """What a run was asked otherwise than the main group, or which of its tests the model was trained on."""
     if run is main and not run.training_overlap:
         return ""
-    mine, theirs = run.comparison_key, main.comparison_key
-    said = [f"trained on {', '.join(run.training_overlap)}"] if run.training_overlap else []
-    said += [
-        f"{key} {mine.get(key)} in place of {theirs.get(key)}"
-        for key in {**mine, **theirs}
-        if mine.get(key) != theirs.get(key)
+    settings, main_settings = run.comparison_key, main.comparison_key
+    differences = [f"trained on {', '.join(run.training_overlap)}"] if run.training_overlap else []
+    differences += [
+        f"{key} {settings.get(key)} in place of {main_settings.get(key)}"
+        for key in {**settings, **main_settings}
+        if settings.get(key) != main_settings.get(key)
     ]
-    return visible("; ".join(said)) or "other tests, window, or too few scored, though the protocol is the same"
+    return visible("; ".join(differences)) or "other tests, window, or too few scored, though the protocol is the same"

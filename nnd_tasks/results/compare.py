@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,9 +96,27 @@ def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     rates = category_rates(paired)
     if len(paired.runs) == 1:
         return Comparison(paired, rates, pd.DataFrame(columns=["category"]), pd.DataFrame(), not_compared)
-    differences = pd.DataFrame(row for category in paired.categories for row in _compare_pairs(category, paired))
+    rows = []
+    pairs = list(combinations(range(len(paired.models)), 2))
+    firsts, seconds = np.array(pairs).T
+    for category, (counts, tests) in paired.passed_by_prompt.items():
+        hypotheses = len(pairs) * (1 if category == ALL else len(paired.categories) - 1)
+        differences_of_pairs = [paired_difference(counts[:, a], counts[:, b], tests) for a, b in pairs]
+        p_values = permutation_p(counts[:, seconds] - counts[:, firsts]).tolist()
+        for (a, b), difference, p in zip(pairs, differences_of_pairs, p_values, strict=True):
+            rows.append(
+                {
+                    "category": category,
+                    "prompts": len(tests),
+                    "first": paired.models[a],
+                    "second": paired.models[b],
+                    **difference._asdict(),
+                    "p": p,
+                    "mde": detectable(difference.standard_error, len(tests), hypotheses),
+                }
+            )
     # Two questions: which models differ, and on which categories. The answers to each have one chance of a false alarm.
-    differences = differences.rename(columns={"mean": "difference"})
+    differences = pd.DataFrame(rows).rename(columns={"mean": "difference"})
     differences["p_holm"] = differences.groupby(differences["category"] == ALL)["p"].transform(holm)
     differences["significant"] = differences["p_holm"] < LEVEL
     excludes_zero = (differences["low"] > 0) | (differences["high"] < 0)
@@ -111,26 +128,6 @@ def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     overall = (table[table["category"] == ALL] for table in (rates, differences))
     ranks = rank(*overall) if len(paired.runs) > 2 else pd.DataFrame()
     return Comparison(paired, rates, differences, ranks, not_compared)
-
-
-def _compare_pairs(category: str, paired: Paired) -> Iterator[dict[str, Any]]:
-    """Yield rows of `Comparison.differences` for all pairs of models on a category, without what Holm's correction decides."""
-    counts, tests = paired.passed_by_prompt[category]
-    pairs = list(combinations(range(len(paired.models)), 2))
-    firsts, seconds = np.array(pairs, dtype=int).reshape(-1, 2).T
-    differences = [paired_difference(counts[:, a], counts[:, b], tests) for a, b in pairs]
-    p_values = permutation_p(counts[:, seconds] - counts[:, firsts]).tolist()
-    hypotheses = len(pairs) * (1 if category == ALL else paired.tests["category"].nunique())
-    for (a, b), difference, p in zip(pairs, differences, p_values, strict=True):
-        yield {
-            "category": category,
-            "prompts": len(tests),
-            "first": paired.models[a],
-            "second": paired.models[b],
-            **difference._asdict(),
-            "p": p,
-            "mde": detectable(difference.standard_error, len(tests), hypotheses),
-        }
 
 
 def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:

@@ -121,12 +121,12 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
 # ---------------------------------------------------------------- results files
 
 
-def _find_files(places: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
-    """List the results files at some places; raise NNDError where a place does not exist, cannot be read or has none."""
+def _find_files(paths: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
+    """List the results files at some paths; raise NNDError where a path does not exist, cannot be read or has none."""
     files: list[Path] = []
-    for place in places:
+    for given_path in paths:
         with noting(skipped):
-            path = expand(place)
+            path = expand(given_path)
             if not path.exists():
                 raise NNDError(f"{path}: there is no such file or folder")
             files += _find_below(path, skipped) if path.is_dir() else [_results_beside(path)]

@@ -70,9 +70,8 @@ class Test(_Checked):
     category: Text
     subcategory: Text = ""
     severity: Text = ""
-    noise_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = (
-        None  # above 1 where an error adds more words than a text has
-    )
+    #: Above 1 where an error adds more words than a text has.
+    noise_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     high: Count
     low: Count
@@ -177,13 +176,13 @@ class TaskResults(BaseModel):
     prompts: Count | None
 
 
-def check_types(model: type[BaseModel], value: Any, where: str, problem: str) -> None:
-    """Raise NNDError, with ``where`` and the first wrong part, if a value is not what ``model`` declares.
+def check_types(model: type[BaseModel], value: Any, location: str, problem: str) -> None:
+    """Raise NNDError, with ``location`` and the first wrong part, if a value is not what ``model`` declares.
 
     Args:
         model: one of this module.
         value: plain JSON.
-        where: the file, and the line or the task in it.
+        location: the file, and the line or the task in it.
         problem: what is then wrong, for the error.
     """
     try:
@@ -195,6 +194,6 @@ def check_types(model: type[BaseModel], value: Any, where: str, problem: str) ->
         message += mistake["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
         if mistake["type"] == "missing":
             message = f"it has no '{path:.100}'"
-        raise NNDError(f"{where}: {problem} ({message:.300}); run the task again") from None
+        raise NNDError(f"{location}: {problem} ({message:.300}); run the task again") from None
     except RecursionError:
-        raise NNDError(f"{where}: {problem} (its lists and objects are nested too deeply)") from None
+        raise NNDError(f"{location}: {problem} (its lists and objects are nested too deeply)") from None

@@ -138,7 +138,7 @@ def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any])
     """
     stored = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
     high, low = likelihoods(tests, "high"), likelihoods(tests, "low")
-    passed, tie = passes(high, low), normalize(high) == normalize(low)
+    passed, tie = recount(tests, Normalization.TOKENS), normalize(high) == normalize(low)
     said_tie = tests["tie"].to_numpy(dtype=bool)
     # A sample does not say which text came first in the source, so any outcome of a tie may be the authors'.
     right = (stored == passed) | (tie & (protocol.get("ties") == Ties.AUTHORS.value) & ~np.isnan(stored))

@@ -75,14 +75,14 @@ SHARED = 0.5
 
 @lru_cache(maxsize=1 << 16)  # the runs of a comparison have the same texts
 def alignment_of(high: str, low: str) -> tuple[Block, ...] | None:
-    """Return what two candidates share and where they differ, in characters; None where they are equal or too different."""
+    """Align two candidates (`character_blocks`); None where they are equal or too different."""
     blocks = character_blocks(high, low)
     shared = sum(size for same, _, size, _, _ in blocks if same)
     return tuple(blocks) if high != low and shared >= SHARED * max(len(high), len(low)) else None
 
 
 def label_tokens(alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens) -> list[NDArray[np.int64]]:
-    """Return what each token of two candidates belongs to: `BEFORE`, `AT` or `AFTER`, shape (tokens,) each.
+    """Tell what each token of two candidates belongs to: `BEFORE`, `AT` or `AFTER`, shape (tokens,) each.
 
     After the first difference every shared stretch is `AFTER`, every other difference is `AT`. A token with a character of a
     difference is `AT`. So is what stands beside it in the other text: a shared stretch counts only between characters where
@@ -99,32 +99,31 @@ def label_tokens(alignment: Sequence[Block], high: CandidateTokens, low: Candida
     labels = [np.full(len(tokens.ids), AT) for tokens in sides]
     _, i, i_size, j, j_size = alignment[-1]
     lengths = i + i_size, j + j_size
-    borders = [_borders(tokens, length) for tokens, length in zip(sides, lengths, strict=True)]
-    for place, (same, i, size, j, _) in enumerate(alignment):
-        if not same:
-            continue
+    borders = [_find_borders(tokens, length) for tokens, length in zip(sides, lengths, strict=True)]
+    for number, (same, i, size, j, _) in enumerate(alignment):
         clean = np.flatnonzero(borders[0][i : i + size + 1] & borders[1][j : j + size + 1])
-        if len(clean):
-            for tokens, own, begin in zip(sides, labels, (i, j), strict=True):
-                first, last = begin + clean[0], begin + clean[-1]
-                inside = (tokens.starts >= first) & (tokens.ends <= last)
-                # An empty token at the border of a difference belongs to the difference.
-                own[inside & (tokens.ends > first) & (tokens.starts < last)] = AFTER if place else BEFORE
+        if not same or not len(clean):
+            continue
+        for tokens, labels_of_side, begin in zip(sides, labels, (i, j), strict=True):
+            first, last = begin + clean[0], begin + clean[-1]
+            inside = (tokens.starts >= first) & (tokens.ends <= last)
+            # An empty token at the border of a difference belongs to the difference.
+            labels_of_side[inside & (tokens.ends > first) & (tokens.starts < last)] = AFTER if number else BEFORE
     prefix = count_equal(
-        *([*zip(one.ids.tolist(), one.starts.tolist(), one.ends.tolist(), strict=True)] for one in sides)
+        *([*zip(side.ids.tolist(), side.starts.tolist(), side.ends.tolist(), strict=True)] for side in sides)
     )
-    for tokens, own, length in zip(sides, labels, lengths, strict=True):
-        own[prefix:][own[prefix:] == BEFORE] = AT
-        own[:prefix][tokens.ends[:prefix] == 0] = BEFORE
-        own[(tokens.starts == length) & (tokens.ends == length)] = AFTER
+    for tokens, labels_of_side, length in zip(sides, labels, lengths, strict=True):
+        labels_of_side[prefix:][labels_of_side[prefix:] == BEFORE] = AT
+        labels_of_side[:prefix][tokens.ends[:prefix] == 0] = BEFORE
+        labels_of_side[(tokens.starts == length) & (tokens.ends == length)] = AFTER
     return labels
 
 
-def _borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
-    """Return for each place between characters, shape (length + 1,), whether no token has characters on both sides of it."""
+def _find_borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
+    """Tell of each place between characters, shape (length + 1,), whether no token has characters on both sides of it."""
     long = tokens.ends > tokens.starts
-    begun, over = (np.bincount(at[long], minlength=length + 1) for at in (tokens.starts + 1, tokens.ends))
-    return np.asarray(np.cumsum(begun - over) == 0)
+    begun, ended = (np.bincount(at[long], minlength=length + 1) for at in (tokens.starts + 1, tokens.ends))
+    return np.asarray(np.cumsum(begun - ended) == 0)
 
 
 # ---------------------------------------------------------------- all tests of a run
@@ -134,7 +133,7 @@ _VALUES = ["before", "at", "after", "tokens_high", "tokens_low"]
 
 
 def margin_table(run: Run) -> pd.DataFrame | None:
-    """Return the parts of the margin of each test of a run; None where it has no token scores.
+    """Divide the margin of each test of a run; None where it has no token scores.
 
     Returns:
         One row per test that was scored, with its ``test_id``, ``cluster_id`` and ``category``; ``before``, ``at`` and ``after``:
@@ -149,27 +148,27 @@ def margin_table(run: Run) -> pd.DataFrame | None:
         return None
     tests = run.tests.dropna(subset="passed")
     rows = []
-    for place, *pair in tests[["document", "high", "low"]].itertuples(index=False):
-        document = run.documents[place]
-        alignment = alignment_of(*(document["candidates"][one] for one in pair))
-        tokens = (scores[document["cluster_id"], one, True] for one in pair)
-        rows.append(_parts(alignment, *tokens) if alignment else [math.nan] * len(_VALUES))
+    for index, *pair in tests[["document", "high", "low"]].itertuples(index=False):
+        document = run.documents[index]
+        alignment = alignment_of(*(document["candidates"][candidate] for candidate in pair))
+        tokens = (scores[document["cluster_id"], candidate, True] for candidate in pair)
+        rows.append(_divide_margin(alignment, *tokens) if alignment else [math.nan] * len(_VALUES))
     parts = pd.DataFrame(rows, tests.index, _VALUES, dtype=float)
     return tests[["test_id", "cluster_id", "category"]].join(parts)
 
 
-def _parts(alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens) -> tuple[float, ...]:
-    """Return a row of `margin_table`, its columns `_VALUES`."""
-    labels = label_tokens(alignment, high, low)
-    sums, sums_low = (np.bincount(own, one.logprobs, 3) for own, one in zip(labels, (high, low), strict=True))
-    return *(sums - sums_low), *(np.count_nonzero(own == AT) for own in labels)
+def _divide_margin(alignment: Sequence[Block], high: CandidateTokens, low: CandidateTokens) -> tuple[float, ...]:
+    """A row of `margin_table`, its columns `_VALUES`."""
+    labels_high, labels_low = label_tokens(alignment, high, low)
+    sums = np.bincount(labels_high, high.logprobs, 3) - np.bincount(labels_low, low.logprobs, 3)
+    return *sums, np.count_nonzero(labels_high == AT), np.count_nonzero(labels_low == AT)
 
 
 # ---------------------------------------------------------------- per category
 
 
 def margin_parts(paired: Paired) -> pd.DataFrame:
-    """Return where the models win and lose the tests that all of them have scored.
+    """Tell where the models win and lose the tests that all of them have scored.
 
     Models without token scores are left out, and so is all where no test's texts share enough.
 
@@ -192,14 +191,14 @@ def margin_parts(paired: Paired) -> pd.DataFrame:
     every = every[every["test_id"].isin(paired.tests["test_id"])]
     rows = [
         {"category": category, "model": model, **_summarize(of_model)}
-        for category, part in [(ALL, every), *every.groupby("category")]
-        for model, of_model in part.groupby("model", sort=False)
+        for category, of_category in [(ALL, every), *every.groupby("category")]
+        for model, of_model in of_category.groupby("model", sort=False)
     ]
     return pd.DataFrame(rows) if every["at"].notna().any() else pd.DataFrame()
 
 
 def _summarize(table: pd.DataFrame) -> dict[str, float]:
-    """Return the means and shares of some tests."""
+    """The means and shares of some tests."""
     tests = table[table["at"].notna()]
     noticed, won = tests["at"] > 0, tests["before"] + tests["at"] + tests["after"] > 0
     tests = tests.assign(noticed=noticed, only_after=~noticed & won, lost_after=noticed & ~won)
@@ -254,7 +253,7 @@ CAPTION = (
 
 
 def around_errors(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the mean surprise at each place around marked errors.
+    """Average the surprise at each place around marked errors.
 
     Runs without token scores or marked errors have no rows, nor have those of a task whose runs rest on different error spans.
 
@@ -268,8 +267,8 @@ def around_errors(runs: Sequence[Run]) -> pd.DataFrame:
     """
     builds = Counter(task for task, _ in {(run.task, run.spans) for run in runs if run.spans})
     rows = [row for run in runs if builds[run.task] < 2 for row in _read_errors(run)]
-    about = ["task", "model", "value", "prompt"]
-    numbers = pd.DataFrame(rows, columns=[*about, *PLACES]).melt(about, var_name="place", value_name="nats").dropna()
+    keys = ["task", "model", "value", "prompt"]
+    numbers = pd.DataFrame(rows, columns=[*keys, *PLACES]).melt(keys, var_name="place", value_name="nats").dropna()
     group = ["task", "model", "value", "place"]
     sums = numbers.groupby([*group, "prompt"], sort=False)["nats"].agg(["sum", "size"])
     means = []
@@ -283,15 +282,15 @@ def _read_errors(run: Run) -> Iterator[tuple[Any, ...]]:
     """Yield task, model, value and prompt of each error, and its numbers at `PLACES`."""
     marked = [document for document in run.documents if any(document.get("error_spans") or ())]
     scores = (read_tokens(run) if marked else None) or {}
-    own = {key: one.starts < one.ends for key, one in scores.items()}
-    unigram = unigram_surprise(one.ids[own[key]] for key, one in scores.items() if key[2])
+    in_text = {key: tokens.starts < tokens.ends for key, tokens in scores.items()}
+    unigram = unigram_surprise(tokens.ids[in_text[key]] for key, tokens in scores.items() if key[2])
     for document in marked:
         prompt = document["cluster_id"]
         for candidate, errors in enumerate(document["error_spans"]):
             key = (prompt, candidate, True)
             if key not in scores or not errors:
                 continue
-            tokens, text = scores[key], own[key]
+            tokens, text = scores[key], in_text[key]
             spans = np.stack([tokens.starts[text], tokens.ends[text]], axis=1).astype(np.int64)
             surprise = -tokens.logprobs[text].astype(np.float64)
             free = ~marked_tokens(spans, errors)
@@ -303,7 +302,7 @@ def _read_errors(run: Run) -> Iterator[tuple[Any, ...]]:
 
 
 def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: NDArray[np.bool_]) -> list[float]:
-    """Return the numbers at `PLACES`; nan where there is no such token.
+    """Take the numbers at `PLACES`; nan where there is no such token.
 
     Args:
         values: of the tokens of a text, shape (tokens,).
@@ -319,7 +318,7 @@ def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: N
 
 
 def report_spans(around: pd.DataFrame) -> Report:
-    """Return what `around_errors` found, as a table for each task.
+    """Show what `around_errors` gives, in a table for each task.
 
     Args:
         around: at least one row.

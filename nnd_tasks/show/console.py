@@ -13,7 +13,7 @@ from nnd_tasks.errors import visible
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """Return the console for output, or for errors and notes; it reads the environment each time."""
+    """Open the console for output, or for errors and notes; it reads the environment each time."""
     return Console(stderr=stderr, emoji=False, markup=False, highlight=False)
 
 

@@ -61,11 +61,11 @@ def draw_lines(
     drawn: dict[str, Any] = {}
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
-    for axes, (panel, own) in zip(grid.flat, panels.items(), strict=False):
+    for axes, (panel, points_of_panel) in zip(grid.flat, panels.items(), strict=False):
         if chance is not None:
             label = f"chance ({chance})"
             drawn[label] = axes.axhline(chance, color="#777777", linewidth=1, linestyle=(0, (2, 2)), label=label)
-        for name, line in own.groupby("line", sort=False):
+        for name, line in points_of_panel.groupby("line", sort=False):
             i = names.index(name)
             drawn[name] = axes.errorbar(
                 line["x"],

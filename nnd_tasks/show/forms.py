@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
 
 def to_markdown(report: Report, *, files: bool = True) -> str:
-    """Return a report as Markdown.
+    """Write a report as Markdown.
 
     Args:
         report: to be written.
-        files: with what is only written to files: some tables, and signatures.
+        files: with what is only written to files: signatures.
     """
     lines = [f"# {escape_report(report.title)}", "", *_bullets(report.findings)]
-    tables = [table for table in report.tables if files or not table.only_files]
-    for table in tables:
+    for table in report.tables:
         lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table), ""]
-    lines += _bullets([*report.explain_marks(tables), *report.notes, *(report.signatures if files else ())])
+    lines += _bullets([*report.explain_marks(report.tables), *report.notes, *(report.signatures if files else ())])
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -41,7 +40,7 @@ def _bullets(lines: Sequence[str]) -> list[str]:
 
 
 def markdown_table(table: Table) -> list[str]:
-    """Return the lines of a table in Markdown."""
+    """The lines of a table in Markdown."""
     cells = table.cells()
     rule = ["---:" if right else "---" for right in numeric_columns(cells)]
     rows = [cells.columns, *cells.to_numpy().tolist()]
@@ -50,12 +49,12 @@ def markdown_table(table: Table) -> list[str]:
 
 
 def to_csv(table: Table) -> str:
-    """Return the values of a table as CSV; missing ones are empty."""
+    """Write the values of a table as CSV; missing ones are empty."""
     return str(table.data.to_csv(index=False, lineterminator="\n"))
 
 
 def to_json(report: Report) -> str:
-    """Return title, findings, notes, the report's facts, and ``tables``: name -> list of rows; nan and infinity are null."""
+    """Write title, findings, notes, the report's facts, and ``tables``: name -> list of rows; nan and infinity are null."""
     content = {
         "title": report.title,
         "findings": report.findings,
@@ -67,13 +66,13 @@ def to_json(report: Report) -> str:
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as indented JSON: nan and infinity are null, and what a terminal would obey or hide is escaped."""
+    """Write a value as indented JSON: nan and infinity are null, and what a terminal would obey or hide is escaped."""
     text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
     return "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold."""
+    """Turn a value into what JSON can hold."""
     if isinstance(value, pd.DataFrame):
         return _plain(value.to_dict("records"))
     if isinstance(value, Mapping):
@@ -90,31 +89,31 @@ _LATEX = {"†": r"$\dagger$", "‡": r"$\ddagger$", "≠": r"$\neq$", "<0": "$<
 
 
 def to_latex(report: Report) -> str:
-    """Return the tables of a report for LaTeX with booktabs."""
+    """Write the tables of a report for LaTeX with booktabs."""
     parts = ["% needs \\usepackage{booktabs}"]
     for table in report.tables:
         cells = table.cells().map(visible)
         columns = "".join("r" if right else "l" for right in numeric_columns(cells))
         text = cells.to_latex(index=False, escape=True, column_format=columns)
-        for mark, meaning in _LATEX.items():
-            text = text.replace(mark, meaning)
+        for symbol, command in _LATEX.items():
+            text = text.replace(symbol, command)
         parts.append(text)
     return "\n".join(parts)
 
 
 def to_html(reports: Sequence[Report]) -> str:
-    """Return one page with all the reports, their figures in it."""
+    """Write one page with all the reports, their figures in it."""
     return render("reports.html.j2", reports=reports, title=reports[0].title)
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page; characters that UTF-8 cannot hold are replaced."""
+    """Fill a template; characters that UTF-8 cannot hold are replaced."""
     return templates().get_template(template).render(values).encode("utf-8", "replace").decode("utf-8")
 
 
 @cache
 def templates() -> jinja2.Environment:
-    """Return what renders our templates; all text is escaped."""
+    """The environment of our templates; all text is escaped."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -131,5 +130,5 @@ def templates() -> jinja2.Environment:
 
 
 def _picture(draw: Callable[[], Any]) -> str:
-    """Return a figure as the address of an image that holds it."""
+    """Turn a figure into the address of an image that holds it."""
     return f"data:image/svg+xml;base64,{base64.b64encode(write_figure(draw(), 'svg')).decode()}"

@@ -30,17 +30,15 @@ class Table:
         columns: heading -> how its cells are written. A heading with a field, such as ``"{model}"``, becomes one column per
             value of the field, and rows whose other cells are equal become one. A column without any value is not shown.
         caption: what one has to know to read it.
-        only_files: it is written to files and not printed.
     """
 
     name: str
     data: pd.DataFrame
     columns: Mapping[str, Cell]
     caption: str = ""
-    only_files: bool = False
 
     def cells(self) -> pd.DataFrame:
-        """Return the table as people see it: every cell a text."""
+        """The table as people see it: every cell a text."""
         fixed = {heading: cell for heading, cell in self.columns.items() if "{" not in heading}
         spread = {heading: cell for heading, cell in self.columns.items() if "{" in heading}
         rows: dict[Any, dict[str, str]] = {}
@@ -89,9 +87,9 @@ class Report:
         return [f"{model}: {line}" for model, line in self.facts.get("signatures", {}).items()]
 
     def explain_marks(self, tables: Sequence[Table]) -> list[str]:
-        """Return what the marks that stand in the cells of these tables mean."""
+        """Say what the marks mean that stand in the cells of these tables."""
         text = "\n".join(cell for table in tables for cell in table.cells().to_numpy().ravel())
-        return [f"{mark} {meaning}" for mark, meaning in self.legend.items() if mark in text]
+        return [f"{symbol} {meaning}" for symbol, meaning in self.legend.items() if symbol in text]
 
 
 class _Writer(string.Formatter):
@@ -117,7 +115,7 @@ _WRITER = _Writer()
 
 
 def write_cell(cell: Cell, row: Mapping[str, Any]) -> str:
-    """Return a cell as text; `MISSING` where none of its values is there."""
+    """Write a cell; `MISSING` where none of its values is there."""
     if callable(cell):
         return cell(row)
     fields = [(row[name], spec) for _, name, spec, _ in _WRITER.parse(cell) if name]
@@ -142,5 +140,5 @@ def numeric_columns(cells: pd.DataFrame) -> list[bool]:
 
 
 def file_stem(name: str) -> str:
-    """Return a name as one that names a file of a folder, and no hidden one."""
+    """Turn a name into one that names a file of a folder, and no hidden one."""
     return re.sub(r"[^\w.-]+", "_", name).strip("_.")[:200] or "report"

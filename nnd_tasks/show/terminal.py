@@ -77,7 +77,7 @@ def _print_form(reports: Sequence[Report], form: Form) -> str:
     if form == "html":
         return forms.to_html(reports)
     if form == "csv":
-        return "\n".join(forms.to_csv(table) for report in reports for table in report.tables if not table.only_files)
+        return "\n".join(forms.to_csv(table) for report in reports for table in report.tables)
     return "\n".join(map(forms.to_latex if form == "latex" else forms.to_markdown, reports))
 
 
@@ -100,16 +100,15 @@ def _print_brief(reports: Sequence[Report]) -> None:
 
 def _draw_report(report: Report) -> None:
     console = open_console()
-    tables = [table for table in report.tables if not table.only_files]
     console.rule(Text(visible(report.title), style="bold"))
     for line in report.findings:
         console.print(Text(f"• {visible(line)}"))
-    for table in tables:
+    for table in report.tables:
         console.print()
         if table.caption:
             console.print(Text(visible(table.caption), style="dim"))
         print_table(table)
-    for line in [*report.explain_marks(tables), *report.notes]:
+    for line in [*report.explain_marks(report.tables), *report.notes]:
         console.print(Text(f"• {visible(line)}", style="dim"))
 
 
@@ -119,7 +118,6 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
     Raises:
         NNDError: the folder cannot be written.
     """
-    place = expand(folder)
     stems = [file_stem(report.name) for report in reports]
     stems = [f"{stem}_{i}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems, start=1)]
     files: dict[str, str | bytes] = {}
@@ -133,7 +131,7 @@ def write_reports(reports: Sequence[Report], folder: Path) -> list[Path]:
         for name, draw in report.figures.items():
             files[f"{stem}_{name}.png"] = write_figure(draw(), "png")
             files[f"{stem}_{name}.svg"] = write_figure(draw(), "svg")
-    paths = [place / name for name in files]
+    paths = [expand(folder) / name for name in files]
     with writing_all(paths) as new:
         for path, content in zip(new, files.values(), strict=True):
             path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -17,9 +17,8 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page import browsing
 from nnd_tasks.page import page as page_module
-from nnd_tasks.page.browsing import Packed, pack
-from nnd_tasks.page.one_test import find_test, render_test, report_test
-from nnd_tasks.page.page import PAGE_LIMIT, render_report
+from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, find_test, pack, render_test, report_test
+from nnd_tasks.page.page import render_report
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.token_scores import read_tokens

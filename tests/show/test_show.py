@@ -55,12 +55,11 @@ def draw() -> Figure:
 
 
 def make_report(name: str = "one", title: str = "Title", **more: Any) -> Report:
-    signatures = Table("signatures", pd.DataFrame([{"line": "s1"}]), {"line": "{line}"}, only_files=True)
     return Report(
         name,
         title,
         findings=["It is found."],
-        tables=[TABLE, signatures],
+        tables=[TABLE],
         notes=["A note."],
         legend={"†": "few prompts.", "‡": "never there."},
         brief=[Table("brief", TABLE.data.iloc[:1], {"model": "{model}"})],
@@ -116,7 +115,7 @@ def test_names_of_files_lead_nowhere_else(name: str, stem: str) -> None:
 def test_markdown_has_all_and_keeps_texts_from_being_markup() -> None:
     text = forms.to_markdown(make_report(title=HOSTILE))
     kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
-    assert kinds.count("table_open") == 2, "with the table that only files have"
+    assert kinds.count("table_open") == 1
     rendered = html.fromstring(MarkdownIt("commonmark").enable("table").render(text))
     assert not rendered.xpath("//script | //em | //code")
     assert "\x1b" not in text
@@ -172,12 +171,12 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_pipe_gets_markdown_without_what_only_files_have(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     show_reports([make_report(), make_report(title="Second")])
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if line.startswith("# ")] == ["# Title", "# Second"]
     assert "| all | 1,200 |" in shown
-    assert "s1" not in shown
+    assert "model:m-a" not in shown, "signatures stand in files"
 
 
 def test_a_terminal_gets_drawn_tables_and_nothing_that_it_obeys(
@@ -226,7 +225,7 @@ def test_every_form_of_each_report_is_written_and_names_differ(tmp_path: Path) -
         [make_report("a b"), make_report("a b"), make_report("c", figures={"plot": draw})], tmp_path
     )
     assert {path.name for path in written} == {path.name for path in tmp_path.iterdir()}
-    endings = (".md", ".json", ".tex", ".html", "_rates.csv", "_signatures.csv")
+    endings = (".md", ".json", ".tex", ".html", "_rates.csv")
     expected = {f"{stem}{ending}" for stem in ("a_b_1", "a_b_2", "c") for ending in endings}
     assert {path.name for path in written} == expected | {"c_plot.png", "c_plot.svg"}
 
