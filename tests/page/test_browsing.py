@@ -1,4 +1,4 @@
-"""All tests of a report: as data of the page, in a browser, and one of them alone (``nnd report --test``)."""
+"""`pack`, `find_test`, `render_test`, `report_test`: all tests of a report as data, in a browser, and one of them alone."""
 
 from __future__ import annotations
 

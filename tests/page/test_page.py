@@ -1,4 +1,4 @@
-"""The page of `nnd report`: what is on it, and the commands to run again.
+"""`render_report`, `make_section`, `command_of`: what is on the page of `nnd report`, and the commands to run again.
 
 That texts of others are inert, and that it works in a browser, is tested with the site (`test_site.py`), whose pages are made
 in the same way, and in `test_browsing.py`.

@@ -1,4 +1,4 @@
-"""The site: numbers of many people's runs side by side, whatever one of them handed in; and that it works in a browser."""
+"""`write_site`, `group_runs`: numbers of many people's runs, whatever one of them handed in; and the site in a browser."""
 
 from __future__ import annotations
 
@@ -128,35 +128,21 @@ def test_the_newest_of_equal_runs_counts_and_one_before_where_it_is_damaged(tmp_
 
 
 def broken(folder: Path) -> dict[str, str]:
-    """Write one run of each kind that cannot be used; return a part of the file's path -> what the site says of it."""
+    """Write runs that cannot be used, one for each layer; return a part of the file's path -> what the site says of it."""
 
     def unscored(text: str) -> str:
         text = re.sub(r'"candidates": \[\{.*?\}\]', lambda match: re.sub(r"\{.*?\}", "null", match[0]), text)
         return re.sub(r'"passed": \w+', '"passed": null', text)
 
-    edits: dict[str, tuple[str, Callable[[str], str] | None, str]] = {
-        "cut": ("samples_*", lambda text: text[: len(text) // 2], "cut off or damaged"),
+    edits: dict[str, tuple[str, Callable[[str], str], str]] = {
         "shorter": ("samples_*", lambda text: "\n".join(text.splitlines()[:3]) + "\n", "3 of 11 prompts"),
-        "noise": ("results_*", lambda text: "\x00<script>", "is not valid JSON"),
         "deep": ("results_*", lambda text: "[" * 100_000, "nested too deeply"),
-        "list": ("results_*", lambda text: "[]", "holds no results"),
         "slash": ("results_*", lambda text: text.replace('"nnd_made_up"', '"../../x"'), "Invalid name"),
-        "empty": (
-            "samples_*",
-            lambda text: text.replace(": -1.0", ': "x"'),
-            "is not a sample of an NND task, or damaged",
-        ),
         "number": ("results_*", lambda text: text.replace('": 1000000', '": "many"'), "or is damaged"),
-        "alone": ("results_*", None, "are missing"),
-        "no_samples": ("samples_*", None, "are missing"),
         "unscored": ("samples_*", unscored, "no test was scored"),
     }
     for name, (pattern, edit, _) in edits.items():
-        [path] = run_of(folder, name).rglob(pattern)
-        if edit is None:
-            path.unlink()
-        else:
-            path.write_text(edit(path.read_text("utf-8")), "utf-8")
+        change(run_of(folder, name), pattern, edit)
     return {f"/{name}/": why for name, (_, _, why) in edits.items()}
 
 

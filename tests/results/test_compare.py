@@ -1,4 +1,4 @@
-"""Comparisons against slow definitions, scipy and simulations."""
+"""`compare`, `rank`, `report_comparison`, `give_verdicts` and `significance`: against slow definitions, scipy, simulations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that are damaged or of several runs: refused in one line. Forgery is not looked for.
+"""`read_results`, `read_usable` on results that are damaged or of several runs: refused in one line, never a traceback.
 
 NND_FUZZ is the number of mutations, 60 if it is not set."""
 

@@ -1,4 +1,4 @@
-"""Surprise around marked errors, against loops over the file of token scores, and as a report and on the page."""
+"""`around_errors`: surprise around marked errors, against loops over the file of token scores, and on the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy import stats
 
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.token_analyses import PLACES, around_errors, report_spans
+from nnd_tasks.results.token_analyses import PLACES, around_errors
 from tests.commands import Command
 from tests.results.token_runs import documents, write_run
 
@@ -73,16 +73,6 @@ def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
             assert (one.low, one.high) == pytest.approx((low, high), abs=1e-4)
         assert one.low < one.mean < one.high
     assert found["surprise", "first"].low > found["surprise", "-1"].mean, "wrong words were made more surprising"
-
-
-def test_the_report_has_a_table_for_each_task(folder: Path, tmp_path: Path) -> None:
-    write_run(tmp_path / "other", "m-b", documents(3), task="nnd_other")
-    around = around_errors(read_results([folder, tmp_path / "other"]))
-    report = report_spans(around)
-    assert [table.name for table in report.tables] == ["nnd_marked", "nnd_other"]
-    one = around[around["place"].eq("first") & around["model"].eq("m-a") & around["value"].eq("excess")].iloc[0]
-    cells = report.tables[0].cells().set_index("token")
-    assert cells.loc["first", "m-a: excess"] == f"{one['mean']:.2f} [{one['low']:.2f}, {one['high']:.2f}]"
 
 
 def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Command) -> None:

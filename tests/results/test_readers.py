@@ -1,4 +1,4 @@
-"""Readers side by side, against a slow definition; and what a user sees of them."""
+"""`compare_readers`, `pair_readers`, `reader_tables`: readers side by side, against a slow definition, and as users see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader on real results of lm-eval, and on what can be wrong with them."""
+"""`read_results`, `select_runs`, `short_names`, `pair`, `diagnostics_of`, `baselines_of`: on real results of lm-eval."""
 
 from __future__ import annotations
 
@@ -78,22 +78,6 @@ def test_the_example_in_pandas_runs(
         r"^(\w+) +0\.\d+", printed.split("margin")[0], re.MULTILINE
     )
     assert (tmp_path / "tests.parquet").is_file()
-
-
-def test_the_command_compares_and_writes(scored: Path, tmp_path: Path, nnd: Command) -> None:
-    done = nnd("compare", scored / "gpt2", scored / "llama", scored / "t5", "--out", tmp_path)
-    assert done.status == 0, done.err
-    assert "# nnd_demo (10 of 60 prompts) on nnd/demo (authors): gpt2, llama, t5" in done.out
-    assert "| rank group | model | pass rate | best rank | worst rank |" in done.out
-    found = json.loads((tmp_path / "compare_nnd_demo.json").read_text())["tables"]
-    assert len([row for row in found["differences"] if row["category"] == "all"]) == 3
-    raw = json.loads(only(scored / "gpt2", "results_*.json").read_text())["results"]["nnd_demo"]
-    assert found["rates"][0]["rate"] == pytest.approx(raw["pass_rate,none"])
-    assert found["rates"][0]["standard_error"] == pytest.approx(raw["pass_rate_stderr,none"])
-    expected = pd.concat(map(diagnostics_of, read_results(scored))).sort_values(["category", "model"])
-    shown = pd.DataFrame(found["diagnostics"]).sort_values(["category", "model"])
-    for name in ("flips_bytes", "flips_sum"):
-        assert shown[name].tolist() == expected[name].tolist()
 
 
 def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs side by side: which can be compared, on which tests, and what is said of the others."""
+"""`pair`, `not_compared`, `find_conflict`: which runs can be compared, on which tests, and what is said of the others."""
 
 from __future__ import annotations
 

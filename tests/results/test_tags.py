@@ -1,4 +1,4 @@
-"""What is known of models: tags from a file, and what names and revisions say."""
+"""`read_tags`, `known_number`, `guess_family`, `guess_step`, `guess_training`: what tags, names and revisions say of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that were trained on a set: noted wherever they are, and compared with others on tests they have not seen."""
+"""`Run.training_overlap`: models that were trained on a set are noted, and compared on tests that they have not seen."""
 
 from __future__ import annotations
 

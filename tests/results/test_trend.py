@@ -1,4 +1,4 @@
-"""Pass rates against sizes and steps: the numbers, the table, the figures' data, and wrong input."""
+"""`read_trend`, `find_trend`, `read_logs`, `report_trend`: rates against sizes and steps, their figures, and wrong input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.trend import Trend, find_trend, read_logs, read_trend, report_trend
 from nnd_tasks.show.forms import to_json, to_markdown
-from tests.commands import Command, refused
+from tests.commands import Command
 from tests.results.fake_runs import write_run
 from tests.results.runs import make_run
 
@@ -228,14 +228,3 @@ def test_the_command_writes_table_and_figure_of_what_lm_eval_wrote(nnd: Command,
     assert {"trend_rates.csv", "trend_nnd_made_up.png", "trend_nnd_made_up.svg", "trend.json"} <= names
     rate = read_results(runs[0])[0].tests.groupby("category")["passed"].mean()["x"]
     assert f"| x | lm | lm-10m | 10,000,000 | 30 | 30 | {rate:.3f} |" in done.out
-
-
-def test_a_mistake_is_one_line(nnd: Command, tmp_path: Path) -> None:
-    runs = [write_run(tmp_path, f"api/model-{name}", parameters=None) for name in "ab"]
-    for arguments, message in (
-        (("trend", *runs), "parameters of model-a is not known"),
-        (("trend", log_of(tmp_path / "n.jsonl", entry(0), "{")), "n.jsonl, line 2: not written by NNDCallback"),
-        (("scaling", *runs), "nnd trend"),
-    ):
-        assert message in refused(nnd(*arguments, "--out", tmp_path / "out"))
-    assert not (tmp_path / "out").exists()

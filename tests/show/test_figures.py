@@ -1,4 +1,4 @@
-"""Figures of rates: what tells lines apart, and names and numbers on them."""
+"""`draw_lines`, `write_figure`: what tells lines apart, and names and numbers on them."""
 
 from __future__ import annotations
 

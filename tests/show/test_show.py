@@ -1,4 +1,4 @@
-"""What `nnd_tasks.show` makes of a report: cells, each form, what is printed, and files."""
+"""`Table.cells`, `write_cell`, `show_reports`, `write_reports` and the forms of `nnd_tasks.show.forms`."""
 
 from __future__ import annotations
 

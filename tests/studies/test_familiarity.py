@@ -1,4 +1,4 @@
-"""Familiarity: against least squares with dummies, on planted effects, on sets of every kind, through the command line."""
+"""`Effects`, `report_familiarity`: against least squares with dummies, on planted effects, through the command line."""
 
 from __future__ import annotations
 

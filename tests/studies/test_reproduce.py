@@ -1,4 +1,4 @@
-"""The authors' published runs: experiments against the published numbers, runs of stand-ins against the authors' own rule."""
+"""`load_experiments`, `measure`, `reproduce`: against the published numbers, and the authors' own rule on stand-ins."""
 
 from __future__ import annotations
 

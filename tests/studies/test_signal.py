@@ -1,4 +1,4 @@
-"""``nnd signal``: planted signal and noise, numbers by their definitions, the order of models, the files, and wrong input."""
+"""`report_signals`, `Spread`, `step_variance`, `find_families`: planted signal and noise, numbers by their definitions."""
 
 from __future__ import annotations
 
