@@ -101,8 +101,10 @@ def label_tokens(alignment: Sequence[Block], high: CandidateTokens, low: Candida
     lengths = i + i_size, j + j_size
     borders = [_find_borders(tokens, length) for tokens, length in zip(sides, lengths, strict=True)]
     for number, (same, i, size, j, _) in enumerate(alignment):
+        if not same:
+            continue
         clean = np.flatnonzero(borders[0][i : i + size + 1] & borders[1][j : j + size + 1])
-        if not same or not len(clean):
+        if not len(clean):
             continue
         for tokens, labels_of_side, begin in zip(sides, labels, (i, j), strict=True):
             first, last = begin + clean[0], begin + clean[-1]
