@@ -206,9 +206,13 @@ def preference_files(config: str) -> list[dict[str, str]]:
     return [{"split": split, "path": f"{PREFERENCE}/{config}/{split}-*.parquet"} for split in SHARES]
 
 
+#: What a set or a config can be called; it becomes the name of a folder.
+NAME = re.compile(r"\w[\w.-]*")
+
+
 def is_name(name: Any) -> bool:
-    """Tell whether a set or a config can be called ``name``; it becomes the name of a folder."""
-    return isinstance(name, str) and re.fullmatch(r"\w[\w.-]*", name) is not None
+    """Tell whether a set or a config can be called ``name``."""
+    return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 
 def _entries(header: Mapping[str, Any], preferences: bool | None = False) -> list[dict[str, Any]]:

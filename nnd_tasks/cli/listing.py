@@ -16,7 +16,6 @@ from nnd_tasks.schema import RESERVED_COLUMNS, pick_examples
 from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe, list_recipes
 from nnd_tasks.sets.licences import licence_columns, terms_of
-from nnd_tasks.sets.recipe import make_rule
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.significance import marked_points, planned_by_category
 from nnd_tasks.store import (
@@ -180,7 +179,7 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
             columns = licence_columns(facts.pop("license"), terms_of(task, {}, config or ""))
             facts |= {"license" if key == "annotations" else key: value for key, value in columns.items()}
-            facts |= {"rule": make_rule(one.recipe).sentence, "errors": ERRORS[known.errors], "recipe": str(one.path)}
+            facts |= {"rule": one.rule.sentence, "errors": ERRORS[known.errors], "recipe": str(one.path)}
         except NNDError as error:
             if folder is None:
                 raise

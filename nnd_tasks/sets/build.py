@@ -27,7 +27,6 @@ from nnd_tasks.sets.recipe import (
     RECIPE,
     Recipe,
     make_recipe,
-    make_rule,
     read_recipe,
 )
 from nnd_tasks.sets.rows import config_of, read_rows
@@ -133,7 +132,7 @@ def make_set(
 
 def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
     recipe = set_recipe.recipe
-    rule = make_rule(recipe)
+    rule = set_recipe.rule
     built = BuiltSet(rule=rule.sentence)
     origin = {
         **({} if set_recipe.shipped else {"recipe": recipe.dump()}),
@@ -141,7 +140,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
-    rows = read_rows(set_recipe, source, rule)
+    rows = read_rows(set_recipe, source)
     if rows.unmatched and not set_recipe.shipped:
         built.notes.append(f"`leave_out` names {some_of(rows.unmatched, show=str)}, which no row has")
     for config, rows_of_config in rows.configs.items():

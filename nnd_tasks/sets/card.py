@@ -20,7 +20,7 @@ from nnd_tasks.files import dump_yaml
 from nnd_tasks.languages import language_pair
 from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, ConfigSummary, clean_name
 from nnd_tasks.sets.account import describe_accounts
-from nnd_tasks.sets.licences import publishing_note, terms_of
+from nnd_tasks.sets.licences import Terms, terms_of
 from nnd_tasks.store import CARD, list_files, parse_card
 from nnd_tasks.text import code, counted, escape_cell, escape_markdown, fenced
 
@@ -146,11 +146,20 @@ def make_card(
         favourites={report["trivial_system"]: None for report in reports.values() if "trivial_system" in report},
         sample=max(report.get("trivial_rules_sample", 0) for report in reports.values()),
         terms=terms,
-        publishing=publishing_note(terms),
+        publishing=_publishing_note(terms),
         sources=sources,
         kept=Markup(f"{_BEGIN}{written}{_END}"),  # noqa: S704 (the user's own Markdown)
     )
     return f"---\n{dump_yaml(header)}---\n\n{body}"
+
+
+def _publishing_note(terms: Sequence[Terms]) -> str:
+    """Say what of a set may be published, in a sentence; ``""`` where the terms of its texts are not known."""
+    if not terms:
+        return ""
+    if closed := "; ".join(term.texts for term in terms if not term.redistribute):
+        return f"Ids and the recipe may be published (`nnd publish`), the texts not: they are {closed}."
+    return "May be published with its texts (`nnd publish`)."
 
 
 def find_fact(facts: Facts, key: str) -> str:

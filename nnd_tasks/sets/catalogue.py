@@ -9,7 +9,7 @@ from typing import Literal
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_yaml
-from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, Rule, make_recipe, make_rule, read_recipe
 from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.text import did_you_mean
 
@@ -46,9 +46,13 @@ class RecipeFile:
 
 @dataclass(frozen=True)
 class SetRecipe(RecipeFile):
-    """A recipe that was read, and the set that it makes."""
+    """A recipe that was read, the set that it makes, and the rule that follows from it."""
 
     recipe: Recipe = field(kw_only=True)
+    rule: Rule = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", make_rule(self.recipe))
 
 
 def find_prepare(recipe: Path) -> Path | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -181,37 +180,6 @@ def as_number(cell: Any, recipe: Recipe, missing: Collection[str]) -> float | No
     if value is not None and render(value) in missing:
         return math.nan
     return value if value is None or math.isfinite(value) else None
-
-
-def as_numbers(cells: Sequence[Any], rows: pd.DataFrame, column: str, recipe: Recipe) -> np.ndarray[Any, Any]:
-    """Read cells as numbers, nan where nobody judged; shape (rows,).
-
-    Raises:
-        NNDError: a cell is not a finite number.
-    """
-    missing = recipe.unjudged
-    numbers = np.empty(len(cells))
-    for i, cell in enumerate(cells):
-        value = as_number(cell, recipe, missing)
-        if value is None:
-            hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
-            if isinstance(cell, str) and re.search(r"\d", cell):
-                hint = _advise_number(cell, recipe)
-            name = recipe.attribute.get(rows["attribute"].iat[i], column) if "attribute" in rows else column
-            raise NNDError(f"{place_of(rows, i)}, column {name!r}: expected a number, found {cell!r:.60}{hint}")
-        numbers[i] = value
-    return numbers
-
-
-def _advise_number(cell: str, recipe: Recipe) -> str:
-    """Say what to do about a cell with digits that is no number."""
-    numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", cell)
-    if len(numbers) < 2 or not re.fullmatch(r"[\s\d.,;/|+-]+", cell) or re.search(r"[.,]\d{3}(?!\d)", cell):
-        return "; a number has no unit, and no mark between thousands"
-    as_list = f"[{', '.join(numbers)}]"
-    if recipe.decimal == "," or not re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell):
-        return f": {len(numbers)} numbers in one cell; write ratings as a list, {as_list}, or take their mean in prepare.py"
-    return f": 2 numbers in one cell, or a decimal comma? Write ratings as a list, {as_list}, or name the mark with --decimal"
 
 
 # ---------------------------------------------------------------- chats

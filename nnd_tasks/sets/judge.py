@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.cells import as_numbers, as_texts, place_of, traces_of, unpack
+from nnd_tasks.sets.cells import as_number, as_texts, place_of, traces_of, unpack
 from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
 from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 from nnd_tasks.text import some_of
@@ -99,19 +100,45 @@ def _explode_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreR
     cells = [unpack(cell) for cell in rows[role].to_numpy(object)]
     if any(isinstance(cell, (list, tuple)) for cell in cells):
         rows = rows.assign(**{role: pd.Series(cells, dtype=object, index=rows.index)}).explode(role, ignore_index=True)
-    column = getattr(recipe, role) or role
     if isinstance(rule, ScoreRule):
-        return rows.assign(value=as_numbers(rows[role].to_numpy(object), rows, column, recipe))
-    labels = as_texts(rows[role], rows, column, strip=True)
+        return rows.assign(value=_read_scores(rows, recipe, rule))
+    labels = as_texts(rows[role], rows, recipe.label or role, strip=True)
     traces = traces_of("label", recipe)
     empty = "" if "" in rule.better else None
     values: list[str | None] = []
     for label in labels:
-        if label and label.casefold() in recipe.unjudged:
+        if label and label.casefold() in rule.unjudged:
             values.append(None)
         else:
             values.append(empty if label is None or label in traces else label)
     return rows.assign(value=pd.Series(values, rows.index, dtype=object))
+
+
+def _read_scores(rows: pd.DataFrame, recipe: Recipe, rule: ScoreRule) -> np.ndarray[Any, Any]:
+    """Read scores, nan where nobody judged; raise NNDError where a cell is not a finite number."""
+    cells = rows["score"].to_numpy(object)
+    numbers = np.empty(len(cells))
+    for i, cell in enumerate(cells):
+        value = as_number(cell, recipe, rule.unjudged)
+        if value is None:
+            hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
+            if isinstance(cell, str) and re.search(r"\d", cell):
+                hint = _advise_number(cell, recipe)
+            column = recipe.attribute.get(rows["attribute"].iat[i], recipe.score or "score")
+            raise NNDError(f"{place_of(rows, i)}, column {column!r}: expected a number, found {cell!r:.60}{hint}")
+        numbers[i] = value
+    return numbers
+
+
+def _advise_number(cell: str, recipe: Recipe) -> str:
+    """Say what to do about a cell with digits that is no number."""
+    numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", cell)
+    if len(numbers) < 2 or not re.fullmatch(r"[\s\d.,;/|+-]+", cell) or re.search(r"[.,]\d{3}(?!\d)", cell):
+        return "; a number has no unit, and no mark between thousands"
+    as_list = f"[{', '.join(numbers)}]"
+    if recipe.decimal == "," or not re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell):
+        return f": {len(numbers)} numbers in one cell; write ratings as a list, {as_list}, or take their mean in prepare.py"
+    return f": 2 numbers in one cell, or a decimal comma? Write ratings as a list, {as_list}, or name the mark with --decimal"
 
 
 def find_unranked(labels: Sequence[str], recipe: Recipe, rule: LabelRule) -> list[str]:

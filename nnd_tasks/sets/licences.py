@@ -194,12 +194,3 @@ def training_note(terms: Iterable[Terms], licences: Iterable[str]) -> str:
 
 def _no_commerce(licences: Iterable[str]) -> bool:
     return any("-nc" in name for name in licences)
-
-
-def publishing_note(terms: Sequence[Terms]) -> str:
-    """Return what of a set may be published, as a sentence for its card; ``""`` where the terms of its texts are not known."""
-    if not terms:
-        return ""
-    if closed := "; ".join(term.texts for term in terms if not term.redistribute):
-        return f"Ids and the recipe may be published (`nnd publish`), the texts not: they are {closed}."
-    return "May be published with its texts (`nnd publish`)."

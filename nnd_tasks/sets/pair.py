@@ -52,16 +52,16 @@ def _pair_judged(
     rated = judged.candidates[judged.candidates["exclusion"] == ""]
     ids = rated["candidate_id"].to_numpy()
     high, low, high_first, compared = pair_candidates(rated, rule.min_gap)
-    accounts = tally_judged(judged, rule, ids[np.union1d(high, low)], len(high), compared)
-    if not len(high):
-        raise NNDError(say_why_nothing(accounts))
     # A worse candidate with several errors makes a test of each.
     pairs = pd.DataFrame({"pair": np.arange(len(low)), "candidate_id": ids[low]})
     errors = pairs.merge(judged.errors, on="candidate_id")
     pair = errors["pair"].to_numpy()
     tests = _describe_tests(rated, errors, judged.prompts, high[pair], low[pair], high_first[pair])
-    contradicted = find_contradicted(rated, rule.min_gap)
+    accounts = tally_judged(judged, rule, ids[np.union1d(high, low)], len(high), compared)
+    if not len(tests):
+        raise NNDError(say_why_nothing(accounts))
     accounts |= look_at_texts(rows, tests, judged.prompts.drop(columns="cluster_id"), recipe)
+    contradicted = find_contradicted(rated, rule.min_gap)
     return tests, accounts, contradicted[high[pair]] | contradicted[low[pair]]
 
 

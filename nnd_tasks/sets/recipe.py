@@ -17,7 +17,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import StrictLoader, parse_yaml, read_text
 from nnd_tasks.schema import check_field_names
 from nnd_tasks.sets.licences import licence_id
-from nnd_tasks.store import is_name
+from nnd_tasks.store import NAME
 from nnd_tasks.text import did_you_mean
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
@@ -274,7 +274,7 @@ class Recipe(_Strict):
     @field_validator("config")
     @classmethod
     def _is_config(cls, config: str | None) -> str | None:
-        if config not in (None, FILE) and not is_name(config):
+        if config not in (None, FILE) and not NAME.fullmatch(config):
             raise ValueError(f"{config!r}: a config is named by letters, digits, _, - and .")
         return config
 
@@ -424,12 +424,14 @@ class LabelRule:
         ranks: label -> its rank, the worst is 0; empty where ``better`` decides.
         ignored: labels that do not rate quality.
         min_gap: smallest difference of two ranks that makes one better.
+        unjudged: of the recipe.
     """
 
     sentence: str
     better: tuple[str, ...]
     ranks: Mapping[str, float]
     ignored: tuple[str, ...]
+    unjudged: frozenset[str]
     min_gap: float = 1.0
     role: str = "label"
 
@@ -447,12 +449,14 @@ class ScoreRule:
         min_gap: smallest difference of two qualities that makes one better, less a tolerance for rounding.
         majority: whether a candidate is good if more than half of its scores are the best one.
         best: the best score; None takes the highest of each attribute.
+        unjudged: of the recipe.
     """
 
     sentence: str
     min_gap: float
     majority: bool
     best: float | None
+    unjudged: frozenset[str]
     role: str = "score"
 
 
@@ -471,11 +475,11 @@ def make_rule(recipe: Recipe) -> Rule:
     sentence = recipe.facts.rule or _describe_rule(recipe)
     if recipe.better or recipe.order:
         ranks = {label: float(rank_number) for rank_number, rank in enumerate(recipe.order) for label in rank}
-        return LabelRule(sentence, recipe.better, ranks, recipe.ignore)
+        return LabelRule(sentence, recipe.better, ranks, recipe.ignore, recipe.unjudged)
     if recipe.majority or recipe.min_gap is not None:
         # Scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding.
         min_gap = (recipe.min_gap or 1.0) * (1 - 1e-9)
-        return ScoreRule(sentence, min_gap, recipe.majority, recipe.best)
+        return ScoreRule(sentence, min_gap, recipe.majority, recipe.best, recipe.unjudged)
     return PairRule(sentence)
 
 

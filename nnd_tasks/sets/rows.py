@@ -45,11 +45,11 @@ class GivenRows:
     mended: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
-def read_rows(set_recipe: SetRecipe, source: Source, rule: Rule) -> GivenRows:
+def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
     """Read the rows of all files of a set by role; raise NNDError where a file is not as the recipe says."""
     recipe = set_recipe.recipe
     if set_recipe.prepare:
-        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, rule)
+        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, set_recipe.rule)
         configs, matches = _split_configs(rows, recipe)
         return GivenRows(
             configs, _list_unmatched([matches]), {} if mended is None else _split_configs(mended, recipe)[0]

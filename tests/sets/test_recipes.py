@@ -11,7 +11,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, parse_yaml
 from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe, list_recipes
-from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, make_recipe, make_rule
+from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, make_recipe
 from tests.conftest import SOURCES
 from tests.sets.small_files import write_files
 from tests.sets.tables import LABELS, make_rows
@@ -116,7 +116,7 @@ def test_recipes_of_ours_are_whole_and_come_back_from_their_yaml(name: str) -> N
     assert make_recipe(parse_yaml(dump_yaml(recipe.dump()), ""), "") == recipe
     assert recipe.rules or recipe.pairs or SOURCES[name].prepare
     assert all(getattr(recipe.facts, name) for name in ("license", "language", "summary", "judges"))
-    assert make_rule(recipe).sentence.endswith(".")
+    assert SOURCES[name].rule.sentence.endswith(".")
     assert len(Recipe.model_fields) <= 38, "37 keys, and the facts"
 
 
