@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -176,30 +177,124 @@ def _find_lists(records: Records) -> Layout | None:
 # ---------------------------------------------------------------- columns of one system or rater each
 
 
+@dataclass
+class SystemColumns:
+    """The columns of one system.
+
+    Attributes:
+        name: of the system.
+        text: the column of its texts.
+        judged: what was judged -> the column of the judgements.
+    """
+
+    name: str
+    text: str
+    judged: dict[str, str]
+
+
 def _find_system_columns(records: Records) -> Layout | None:
     """A column of texts per system, and one or several of judgements, whose names differ by an ending or a beginning."""
-    named = _split_names(records)
-    groups = _group_by_affix(records) if not named else _match_systems(records, named)
-    if groups is None:
+    systems = _match_systems(records) or _group_by_affix(records)
+    if not systems:
         return None
-    systems, texts, judged = groups
-    used = [*texts.values(), *(column for columns in judged.values() for column in columns.values())]
-    text = records.read_named("text", texts.values())
-    roles = {**records.name_roles(used), "candidate": text if text == "record[text]" else f'{text} or ""'}
-    if max(map(len, systems)) > 1:  # a and b are no names
-        roles["system"] = "system"
-    columns = [(system, texts[system], *([name] if len(judged) > 1 else []), of_system[system])
-               for system in systems for name, of_system in judged.items()]  # fmt: skip
-    if not judged:
-        columns = [(system, texts[system]) for system in systems]
-    cells = [cell for of_system in judged.values() for column in of_system.values() for cell in records.cells[column]]
+    judged = [column for system in systems for column in system.judged.values()]
+    used = [*(system.text for system in systems), *judged]
+    cells = [cell for column in judged for cell in records.cells[column]]
     role = "label" if records.recipe.by_label or (cells and not are_numbers(cells)) else "score"
+    text = records.read_named("text", used[: len(systems)])
+    roles = {**records.name_roles(used), "candidate": text if text == "record[text]" else f'{text} or ""'}
     roles[role] = records.read_named(role, used) if judged else f"record{TO_COMPLETE}"
-    names = ["system", "text", *(["attribute"] if len(judged) > 1 else []), *([role] if judged else [])]
-    if len(judged) > 1:
+    if any(len(system.name) > 1 for system in systems):  # a and b are no names
+        roles["system"] = "system"
+    rows: list[tuple[str, ...]]
+    if len(judged) > len(systems):
         roles["attribute"] = "attribute"
-    loops = [f"for {', '.join(names)} in COLUMNS"]
-    return Layout(f"a column per system: {some_of(list(systems), 6, str)}", roles, loops, columns)
+        loop = f"for system, text, attribute, {role} in COLUMNS"
+        rows = [(system.name, system.text, *pair) for system in systems for pair in system.judged.items()]
+    elif judged:
+        loop = f"for system, text, {role} in COLUMNS"
+        rows = [(system.name, system.text, *system.judged.values()) for system in systems]
+    else:
+        loop = "for system, text in COLUMNS"
+        rows = [(system.name, system.text) for system in systems]
+    seen = f"a column per system: {some_of([system.name for system in systems], 6, str)}"
+    return Layout(seen, roles, [loop], rows)
+
+
+def _match_systems(records: Records) -> list[SystemColumns]:
+    """The columns of the systems of ``--system gpt,llama``, where no column has that name: those whose names contain theirs."""
+    option = records.recipe.system or ""
+    if option in records.columns or "," not in option:
+        return []
+    names = [name.strip() for name in option.split(",")]
+    systems = []
+    for name in names:
+        columns = [column for column in records.columns if records.cells[column] and _longest_in(column, names) == name]
+        numbers = [column for column in columns if are_numbers(records.cells[column])]
+        of_words = [column for column in columns if column not in numbers]
+        if not of_words:
+            raise NNDError(f"--system {option}: no column with texts has {name!r} in its name")
+        text = name if name in of_words else of_words[0]
+        judgements = numbers or [column for column in of_words if column != text]
+        systems.append(SystemColumns(name, text, {"judged": judgements[0]} if judgements else {}))
+    if not all(system.judged for system in systems):
+        return [SystemColumns(system.name, system.text, {}) for system in systems]
+    return systems
+
+
+def _longest_in(column: str, names: Sequence[str]) -> str | None:
+    """The longest of the names that a column's name contains."""
+    return max((name for name in names if name.casefold() in column.casefold()), key=len, default=None)
+
+
+def _group_by_affix(records: Records) -> list[SystemColumns]:
+    """The systems whose columns of texts share an ending or a beginning, or have none, and columns of numbers likewise."""
+    by_affix: dict[tuple[str, str], dict[str, str]] = {}  # affix -> the rest of the name -> the column
+    for column in records.columns:
+        if column == records.recipe.context or not records.cells[column]:
+            continue
+        by_affix.setdefault(("", ""), {})[_strip(column)] = column
+        for match in _BOUNDARY.finditer(column):
+            head, tail = _strip(column[: match.start()]), _strip(column[match.start() :])
+            by_affix.setdefault(("ends", tail), {})[head] = column
+            by_affix.setdefault(("begins", head), {})[tail] = column
+    best: list[SystemColumns] = []
+    most = (0, 0.0)  # systems, and the length of their texts: names of systems are shorter
+    for affix, texts in by_affix.items():
+        names = [name for name, column in texts.items() if are_texts(records.cells[column])]
+        judged = {}
+        for number_affix, columns in by_affix.items():
+            title = number_affix[1]
+            both = [name for name in names if columns.get(name) not in (None, texts[name])]
+            numbers = [name for name in both if are_numbers(records.cells[columns[name]])]
+            if title and number_affix != affix and len(numbers) > 1 and not NO_JUDGEMENT.search(title):
+                judged[title] = {name: columns[name] for name in numbers}
+        count = max(map(len, judged.values()), default=0)
+        names = next((list(columns) for columns in judged.values() if len(columns) == count), [])
+        judged = {title: columns for title, columns in judged.items() if list(columns) == names}
+        cells = [str(cell) for name in names for cell in records.cells[texts[name]]]
+        size = (len(names), sum(map(len, cells)) / max(len(cells), 1))
+        if size > most:
+            most = size
+            best = [
+                SystemColumns(
+                    _find_spelling(name, texts[name]),
+                    texts[name],
+                    {title: columns[name] for title, columns in judged.items()},
+                )
+                for name in names
+            ]
+    return best
+
+
+def _strip(name: str) -> str:
+    return re.sub(r"^[\W_]+|[\W_]+$", "", name).casefold()
+
+
+def _find_spelling(name: str, column: str) -> str:
+    """The name of a system as the column writes it."""
+    start = column.casefold().find(name)
+    return column[start : start + len(name)] if start >= 0 else name
 
 
 def _find_best_column(records: Records) -> Layout | None:
@@ -223,86 +318,6 @@ def _find_best_column(records: Records) -> Layout | None:
         seen = f"a column per system, the best one in column {column!r}: {some_of(systems, 6, str)}"
         return Layout(seen, roles, [f"for system in {literal(systems)}"], better="best")
     return None
-
-
-def _split_names(records: Records) -> list[str]:
-    """The systems of ``--system gpt,llama``, where no column has that name."""
-    system = records.recipe.system or ""
-    return [] if system in records.columns or "," not in system else [name.strip() for name in system.split(",")]
-
-
-Groups = tuple[list[str], dict[str, str], dict[str, dict[str, str]]]  # systems, their texts, name -> their judgements
-
-
-def _group_by_affix(records: Records) -> Groups | None:
-    context = records.recipe.context
-    by_affix: dict[tuple[str, str], dict[str, str]] = {}
-    for column in records.columns:
-        if column == context or not records.cells[column]:
-            continue
-        by_affix.setdefault(("", ""), {})[_strip(column)] = column
-        for match in _BOUNDARY.finditer(column):
-            head, tail = column[: match.start()], column[match.start() :]
-            by_affix.setdefault(("ends", _strip(tail)), {})[_strip(head)] = column
-            by_affix.setdefault(("begins", _strip(head)), {})[_strip(tail)] = column
-    best: Groups | None = None
-    most = (0, 0.0)  # systems, and the length of their texts: names of systems are shorter
-    for affix, texts in by_affix.items():
-        systems = [name for name, column in texts.items() if are_texts(records.cells[column])]
-        judged = {}
-        for number_affix, columns in by_affix.items():
-            title = number_affix[1]
-            both = [name for name in systems if columns.get(name) not in (None, texts[name])]
-            numbers = [name for name in both if are_numbers(records.cells[columns[name]])]
-            if title and number_affix != affix and len(numbers) > 1 and not NO_JUDGEMENT.search(title):
-                judged[title] = {name: columns[name] for name in numbers}
-        count = max(map(len, judged.values()), default=0)
-        judged = {name: columns for name, columns in judged.items() if len(columns) == count}
-        systems = list(next(iter(judged.values()), {}))
-        cells = [str(cell) for name in systems for cell in records.cells[texts[name]]]
-        size = (len(systems), sum(map(len, cells)) / max(len(cells), 1))
-        if judged and size > most:
-            best, most = (systems, {name: texts[name] for name in systems}, judged), size
-    if best is None:
-        return None
-    systems, texts, judged = best
-    as_written = {name: _find_spelling(name, texts[name]) for name in systems}
-    return (
-        [*as_written.values()],
-        {as_written[name]: texts[name] for name in systems},
-        {title: {as_written[name]: columns[name] for name in systems} for title, columns in judged.items()},
-    )
-
-
-def _strip(name: str) -> str:
-    return re.sub(r"^[\W_]+|[\W_]+$", "", name).casefold()
-
-
-def _find_spelling(name: str, column: str) -> str:
-    """The name of a system as the column writes it."""
-    start = column.casefold().find(name)
-    return column[start : start + len(name)] if start >= 0 else name
-
-
-def _match_systems(records: Records, named: Sequence[str]) -> Groups:
-    """The columns of systems that the user named: those whose names contain theirs."""
-    texts, judged = {}, {}
-    for system in named:
-        columns = [column for column in records.columns if _longest_in(column, named) == system]
-        numbers = [column for column in columns if are_numbers(records.cells[column])]
-        of_words = [column for column in columns if column not in numbers and records.cells[column]]
-        if not of_words:
-            raise NNDError(f"--system {','.join(named)}: no column with texts has {system!r} in its name")
-        texts[system] = system if system in of_words else of_words[0]
-        judgements = numbers or [column for column in of_words if column != texts[system]]
-        if judgements:
-            judged[system] = judgements[0]
-    return list(named), texts, {"judged": judged} if len(judged) == len(named) else {}
-
-
-def _longest_in(column: str, names: Sequence[str]) -> str | None:
-    """The longest of the names that a column's name contains."""
-    return max((name for name in names if name.casefold() in column.casefold()), key=len, default=None)
 
 
 def _find_rater_columns(records: Records) -> Layout | None:

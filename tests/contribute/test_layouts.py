@@ -108,6 +108,11 @@ OTHERS: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [("aa", "bb", "fluent"), ("bb", "aa", "true")],
     ),
     ("p,gpt,bart,t5,best\nq,aa,bb,cc,gpt\nr,dd,ff,ee,t5", "", [("aa", "bb"), ("aa", "cc"), ("ee", "dd"), ("ee", "ff")]),
+    (
+        "p,ann,bob,cam,ann_x,bob_x,bob_y,cam_y\nq,aa,bb,cc,4,2,1,5",
+        "--context p --min-gap 1",
+        [("aa", "bb")],
+    ),  # y is not of ann
     ("p,gpt,gpt4,gpt_mark,gpt4_mark\nq,aa,bb,yes,no", "--system gpt,gpt4 --better yes", [("aa", "bb")]),
     ("context,candidate,rater_1,rater_2\nq,aa,4,3\nq,bb,1,2", "--min-gap 1", [("aa", "bb")]),
     ("context,candidate,Annotator A,Annotator B\nq,aa,ok,ok\nq,bb,bad,bad", "--better ok", [("aa", "bb")]),
