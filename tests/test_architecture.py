@@ -1,4 +1,7 @@
-"""Modules import downwards only, the package itself imports fast, and one name stands for one thing."""
+"""Covers load.
+
+Modules import downwards only, the package itself imports fast, and one name stands for one thing.
+"""
 
 from __future__ import annotations
 

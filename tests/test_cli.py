@@ -1,4 +1,7 @@
-"""The command `nnd`: what it prints where, its exit status, and how it reports what a user got wrong."""
+"""Covers build, stress_build, demo.
+
+The command `nnd`: what it prints where, its exit status, and how it reports what a user got wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The documentation: its examples give what they print, its links hold, and the site builds without a warning."""
+"""Covers compare.
+
+The documentation: its examples give what they print, its links hold, and the site builds without a warning.
+"""
 
 from __future__ import annotations
 

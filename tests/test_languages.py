@@ -1,4 +1,7 @@
-"""Pairs of languages, read off names, and the tasks that `nnd build` writes for them."""
+"""Covers config_of, language_pair, translation_prompt, write_tasks.
+
+Pairs of languages, read off names, and the tasks that `nnd build` writes for them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`nnd_tasks.rule`: passes and normalize, by cases and in exact fractions."""
+"""Covers Likelihood, Normalization, normalize, passes, Ties.
+
+`nnd_tasks.rule`: passes and normalize, by cases and in exact fractions.
+"""
 
 from __future__ import annotations
 

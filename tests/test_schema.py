@@ -1,4 +1,7 @@
-"""Names, hashes and columns of the schema."""
+"""Covers category_slugs, check_field_names, cluster_key, normalize, severity_slugs, short_hash, slug.
+
+Names, hashes and columns of the schema.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rates and errors against slow definitions, in exact fractions and by simulation."""
+"""Covers clustered_mean, clustered_standard_error, ClusteredMean, confidence_interval, effective_tests,
+paired_difference, pool, pooled_rate, wilson.
+
+Rates and errors against slow definitions, in exact fractions and by simulation.
+"""
 
 from __future__ import annotations
 

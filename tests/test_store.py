@@ -1,4 +1,9 @@
-"""Dataset folders: what is written is what is read, and what is there is never lost."""
+"""Covers check_table, config_names, dataset_folder, default_config, find_dataset, find_faults, find_set, fingerprint,
+how_to_build, is_name, list_configs, list_files, load, look_up_set, nnd_home, no_set, preference_files, read_card,
+read_config, read_table, summarize, to_arrow.
+
+Dataset folders: what is written is what is read, and what is there is never lost.
+"""
 
 from __future__ import annotations
 

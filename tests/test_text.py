@@ -1,4 +1,7 @@
-"""Words that people read: names from outside, counts, lists and suggestions."""
+"""Words that people read: names from outside, counts, lists and suggestions.
+
+Also covers counted, did_you_mean, escape_markdown, some_of.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Preference data: the strings that a task scores, in splits that share no text; TRL trains on them as they are."""
+"""Covers add_preferences, built_sets, clean_name, find_table, read_header, sources_of, split_of, task_yamls, tasks_on,
+user_tasks_dir, without_section.
+
+Preference data: the strings that a task scores, in splits that share no text; TRL trains on them as they are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tables and colours on a terminal, plain Markdown everywhere else."""
+"""Covers on_terminal, open_console, say, say_lines, warn.
+
+Tables and colours on a terminal, plain Markdown everywhere else.
+"""
 
 from __future__ import annotations
 

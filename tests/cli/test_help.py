@@ -1,4 +1,7 @@
-"""`--help`: panels, and examples that can be typed as they stand."""
+"""Covers examples, parts_of.
+
+`--help`: panels, and examples that can be typed as they stand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CheckReport.markdown and CheckReport.json: what is in them, and that texts of a set are neither markup nor links."""
+"""CheckReport.markdown and CheckReport.json: what is in them, and that texts of a set are neither markup nor links.
+
+Also covers escape_links, Finding, finding.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""check_set: for every code a set that has it, beside the same set without; and what looks like it but is not."""
+"""check_set: for every code a set that has it, beside the same set without; and what looks like it but is not.
+
+Also covers check_tests, Folder, read_folder, Tests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""recognise_layout, recognise_xml, Layout.write_code: files in which a row is not one judged text."""
+"""recognise_layout, recognise_xml, Layout.write_code: files in which a row is not one judged text.
+
+Also covers are_numbers, are_objects, are_texts, choose_field, columns_of, guess_roles, is_number, leaves_of,
+literal, name_of, quote, Records.
+"""
 
 from __future__ import annotations
 

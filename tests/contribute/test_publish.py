@@ -1,4 +1,7 @@
-"""make_plan: complete cards, data that a new build gives, no text that may not go out; and what `datasets` loads of it."""
+"""make_plan: complete cards, data that a new build gives, no text that may not go out; and what `datasets` loads of it.
+
+Also covers load_tests.
+"""
 
 from __future__ import annotations
 

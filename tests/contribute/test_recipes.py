@@ -1,4 +1,7 @@
-"""check_set on recipes and their code (check_recipe, check_code): as somebody sent them, and beside built data."""
+"""check_set on recipes and their code (check_recipe, check_code): as somebody sent them, and beside built data.
+
+Also covers Severity.
+"""
 
 from __future__ import annotations
 

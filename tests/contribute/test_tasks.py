@@ -1,4 +1,7 @@
-"""check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval."""
+"""Covers check_sent_tasks, check_tasks, dump_task_yaml, NNDTask.
+
+check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval.
+"""
 
 from __future__ import annotations
 

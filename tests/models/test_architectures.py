@@ -1,4 +1,7 @@
-"""What cannot share prefixes says why."""
+"""Covers config_parts, text_config, why_unsuitable.
+
+What cannot share prefixes says why.
+"""
 
 from __future__ import annotations
 

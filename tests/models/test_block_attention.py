@@ -1,4 +1,7 @@
-"""Attention in blocks: what it leaves out is masked, and what it computes is what attention over the whole row computes."""
+"""Covers chains.
+
+Attention in blocks: what it leaves out is masked, and what it computes is what attention over the whole row computes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The way in which recurrent layers read a row of a prefix tree."""
+"""Covers States, TreeScan.
+
+The way in which recurrent layers read a row of a prefix tree.
+"""
 
 from __future__ import annotations
 

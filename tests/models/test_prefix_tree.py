@@ -1,4 +1,7 @@
-"""Packs of a prefix tree: every sequence is there, and every token sees its own ancestors and nothing else."""
+"""Covers branch_mask, common_prefix, make_packs, Pack, PackLimits, rows_of, TreeMask, trunk_mask.
+
+Packs of a prefix tree: every sequence is there, and every token sees its own ancestors and nothing else.
+"""
 
 from __future__ import annotations
 

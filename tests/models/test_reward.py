@@ -1,4 +1,7 @@
-"""``nnd_reward`` against plain transformers, one text at a time."""
+"""Covers encode_chat.
+
+``nnd_reward`` against plain transformers, one text at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request."""
+"""Covers EncoderDecoderScoring, PrefixScoring, reason_with_type, ScoredRequest, SharedPrefixLM, SortedRequests.
+
+``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``nnd_mlm`` against a loop that masks one token after the other."""
+"""Covers MaskedLM, ModelError, text_window.
+
+``nnd_mlm`` against a loop that masks one token after the other.
+"""
 
 from __future__ import annotations
 

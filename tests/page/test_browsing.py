@@ -1,4 +1,7 @@
-"""`pack`, `find_test`, `render_test`, `report_test`: all tests of a report as data, in a browser, and one of them alone."""
+"""`pack`, `find_test`, `render_test`, `report_test`: all tests of a report as data, in a browser, and one of them alone.
+
+Also covers frame_tests, Paired, read_tokens.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """`render_report`, `make_section`, `command_of`: what is on the page of `nnd report`, and the commands to run again.
 
+Also covers render_page, report_pages.
+
 That texts of others are inert, and that it works in a browser, is tested with the site (`test_site.py`), whose pages are made
 in the same way, and in `test_browsing.py`.
 """

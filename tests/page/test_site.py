@@ -1,4 +1,7 @@
-"""`write_site`, `group_runs`: numbers of many people's runs, whatever one of them handed in; and the site in a browser."""
+"""`write_site`, `group_runs`: numbers of many people's runs, whatever one of them handed in; and the site in a browser.
+
+Also covers Section.
+"""
 
 from __future__ import annotations
 

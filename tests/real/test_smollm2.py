@@ -1,4 +1,7 @@
-"""A real model: its sums are those of plain transformers, and the demo has the rates that the README states."""
+"""Covers TokenCounter, tokens_and_characters.
+
+A real model: its sums are those of plain transformers, and the demo has the rates that the README states.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`compare`, `rank`, `report_comparison`, `give_verdicts` and `significance`: against slow definitions, scipy, simulations."""
+"""`compare`, `rank`, `report_comparison`, `give_verdicts` and `significance`: against slow definitions, scipy, simulations.
+
+Also covers category_rates, compare_runs, Comparison, detectable, holm, is_few, is_underpowered, marked_points,
+needed, permutation_p, planned_by_category.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """`read_results`, `read_usable` on results that are damaged or of several runs: refused in one line, never a traceback.
 
-NND_FUZZ is the number of mutations, 60 if it is not set."""
+Also covers check_types, notes_on, noting, read_lines, read_samples, recount, Sample, TaskResults.
+
+NND_FUZZ is the number of mutations, 60 if it is not set.
+"""
 
 from __future__ import annotations
 

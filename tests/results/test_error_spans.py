@@ -1,4 +1,7 @@
-"""`around_errors`: surprise around marked errors, against loops over the file of token scores, and on the page."""
+"""`around_errors`: surprise around marked errors, against loops over the file of token scores, and on the page.
+
+Also covers add_adjusted_rates.
+"""
 
 from __future__ import annotations
 

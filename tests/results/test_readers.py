@@ -1,4 +1,7 @@
-"""`compare_readers`, `pair_readers`, `reader_tables`: readers side by side, against a slow definition, and as users see them."""
+"""`compare_readers`, `pair_readers`, `reader_tables`: readers side by side, against a slow definition, and as users see them.
+
+Also covers check_writers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`pair`, `not_compared`, `find_conflict`: which runs can be compared, on which tests, and what is said of the others."""
+"""`pair`, `not_compared`, `find_conflict`: which runs can be compared, on which tests, and what is said of the others.
+
+Also covers asked_texts, pair_several.
+"""
 
 from __future__ import annotations
 

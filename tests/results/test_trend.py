@@ -1,4 +1,7 @@
-"""`read_trend`, `find_trend`, `read_logs`, `report_trend`: rates against sizes and steps, their figures, and wrong input."""
+"""`read_trend`, `find_trend`, `read_logs`, `report_trend`: rates against sizes and steps, their figures, and wrong input.
+
+Also covers find_family.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a card says, what of it people may write, and that no text of a stranger becomes markup."""
+"""Covers CardFacts, ConfigSummary, escape_cell, fenced, find_fact, find_todos, make_card, parse_card.
+
+What a card says, what of it people may write, and that no text of a stranger becomes markup.
+"""
 
 from __future__ import annotations
 

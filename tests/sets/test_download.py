@@ -1,4 +1,7 @@
-"""Downloads and archives: checked, recorded, tried again, and never taken for what they are not.
+"""Covers build_set, BuiltSet, check_unpacked, make_set, open_source, read_content, read_text, sha256_of, span_cells,
+split_ending, warn_once.
+
+Downloads and archives: checked, recorded, tried again, and never taken for what they are not.
 
 The publisher is a server of this process on 127.0.0.1; recipes take https only, so theirs are made without that check.
 """

@@ -1,4 +1,7 @@
-"""The guide to contributing is true: its files, its edits and its commands, in their order."""
+"""Covers Facts, File, Spans.
+
+The guide to contributing is true: its files, its edits and its commands, in their order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Traces of missing values, and what prepare.py may return: one rule for all roles, said with the way to keep them."""
+"""Covers as_number, as_texts, is_chat, is_missing, kind_of, place_of, render, split_pair, take_column, traces_of,
+unpack.
+
+Traces of missing values, and what prepare.py may return: one rule for all roles, said with the way to keep them.
+"""
 
 from __future__ import annotations
 

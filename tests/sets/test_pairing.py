@@ -1,4 +1,7 @@
-"""`make_tests`, `judge_rows`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables."""
+"""`make_tests`, `judge_rows`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables.
+
+Also covers Judged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`take_pairs`, `find_winners`, `make_tests`: ready-made pairs of texts or chats, or two columns and a winner."""
+"""`take_pairs`, `find_winners`, `make_tests`: ready-made pairs of texts or chats, or two columns and a winner.
+
+Also covers clean_tests.
+"""
 
 from __future__ import annotations
 

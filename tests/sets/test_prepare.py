@@ -1,4 +1,7 @@
-"""Sets with a `prepare.py`: rows in pandas, errors that name the file and its place, and code of others only with trust."""
+"""Covers find_recipe, make_set, build.
+
+Sets with a `prepare.py`: rows in pandas, errors that name the file and its place, and code of others only with trust.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writing dataset folders: as a whole or not at all, by one process at a time, and only where the user may write."""
+"""Covers making, write_dataset, write_parquet.
+
+Writing dataset folders: as a whole or not at all, by one process at a time, and only where the user may write.
+"""
 
 from __future__ import annotations
 

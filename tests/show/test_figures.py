@@ -1,4 +1,7 @@
-"""`draw_lines`, `write_figure`: what tells lines apart, and names and numbers on them."""
+"""`draw_lines`, `write_figure`: what tells lines apart, and names and numbers on them.
+
+Also covers figure_text.
+"""
 
 from __future__ import annotations
 

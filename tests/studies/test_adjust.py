@@ -1,4 +1,7 @@
-"""`adjust`, `fit`, `left_over`, `influence`: what is planted comes out, and what is only length goes."""
+"""`adjust`, `fit`, `left_over`, `influence`: what is planted comes out, and what is only length goes.
+
+Also covers summarize_rate.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""search, propose_errors, propose_edits, build_attack_set: errors that a model prefers, and whom else they fool."""
+"""search, propose_errors, propose_edits, build_attack_set: errors that a model prefers, and whom else they fool.
+
+Also covers choose_errors, Gold, load_parser, name_scorers, Scorer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ERRORS, negate, find_ngrams, count_of, choose_levels: every error type keeps its promise, by its definition."""
+"""ERRORS, negate, find_ngrams, count_of, choose_levels: every error type keeps its promise, by its definition.
+
+Also covers find_end, is_spoken, join, Parser.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ErrorType.make, switch, Edit.draw: a higher level of an error adds to a lower one, in real texts."""
+"""ErrorType.make, switch, Edit.draw: a higher level of an error adds to a lower one, in real texts.
+
+Also covers Corpus, is_alone, like.
+"""
 
 from __future__ import annotations
 

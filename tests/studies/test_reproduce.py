@@ -1,4 +1,7 @@
-"""`load_experiments`, `measure`, `reproduce`: against the published numbers, and the authors' own rule on stand-ins."""
+"""`load_experiments`, `measure`, `reproduce`: against the published numbers, and the authors' own rule on stand-ins.
+
+Also covers list_experiments, pick, shipped_task.
+"""
 
 from __future__ import annotations
 

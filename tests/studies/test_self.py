@@ -1,4 +1,7 @@
-"""score_own_texts, draw_prompts, report_own_texts: texts and scores of tiny models, the table, and mistakes of users."""
+"""score_own_texts, draw_prompts, report_own_texts: texts and scores of tiny models, the table, and mistakes of users.
+
+Also covers make_requests.
+"""
 
 from __future__ import annotations
 

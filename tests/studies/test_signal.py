@@ -1,4 +1,7 @@
-"""`report_signals`, `Spread`, `step_variance`, `find_families`: planted signal and noise, numbers by their definitions."""
+"""`report_signals`, `Spread`, `step_variance`, `find_families`: planted signal and noise, numbers by their definitions.
+
+Also covers Tags.
+"""
 
 from __future__ import annotations
 

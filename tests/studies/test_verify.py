@@ -1,4 +1,7 @@
-"""`correlate`, `verify_rates`, `verify_scores`, `verify_sets`: known answers on the real files, scipy, slow definitions."""
+"""`correlate`, `verify_rates`, `verify_scores`, `verify_sets`: known answers on the real files, scipy, slow definitions.
+
+Also covers Source.
+"""
 
 from __future__ import annotations
 
