@@ -97,13 +97,13 @@ def new(
         return
     _preview(draft)
     if dry_run:
-        for note in draft.made.notes:
+        for note in draft.built_set.notes:
             warn(f"note: {note}")
         say("nothing written (--dry-run)")
         return
     tasks = draft.write(replace=replace)
-    say_lines(f"\nwritten to {draft.made.folder}\nrecipe: {draft.set_recipe.path}")
-    for note in draft.made.notes:
+    say_lines(f"\nwritten to {draft.built_set.folder}\nrecipe: {draft.set_recipe.path}")
+    for note in draft.built_set.notes:
         warn(f"note: {note}")
     names = ",".join(task.name for task in tasks)
     say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
@@ -190,12 +190,12 @@ def _preview(draft: Draft) -> None:
             say(f"spans: fields {column.start!r} and {column.end!r} of column {column.column!r}")
         else:
             say(f"{role}: column {column!r}, by its name" if isinstance(column, str) else f"{role}: columns {column}")
-    say(f"rule: {draft.made.rule}")
-    config, tests = next(iter(draft.made.tables.items()))
+    say(f"rule: {draft.built_set.rule}")
+    config, tests = next(iter(draft.built_set.tables.items()))
     print_table(tabulate_examples(tests, 3))
     say(counted(tests.num_rows, "test"))
-    print_counts(draft.made.summaries[config].categories)
-    for line in describe_accounts(draft.made.report[config]["accounts"]):
+    print_counts(draft.built_set.summaries[config].categories)
+    for line in describe_accounts(draft.built_set.report[config]["accounts"]):
         say(line)
 
 

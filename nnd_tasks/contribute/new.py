@@ -48,12 +48,12 @@ class Draft:
 
     Attributes:
         set_recipe: its recipe.
-        made: its tests.
+        built_set: its tests.
         proposed: roles whose columns were taken by their names.
     """
 
     set_recipe: SetRecipe
-    made: BuiltSet
+    built_set: BuiltSet
     proposed: list[str]
 
     @property
@@ -70,9 +70,9 @@ class Draft:
         folder = dataset_folder(self.set_recipe.name)
         if not replace:
             check_same_recipe(self.set_recipe, folder)
-        write_built(self.set_recipe, self.made, folder, replace=replace)
+        write_built(self.set_recipe, self.built_set, folder, replace=replace)
         write_text(self.set_recipe.path, dump_yaml(self.recipe.dump()))
-        return write_tasks(self.set_recipe, self.made, replace=replace)
+        return write_tasks(self.set_recipe, self.built_set, replace=replace)
 
 
 class NeedsPrepareError(NNDError):
@@ -110,14 +110,14 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
     pairs = {key: value for key, value in keys.items() if key in _PAIRS}
     recipe, proposed = _complete_recipe(set_recipe, source, pairs)
     set_recipe = change(set_recipe, recipe=recipe)
-    made = make_set(set_recipe, source)
-    reports = made.report.values()
+    built_set = make_set(set_recipe, source)
+    reports = built_set.report.values()
     files = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
-    keys = {**recipe.dump(), "files": files, "expected": dict(count_categories(made.categories))}
+    keys = {**recipe.dump(), "files": files, "expected": dict(count_categories(built_set.categories))}
     recipe = make_recipe(keys, "recipe")
     for report in reports:
         report["recipe"] = recipe.dump()
-    return Draft(change(set_recipe, recipe=recipe), made, proposed)
+    return Draft(change(set_recipe, recipe=recipe), built_set, proposed)
 
 
 def _own_recipe(name: str, keys: Mapping[str, Any], replace: bool) -> SetRecipe:
