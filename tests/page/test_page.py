@@ -134,18 +134,6 @@ def test_the_command_on_the_page_asks_a_real_model_the_same_again(
 # ---------------------------------------------------------------- wrong input, and files
 
 
-def test_runs_that_cannot_be_compared_stand_apart_and_it_says_why(tmp_path: Path) -> None:
-    places = [run_of(tmp_path, name, protocol={"prompt": prompt}) for name, prompt in (("a", "p1"), ("b", "p2"))]
-    page = page_of(places)
-    assert len(page.xpath("//table[@class='rates']")) == 2
-    assert page.xpath("//select[@name='task']/option/@value")[1:] == [
-        "nnd_made_up (prompt p1)",
-        "nnd_made_up (prompt p2)",
-    ]
-    assert "cannot be compared: prompt 'p1' and 'p2'" in text_of(page.xpath("//section[@id='summary']")[0])
-    assert "prompt (protocol)" in text_of(page_of(places, ["prompt"]))
-
-
 def test_a_refused_report_writes_nothing(tmp_path: Path, nnd: Command) -> None:
     folder, out = run_of(tmp_path, "a"), tmp_path / "out"
     assert "--allow promt" in nnd("report", folder, "-o", out / "r.html", "--allow", "promt").err

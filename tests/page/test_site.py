@@ -22,7 +22,6 @@ from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.show.forms import to_json
-from tests.commands import Command
 from tests.conftest import REPO
 from tests.page.pages import open_page, parse, text_of
 from tests.results.fake_runs import sample, write_run
@@ -115,16 +114,6 @@ def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people: Path
         ("nnd_made_up", ["m-a", "m-b", "m-c"], ""),
         ("nnd_made_up (group 2)", ["few-shot"], "shots 2 in place of 0"),
     ], "the group with the most models comes first"
-
-
-def test_the_newest_of_equal_runs_counts_and_one_before_where_it_is_damaged(tmp_path: Path) -> None:
-    run_of(tmp_path / "anna", "m", seed=1)
-    newer = run_of(tmp_path / "ben", "m", seed=2, date="2026-03-01T00-00-00")
-    run_of(tmp_path / "dora", "m", about={"dtype": "bfloat16"})
-    for date in ("2026-03", "2026-01"):
-        [group], _ = groups_of(tmp_path)
-        assert sorted(run.date[:7] for run in group.paired.runs) == ["2026-01", date]
-        change(newer, "samples_*", lambda text: text[:-20])
 
 
 # ---------------------------------------------------------------- what strangers hand in
@@ -262,15 +251,6 @@ def test_texts_are_there_only_where_anyone_may_publish_them(people: Path, tmp_pa
     assert with_texts == ["set-demo_authors.html"]
     for path in page.parent.iterdir():
         assert path.name in with_texts or "with an error" not in path.read_text("utf-8")
-
-
-def test_the_command_line_says_what_was_left_out(people: Path, tmp_path: Path, nnd: Command) -> None:
-    change(run_of(tmp_path / "more", "m"), "results_*", lambda text: "[")
-    done = nnd("report", people, tmp_path / "more", "--site", tmp_path / "site", "--select", "shots=0")
-    assert done.status == 0, done.err
-    assert f"written: {tmp_path / 'site' / 'index.html'}" in done.out
-    assert re.search(r"left out: .*results_2026.*is not valid JSON", done.err)
-    assert not read_page(tmp_path / "site" / "index.html").xpath("//table[contains(@class, 'apart')]")
 
 
 def test_the_example_of_a_workflow_makes_a_site_and_names_actions_by_commit() -> None:

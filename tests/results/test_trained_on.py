@@ -87,10 +87,3 @@ def test_command_and_pages_mark_it(nnd: Callable[..., Outcome], tmp_path: Path) 
     assert skipped == []
     front, _ = write_site([tmp_path / "r"], tmp_path / "site")
     assert "trained on made_up:train" in text_of(parse(front.read_text("utf-8")))
-    run(tmp_path / "held_out", "c", "made_up:train", split="test")
-    front, _ = write_site([tmp_path / "held_out"], tmp_path / "of_test")
-    assert "c was trained on made_up:train." in text_of(parse(front.read_text("utf-8")))
-    front, _ = write_site(
-        [runs[0].path.parent], tmp_path / "alone"
-    )  # no other model is there, and it is marked all the same
-    assert "trained on made_up:train" in text_of(parse(front.read_text("utf-8")))

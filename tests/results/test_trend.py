@@ -18,12 +18,9 @@ from scipy import stats
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.model_names import read_tags
-from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.trend import Trend, find_trend, read_logs, read_trend, report_trend
 from nnd_tasks.show.forms import to_json, to_markdown
-from tests.commands import Command
-from tests.results.fake_runs import write_run
 from tests.results.runs import make_run
 
 CLUSTERS = ("a", "a", "a", "b", "b", "c", "d", "d")
@@ -215,19 +212,3 @@ def test_a_figure_of_a_training_has_a_panel_per_task_and_a_line_per_category() -
     assert set(panels) == {"nnd_demo", "nnd_other"}
     assert set(lines_of(panels["nnd_demo"])) == {"all", "x", "y"}
     assert panels["nnd_demo"].get_xscale() == "symlog", "early steps crowd"
-
-
-# ---------------------------------------------------------------- the command
-
-
-def test_the_command_writes_table_and_figure_of_what_lm_eval_wrote(nnd: Command, tmp_path: Path) -> None:
-    runs = [
-        write_run(tmp_path, f"models/lm-{size}m", {"x": 0.3, "y": size / 40}, parameters=size * 10**6, seed=size)
-        for size in (10, 20, 40)
-    ]
-    done = nnd("trend", *runs, "--out", tmp_path / "out")
-    assert (done.status, done.err) == (0, "")
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"trend_rates.csv", "trend_nnd_made_up.png", "trend_nnd_made_up.svg", "trend.json"} <= names
-    rate = read_results(runs[0])[0].tests.groupby("category")["passed"].mean()["x"]
-    assert f"| x | lm | lm-10m | 10,000,000 | 30 | 30 | {rate:.3f} |" in done.out
