@@ -103,6 +103,9 @@ def clean_name(config: str) -> str:
     return "clean" if config == "authors" else f"{config}_clean"
 
 
+#: Variants of a task, each the end of its name, that a YAML may list under ``variants``.
+VARIANTS = ("choice", "clean", "heldout", "validator")
+
 #: What follows ``pass_rate_`` in metrics that are not of a category; no category may have such a slug.
 RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi"})
 

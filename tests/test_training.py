@@ -27,7 +27,7 @@ from nnd_tasks.run.training_pairs import add_preferences, make_pairs
 from nnd_tasks.schema import clean_name
 from nnd_tasks.splits import SHARES, find_source, sources_of, split_of
 from nnd_tasks.store import CARD, built_sets, dataset_folder, list_configs, read_header, read_table
-from nnd_tasks.task.task_yaml import tasks_on
+from nnd_tasks.task.task_files import tasks_on
 from tests.commands import Outcome
 from tests.conftest import DATA, REPO
 from tests.task.tasks import build_task, load_task

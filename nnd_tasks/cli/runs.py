@@ -68,13 +68,15 @@ def run(
 )
 def register(
     undo: Annotated[bool, Option("--undo", help="Make lm_eval forget them again.")] = False,
-    only_print: Annotated[bool, Option("--print", help="Only print the folder of our task YAMLs.")] = False,
+    only_print: Annotated[
+        bool, Option("--print", help="Only print a folder of all our tasks, for --include_path.")
+    ] = False,
 ) -> None:
     """Make our tasks known to the command lm_eval as it stands."""
     if only_print:
-        from nnd_tasks.store import tasks_dir
+        from nnd_tasks.task.task_files import write_task_folder
 
-        echo(tasks_dir())
+        echo(write_task_folder())
         return
     from nnd_tasks.run import register as stubs
 

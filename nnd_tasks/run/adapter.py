@@ -25,9 +25,10 @@ from lm_eval.utils import simple_parse_args_string
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.redact import Veiled
-from nnd_tasks.run.register import include_paths, is_current
+from nnd_tasks.run.register import is_current
 from nnd_tasks.run.saving import remove_results, write_tokens
 from nnd_tasks.run.server_answers import check_order, choose_probes, read_answers
+from nnd_tasks.task.task_files import write_task_folder
 
 __all__ = ["LM"]
 
@@ -101,7 +102,7 @@ def words_by_option(arguments: Sequence[str]) -> list[Words]:
 
 
 def task_manager(include_path: Any, names: Sequence[str] = (), metadata: Any = None) -> Any:
-    """Return a `TaskManager` that knows our folders and ``include_path``.
+    """Return a `TaskManager` that knows our tasks and those of ``include_path``.
 
     Args:
         include_path: further folders: one, several or None.
@@ -111,7 +112,7 @@ def task_manager(include_path: Any, names: Sequence[str] = (), metadata: Any = N
     """
     from lm_eval.tasks import TaskManager
 
-    settings = {"include_path": [*include_paths(), *_as_list(include_path)], "metadata": metadata}
+    settings = {"include_path": [write_task_folder(), *_as_list(include_path)], "metadata": metadata}
     manager = TaskManager(include_defaults=False, **settings)
     return manager if set(names) <= set(manager.all_tasks) else TaskManager(**settings)
 
@@ -129,12 +130,13 @@ def our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
     from lm_eval.tasks import TaskManager
 
     make, match = TaskManager.__init__, TaskManager.match_tasks
-    ours = [] if is_current() else include_paths()  # registered tasks would only be reported as overridden
+    folder = write_task_folder()
+    ours = [] if is_current() else [folder]  # registered tasks would only be reported as overridden
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
         theirs = _as_list(include_path)
         self.read_all = partial(make, self, *args, include_path=[*ours, *theirs], **kwargs)
-        make(self, *args, include_path=[*include_paths(), *theirs], **{**kwargs, "include_defaults": False})
+        make(self, *args, include_path=[folder, *theirs], **{**kwargs, "include_defaults": False})
 
     def match_tasks(self: Any, task_list: list[str]) -> list[str]:
         if not set(task_list) <= set(self.all_tasks):

@@ -18,13 +18,13 @@ from typing import Any
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand
 from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
-from nnd_tasks.run.register import include_paths
 from nnd_tasks.run.saving import file_names, folder_name, results_folder
 from nnd_tasks.run.token_engines import keeping_tokens
 from nnd_tasks.run.vllm_choice import choose
 from nnd_tasks.store import nnd_home, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings
+from nnd_tasks.task.task_files import write_task_folder, written_folders
 from nnd_tasks.text import did_you_mean, some_of
 
 #: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
@@ -109,7 +109,7 @@ def check_options(options: Any) -> None:
 
 def _check_our_names(names: Iterable[str], include_path: str | None) -> None:
     """Raise NNDError for a name that begins like ours and stands in no YAML, before lm-eval's thousands of them are read."""
-    folders = [*include_paths(), *([Path(include_path)] if include_path else [])]
+    folders = [write_task_folder(), *written_folders(), *([Path(include_path)] if include_path else [])]
     paths = [path for folder in folders for path in task_yamls(folder)]
     known: set[str] = set()
     for path in paths:
@@ -117,7 +117,7 @@ def _check_our_names(names: Iterable[str], include_path: str | None) -> None:
             known.update(re.findall(r"nnd_[\w-]+", path.read_text(encoding="utf-8", errors="replace")))
     for name in names:
         if name.startswith("nnd_") and name not in known and not _is_pattern(name) and not Path(name).exists():
-            raise_no_task(name, [path.stem for path in paths])
+            raise_no_task(name, sorted({path.stem for path in paths}))
 
 
 def check_model_arguments(model: Any, arguments: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:

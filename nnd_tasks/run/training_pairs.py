@@ -32,7 +32,7 @@ from nnd_tasks.store import (
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.scored_tokens import places
 from nnd_tasks.task.settings import Settings
-from nnd_tasks.task.task_yaml import tasks_on
+from nnd_tasks.task.task_files import tasks_on
 
 #: Column -> that of the tests; those that a set does not have are left out.
 _COLUMNS = {

@@ -9,12 +9,10 @@ from typing import Literal
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_yaml
+from nnd_tasks.schema import VARIANTS
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, Rule, make_recipe, make_rule, read_recipe
 from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.text import did_you_mean
-
-#: What the names of tasks end in that ask about a set in another way.
-VARIANTS = ("choice", "validator", "clean", "heldout")
 
 
 @dataclass(frozen=True)
@@ -115,6 +113,7 @@ def check_free_name(name: str, prefix: str = "") -> None:
     """
     wanted = {task.casefold() for task in (name, f"nnd_{name}", *(f"nnd_{name}_{variant}" for variant in VARIANTS))}
     shipped = {path.name for path in tasks_dir().iterdir()} | _names_in(task_yamls(tasks_dir()))
+    shipped |= {f"{task}_{variant}" for task in shipped for variant in VARIANTS}
     if wanted & {taken.casefold() for taken in shipped}:
         raise NNDError(f"{prefix}{name} is a set, task, group or tag that comes with the package; take another name")
     others = [path for path in task_yamls(user_tasks_dir()) if path.parent.name != name]

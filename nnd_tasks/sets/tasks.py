@@ -1,4 +1,4 @@
-"""The lm-eval tasks of built sets that the package has no task for: each is one YAML in `user_tasks_dir`."""
+"""The lm-eval tasks of built sets that the package has no task for: one YAML per config in `user_tasks_dir`, with variants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_yaml, reading, write_text
 from nnd_tasks.languages import language_pair, translation_prompt
-from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.schema import RESERVED_COLUMNS, VARIANTS, clean_name
 from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.cells import ANSWER
@@ -41,8 +41,10 @@ class UserTask:
 
 
 def shipped_task(name: str) -> Path | None:
-    """Return the YAML of the task ``name`` of the package; None if the package has no such task."""
-    return next(iter(sorted(tasks_dir().rglob(f"{name}.yaml"))), None)
+    """Find the YAML of the task ``name`` of the package, or of the task that it is a variant of; None if there is none."""
+    stem, _, variant = name.rpartition("_")
+    stems = (name, stem) if variant in VARIANTS else (name,)
+    return next((path for path in sorted(tasks_dir().rglob("*.yaml")) if path.stem in stems), None)
 
 
 def write_task(name: str, fields: Mapping[str, Any], folder: Path | None = None) -> UserTask:
@@ -83,26 +85,51 @@ def write_tasks(set_recipe: SetRecipe, built: BuiltSet, *, replace: bool = False
     translations = shipped_set and recipe.facts.task_category == "translation"
     if shipped_set and not translations:
         return []
-    shipped = [path for path in (tasks_dir() / name).glob("*") if path.suffix == ".yaml" or path.name == "_base"]
-    covered = {read_yaml(path).get("dataset_name") for path in shipped}
+    covered = _list_shipped_configs(name) if shipped_set else set()
     default, several = list_configs(built.folder)[1], recipe.config == FILE or len(built.tables) > 2
-    tasks = []
+    tasks: list[UserTask] = []
+    as_variants: dict[str, UserTask] = {}  # of configs whose task is made of another one's YAML
     for config, table in built.tables.items():
-        if shipped_set and config in covered:
+        if config in covered:
+            continue
+        if config in as_variants:
+            tasks.append(as_variants[config])
             continue
         task = f"nnd_{name}" if config == default and not translations else f"nnd_{name}_{config}"
         if shipped_task(task) is not None:
             built.notes.append(f"{config}: no task is written, as {task} comes with the package")
             continue
-        fields = task_fields(name, recipe, table, language_pair(config) if translations else None)
-        fields = {**fields, "dataset_name": config} if several or config != default else fields
-        if replace:
-            (user_tasks_dir() / name / f"{task}.yaml").unlink(missing_ok=True)
-        written = write_task(task, fields, user_tasks_dir() / name)
+        languages = language_pair(config) if translations else None
+        fields = task_fields(name, recipe, table, languages)
+        clean = clean_name(config)
+        same = clean in built.tables and task_fields(name, recipe, built.tables[clean], languages) == fields
+        if several or config != default:
+            fields["dataset_name"] = config
+        # `nnd_tasks.task.task_files` takes a task without a dataset_name to be on `authors`.
+        same &= f"{task}_clean" == f"nnd_{name}_{clean}" and fields.get("dataset_name", "authors") == config
+        if "cleaned_from" not in built.report[config]:
+            fields["variants"] = [variant for variant in VARIANTS if variant != "clean" or same]
+        folder = user_tasks_dir() / name
+        for old in (task, f"{task}_clean") if replace else ():
+            (folder / f"{old}.yaml").unlink(missing_ok=True)
+        written = write_task(task, fields, folder)
         if written.edited:
             built.notes.append(_describe_edited(written.path, fields["metadata"]["categories"]))
+        elif same:
+            as_variants[clean] = UserTask(f"{task}_clean", written.path)
         tasks.append(written)
     return tasks
+
+
+def _list_shipped_configs(name: str) -> set[str]:
+    """List the configs of a set that tasks of the package read."""
+    configs = set()
+    for path in (tasks_dir() / name).glob("*"):
+        if path.suffix == ".yaml" or path.name == "_base":
+            task = read_yaml(path)
+            config = task.get("dataset_name")
+            configs |= {config, clean_name(config)} if "clean" in task.get("variants", ()) else {config}
+    return configs
 
 
 def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str, str] | None = None) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class NNDTask(RequestTask):
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
         # In a group, 0.5 would put its name before the task's.
-        left_out = ("class", "_qualified_name", *READER_KEYS)
+        left_out = ("class", "_qualified_name", "variants", *READER_KEYS)
         config = {key: value for key, value in config.items() if key not in left_out}
         check_config(config, ClusterSampler)
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text, reading
-from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.task.sandbox import check_languages
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
 
@@ -30,7 +28,7 @@ _KEYS = re.compile(
     "class|custom_dataset|dataset_(path|name|kwargs)|description|doc_to_(audio|choice|decontamination_query|image|target|text)"
     "|fewshot_(config|delimiter|split)|filter_list|gen_prefix|generation_kwargs|metadata|metric_list|num_fewshot|output_type"
     "|process_(docs|results)|repeats|should_decontaminate|tag|target_delimiter|task|task_alias|(test|training|validation)_split"
-    f"|unsafe_code|use_prompt|{'|'.join(READER_KEYS)}"
+    f"|unsafe_code|use_prompt|variants|{'|'.join(READER_KEYS)}"
 )
 _FILES = 100  #: files that one YAML may include, counted as often as they are named
 
@@ -54,7 +52,7 @@ def dump_task_yaml(settings: Mapping[str, Any]) -> str:
 
 
 def read_task_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a task's YAML merged with what it includes, and what it names that is not of this package.
+    """Return a task's YAML merged with what it includes, but for its variants; and what it names that is not of this package.
 
     Raises:
         NNDError: it, or what it includes, cannot be read, is not a plain YAML mapping, or includes itself or too much.
@@ -65,16 +63,6 @@ def read_task_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     if isinstance(metadata := settings.get("metadata"), dict):
         foreign |= {f"metadata.{key}" for key in _MODEL & metadata.keys()}
     return settings, tuple(sorted(foreign))
-
-
-def tasks_on(name: str, config: str) -> Iterator[dict[str, Any]]:
-    """Yield the settings of the tasks on a config of a set, of the package or the user's own, the shortest name first."""
-    paths = [*task_yamls(tasks_dir() / name), *task_yamls(user_tasks_dir() / name)]
-    for path in sorted(paths, key=lambda path: len(path.stem)):
-        with suppress(NNDError):  # `nnd check` says what is wrong with it
-            settings = read_task_yaml(path)[0]
-            if settings.get("dataset_name", config) == config and isinstance(settings.get("doc_to_text"), str):
-                yield settings
 
 
 def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:
@@ -103,6 +91,7 @@ def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:
         with reading(name):
             place = (path.parent / expand(str(name))).resolve()
         settings |= _merge(place, foreign, read)
+    settings.pop("variants", None)  # those of the task that is included, not of this one
     return settings | own
 
 

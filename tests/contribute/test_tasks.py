@@ -33,8 +33,11 @@ def test_yamls_are_merged_as_lm_eval_does_it(path: Path, tmp_path: Path) -> None
     from lm_eval.tasks._yaml_loader import load_yaml
 
     ours, foreign = read_task_yaml(path)
+    ours.pop("variants", None)
     (tmp_path / "copy.yaml").write_text(dump_task_yaml(ours), encoding="utf-8")
-    assert load_yaml(tmp_path / "copy.yaml") == load_yaml(path)
+    theirs = load_yaml(path)
+    theirs.pop("variants", None)  # it may be that of a task that is included
+    assert load_yaml(tmp_path / "copy.yaml") == theirs
     assert foreign == ()
 
 

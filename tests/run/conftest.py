@@ -22,7 +22,7 @@ def _yamls_of_lm_eval() -> None:
 
     def load_yaml(path: Path, **options: Any) -> Any:
         key = (str(path), *sorted(options.items()))
-        if not path.is_relative_to(folder) or path.is_relative_to(folder / "nnd"):
+        if not path.is_relative_to(folder) or path.is_relative_to(folder / "nnd_tasks"):
             return original(path, **options)
         if key not in parsed:
             parsed[key] = pickle.dumps(original(path, **options))

@@ -15,6 +15,8 @@ from lm_eval.models.huggingface import HFLM
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run import register as registration
+from nnd_tasks.store import tasks_dir
+from nnd_tasks.task.task_files import write_task_folder
 from tests import commands
 from tests.commands import Command
 from tests.commands import printed_table as table
@@ -105,7 +107,7 @@ def test_nnd_run_needs_no_registration_and_passes_everything_on(
     nnd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "extra").mkdir()
-    demo = registration.tasks_dir() / "demo" / "nnd_demo.yaml"
+    demo = tasks_dir() / "demo" / "nnd_demo.yaml"
     (tmp_path / "extra" / "mine.yaml").write_text(f"include: {demo}\ntask: mine\n")
     command = (
         f"run --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_demo,mine --device cpu --limit 4 "
@@ -126,7 +128,7 @@ def test_nnd_run_needs_no_registration_and_passes_everything_on(
 
 
 def test_lm_eval_lists_and_validates_our_tasks(lm_eval: Callable[..., str]) -> None:
-    include = ("--include_path", registration.tasks_dir())
+    include = ("--include_path", write_task_folder())
     listed = lm_eval("ls", "tasks", *include)
     for name in ("nnd", "nnd_quiz_design", "nnd_challenge300_macaw", "nnd_mqm_ende_gpt2", "nnd_news_gpt3_bbc"):
         assert re.search(rf"\|\s*{name}\s*\|", listed)
@@ -135,4 +137,4 @@ def test_lm_eval_lists_and_validates_our_tasks(lm_eval: Callable[..., str]) -> N
 
 def test_a_mistake_is_one_clear_line_with_the_literal_command_too(lm_eval: Callable[..., str]) -> None:
     with pytest.raises(NNDError, match="run: nnd build quiz_design"):
-        lm_eval("--model", "dummy", "--tasks", "nnd_quiz_design", "--include_path", registration.tasks_dir())
+        lm_eval("--model", "dummy", "--tasks", "nnd_quiz_design", "--include_path", write_task_folder())

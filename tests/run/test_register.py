@@ -1,4 +1,4 @@
-"""`nnd register` and `nnd register --undo`, and what is left when one of them is killed."""
+"""`register`, `unregister`, `is_current`: what stock lm-eval knows, and what is left when one of them is killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run import register as registration
-from nnd_tasks.run.register import FOLDER, MARKER, is_current, register, task_files, unregister
+from nnd_tasks.run.register import FOLDER, is_current, register, unregister
+from nnd_tasks.task.task_files import write_task_folder
 
 
 @pytest.fixture
@@ -23,6 +24,10 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: folder)
     return folder
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("act", [register, unregister])
@@ -39,7 +44,7 @@ def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up
         patch.setattr(shutil, "rmtree", killed)  # a killed process does not clear up
         act()
     assert is_current() or not list(tasks.iterdir())
-    assert register() == (tasks / FOLDER, len(task_files()))
+    assert register() == (tasks / FOLDER, len(names_in(write_task_folder())))
     assert is_current()
     assert unregister() == tasks / FOLDER
     assert list(tasks.iterdir()) == []
@@ -55,13 +60,13 @@ def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * 4
-    assert {path.name for path in (tasks / FOLDER).iterdir()} == {MARKER, *task_files()}
+    assert names_in(tasks / FOLDER) == names_in(write_task_folder())
     assert is_current()
 
 
 def test_a_stub_that_is_gone_is_seen(tasks: Path) -> None:
     register()
-    next((tasks / FOLDER).glob("*.yaml")).unlink()
+    next((tasks / FOLDER).rglob("*.yaml")).unlink()
     assert not is_current()
 
 
@@ -73,9 +78,8 @@ def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home: Path, tasks
     assert not is_current()
     folder, count = register()
     assert is_current()
-    assert {path.name for path in folder.iterdir()} == {MARKER, *task_files()}
-    assert count == len(task_files())
-    assert str(mine) in (folder / "mine__mine.yaml").read_text()
+    assert count == len(names_in(folder))
+    assert str(mine) in (folder / "mine" / "mine.yaml").read_text()
 
 
 def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path: Path, tasks: Path) -> None:

@@ -18,7 +18,7 @@ from lm_eval.tasks import TaskManager
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.register import include_paths
+from nnd_tasks.task.task_files import write_task_folder
 from tests import random_models
 from tests.commands import Outcome
 from tests.models import fake_vllm
@@ -168,6 +168,6 @@ def test_who_cannot_keep_them_says_so(tiny_models: dict[str, Path], masked_model
     with pytest.raises(NNDError, match="a ready-made HFLM gives sums only"):
         nnd_tasks.evaluate(["nnd_demo"], HFLM(str(tiny_models["gpt2"]), device="cpu"), metadata=TOKENS, limit=1)
     arguments = {"pretrained": str(tiny_models["gpt2"])}
-    manager = TaskManager(include_path=include_paths(), include_defaults=False, metadata={**arguments, **TOKENS})
+    manager = TaskManager(include_path=write_task_folder(), include_defaults=False, metadata={**arguments, **TOKENS})
     with pytest.raises(NNDError, match="token scores are kept by `nnd run`"):
         simple_evaluate("hf", arguments, ["nnd_demo"], task_manager=manager, limit=1, device="cpu")

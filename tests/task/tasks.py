@@ -9,15 +9,24 @@ from typing import Any
 
 from lm_eval.tasks import TaskManager
 
-from nnd_tasks.store import tasks_dir
+from nnd_tasks.store import task_yamls, tasks_dir
+from nnd_tasks.task.task_files import list_variants, write_task_folder
+from nnd_tasks.task.task_yaml import read_task_yaml
 from tests.sets.folders import write
 from tests.sets.tables import LABELS, make_rows
 
 DEMO = tasks_dir() / "demo" / "nnd_demo.yaml"
+#: Task of the package -> the folder of its set.
+SHIPPED = {
+    task: path.parent.name
+    for path in task_yamls(tasks_dir())
+    if "group" not in (settings := read_task_yaml(path)[0])
+    for task in (settings["task"], *list_variants(settings))
+}
 
 
 def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequence[Path] = ()) -> Any:
-    manager = TaskManager(include_path=[tasks_dir(), *include], include_defaults=False, metadata=metadata or {})
+    manager = TaskManager(include_path=[write_task_folder(), *include], include_defaults=False, metadata=metadata or {})
     return manager.load([name])["tasks"][name]
 
 

@@ -15,21 +15,13 @@ import pyarrow.compute as pc
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.store import tasks_dir
 from nnd_tasks.task import task as task_module
-from nnd_tasks.task.task_yaml import read_task_yaml
-from tests.task.tasks import load_task
+from tests.task.tasks import SHIPPED, load_task
 
 LIMIT = 10
 #: Tasks of which one of the first prompts ends in a space of the publisher's, which lm-eval's CI would not take before the
 #: delimiter: texts stay as they were published.
 SPACED = ("nnd_llmbar", "nnd_llmbar_clean")
-#: Task -> its set.
-TASKS = {
-    settings["task"]: path.parent.name
-    for path in sorted(tasks_dir().rglob("nnd_*.yaml"))
-    if "group" not in (settings := read_task_yaml(path)[0])
-}
 
 
 def first_prompts(tests: datasets.Dataset) -> datasets.Dataset:
@@ -64,11 +56,11 @@ def assert_as_lm_eval(task: Any) -> None:
     assert {request.doc_id for request in task.instances} == set(range(1, len(documents)))
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_task_passes_the_tests_of_lm_evals_ci(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request.getfixturevalue("home" if TASKS[name] == "demo" else "real_home")
+    request.getfixturevalue("home" if SHIPPED[name] == "demo" else "real_home")
     take = task_module.take_split
     monkeypatch.setattr(task_module, "take_split", lambda *args: first_prompts(take(*args)))
     assert_as_lm_eval(load_task(name))

@@ -18,7 +18,6 @@ from nnd_tasks.contribute.check.rules import Finding, Severity, check_tests, fin
 from nnd_tasks.contribute.check.task_rules import check_sent_tasks, check_tasks
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import expand, read_text
-from nnd_tasks.run.register import include_paths
 from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, find_todos
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe_file, list_recipes
@@ -26,6 +25,7 @@ from nnd_tasks.sets.licences import is_open, licence_names
 from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.show.forms import dump_json
 from nnd_tasks.store import SPLIT, find_set, look_up_set
+from nnd_tasks.task.task_files import written_folders
 from nnd_tasks.text import code, counted, escape_links, some_of
 
 
@@ -73,7 +73,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     findings += check_tests([*folder.configs.values()])
     faulty = {item.config for item in findings if item.severity is Severity.ERROR}
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}
-    task_names, of_tasks = check_tasks(folder, [*include_paths(), *tasks])
+    task_names, of_tasks = check_tasks(folder, [*written_folders(), *tasks])
     findings += of_tasks
     findings.sort(key=lambda item: -item.severity)
     return CheckReport(folder.name, folder.path, sizes, task_names, findings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from nnd_tasks.sets.catalogue import RecipeFile
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.store import how_to_build, task_yamls, tasks_dir
 from nnd_tasks.task.sandbox import doubles_space, names_in, render
+from nnd_tasks.task.task_files import list_variants
 from nnd_tasks.task.task_yaml import CLASS, check_settings, read_task_yaml
 from nnd_tasks.text import counted
 
@@ -59,6 +60,7 @@ def check_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[str], lis
 
 def _find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], list[str]]:
     tasks: dict[str, Task] = {}
+    variants: dict[str, Task] = {}
     faults = []
     for tasks_folder in folders:
         here: dict[str, Task] = {}
@@ -74,9 +76,18 @@ def _find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], li
             name = str(settings.get("task"))
             if name in here:
                 faults.append(f"{here[name].path.name} and {path} are both called {name}")
-            here[name] = Task(name, path, str(settings.get("dataset_name") or folder.default), settings, foreign)
+            task = Task(name, path, str(settings.get("dataset_name") or folder.default), settings, foreign)
+            here[name] = task
+            try:
+                changes = list_variants(settings)
+            except NNDError as error:
+                faults.append(str(error))
+                continue
+            for variant, change in changes.items():
+                config = str(change.get("dataset_name", task.config))
+                variants[variant] = replace(task, name=variant, config=config, settings={**settings, **change})
         tasks |= here
-    return [*tasks.values()], faults
+    return [*{**variants, **tasks}.values()], faults
 
 
 def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator[Finding]:

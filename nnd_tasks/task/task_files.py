@@ -1,0 +1,200 @@
+"""The YAMLs in which lm-eval finds our tasks: people write one per set and config, and its variants are made of it.
+
+A written YAML may say ``variants: [choice, clean]``. Each variant includes it, and changes what `change_task` says. Whichever
+way lm-eval is told of our tasks, it gets one folder of all of them, written and made, from `fill_folder`. Where somebody wrote
+a YAML of a task, no variant of that name is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from nnd_tasks import __version__
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import changing, dump_yaml, new_folder, only_writer
+from nnd_tasks.schema import VARIANTS, clean_name, short_hash
+from nnd_tasks.store import nnd_home, task_yamls, tasks_dir, user_tasks_dir
+from nnd_tasks.task.task_yaml import read_task_yaml
+from nnd_tasks.text import did_you_mean
+
+#: The folder in `nnd_home` that lm-eval searches.
+FOLDER = "lm_eval_tasks"
+#: Lies in each folder that `fill_folder` made, and lists what it was made of and what is in it.
+MARKER = "REGISTERED_BY_NND_TASKS.txt"
+
+
+def written_folders() -> list[Path]:
+    """List the folders of the YAMLs that people wrote: the package's and, if it exists, the user's."""
+    return [folder for folder in (tasks_dir(), user_tasks_dir()) if folder.is_dir()]
+
+
+def change_task(variant: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what a variant of a task sets otherwise than the task itself.
+
+    ``choice`` and ``validator`` ask the model about the texts, ``clean`` reads the clean config, and ``heldout`` takes the tests
+    that nobody trains on, among which a category may be missing.
+
+    Args:
+        variant: one of `VARIANTS`.
+        settings: of the task, as `read_task_yaml` returns them.
+
+    Raises:
+        NNDError: there is no such variant.
+    """
+    if variant in ("choice", "validator"):
+        return {"tag": [], "reader": variant}
+    if variant == "clean":
+        return {"tag": [], "dataset_name": clean_name(settings.get("dataset_name") or "authors")}
+    if variant == "heldout":
+        metadata = {key: value for key, value in (settings.get("metadata") or {}).items() if key != "categories"}
+        return {"tag": [], "metadata": {**metadata, "split": "test"}}
+    hint = did_you_mean(variant, VARIANTS) or f"there are: {', '.join(VARIANTS)}"
+    raise NNDError(f"task {settings.get('task')}: variants: there is no {variant!r}; {hint}")
+
+
+def list_variants(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """List the tasks that are made of a written one: name -> what it sets otherwise.
+
+    Args:
+        settings: of the written task, as `read_task_yaml` returns them.
+
+    Raises:
+        NNDError: ``variants`` is no list of them.
+    """
+    variants = settings.get("variants") or []
+    if not isinstance(variants, list):
+        raise NNDError(f"task {settings.get('task')}: variants={variants!r}: expected a list of {', '.join(VARIANTS)}")
+    return {f"{settings.get('task')}_{variant}": change_task(str(variant), settings) for variant in variants}
+
+
+def tasks_on(name: str, config: str) -> Iterator[dict[str, Any]]:
+    """Yield the settings of the tasks on a config of a set, of the package or the user's own, the shortest name first."""
+    tasks: list[dict[str, Any]] = []
+    for path in [*task_yamls(tasks_dir() / name), *task_yamls(user_tasks_dir() / name)]:
+        with suppress(NNDError):  # `nnd check` says what is wrong with it
+            settings = read_task_yaml(path)[0]
+            changes = list_variants(settings)
+            tasks += [settings, *({**settings, "task": task, **change} for task, change in changes.items())]
+    for settings in sorted(tasks, key=lambda settings: len(str(settings.get("task")))):
+        if settings.get("dataset_name", config) == config and isinstance(settings.get("doc_to_text"), str):
+            yield settings
+
+
+# ---------------------------------------------------------------- the folder that lm-eval searches
+
+
+def write_task_folder() -> Path:
+    """Write the folder of all tasks, for ``--include_path`` and `TaskManager`, unless it is there; return its path.
+
+    It is in `nnd_home`, or in the user's cache where that cannot be written.
+
+    Raises:
+        NNDError: neither can be written.
+    """
+    home = nnd_home()
+    folder = home / FOLDER
+    try:
+        fill_folder(folder, folder)
+    except NNDError:
+        folder = platformdirs.user_cache_path("nnd-tasks", False) / short_hash(str(home)) / FOLDER
+        fill_folder(folder, folder, hint="set NND_HOME to a folder that you can write")
+    return folder
+
+
+def fill_folder(folder: Path, beside: Path, *, hint: str = "") -> None:
+    """Put a YAML of each task into ``folder``, all or none, unless they are there.
+
+    A written YAML is included by its absolute path, so that a change of it counts at once.
+
+    Args:
+        folder: what is made, or made anew.
+        beside: the new folder is prepared next to this path.
+        hint: ends the error: what else the user can do.
+
+    Raises:
+        NNDError: the folder cannot be written, or was there and not made by this.
+    """
+    if is_filled(folder):
+        return
+    with changing(folder, hint=hint), workshop(folder, beside) as prepared:
+        if is_filled(folder):  # another process did it while this one waited
+            return
+        foreign = any(folder.iterdir()) if folder.is_dir() else folder.exists()
+        if foreign and not (folder / MARKER).is_file():
+            raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
+        sources = _fingerprint_sources()
+        new = prepared / "new"
+        for name, text in _list_files().items():
+            path = new / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        (new / MARKER).write_text("\n".join([sources, *_list_names(new)]), encoding="utf-8")
+        if folder.exists():
+            folder.rename(prepared / "old")
+        new.rename(folder)
+
+
+def is_filled(folder: Path) -> bool:
+    """Tell whether ``folder`` holds exactly what `fill_folder` would write."""
+    try:
+        sources, *names = (folder / MARKER).read_text(encoding="utf-8").split("\n")
+    except OSError:
+        return False
+    return sources == _fingerprint_sources() and names == [name for name in _list_names(folder) if name != MARKER]
+
+
+def _list_names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _list_sources() -> Iterator[tuple[Path, Path]]:
+    """Yield each YAML that somebody wrote, and each ``_base`` that one may include, after the folder that it is in."""
+    for folder in written_folders():
+        for path in [*sorted(folder.rglob("_base")), *task_yamls(folder)]:
+            yield folder, path
+
+
+def _fingerprint_sources() -> str:
+    states = [(path, path.stat()) for path in [Path(__file__), *(path for _, path in _list_sources())]]
+    return short_hash(__version__, *(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states))
+
+
+def _list_files() -> dict[str, str]:
+    """List path within the folder -> text of each file. A task of the user takes the place of ours of the same name."""
+    files: dict[str, str] = {}
+    file_of_task: dict[str, str] = {}
+    made: dict[str, tuple[str, dict[str, Any]]] = {}
+    for folder, path in _list_sources():
+        file = path.relative_to(folder).as_posix()
+        with suppress(NNDError):  # lm-eval leaves out what it cannot read
+            settings = read_task_yaml(path)[0]
+            task = settings.get("task")
+            if isinstance(task, str):
+                files.pop(file_of_task.get(task, ""), None)
+                file_of_task[task] = file
+            for variant, change in list_variants(settings).items():
+                variant_file = (Path(file).parent / f"{variant}.yaml").as_posix()
+                made[variant] = variant_file, {"include": str(path), "task": variant, **change}
+        files[file] = dump_yaml({"include": str(path)})
+    for variant, (file, fields) in made.items():
+        if variant not in file_of_task:
+            files[file] = dump_yaml(fields)
+    return files
+
+
+@contextmanager
+def workshop(folder: Path, beside: Path) -> Iterator[Path]:
+    """Yield a new folder next to ``beside``, for one process at a time; it is removed in the end.
+
+    Raises:
+        NNDError: another process writes ``folder`` for longer than a minute.
+    """
+    busy = f"{folder}: another command is still writing it; try again when it is done"
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(beside, 60.0, busy), new_folder(beside) as prepared:
+        yield prepared
