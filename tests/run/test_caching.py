@@ -1,4 +1,7 @@
-"""``--use_cache`` keyed by model: no answer of another model, and none asked for twice."""
+"""Covers cache_key.
+
+``--use_cache`` keyed by model: no answer of another model, and none asked for twice.
+"""
 
 from __future__ import annotations
 

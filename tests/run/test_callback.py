@@ -1,4 +1,7 @@
-"""`NNDCallback`: it changes nothing in a training run, logs what `evaluate` measures, and leaves a sound file."""
+"""`NNDCallback`: it changes nothing in a training run, logs what `evaluate` measures, and leaves a sound file.
+
+Also covers add_lines, check_writable, rates_line, read_log, remove_later, scalars.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``pretrained=smollm2``; `tests/real` runs the model itself."""
+"""Covers resolve_model.
+
+``pretrained=smollm2``; `tests/real` runs the model itself.
+"""
 
 from __future__ import annotations
 

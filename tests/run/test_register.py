@@ -1,4 +1,7 @@
-"""`register`, `unregister`, `is_current`: what stock lm-eval knows, and what is left when one of them is killed."""
+"""`register`, `unregister`, `is_current`: what stock lm-eval knows, and what is left when one of them is killed.
+
+Also covers is_filled, workshop, written_folders.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded."""
+"""`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded.
+
+Also covers Asked, check_options, check_run, check_task_name, check_words, main.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`nnd_tasks.run.server_answers`: servers that answer badly give one clear error, and nothing of it is cached."""
+"""`nnd_tasks.run.server_answers`: servers that answer badly give one clear error, and nothing of it is cached.
+
+Also covers check_order, choose_probes, read_answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``--metadata '{"tokens": true}'``: the log-probabilities of tokens, against those straight from the model."""
+"""Covers keeping_tokens, token_table.
+
+``--metadata '{"tokens": true}'``: the log-probabilities of tokens, against those straight from the model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``--model vllm`` with a stand-in for vLLM: which model type it becomes, what is sent, and that the numbers are those of hf.
+"""Covers choose, environment, vllm_class, why_too_old.
+
+``--model vllm`` with a stand-in for vLLM: which model type it becomes, what is sent, and that the numbers are those of hf.
 
 `tests/vllm` runs vLLM itself.
 """
