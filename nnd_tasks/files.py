@@ -345,14 +345,26 @@ def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
     return parse_json(read_text(path, limit=limit), str(path))
 
 
+def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in values if keys.count(key) > 1)
+        raise ValueError(f"the key {repeated!r} stands twice in an object")
+    return values
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_check_keys)
+
+
 def parse_json(text: str, source: str, *, hint: str = "") -> Any:
     """Parse a JSON text; a string in it may hold half of a character (a lone surrogate).
 
     Raises:
-        NNDError: no valid JSON, or nested too deeply; begins with ``source`` and ends with ``hint``.
+        NNDError: no valid JSON, a key twice in one object, or nested too deeply; begins with ``source`` and ends with ``hint``.
     """
     with _reading_json(source, hint):
-        return json.loads(text)
+        return _DECODER.decode(text)
 
 
 def parse_json_sequence(text: str, source: str, *, hint: str = "") -> list[tuple[int, Any]]:
@@ -361,13 +373,12 @@ def parse_json_sequence(text: str, source: str, *, hint: str = "") -> list[tuple
     Raises:
         NNDError: as `parse_json`.
     """
-    decoder = json.JSONDecoder()
     values: list[tuple[int, Any]] = []
     position = _skip_space(text, 0)
     line = 1 + text.count("\n", 0, position)
     while position < len(text) or not values:
         with _reading_json(source, hint):
-            value, end = decoder.raw_decode(text, position)
+            value, end = _DECODER.raw_decode(text, position)
         values.append((line, value))
         line += text.count("\n", position, end)
         position = _skip_space(text, end)
@@ -387,7 +398,7 @@ def _reading_json(source: str, hint: str) -> Iterator[None]:
         raise NNDError(f"{source}: its lists and objects are nested too deeply to be read{hint}") from error
     except json.JSONDecodeError as error:
         raise NNDError(f"{source}: is not valid JSON ({_explain_json(error)}){hint}") from error
-    except ValueError as error:  # a number of more digits than Python converts
+    except ValueError as error:  # a number of more digits than Python converts, or a repeated key
         raise NNDError(f"{source}: is not valid JSON ({reason_of(error)}){hint}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -162,7 +163,7 @@ def _split_spans(value: str) -> dict[str, Any]:
     if len(parts) > 2:
         raise NNDError(f"--spans {value}: write COLUMN, START,END or two marks")
     if len(parts) == 2:
-        marks = all(part.startswith(("<", "[", "{")) for part in parts)
+        marks = not any(re.match(r"[\w@]", part) for part in parts)
         return {"marks": parts} if marks else {"start": parts[0], "end": parts[1]}
     return {"column": parts[0]} if parts else {}
 

@@ -14,6 +14,7 @@ import pandas as pd
 from nnd_tasks.contribute.prepare_code import TO_COMPLETE, Layout, literal, quote
 from nnd_tasks.contribute.records import (
     EXAMPLES,
+    MOST_COLUMNS,
     NAMES,
     NO_JUDGEMENT,
     Fields,
@@ -50,6 +51,8 @@ def recognise_layout(table: pd.DataFrame, recipe: Recipe, *, complete: bool) -> 
     Returns:
         The layout; None where each row is one judged text, or nothing is recognised.
     """
+    if table.shape[1] > MOST_COLUMNS:
+        return None
     records = Records(table, recipe)
     if not complete and records.recipe.candidate is None:
         nested = _find_keyed(records) or _find_lists(records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pandas as pd
 
 from nnd_tasks.contribute.layouts import recognise_layout, recognise_xml
 from nnd_tasks.contribute.prepare_code import TO_COMPLETE, Layout, quote
-from nnd_tasks.contribute.records import NAMES, columns_of
+from nnd_tasks.contribute.records import MOST_COLUMNS, NAMES, columns_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_text, write_texts
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
@@ -204,7 +205,8 @@ def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
     cells = [str(cell).strip() for cell in table[column] if not is_missing(cell) and str(cell).strip()]
     if recipe.by_label:
         return not {*cells} & {*recipe.better, *(label for rank in recipe.order for label in rank)}
-    return bool(cells) and all(as_number(cell, recipe, ()) is None for cell in cells)
+    numbers = [as_number(cell, recipe, ()) for cell in cells]
+    return bool(cells) and all(number is None or math.isnan(number) for number in numbers)
 
 
 def _find_span_keys(cells: pd.Series[Any]) -> tuple[str, str] | None:
@@ -243,25 +245,24 @@ def _find_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any])
         offered = some_of(columns_of(table), 40, str)
         raise NNDError(f"--winner {winner}: name the column whose cells say which text is better; there are: {offered}")
     winner = winner or next((columns[name] for name in _WINNERS if name in columns), None)
-    sides = _find_sides(table)
-    texts = {names: sides[names] for names in sides if winner not in names}
-    pair = options.get("pair") or max(texts, key=lambda names: texts[names], default=None) or _find_named(table, winner)
+    sides = {names: length for names, length in _find_sides(table).items() if winner not in names}
+    systems = [names for names in sides if names[0].casefold().startswith(("model", "system", "writer"))]
+    # Texts are longer than the names of systems, but an answer may be "No.".
+    texts = max(sides, key=lambda names: (names not in systems, sides[names]), default=None)
+    pair = options.get("pair") or texts or _find_named(table, winner)
     if not (winner and pair):
         return {}
     roles: dict[str, Any] = {"pair": [*pair], "winner": winner}
-    systems = [
-        names
-        for names in sides
-        if names[0].casefold().startswith(("model", "system", "writer")) and names != tuple(pair)
-    ]
-    if systems:
-        roles["systems"] = [*systems[0]]
+    others = [names for names in systems if names != tuple(pair)]
+    if others:
+        roles["systems"] = [*others[0]]
     return {role: column for role, column in roles.items() if role not in options}
 
 
 def _find_sides(table: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Two columns of texts whose names differ in one word, such as a and b -> the mean length of their cells."""
-    words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in columns_of(table)}
+    names = columns_of(table) if table.shape[1] < MOST_COLUMNS else []
+    words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in names}
     sides = {}
     for first_name, parts in words.items():
         for second_name, others in words.items():

@@ -26,6 +26,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 #: Numbers that judge nothing.
 NO_JUDGEMENT = re.compile(r"(^|[\W_])(id|index|len|length|tokens?|words?|time|seconds|rank|seed)$", re.IGNORECASE)
 EXAMPLES = 50  # cells of a column that are looked at
+MOST_COLUMNS = 500  # of a table whose columns are compared, to find those of systems, raters or pairs
 
 Fields = dict[str, list[Any]]  # expression of Python -> some of its values
 

@@ -48,7 +48,7 @@ REASONS: Mapping[str, Mapping[str, str]] = {
         "no_pair": "in no test",
     },
     "pair": {"no_order": "of candidates neither of which is better by the rule"},
-    "error span": {"nowhere": "that does not lie in its text"},
+    "error span": {"nowhere": "without a place in the text"},
 }
 #: What happened to all of them.
 _VERBS = {"row": "read", "judgement": "read", "candidate": "judged", "pair": "compared", "error span": "read"}
@@ -126,7 +126,8 @@ def tally_judged(
     }
     if differently := int(candidates["differently"].sum()):
         what_counts = "the most frequent label counts" if rule.role == "label" else "the mean of their scores counts"
-        accounts |= {"judged_differently": differently, "what_counts": what_counts}
+        attributes = judgements["attribute_id"].nunique()
+        accounts |= {"judged_differently": differently, "what_counts": what_counts, "attributes": attributes}
     unranked = judgements["value"][judgements["exclusion"] == "unranked"]
     return accounts | ({"unranked_labels": unranked.unique().tolist()} if len(unranked) else {})
 
@@ -157,14 +158,20 @@ def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, com
         )
     if "judged_differently" in accounts:
         number = counted(accounts["judged_differently"], "candidate")
-        lines.append(f"{number} judged differently by several: {accounts['what_counts']}")
+        hint = (
+            "; if of several aspects, name their column with --attribute"
+            if examples and accounts["attributes"] < 2
+            else ""
+        )
+        lines.append(f"{number} judged differently by several: {accounts['what_counts']}{hint}")
     return [*lines, *_describe_texts(accounts)]
 
 
 def _describe_texts(accounts: Mapping[str, Any]) -> Iterator[str]:
     for role, texts in accounts.get("taken_for_missing", {}).items():
         for text, count in texts.items():
-            way = "name it in better, order or ignore" if role == "label" else "write `missing: []` into the recipe"
+            ways = {"label": "name it in better, order or ignore", "winner": "say with --winners what it means"}
+            way = ways.get(role, "write `missing: []` into the recipe")
             yield f"{role}: {text!r} in {counted(count, 'cell')} is taken for a missing value; if it is meant, {way}"
     if "space_twins" in accounts:
         number = counted(accounts["space_twins"], "context")
@@ -196,7 +203,7 @@ def say_why_nothing(accounts: Mapping[str, Any]) -> str:
 def look_at_texts(rows: pd.DataFrame, tests: pd.DataFrame, prompts: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Count what people should know of the texts of a config; nothing of what there is none of."""
     counts = {
-        "taken_for_missing": count_traces(rows[rows["exclusion"] == ""], recipe),
+        "taken_for_missing": count_traces(rows[rows["exclusion"] != "by_recipe"], recipe),
         "space_twins": int(find_space_twins(prompts).sum()),
         "repeated_prompts": int(find_repeated_prompts(tests).sum()),
     }
@@ -238,8 +245,8 @@ def _join_words(text: str) -> str:
 def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
     """Count the cells that `clean_texts` takes for missing values: role -> what they say -> how many."""
     counts = {}
-    for role in [name for name in rows if name in (*TEXTS, *NAMES, "spans") or name.startswith(FIELD)]:
-        if role in (*NAMES, "spans") or recipe.candidates == "texts":
+    for role in [name for name in rows if name in (*TEXTS, *NAMES, "winner", "spans") or name.startswith(FIELD)]:
+        if role in (*NAMES, "winner", "spans") or recipe.candidates == "texts":
             texts = rows[role][[isinstance(cell, str) for cell in rows[role]]].str.strip()
             counts[role.removeprefix(FIELD)] = (
                 texts[texts.isin(traces_of(role, recipe))].value_counts(sort=False).to_dict()

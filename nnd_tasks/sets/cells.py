@@ -8,6 +8,7 @@ import math
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -45,12 +46,11 @@ def is_missing(value: Any) -> bool:
 
 
 def traces_of(role: str, recipe: Recipe) -> frozenset[str]:
-    """Name the texts that stand for a missing value in a role: `TRACES`, but for labels that the recipe names."""
+    """Name the texts that stand for a missing value in a role: `TRACES`, but for labels and winners that the recipe names."""
     if recipe.missing == ():
         return frozenset()
-    if role != "label":
-        return TRACES
-    return TRACES - {*recipe.better, *recipe.ignore, *(label for rank in recipe.order for label in rank)}
+    named = {"label": (*recipe.better, *recipe.ignore, *chain(*recipe.order)), "winner": recipe.winners}
+    return TRACES - {*named.get(role, ())}
 
 
 def unpack(value: Any) -> Any:
@@ -74,7 +74,7 @@ def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
         return np.asarray(table[name], dtype=object)
     root, *path = name.split(".")
     if root not in table.columns or not path:
-        offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE)], 40, str)
+        offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE, "exclusion")], 40, str)
         hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
         raise NNDError(f"{table[PATH].iat[0]}: no column {name!r}; there are: {offered}{hint}")
     values = np.empty(len(table), object)

@@ -183,7 +183,9 @@ def _recognise(content: bytes, path: Path) -> str:
 def _recognise_wide(content: bytes, path: Path) -> str:
     """Recognise a text with NULs: UTF-16 without a mark, where the wrong byte order makes fewer ASCII letters."""
     ascii_letters = {}
-    for encoding in ("utf-16-le", "utf-16-be"):
+    # A text in UTF-16 has more NULs, or letters that make no UTF-8.
+    wide = not _fits(content, "utf-8") or 4 * content.count(b"\0") >= len(content)
+    for encoding in ("utf-16-le", "utf-16-be") if wide else ():
         text = content.decode(encoding, errors="replace")
         if "\0" not in text and "\ufffd" not in text:
             ascii_letters[encoding] = len(re.findall(r"[\x00-\x7f]", text[:100_000]))
@@ -225,6 +227,8 @@ def _explain(content: bytes, encoding: str, error: UnicodeError, path: Path) -> 
     """Return which byte of a text is not in an encoding, and the way out."""
     start = getattr(error, "start", 0)
     position = f"{_place_of(content, start, path)} (byte 0x{content[start]:02x})" if start < len(content) else "its end"
+    if _is_utf8(encoding) and getattr(error, "reason", "") == "unexpected end of data":
+        return f"ends in the middle of a letter, in {position}; is it whole?"
     if _is_utf8(encoding) and _is_nearly_utf8(content):
         letters, wrong = _count_utf8(content)
         letter = content[start : start + 1].decode("cp1252", errors="replace")

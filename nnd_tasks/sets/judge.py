@@ -210,6 +210,7 @@ def rate_candidates(
         used = used[used["candidate_id"].isin(votes["candidate_id"])]
     counting = used
     if isinstance(rule, LabelRule):
+        _check_aspects(used, recipe, rule)
         label = used["candidate_id"].map(_elect(votes, "candidate_id", rule.rank))
         counting = used[(used["value"] == label) | label.isna()]
     candidates = counting.drop_duplicates("candidate_id").set_index("candidate_id").sort_index()
@@ -325,15 +326,7 @@ def choose_errors(judgements: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
 
 def _apply_several_errors(errors: pd.DataFrame, names: Sequence[str], recipe: Recipe) -> pd.DataFrame:
     if recipe.several_errors is None:
-        example = errors[errors["candidate_id"] == errors["candidate_id"].iat[0]]
-        name = next(name for name in names if example[name].nunique() > 1)
-        column = getattr(recipe, name) or name
-        values = some_of(list(example[name].dropna().unique()))
-        attribute = f"--attribute {column} judges each of these alone; or " if name == "category" else ""
-        raise NNDError(
-            f"{place_of(example, 0)}: judgements of one candidate differ in {name} ({values}); {attribute}say in the recipe "
-            "what counts: `several_errors: first`, `most_severe` or `each`"
-        )
+        _refuse_several_errors(errors, names, recipe)
     if recipe.several_errors == "each":
         return errors
     if recipe.several_errors == "most_severe":
@@ -341,6 +334,30 @@ def _apply_several_errors(errors: pd.DataFrame, names: Sequence[str], recipe: Re
             "severity_rank", ascending=False, kind="stable"
         )
     return errors.drop_duplicates("candidate_id")
+
+
+def _refuse_several_errors(errors: pd.DataFrame, names: Sequence[str], recipe: Recipe) -> None:
+    example = errors[errors["candidate_id"] == errors["candidate_id"].iat[0]]
+    name = next(name for name in names if example[name].nunique() > 1)
+    column = getattr(recipe, name) or name
+    values = some_of(list(example[name].dropna().unique()))
+    attribute = f"--attribute {column} judges each of these alone; or " if name == "category" else ""
+    raise NNDError(
+        f"{place_of(example, 0)}: judgements of one candidate differ in {name} ({values}); {attribute}say in the recipe "
+        "what counts: `several_errors: first`, `most_severe` or `each`"
+    )
+
+
+def _check_aspects(judgements: pd.DataFrame, recipe: Recipe, rule: LabelRule) -> None:
+    """Raise NNDError where a candidate is better in one category and worse in another, and no key says what counts."""
+    if recipe.several_errors or "category" not in judgements:
+        return
+    named = judgements[judgements["category"].notna()]
+    by_candidate = named.assign(rank=named["value"].map(rule.rank)).groupby("candidate_id")
+    differing = (by_candidate[["rank", "category"]].nunique() > 1).all(axis=1)
+    mixed = named[named["candidate_id"].map(differing).astype(bool)]
+    if len(mixed):
+        _refuse_several_errors(mixed, ["category"], recipe)
 
 
 def _rank_severities(errors: pd.DataFrame) -> list[float]:

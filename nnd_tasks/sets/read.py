@@ -69,8 +69,8 @@ def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambd
         problem = f"{type(error).__name__}: {reason_of(error)}"
         if isinstance(error, KeyError) and error.args:
             problem = f"no field {error.args[0]!r}"
-            if error.args[0] is ...:
-                raise NNDError(f"{path}: a field [...] is still to be named{tell_more(error)}") from error
+        if "llipsis" in problem:  # a key of an object, or an index of a list
+            raise NNDError(f"{path}: a field [...] is still to be named{tell_more(error)}") from error
         raise NNDError(f"{_Progress.last_row or path}: {problem}{tell_more(error)}; is it the right file?") from error
 
 
@@ -128,6 +128,8 @@ def read_delimited(
 ) -> pd.DataFrame:
     """Read a CSV or TSV file with a header; all cells are texts, and ``@row`` counts rows as a spreadsheet does.
 
+    Line ends within quotes stay as they are, as positions of error spans count them.
+
     Args:
         path: the file.
         delimiter: None takes what a first line ``sep=;`` names, else whichever of ``, ; | tab`` splits the first rows into as
@@ -140,10 +142,10 @@ def read_delimited(
     """
     csv.field_size_limit(MAX_BYTES)  # the module's own, 131,072 characters, is less than long documents have
     _Progress.last_row = str(path)
-    text = read_text(path, encoding).replace("\r\n", "\n")
+    text = read_text(path, encoding)
     if "\n" not in text:
         text = text.replace("\r", "\n")  # the line ends of old Macs
-    first_line = re.match(r'"?sep=(.)"?\n', text, re.IGNORECASE)
+    first_line = re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE)
     if first_line:  # written for Excel, which does not show it as a row
         text = text[first_line.end() :]
         delimiter = delimiter or first_line[1]
@@ -185,7 +187,7 @@ def _find_delimiter(path: Path, text: str) -> str:
 
 def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.DataFrame:
     # Not str.splitlines, which knows more line breaks than tables have.
-    reader: Iterable[list[str]] = (line.split(delimiter) for line in text.split("\n"))
+    reader: Iterable[list[str]] = (line.split(delimiter) for line in re.split("\r?\n", text))
     if quotes:
         reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     return _to_table(path, reader)
@@ -196,13 +198,14 @@ def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
     names: list[str] = []
     numbers: list[int] = []
     rows_of_cells: list[list[Any]] = []
-    number = 0
+    number = header = 0
     try:
         for number, cells in enumerate(rows, start=1):
             if all(cell == "" for cell in cells):
                 continue
             if not names:
                 names = [str(name).strip() for name in cells]
+                header = number
                 continue
             if not rows_of_cells and names[-1].startswith("# ") and len(cells) == len(names) - 1:
                 names.pop()  # a comment, which no row has a cell for
@@ -212,6 +215,13 @@ def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
             rows_of_cells.append(cells)
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
+    # The first column may be an index, which pandas writes without a name.
+    nameless = [i for i, name in enumerate(names) if i and not name and any(row[i] != "" for row in rows_of_cells)]
+    if nameless and 2 * len(nameless) >= len(names):
+        raise NNDError(
+            f"{path}, row {header}: {counted(len(nameless), 'column')} without a name; the first row names all columns, so "
+            "delete titles above it"
+        )
     return _name_columns(names, [[row[column] for row in rows_of_cells] for column in range(len(names))], numbers)
 
 

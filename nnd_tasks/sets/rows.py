@@ -16,7 +16,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import cluster_key, short_hash, slug
 from nnd_tasks.sets.catalogue import SetRecipe
-from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, take_column, traces_of
+from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, take_column, traces_of, unpack
 from nnd_tasks.sets.download import Source
 from nnd_tasks.sets.read import naming_place, read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PairRule, Recipe, Rule
@@ -201,7 +201,10 @@ def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         NNDError: a column is missing, or a cell names no winner.
     """
     rows = take_roles(table, recipe)
-    side = find_winners(table, recipe) if recipe.pair else np.zeros(len(table))
+    side = np.zeros(len(table))
+    if recipe.pair:
+        side = find_winners(table, recipe)
+        rows["winner"] = take_column(table, str(recipe.winner))
     rows = exclude(rows, side == _TIE, "undecided")
     rows = exclude(rows, side == _UNJUDGED, "no_judgement")
     texts = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
@@ -226,7 +229,7 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
             second, left or right, a tie, nor a value of ``winners``.
     """
     meanings = _winner_meanings(recipe)
-    traces = traces_of("winner", recipe) - {*recipe.winners}
+    traces = traces_of("winner", recipe)
     cells, *systems = (
         [text or "" for text in as_texts(take_column(table, column), table, column, strip=True)]
         for column in (str(recipe.winner), *recipe.systems)
@@ -359,6 +362,12 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     published, they stay.
     """
     rows = rows.copy()
+    lists = [isinstance(unpack(cell), (list, tuple)) for cell in rows["attribute"]] if "attribute" in rows else []
+    if any(lists):
+        raise NNDError(
+            f"{place_of(rows, lists.index(True))}, column {next(iter(recipe.attribute.values()), 'attribute')!r}: a list of "
+            "attributes; make a row of each in prepare.py, with its judgement"
+        )
     for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
         if role in NAMES or (role != "group" and recipe.candidates == "texts"):

@@ -148,7 +148,10 @@ def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
     if keys.column:
         return list(take_column(table, keys.column))
     positions = zip(*(take_column(table, name) for name in (keys.start, keys.end)), strict=True)
-    return [None if _position(start) is None else {keys.start: start, keys.end: end} for start, end in positions]
+    # A position that is no number lies nowhere, as one beyond the end of the text does.
+    return [
+        None if is_missing(start) or start == "" else {keys.start: start, keys.end: end} for start, end in positions
+    ]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tests.sets.small_files import write_files
 from tests.sets.tables import pick, write_rows
 
 ROWS = [
-    {"q": q, "a": f"{q} <v>{label}</v> {who}", "l": label, "n": number, "m": {"x": number}, "who": who, "by": who.upper(),
+    {"q": q, "a": f"{q} [[{label}]] {who}", "l": label, "n": number, "m": {"x": number}, "who": who, "by": who.upper(),
      "k": label[:1], "g": "one", "s": "q", "from": 0, "to": 2, "check": "no"}
     for q in ("q1", "q2")
     for who, label, number in (("r", "good", 5), ("s", "bad", 2), ("t", "poor", -9))
@@ -48,7 +48,7 @@ OPTIONS: list[tuple[str, str, list[Any]]] = [
     (f"{JUDGED} --attribute clear=m.x --attribute n --min-gap 6", "category", ["clear", "clear", "n", "n"] * 2),
     (f"{LABEL} --spans s", "low_spans", [(0, 1)] * 4),
     (f"{LABEL} --spans from,to", "low_spans", [(0, 2)] * 4),
-    (f"{LABEL} --spans <v>,</v>", "low_spans", [(3, 6), (3, 7)] * 2),
+    (f"{LABEL} --spans [[,]]", "low_spans", [(3, 6), (3, 7)] * 2),
     ("--context q --chosen x --rejected y", "high", ["good", "worse"]),
     ("--context q --pair x,y --winner w", "high", ["good", "fine"]),
 ]

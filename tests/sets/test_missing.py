@@ -15,7 +15,7 @@ from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.cells import TRACES
-from tests.sets.tables import LABELS, make_rows, pick, read_tests, write_rows
+from tests.sets.tables import LABELS, left_out, make_rows, pick, read_tests, write_rows
 
 GOOD, BAD = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}
 
@@ -56,7 +56,10 @@ def test_what_is_meant_stays(
 def test_a_winner_that_is_missing_is_no_judgement(tmp_path: Path) -> None:
     rows = [{"c": "q", "a": "x", "b": "y", "w": winner} for winner in ("nan", "<NA>", "a")]
     made = make_rows(tmp_path, rows, context="c", pair=["a", "b"], winner="w")
-    assert made.report["default"]["accounts"]["rows"]["left_out"] == {"no_judgement": 2}
+    assert left_out(made) == {"no_judgement": 2}
+    assert describe_accounts(made.report["default"]["accounts"])[1] == (
+        "winner: 'nan' in 1 cell is taken for a missing value; if it is meant, say with --winners what it means"
+    )
 
 
 CELLS: list[Any] = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]

@@ -107,10 +107,12 @@ def test_the_spans_of_several_raters_are_put_together(tmp_path: Path) -> None:
     assert pick(spans, "start", "end") == [(4, 8), (9, 14)]
 
 
-def test_two_columns_are_one_span(tmp_path: Path) -> None:
-    lines = ["c,t,l,from,to", "q,a,good,,", "q,The mill,bad,0,3"]
+def test_two_columns_are_one_span_that_counts_the_line_ends_of_the_file(tmp_path: Path) -> None:
+    lines = ["c,t,l,from,to", "q,a,good,,", '"q","The\r\nmill",bad,5,9', "p,a,good,x,3", "p,b,bad,1.5,3"]
     made = make_csv(tmp_path, *lines, **LABELS, spans={"start": "from", "end": "to"})
-    assert pick(made.tables["default"].to_pylist()[0]["low_spans"], "start", "end") == [(0, 3)]
+    low, [span] = (made.tables["default"].to_pylist()[0][name] for name in ("low", "low_spans"))
+    assert low[span["start"] : span["end"]] == "mill"
+    assert left_out(made, "error_spans") == {"nowhere": 2}
 
 
 @pytest.mark.parametrize("cell", ["[4, 9, 12]", "4", "[[4, 9], [4]]", '[[4, 9, "minor"]]'])
