@@ -112,6 +112,13 @@ def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+@wraps(FILTERS["wordwrap"])
+def _wrap_words(environment: Any, text: Any, *args: Any, **kwargs: Any) -> Any:
+    length = len(str(text))
+    _budget.get().spend(*[length] * (length // 500))  # one long word takes the square of its length
+    return _bounded(FILTERS["wordwrap"])(environment, text, *args, **kwargs)
+
+
 def _spend_output(value: Any) -> Any:
     _budget.get().spend(_size(value))
     return value
@@ -165,7 +172,12 @@ class _BoundedSandbox(ImmutableSandboxedEnvironment):
         super().__init__(optimized=False, finalize=_spend_output, **options)
         self.globals.pop("lipsum")
         self.filters = {name: _bounded(function) for name, function in self.filters.items()}
-        self.filters |= {"format": _format, "nnd_rounds": _count_rounds, "nnd_output": _spend_output}
+        self.filters |= {
+            "format": _format,
+            "wordwrap": _wrap_words,
+            "nnd_rounds": _count_rounds,
+            "nnd_output": _spend_output,
+        }
         self.filters["regex_replace"] = _replace_regex  # the one filter of lm-eval that Jinja lacks
 
     def _parse(self, *args: Any) -> nodes.Template:

@@ -51,6 +51,7 @@ def test_no_template_reaches_into_python(key: str, tmp_path: Path) -> None:
         "{% set x %}{% for i in range(99999) %}{{ 'a' * 99999 }}{% endfor %}{% endset %}",
         "{{ 'a' | center(10**9) }}",
         "{{ 'a'.ljust(10**9) }}",
+        "{{ ('a' * 999999) | wordwrap(1) }}",
         "{{ '%1000000000d' % 1 }}",
         "{{ '%*d' | format(10**9, 1) }}",
         "{{ '{:>1000000000}'.format(1) }}",
@@ -70,7 +71,7 @@ def test_no_template_runs_or_grows_without_end(template: str) -> None:
         "{% for a in [[1, [2]]] recursive %}{{ a if a is number else loop(a) }}{% endfor %}",
         "{{ nothing | default('x') }}{{ c ~ 2 }}{{ c * 2 + 'x' }}{{ 2**10 % 7 }}{{ 331000000 * 2 }}",
         "{{ '%s-%d' | format(c, 331000000) }}{{ '{:,}'.format(331000000) }}{{ 331000000 | filesizeformat }}",
-        "{{ c | regex_replace('a+', 'b') | upper }}{{ c.split() | join(', ') }}{{ [c, 1] | tojson }}",
+        "{{ c | regex_replace('a+', 'b') | upper }}{{ c.split() | join(', ') }}{{ [c, 1] | tojson }}{{ c | wordwrap(9) }}",
     ],
 )
 def test_bounds_change_no_prompt(template: str) -> None:
