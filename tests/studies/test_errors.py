@@ -231,15 +231,6 @@ def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(
     assert gone.total() == count_of(amount, sum(map(eligible, before)))
 
 
-@given(texts(), shares, seeds)
-def test_repetition_of_tokens_adds_each_chosen_one_once(text: str, amount: float, seed: int) -> None:
-    before, found = words_of(text), make("repeated_token", text, amount, seed)
-    after = words_of(found)
-    assert is_within(before, after)
-    assert len(after) == len(before) + count_of(amount, len(before))
-    assert set(after) == set(before)
-
-
 @pytest.mark.parametrize(
     "name",
     ["local_swap", "middle_swap", "sentence_switching", "verb_switching", "noun_switching", "sub_sentence_switching"],
