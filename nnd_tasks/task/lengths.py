@@ -234,8 +234,12 @@ class TokenCounter(TokenizingOnce):
         except ModelError as error:
             raise NNDError(str(error)) from error
 
+    def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Tokenize context and continuation as lm-eval does."""
+        return self._encode_pair(context, continuation)
+
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
-        """Return two numbers of tokens: those that the backend conditions on, and those whose log-probabilities it sums.
+        """Count two numbers of tokens: those that the backend conditions on, and those whose log-probabilities it sums.
 
         Source of the rule: `TemplateLM.loglikelihood` and `TemplateLM._encode_pair` of lm-eval 0.4.13.
 

@@ -192,11 +192,6 @@ def aggregations(rates: Iterable[str]) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def count_scored(items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
-    """Return how many of the test records of all documents were scored."""
-    return sum(record["passed"] is not None for records in items for record in records)
-
-
 def count_present(items: Sequence[Sequence[Any]]) -> int:
     """Return how many of the records of all documents are not None."""
     return sum(record is not None for records in items for record in records)

@@ -10,15 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood, normalize
-from nnd_tasks.task.base_task import Instance
 from nnd_tasks.task.metrics import ENOUGH, Breakdown, coarse_precision, score_document
 from nnd_tasks.task.sandbox import doubles_space
 from nnd_tasks.task.scored_tokens import ScoredTokens, scored_tokens
 from nnd_tasks.task.settings import Settings
+from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.task.lengths import TokenCounter
@@ -45,6 +49,49 @@ _WARNINGS = {
     "empty": "candidates are empty or white space; only with append_eos they have a token to score, else their tests count as "
     "unscored",
 }
+
+
+class ClusterSampler(ContextSampler):  # type: ignore[misc]
+    """Draws few-shot exemplars for a prompt from prompts about other contexts.
+
+    The draw depends on the seed and the prompt's ``cluster_id`` alone. lm-eval's own sampler draws for one document after
+    the other, so the exemplars of a document depend on which others are evaluated.
+    """
+
+    def __init__(self, df: Sequence[Mapping[str, Any]] | None = None, *, rnd: int | None = None) -> None:
+        super().__init__(df)
+        self.seed = rnd  # lm-eval 0.5 gives the few-shot seed of the run here
+
+    def set_rnd(self, rnd: int | None) -> ClusterSampler:
+        """Take the few-shot seed of the run, as lm-eval 0.4.13 gives it."""
+        self.seed = rnd
+        return self
+
+    def sample(
+        self,
+        n: int,
+        eval_doc: Mapping[str, Any] | None = None,
+        df: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> list[Mapping[str, Any]]:
+        """Draw ``n`` documents with other prompts than ``eval_doc``, and about other contexts.
+
+        Several prompts can ask about one context. A good candidate for one of them would give away another's.
+
+        Raises:
+            NNDError: the set has fewer such documents.
+        """
+        documents = df or self.df
+        cluster = eval_doc["cluster_id"] if eval_doc else ""
+        # The context is looked up by the id: in eval_doc it may be shortened, which must not change the exemplars.
+        contexts = {doc.get("context") for doc in documents if doc["cluster_id"] == cluster} - {"", None}
+        pool = [doc for doc in documents if doc["cluster_id"] != cluster and doc.get("context") not in contexts]
+        if n > len(pool):
+            raise NNDError(
+                f"--num_fewshot {n}: the set has only {counted(len(pool), 'prompt')} about other contexts to take exemplars "
+                "from"
+            )
+        return Random(f"{self.seed}:{cluster}").sample(pool, n)  # noqa: S311 - no cryptography
 
 
 class Prompt(str):
@@ -135,6 +182,16 @@ class Request(Instance):  # type: ignore[misc]
         return f"task {self.task_name}: the candidate {shown} of test {test['test_id']}"
 
 
+def make_requests(method: str, arguments: Iterable[tuple[Any, ...]]) -> list[Instance]:
+    """Make requests of lm-eval outside a task, in the order of their arguments.
+
+    Args:
+        method: the method of the model that answers them, such as ``loglikelihood``.
+        arguments: of each: (context, continuation), or what else the method takes.
+    """
+    return [Instance(method, {}, of_request, i) for i, of_request in enumerate(arguments)]
+
+
 def build_requests(
     pairs: Sequence[tuple[str, str]], candidates: Sequence[int], about: Mapping[str, Any], counter: TokenCounter
 ) -> list[Request]:
@@ -205,29 +262,37 @@ def count_flaws(found: Iterable[Iterable[str]]) -> dict[str, int]:
 
 
 def warn_of_requests(
-    requests: Sequence[Request], task: str | None, window: int | None, flaws: Mapping[str, int]
-) -> None:
+    requests: Sequence[Request], documents: Iterable[Mapping[str, Any]], task: str | None, window: int | None
+) -> dict[str, int]:
     """Warn of contexts that were shortened and candidates that were left out, to fit the model's window, and of flaws.
 
     A space on either side of the border between prompt and candidate is one of them.
 
     Args:
         requests: of a run.
+        documents: that they are about.
         task: its task.
         window: of the model, in tokens.
-        flaws: name -> number of candidates that have it.
+
+    Returns:
+        Name of a flaw -> number of candidates that have it, and the number of ``empty`` ones.
     """
-    shortened = {one.doc_id for one in requests if one.context_part == "shortened" and one.candidate is not None}
+    flaws = count_flaws(
+        request.flaws for request in requests if request.candidate is not None and request.context_part != "none"
+    )
+    flaws["empty"] = sum(not text.strip() for doc in documents for text in doc["candidates"])
+    of_candidates = [request for request in requests if request.candidate is not None]
     left_out = {request.doc_id: len(request.doc.get(LEFT_OUT, ())) for request in requests}
     counts = {
-        "shortened": len(shortened),
+        "shortened": len({request.doc_id for request in of_candidates if request.context_part == "shortened"}),
         "left_out": sum(left_out.values()),
-        "two_spaces": sum(one.candidate is not None and doubles_space(*one.args) for one in requests),
+        "two_spaces": sum(doubles_space(*request.args) for request in of_candidates),
         **flaws,
     }
     for name, count in counts.items():
         if count:
             logger.warning("%s: %d %s", task, count, _WARNINGS[name].format(window=window))
+    return flaws
 
 
 # ---------------------------------------------------------------- contexts that do not fit

@@ -1,4 +1,4 @@
-"""The one task class that serves every NND set.
+"""The one task class that serves every NND set, in the order in which lm-eval calls it.
 
 A document is one prompt with its distinct candidates and the tests between them. Each candidate is one request, however
 many tests use it.
@@ -7,29 +7,37 @@ many tests use it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, cast
+
+from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import cluster_documents, load_tests, sample_of, take_split
-from nnd_tasks.task.prompts import ClusterSampler
+from nnd_tasks.task.reader import Writer, read_reader
 from nnd_tasks.task.request import (
     LEFT_OUT,
     Answer,
+    ClusterSampler,
+    ContextPart,
+    OverlongError,
     Prompt,
+    Request,
+    build_requests,
     check_sums,
     count_flaws,
-    document_metrics,
-    score_likelihoods,
-    score_rewards,
+    shorten,
+    split_before_candidate,
     warn_of_requests,
 )
-from nnd_tasks.task.request_task import RequestTask
-from nnd_tasks.task.sandbox import check_languages
+from nnd_tasks.task.sandbox import check_languages, render
+from nnd_tasks.task.selection import check_places
 from nnd_tasks.task.settings import (
     READER_KEYS,
     Settings,
@@ -40,34 +48,99 @@ from nnd_tasks.task.settings import (
     plain_metadata,
     settings_asked,
 )
-from nnd_tasks.task.signature import (
-    answers_digest,
-    chat_digest,
-    model_part,
-    protocol_part,
-    selection,
-    whole_signature,
-)
+from nnd_tasks.task.signature import answers_digest, chat_digest, model_part, protocol_part, selection, whole_signature
 from nnd_tasks.task.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.task.task_yaml import SAMPLER
+
+if TYPE_CHECKING:
+    from nnd_tasks.task.lengths import TokenCounter
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
 
 
-class NNDTask(RequestTask):
-    """Near-Negative Distinction: does a model find the better of two candidates likelier?
+# ---------------------------------------------------------------- what is known after each stage of a run
 
-    A test passes when the mean log-likelihood per token of the better candidate is strictly higher (paper, Eq. 1 and 2).
-    What a YAML may set under ``metadata:`` is listed in `nnd_tasks.task.settings.Settings`.
 
-    lm-eval calls a task in this order, 0.5 without `doc_to_prefix`:
+@dataclass(frozen=True)
+class LoadedSet:
+    """What `NNDTask.download` knows.
+
+    Attributes:
+        origin: ``dataset``, ``config``, ``local`` and ``fingerprint`` of the data, for the results file.
+        breakdown: the categories and severities that have rates of their own.
+        spans: the rates of error spans; None where there are none, or no token scores.
+    """
+
+    origin: dict[str, Any]
+    breakdown: metrics.Breakdown
+    spans: SpanMetrics | None
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """What `NNDTask.prepare` knows.
+
+    Attributes:
+        type: what ``--model`` names; None with stock lm-eval, which does not pass it to tasks.
+        rounds_to: the 16-bit type that the model computes in; None if it is wider or not known.
+    """
+
+    type: str | None = None
+    rounds_to: str | None = None
+
+
+@dataclass(frozen=True)
+class BuiltRequests:
+    """What `NNDTask.build_all_requests` knows.
+
+    Attributes:
+        tokenization: name of a flaw -> number of candidates that have it; and the number of ``empty`` ones.
+        protocol: the first part of the signature.
+        chat_template: digest of the chat template; None if the run uses none.
+    """
+
+    tokenization: dict[str, int]
+    protocol: dict[str, Any]
+    chat_template: str | None
+
+
+@dataclass
+class PooledRun:
+    """What `NNDTask.aggregation` knows: with several processes, the records of all documents come together only there."""
+
+    #: ``categories``, ``severities``, ``answers``: see `NNDTask.dump_config`.
+    facts: dict[str, Any] = field(default_factory=dict)
+    #: As in `BuiltRequests`, of the candidates of all processes.
+    flaws: dict[str, int] = field(default_factory=dict)
+
+    def count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
+        """Count the scored tests, and keep the numbers of each category and severity."""
+        self.facts["categories"] = metrics.sizes_by("category", items)
+        self.facts["severities"] = metrics.sizes_by("severity", items)
+        return sum(record["passed"] is not None for records in items for record in records)
+
+    def count_candidates(self, items: Sequence[Sequence[Mapping[str, Any] | None]]) -> int:
+        """Count the scored candidates, and keep how many of them have flaws, and the digest of all answers."""
+        records = [record for of_document in items for record in of_document if record]
+        self.flaws = count_flaws(records)
+        self.facts["answers"] = answers_digest(records)
+        return len(records)
+
+
+class NNDTask(ConfigurableTask):  # type: ignore[misc]
+    """Near-Negative Distinction: does a model find the better of two candidates likelier (`nnd_tasks.rule`)?
+
+    What a YAML may set under ``metadata:`` is listed in `nnd_tasks.task.settings.Settings`. All templates of a YAML are
+    rendered in `nnd_tasks.task.sandbox`; lm-eval itself has no sandbox.
+
+    lm-eval calls a task in this order. What differs between 0.4.13 and 0.5 is said at each method.
 
     1. ``__init__``, which calls `download`: the set becomes documents, and the first one is rendered to find mistakes.
     2. `prepare`, with `nnd run` and `nnd_tasks.evaluate` only: checks that need the tokenizer and not the model. They load
        the model after this; stock ``lm_eval`` loads it before 1.
     3. ``set_config`` (number of exemplars) and ``set_fewshot_seed``.
-    4. `build_all_requests`; for each document `doc_to_prefix`, `fewshot_context`, which gives a `Prompt`, and
+    4. `build_all_requests`; for each document of `doc_iterator` `fewshot_context`, which gives a `Prompt`, and
        `construct_requests`, which gives a `Request` for each candidate. A context that is too long is shortened there.
     5. The model answers the requests of all tasks.
     6. `apply_filters`: each request gets its `Answer`.
@@ -76,44 +149,32 @@ class NNDTask(RequestTask):
     9. `dump_config`, then `higher_is_better`, for the results file.
     """
 
-    def __new__(cls, config: Mapping[str, Any]) -> NNDTask:
-        """Make a `ReaderTask` of a YAML that names another reader than ``writer``."""
-        if config.get("reader", "writer") != "writer":
-            from nnd_tasks.task.reader_tasks import ReaderTask  # imports this module
+    # ================================================================ 1. the set becomes documents
 
-            cls = ReaderTask
-        return object.__new__(cls)
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
+        self.reader: Writer = read_reader(config)
         # In a group, 0.5 would put its name before the task's.
         left_out = ("class", "_qualified_name", "variants", *READER_KEYS)
         config = {key: value for key, value in config.items() if key not in left_out}
+        config |= self.reader.overrides
         check_config(config, ClusterSampler)
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
         self._metadata: dict[str, Any] = dict(config.get("metadata") or {})
         self.settings = Settings.read(self._metadata)
-        #: What the results say of the run under ``metadata.nnd``; what else is known comes with the steps of the run.
-        self._facts: dict[str, Any] = {
-            "version": __version__,
-            "normalization": "token",
-            **{name: getattr(self.settings, name) for name in ("append_eos", "append_bos", "ties")},
-            "settings": settings_asked(self._metadata),
-            "rounded_to": None,
-        }
+        self.reader.check_settings(self.settings, config.get("task"))
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
-        self._model_type: str | None = None  # what ``--model`` names; stock lm-eval does not pass it to tasks
         self._prepared = False
         self._evaluated = False  # lm-eval's own tests build requests that no model answers
-        self._coarse: str | None = None  # the 16-bit type that the model computes in
-        self._protocol: dict[str, Any] = {}  # see `protocol_part`
-        self._chat_template: str | None = None  # digest of the chat template, if the run uses it
+        self.sample_size: int | None = None
+        self.model = ChosenModel()
+        self.built: BuiltRequests | None = None
+        self.rounded_to: str | None = None  # the 16-bit type of the answers, known from `apply_filters` on
+        self.pooled = PooledRun()
         super().__init__(config=config)
         self.config.filter_list = config.get("filter_list")  # 0.5 puts its own there, and the signature has it
-        self.check_templates(self.eval_docs[0])
-
-    # ------------------------------------------------------------ data
+        self._check_templates(self.eval_docs[0])
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the set and group its tests into documents.
@@ -121,36 +182,48 @@ class NNDTask(RequestTask):
         Raises:
             NNDError: the set is not built, or is not the one that the YAML declares.
         """
-        path, split = self.config.dataset_path, self.config.test_split
-        if not path or not split:
-            raise NNDError(f"task {self.config.task}: its YAML must set dataset_path and test_split (include _base)")
-        tests, origin, where = load_tests(path, self.config.dataset_name, split, dataset_kwargs or {})
-        self._facts |= origin
-        about = f"from {where} (config {origin['config']}, fingerprint {origin['fingerprint']})"
-        logger.info("%s: %d tests %s", self.config.task, len(tests), about)
-        check_languages(self.config.doc_to_text, str(origin["config"]), self.config.task, where)
-        check_categories(self.settings.categories, set(tests["category"]), self.config.task, where)
-        documents = cluster_documents(take_split(tests, self.settings.split, where), where)
-        self.breakdown = metrics.break_down(test for document in documents for test in document["tests"])
-        self.dataset = {split: documents}
-        self._spans, reliance = None, self.settings.context_reliance
+        task, split = self.config.task, self.config.test_split
+        if not self.config.dataset_path or not split:
+            raise NNDError(f"task {task}: its YAML must set dataset_path and test_split (include _base)")
+        path, name = self.config.dataset_path, self.config.dataset_name
+        tests, origin, where_from = load_tests(path, name, split, dataset_kwargs or {})
+        config, fingerprint = str(origin["config"]), origin["fingerprint"]
+        logger.info(
+            "%s: %d tests from %s (config %s, fingerprint %s)", task, len(tests), where_from, config, fingerprint
+        )
+        check_languages(self.config.doc_to_text, config, task, where_from)
+        check_categories(self.settings.categories, set(tests["category"]), task, where_from)
+        documents = cluster_documents(take_split(tests, self.settings.split, where_from), where_from)
+        breakdown = metrics.break_down(test for document in documents for test in document["tests"])
+        spans = None
         if self.settings.tokens and "error_spans" in documents.column_names:
-            self._spans = SpanMetrics.of(documents["error_spans"], self.breakdown, context_reliance=reliance)
+            reliance = self.settings.context_reliance
+            spans = SpanMetrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
+        self.loaded = LoadedSet(origin, breakdown, spans)
+        self.dataset = {split: self.reader.add_views(documents, str(task))}
+
+    def sample(self, count: int) -> list[int]:
+        """List ``count`` documents for lm-eval's ``samples``, see `sample_of`; the results will say ``count``."""
+        self.sample_size = count
+        return sample_of(self.eval_docs, count)
+
+    def _check_templates(self, doc: Mapping[str, Any]) -> None:
+        """Render every template for one document, as some of them would else fail only after the model is loaded."""
+        shots = self.config.fewshot_config
+        self.doc_to_text(doc)
+        self.doc_to_text(doc, shots.doc_to_text)
+        for template in (self.config.gen_prefix, self.config.description, shots.gen_prefix):
+            self.resolve_field(doc, template)
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
-        """Return the indices of the candidates that can be scored.
+        """List the indices of the candidates that can be scored.
 
         One that is empty or white space has no token to score, unless ``append_eos`` adds one. Others may be left out.
         """
-        every, out = enumerate(doc["candidates"]), doc.get(LEFT_OUT, ())
-        return [i for i, text in every if (self.settings.append_eos or text.strip()) and i not in out]
+        indices = [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
+        return [i for i in indices if i not in doc.get(LEFT_OUT, ()) and self.reader.can_read(doc, i)]
 
-    def sample(self, count: int) -> list[int]:
-        """Return the places of ``count`` documents for lm-eval's ``samples``, see `sample_of`; the results will say ``count``."""
-        self._facts["sample"] = count
-        return sample_of(self.eval_docs, count)
-
-    # ------------------------------------------------------------ before the model is loaded
+    # ================================================================ 2. before the model is loaded
 
     def prepare(self, model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> None:
         """Tell the task which model will run, and check what can be checked before it is loaded.
@@ -165,15 +238,33 @@ class NNDTask(RequestTask):
         """
         self._prepared = self._evaluated = True
         check_metadata(self._metadata, model, arguments)
-        self._model_type = model if isinstance(model, str) else getattr(model, "model_type", None)
-        if self.counter.reward and chat:
-            raise NNDError(
-                "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
-            )
+        model_type = model if isinstance(model, str) else getattr(model, "model_type", None)
+        self.model = ChosenModel(model_type)
+        if self.counter.reward:
+            self.reader = self.reader.as_reward(self.config.task, chat=chat)
         self.counter.check(self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
         self.counter.check_vocabulary(self._texts(chat=chat))
         # The name of a ready-made model does not tell its precision.
-        self._coarse = self.counter.warn_of_rounding() if self._model_type else None
+        self.model = ChosenModel(model_type, self.counter.warn_of_rounding() if model_type else None)
+        self.reader.warn_of_rounding(self.config.task, self.model.rounds_to)
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The tokenizer of the evaluated model, loaded at first use.
+
+        lm-eval's own tests build requests and name no model; then `NoTokenizer` takes its place.
+        """
+        if not self._evaluated and not {"tokenizer", "pretrained", "model"} & self._metadata.keys():
+            from nnd_tasks.task.lengths import NoTokenizer
+
+            return cast("TokenCounter", NoTokenizer())
+        return self._token_counter
+
+    @cached_property
+    def _token_counter(self) -> TokenCounter:
+        from nnd_tasks.task.lengths import TokenCounter  # imports torch and transformers
+
+        return TokenCounter(self._metadata, self.model.type)
 
     def _texts(self, *, chat: bool) -> Iterator[str]:
         """Yield the prompts and candidates of the set, after one prompt in the chat template."""
@@ -185,30 +276,7 @@ class NNDTask(RequestTask):
             yield self.doc_to_text(doc)
             yield from self.doc_to_choice(doc)
 
-    # ------------------------------------------------------------ texts
-
-    def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
-        """Return a better candidate, if possible one that is not empty: the target of a few-shot exemplar."""
-        better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
-        return self.settings.scored(next((text for text in better if text.strip()), better[0]))
-
-    def doc_to_choice(self, doc: Mapping[str, Any], doc_to_choice: Any = None) -> list[str]:
-        """Return the texts to score, in the order of `scorable`.
-
-        For a document without any it is a placeholder, because lm-eval needs a request for every document.
-        """
-        if not self.scorable(doc):
-            return [metrics.PLACEHOLDER]
-        eos = self.counter.special_text("eos") if self.settings.append_eos else ""
-        return [f"{self.settings.scored(doc['candidates'][i])}{eos}" for i in self.scorable(doc)]
-
-    @cached_property
-    def _unigram(self) -> Any:
-        """See `nnd_tasks.task.span_metrics.unigram_surprise`; all candidates of the set count, whatever is selected."""
-        texts = (f"{self.config.target_delimiter}{text}" for doc in self.eval_docs for text in doc["candidates"])
-        return unigram_surprise(self.counter.tok_encode(text, add_special_tokens=False) for text in texts)
-
-    # ------------------------------------------------------------ requests
+    # ================================================================ 4. requests: all documents
 
     def build_all_requests(self, **kwargs: Any) -> None:
         """Build the requests and count their tokens, so that what cannot be scored is found before the model runs.
@@ -216,13 +284,14 @@ class NNDTask(RequestTask):
         Raises:
             NNDError: the tokenizer is not known, or a request cannot be scored.
         """
+        task = self.config.task
         if kwargs.get("cache_requests"):
             logger.warning(
                 "%s: --cache_requests is ignored, it is not keyed by data, prompt or settings; building takes seconds",
-                self.config.task,
+                task,
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
-        check_bos(self.settings, self.config.task, chat=kwargs.get("apply_chat_template"))
+        check_bos(self.settings, task, chat=kwargs.get("apply_chat_template"))
         self._evaluated |= not kwargs.keys() <= {"limit", "samples", "rank", "world_size"}
         if self.counter.tokenizer is None:
             super().build_all_requests(**kwargs)
@@ -232,36 +301,70 @@ class NNDTask(RequestTask):
                 raise NNDError(
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
-            self._coarse = self.counter.warn_of_rounding()
+            self.model = ChosenModel(None, self.counter.warn_of_rounding())
         super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
-        found = [one.flaws for one in self._instances if one.candidate is not None and one.context_part != "none"]
-        empty = sum(not text.strip() for doc in documents for text in doc["candidates"])
-        flaws = self._facts["tokenization"] = {**count_flaws(found), "empty": empty}
-        warn_of_requests(self._instances, self.config.task, self.counter.window, flaws)
-        chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
-        self._chat_template = chat_digest(chat, getattr(self.counter.tokenizer, "chat_template", None))
-        self._protocol = (
-            protocol_part(
-                self._facts,
-                self.settings,
-                self.config,
-                rendered=self._rendered(),
-                selected=selection((doc["cluster_id"] for doc in documents), len(self.eval_docs)),
-                seed=getattr(self.sampler, "seed", None),
-                options=kwargs,
-            )
-            | self._reader_part()
+        tokenization = warn_of_requests(self._instances, documents, task, self.counter.window)
+        render_chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
+        protocol = protocol_part(
+            self.loaded.origin,
+            self.settings,
+            self.config,
+            rendered=self._rendered(),
+            selected=selection((doc["cluster_id"] for doc in documents), len(self.eval_docs)),
+            seed=getattr(self.sampler, "seed", None),
+            options=kwargs,
+        )
+        self.built = BuiltRequests(
+            tokenization,
+            protocol | self.reader.protocol(),
+            chat_digest(render_chat, getattr(self.counter.tokenizer, "chat_template", None)),
         )
 
-    def _reader_part(self) -> dict[str, Any]:
-        """Return what the signature says of the reader; nothing of a writer."""
-        return {"reader": "reward"} if self.counter.reward else {}
+    def _rendered(self) -> list[str]:
+        """Render the prompt of every document of the set as plain text, for the signature."""
+        shots = self.config.num_fewshot or 0
+        # "\0" stands for the system instruction of any run, so that the delimiter after it shows.
+        return [
+            str(self._render_context(doc, shots, system_instruction="\0", gen_prefix=self.doc_to_prefix(doc)))
+            for doc in self.eval_docs
+        ]
+
+    def doc_iterator(self, *, samples: Sequence[int] | None = None, **kwargs: Any) -> Iterable[tuple[int, Any]]:
+        """Iterate over the documents of a run with their numbers.
+
+        The number of a document that ``samples`` names is its position there, by which both releases look up its place for
+        the samples file. Upstream numbers these documents in the order of the set; 0.5.0.dev1 gives the places themselves,
+        and then fails.
+
+        Raises:
+            NNDError: ``samples`` is empty, or names a document that is not there.
+        """
+        if samples is None:
+            return super().doc_iterator(**kwargs)  # type: ignore[no-any-return]
+        indices = check_places(samples, len(self.eval_docs), str(self.config.task))
+        chosen = [(samples.index(i), self.eval_docs[i]) for i in indices]
+        return islice(chosen, kwargs["rank"], None, kwargs["world_size"])
+
+    # ================================================================ 4. requests: the prompt of a document
+
+    def doc_to_prefix(self, doc: Mapping[str, Any]) -> Any:
+        """Render ``gen_prefix``, for 0.4.13; 0.5 calls `resolve_field` itself."""
+        return self.resolve_field(doc, self.config.gen_prefix)
+
+    def resolve_field(self, doc: Mapping[str, Any], template: str | None = None) -> Any:
+        """Render a description, or what an answer begins with (``gen_prefix``); None if the YAML does not set it."""
+        if not template:
+            return None
+        keys = [key for key in ("description", "gen_prefix") if template == getattr(self.config, key)]
+        return render(template, doc, f"task {self.config.task}: {[*keys, 'fewshot_config.gen_prefix'][0]}")
+
+    _resolve_field = resolve_field  # the name in 0.5
 
     def fewshot_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Prompt:
         """Render description, exemplars and prompt; with ``append_bos`` the text of the BOS token comes last."""
-        text = super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
+        text = self._render_context(doc, num_fewshot, **kwargs)
         if not isinstance(text, str):
             raise NNDError(
                 f"task {self.config.task}: with tokenized_requests=False, lm-eval sends chats without rendering them, and no "
@@ -270,7 +373,151 @@ class NNDTask(RequestTask):
         bos = self.counter.special_text("bos") if self.settings.append_bos else ""
         return Prompt.of(f"{text}{bos}", num_fewshot=num_fewshot, **kwargs)
 
-    # ------------------------------------------------------------ results
+    def _render_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Any:
+        return super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
+
+    def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
+        """Render the prompt, and the question of a reader that asks. Unlike lm-eval, never turn digits into a number."""
+        template = self.config.doc_to_text if doc_to_text is None else doc_to_text
+        if isinstance(template, str):
+            key = "doc_to_text" if template == self.config.doc_to_text else "fewshot_config.doc_to_text"
+            prompt = str(render(template, doc, f"task {self.config.task}: {key}"))
+        else:
+            prompt = str(super().doc_to_text(doc, doc_to_text))
+        return prompt + self.reader.show_question(doc, self.settings)
+
+    def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
+        """Give the right answer of an exemplar."""
+        return self.reader.right_answer(doc, self.settings)
+
+    def doc_to_choice(self, doc: Mapping[str, Any], doc_to_choice: Any = None) -> list[str]:
+        """List the texts to score, in the order of `scorable`.
+
+        For a document without any it is a placeholder, because lm-eval needs a request for every document.
+        """
+        if not self.scorable(doc):
+            return [metrics.PLACEHOLDER]
+        eos = self.counter.special_text("eos") if self.settings.append_eos else ""
+        return [f"{self.settings.scored(doc['candidates'][i])}{eos}" for i in self.scorable(doc)]
+
+    # ================================================================ 4. requests: the candidates of a document
+
+    def construct_requests(self, doc: Mapping[str, Any], ctx: Prompt | str, **kwargs: Any) -> list[Request]:
+        """Make the requests of one document; its context is shortened if they would not fit the model's window.
+
+        With ``context_reliance`` the requests without the context come last.
+
+        Raises:
+            NNDError: a candidate has no token of its own, or does not fit with anything of its context.
+        """
+        identity = self._identity(**kwargs)
+        prompt = ctx if isinstance(ctx, Prompt) else Prompt.of(ctx, num_fewshot=0)
+        while True:
+            try:
+                return self._fitting_requests(doc, prompt, identity)
+            except OverlongError as error:
+                if error.candidate is None or self.settings.overlong not in ("leave_out", "whole"):
+                    raise
+                doc = {**doc, LEFT_OUT: [*doc.get(LEFT_OUT, ()), error.candidate]}
+
+    def _identity(self, *, doc_id: int | None = None, metadata: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """What tells the requests of a document from others, of lm-eval's arguments for `construct_requests`.
+
+        0.4.13 gives the number of the document in ``metadata`` and reads it there, 0.5 in ``doc_id``; lm-eval's own tests of
+        tasks give neither.
+        """
+        number = metadata[1] if doc_id is None and metadata else doc_id
+        return {"task_name": self.config.task, "doc_id": number, "metadata": (self.config.task, number, 1)}
+
+    def _fitting_requests(self, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]) -> list[Request]:
+        with_context = requests = self._requests("whole", doc, self._pairs(doc, prompt), identity)
+        if any(self.counter.overlong(request.prompt_tokens, request.tokens) for request in with_context):
+            longest = max(with_context, key=lambda request: request.prompt_tokens + request.tokens)
+            context = self._shorter_context(doc, prompt, longest)
+            requests = self._requests("shortened", doc, self._pairs(doc, prompt, context), identity)
+        if not self.settings.context_reliance:
+            return requests
+        without = self._requests("none", doc, self._pairs(doc, prompt, ""), identity)
+        if without[0].args == with_context[0].args:
+            raise NNDError(
+                f"task {self.config.task}: context_reliance compares prompts with and without their context, and a prompt of "
+                "this task has none; leave it out"
+            )
+        for request in without:
+            request.idx += len(requests)
+        return [*requests, *without]
+
+    def _requests(
+        self,
+        context_part: ContextPart,
+        doc: Mapping[str, Any],
+        pairs: Sequence[tuple[str, str]],
+        identity: Mapping[str, Any],
+    ) -> list[Request]:
+        common = {**identity, "doc": doc, "target": self.doc_to_target(doc), "context_part": context_part}
+        candidates = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
+        return build_requests(pairs, candidates, common, self.counter)
+
+    def _pairs(self, doc: Mapping[str, Any], prompt: Prompt, context: str | None = None) -> list[tuple[str, str]]:
+        """Make (prompt, text) of each text to score; with another context, the prompt is rendered again."""
+        if context is not None:
+            doc = {**doc, "context": context}
+        if views := self.reader.views(doc, self.scorable(doc)):
+            asked = [self.fewshot_context(view, **prompt.arguments) for view in views]
+            return [
+                pair
+                for question in asked
+                for pair in self.reader.answer_pairs(question, self.config.task, self.counter)
+            ]
+        if context is not None:
+            prompt = self.fewshot_context(doc, **prompt.arguments)
+        # As 0.4.13 joins them. 0.5 would leave the delimiter out beside white space.
+        prefix = self.config.gen_prefix
+        delimiter = "" if prompt.chat and (not prefix or prefix[-1].isspace()) else self.config.target_delimiter
+        pairs = [(str(prompt), f"{delimiter}{text}") for text in self.doc_to_choice(doc)]
+        return [split_before_candidate(*pair, self.counter) for pair in pairs] if prompt.chat else pairs
+
+    def _shorter_context(self, doc: Mapping[str, Any], prompt: Prompt, longest: Request) -> str:
+        """Take as much of a document's context as fits beside its longest candidate.
+
+        Raises:
+            NNDError: nothing of it fits, or the setting ``overlong`` forbids to shorten it.
+        """
+        window = f"the model's window of {self.counter.window:,} tokens"
+        rule = self.settings.overlong
+        if rule == "refuse" or (rule == "whole" and longest.candidate is not None):
+            raise OverlongError(f"{longest.describe()} and its prompt do not fit {window} (overlong={rule})", longest)
+
+        def fits(text: str, which: slice) -> bool:
+            pairs = self._pairs(doc, prompt, text)[which]
+            return not any(self.counter.overlong(*self.counter.lengths(*pair)) for pair in pairs)
+
+        context: str | None = doc["context"]  # does not fit as a whole
+        longest_only = slice(longest.idx, longest.idx + 1)
+        while context:
+            context = shorten(context, lambda text: fits(text, longest_only))
+            # In the shorter prompt another candidate may have one token more, as tokens merge; then the search goes on.
+            if context is not None and fits(context, slice(None)):
+                return context
+        shots = prompt.arguments["num_fewshot"]
+        beside = f" beside {shots} few-shot examples; lower --num_fewshot" if shots else ""
+        raise OverlongError(f"{longest.describe()}: {window} has no room for any of its context{beside}", longest)
+
+    # ================================================================ 6. answers
+
+    def process_instances(self) -> None:
+        """Filter the answers and hand the results of `process_results` to lm-eval; only 0.5 calls this.
+
+        0.5 itself would take a metric whose value is a list for one with several values.
+        """
+        self.apply_filters()
+        for scorer in self.scorers:
+            results = {}
+            for doc_id, group in groupby(self.instances, lambda request: request.doc_id):
+                requests = list(group)
+                answers = [request.filtered_resps[scorer.name] for request in requests]
+                results[doc_id] = self.process_results(requests[0].doc, answers)
+            scorer.import_reduced(results)
 
     def apply_filters(self) -> None:
         """Apply lm-eval's filters, then make an `Answer` of what they give for each request."""
@@ -278,92 +525,86 @@ class NNDTask(RequestTask):
         super().apply_filters()
         sums: list[float] = []
         counter = self.counter  # raises if requests were built without one
-        counter = self.counter  # raises if the requests were built without one
-        kept = counter if self.settings.tokens else None
         for request in self._instances:
             for name, response in request.filtered_resps.items():
-                request.filtered_resps[name] = answer = Answer.to(request, response, kept)
+                answer = Answer.to(request, response, counter if self.settings.tokens else None)
+                request.filtered_resps[name] = answer
                 sums.append(float(answer[0]))
-        self._facts["rounded_to"] = check_sums(sums, self.config.task) or self._coarse
+        self.rounded_to = check_sums(sums, self.config.task) or self.model.rounds_to
+
+    # ================================================================ 7. the results of a document
 
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
-        """Return the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
-        score = score_rewards if self.counter.reward else score_likelihoods
-        values = document_metrics(doc, results, self.settings, self.breakdown, score)
-        if self._spans:
-            values |= self._spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
+        """Compute the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
+        values = self.reader.metrics(doc, results, self.settings, self.loaded.breakdown)
+        if self.loaded.spans:
+            values |= self.loaded.spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
         return values
 
-    def _rates(self) -> list[str]:
-        rates = metrics.list_rates(self.breakdown, context_reliance=self.settings.context_reliance)
-        return [*rates, *(self._spans.names if self._spans else ())]
+    @cached_property
+    def _unigram(self) -> Any:
+        """See `nnd_tasks.task.span_metrics.unigram_surprise`; all candidates of the set count, whatever is selected."""
+        texts = (f"{self.config.target_delimiter}{text}" for doc in self.eval_docs for text in doc["candidates"])
+        return unigram_surprise(self.counter.tok_encode(text, add_special_tokens=False) for text in texts)
+
+    # ================================================================ 8. pooling over documents
 
     def aggregation(self) -> dict[str, Callable[[Any], Any]]:
-        """Return how each metric is pooled over documents."""
-        spans = self._spans.aggregations() if self._spans else {}
+        """Say how each metric is pooled over documents."""
         return {
             **metrics.aggregations(self._rates()),
-            **spans,
-            "tests": self._count_tests,
-            "candidates": self._count_candidates,
+            **(self.loaded.spans.aggregations() if self.loaded.spans else {}),
+            "tests": self.pooled.count_tests,
+            "candidates": self.pooled.count_candidates,
         }
 
-    def _count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
-        """Return the number of scored tests, and keep those of each category and severity for `dump_config`.
+    def _rates(self) -> list[str]:
+        rates = metrics.list_rates(self.loaded.breakdown, context_reliance=self.settings.context_reliance)
+        return self.reader.rates([*rates, *(self.loaded.spans.names if self.loaded.spans else ())])
 
-        With several processes, this is the only place where the records of all documents come together.
-        """
-        self._facts |= {
-            "categories": metrics.sizes_by("category", items),
-            "severities": metrics.sizes_by("severity", items),
-        }
-        return metrics.count_scored(items)
+    def aggregate(self, bootstrap_iters: int | None = None) -> Any:
+        """Pool the results; only 0.5 calls this, and would bootstrap the standard errors of all metrics, which ours have."""
+        return super().aggregate(bootstrap_iters=0)
 
-    def _count_candidates(self, items: Sequence[Sequence[Mapping[str, Any] | None]]) -> int:
-        """Return the number of scored candidates, and keep how many of them have flaws, and the digest of all answers."""
-        self._facts["tokenization"] |= count_flaws(record for records in items for record in records if record)
-        self._facts["answers"] = answers_digest(record for records in items for record in records)
-        return metrics.count_present(items)
-
-    @property
-    def answers(self) -> str:
-        """The digest of the answers, which tells the files of the run from others; known from `aggregation` on."""
-        return str(self._facts["answers"])
-
-    def higher_is_better(self) -> dict[str, bool]:
-        """Return the direction of each rate; counts have none."""
-        return {name: True for name in self._rates() if not name.startswith("survival")}
-
-    # ------------------------------------------------------------ the results file
-
-    def _rendered(self) -> list[str]:
-        """Return the prompt of every document of the set, as plain text."""
-        shots = self.config.num_fewshot or 0
-        return [
-            # "\0" stands for the system instruction of any run, so that the delimiter after it shows.
-            str(
-                super(NNDTask, self).fewshot_context(
-                    doc, shots, system_instruction="\0", gen_prefix=self.doc_to_prefix(doc)
-                )
-            )
-            for doc in self.eval_docs
-        ]
+    # ================================================================ 9. the results file
 
     def dump_config(self) -> dict[str, Any]:
-        """Return the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
+        """Give the configuration for the results file, with what the numbers rest on under ``metadata.nnd``."""
         dumped: dict[str, Any] = super().dump_config()
         dumped["fewshot_config"]["sampler"] = SAMPLER
         # lm-eval's loggers, such as the one of Weights & Biases, read the names of the metrics here.
         names = [*self._rates(), "tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts"]
         dumped["metric_list"] = [{"metric": name} for name in names]
-        facts = dict(self._facts)
-        if self._protocol:  # known from `build_all_requests` on
+        facts = {
+            "version": __version__,
+            "normalization": "token",
+            **{name: getattr(self.settings, name) for name in ("append_eos", "append_bos", "ties")},
+            "settings": settings_asked(self._metadata),
+            "rounded_to": self.rounded_to,
+            **self.loaded.origin,
+            **self.reader.facts(),
+            **self.pooled.facts,
+        }
+        if self.sample_size is not None:
+            facts["sample"] = self.sample_size
+        if self.built:
+            facts["tokenization"] = self.built.tokenization | self.pooled.flaws
             model = {
-                "type": self._model_type,
+                "type": self.model.type,
                 **model_part(self._metadata, self.counter),
-                "chat_template": self._chat_template,
-                "rounded_to": self._facts["rounded_to"],
+                "chat_template": self.built.chat_template,
+                "rounded_to": self.rounded_to,
             }
-            facts["signature"] = whole_signature(self._protocol, model, self._spans.digest if self._spans else None)
+            spans_digest = self.loaded.spans.digest if self.loaded.spans else None
+            facts["signature"] = whole_signature(self.built.protocol, model, spans_digest)
         dumped["metadata"] = {**dumped.get("metadata", {}), "nnd": facts}
         return dumped
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Say which rates are better if higher: all but those that judge no model, and counts."""
+        return {name: True for name in self._rates() if not name.startswith(("survival", "order_flips"))}
+
+    @property
+    def answers(self) -> str:
+        """The digest of the answers, which tells the files of the run from others; known from `aggregation` on."""
+        return str(self.pooled.facts["answers"])

@@ -15,7 +15,7 @@ from nnd_tasks.task.sandbox import check_languages
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
-CLASS, SAMPLER = "nnd_tasks.task.task.NNDTask", "nnd_tasks.task.prompts.ClusterSampler"
+CLASS, SAMPLER = "nnd_tasks.task.task.NNDTask", "nnd_tasks.task.request.ClusterSampler"
 #: Keys by which lm-eval takes prompts or data from elsewhere; an NND task does not need them.
 _ELSEWHERE = {"custom_dataset", "unsafe_code", "use_prompt"}
 #: Keys of ``metadata`` that name a model or let its tokenizer run code.

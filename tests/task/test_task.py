@@ -15,8 +15,7 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.store import load, read_table, tasks_dir
-from nnd_tasks.task.prompts import ClusterSampler
-from nnd_tasks.task.request import Answer, Request
+from nnd_tasks.task.request import Answer, ClusterSampler, Request
 from nnd_tasks.task.settings import Settings
 from tests.conftest import REPO
 from tests.random_models import evaluate

@@ -12,8 +12,8 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.run.adapter import parsed
-from nnd_tasks.task.base_task import make_requests
 from nnd_tasks.task.lengths import TokenCounter
+from nnd_tasks.task.request import make_requests
 
 
 class Scorer:

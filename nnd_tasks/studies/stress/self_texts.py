@@ -24,7 +24,7 @@ from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
 from nnd_tasks.studies.stress.likelihood import name_scorers
-from nnd_tasks.task.base_task import make_requests
+from nnd_tasks.task.request import make_requests
 from nnd_tasks.text import counted
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]

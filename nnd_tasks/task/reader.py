@@ -1,0 +1,407 @@
+"""Who reads the candidates of a task: the model as a writer, a reward model, or a model that is asked about them.
+
+``writer``: which text would the model write? ``reward``: which text has the higher reward? ``validator``: is this text good?
+``choice``: which of two texts is better? Tests, prompts and metrics are the same for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+import datasets
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.rule import Likelihood, normalize
+from nnd_tasks.schema import short_hash
+from nnd_tasks.task.metrics import Breakdown, score_document
+from nnd_tasks.task.request import (
+    Answer,
+    Prompt,
+    document_metrics,
+    score_likelihoods,
+    score_rewards,
+    split_before_candidate,
+)
+from nnd_tasks.task.settings import READER_KEYS, Settings, first_mistake
+from nnd_tasks.task.signature import digest
+from nnd_tasks.text import did_you_mean
+
+if TYPE_CHECKING:
+    from nnd_tasks.task.lengths import TokenCounter
+
+logger = logging.getLogger("lm_eval.nnd")
+
+#: Column of the documents: of each candidate, what is asked of it and the ``rival`` that it is shown with.
+VIEWS = "reader_views"
+#: Keys of a document that is rendered: the place of the candidate to ask about, and whether the answers trade places.
+VIEW, SWAPPED = "reader_view", "reader_swapped"
+#: Rates that say nothing of an answer: it is one token, whatever the candidate's length.
+_OF_TEXTS = ("pass_rate_sum", "pass_rate_bytes")
+
+
+def read_reader(config: Mapping[str, Any]) -> Writer:
+    """Make the reader that a YAML names under ``reader``; without it, a writer.
+
+    Raises:
+        NNDError: one of the keys about the reader has a value that it cannot have.
+    """
+    if config.get("reader", "writer") == "writer":
+        return Writer()
+    return Asker(Asked.read(config), str(config.get("target_delimiter", " ")))
+
+
+class Writer:
+    """Which text would the model write? Each candidate is scored as what follows the prompt.
+
+    Other readers override what they do otherwise.
+
+    Attributes:
+        overrides: keys of the YAML that the reader sets itself.
+        requests_each: number of requests for each candidate.
+    """
+
+    overrides: Mapping[str, Any] = MappingProxyType({})
+    requests_each = 1
+
+    def check_settings(self, settings: Settings, task: str | None) -> None:
+        """Raise NNDError where a setting does not fit the reader."""
+
+    def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
+        """Add to the documents of a set what the reader needs to show them."""
+        return documents
+
+    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
+        """Tell whether the reader can judge a candidate that is not blank."""
+        return True
+
+    def as_reward(self, task: str | None, *, chat: bool) -> Writer:
+        """Give the reader of the same task where the model gives rewards.
+
+        Raises:
+            NNDError: it cannot be read by such a model.
+        """
+        if chat:
+            raise NNDError(
+                "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
+            )
+        return RewardReader()
+
+    def warn_of_rounding(self, task: str | None, rounds_to: str | None) -> None:
+        """Warn where a model that computes in 16 bits makes this reader useless."""
+
+    def show_question(self, doc: Mapping[str, Any], settings: Settings) -> str:
+        """Write what stands between the prompt of a document and the text to score."""
+        return ""
+
+    def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
+        """Pick a better candidate, if possible one that is not empty: what an exemplar ends with."""
+        better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
+        return settings.scored(next((text for text in better if text.strip()), better[0]))
+
+    def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Make a document for each prompt in which something is asked about candidates; none where nothing is asked."""
+        return []
+
+    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[str, str]]:
+        """Make (prompt, answer) of each answer to the question that ends a prompt of `views`."""
+        raise NotImplementedError
+
+    def protocol(self) -> dict[str, Any]:
+        """Items of the signature's protocol; a writer has none."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Items of the results file; a writer has none."""
+        return {}
+
+    def metrics(
+        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
+    ) -> dict[str, Any]:
+        """Compute the metrics of one document, see `document_metrics`."""
+        return document_metrics(doc, answers, settings, breakdown, score_likelihoods)
+
+    def rates(self, names: list[str]) -> list[str]:
+        """List the rates of the reader, from those of a writer."""
+        return names
+
+
+class RewardReader(Writer):
+    """Which text has the higher reward? The lengths of the texts do not matter."""
+
+    def protocol(self) -> dict[str, Any]:
+        """Name the reader."""
+        return {"reader": "reward"}
+
+    def metrics(
+        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
+    ) -> dict[str, Any]:
+        """Compute the metrics of one document from rewards."""
+        return document_metrics(doc, answers, settings, breakdown, score_rewards)
+
+
+# ---------------------------------------------------------------- models that are asked
+
+
+class Asked(BaseModel):
+    """What a YAML says of its reader, beside ``metadata``.
+
+    Attributes:
+        reader: ``validator``: each candidate is shown alone; ``choice``: both candidates of a test, in both orders.
+        question: what to ask: a whole question, which ends in a question mark; or the end of "Is this …?" and of "Which one is
+            closer to …?", such as ``a fluent question``. Empty asks whether the text is good, or which one is better.
+        questions: category -> question; other categories get ``question``.
+        answers: two words, of one token each: of the validator the good and the bad one, of the choice the names of the texts.
+            None takes Yes and No, or A and B.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reader: Literal["validator", "choice"]
+    question: str = ""
+    questions: dict[str, str] = {}
+    answers: tuple[str, str] | None = None
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any]) -> Asked:
+        """Read the keys of a task's YAML.
+
+        Raises:
+            NNDError: one of them has a value that it cannot have.
+        """
+        try:
+            asked = cls.model_validate({key: config[key] for key in READER_KEYS if config.get(key) is not None})
+        except ValidationError as error:
+            key, expected = first_mistake(error)
+            if key == "answers":
+                expected = (
+                    """expected two words, such as answers: ["good", "bad"]; YAML takes yes and no for truth values"""
+                )
+            raise NNDError(f"task {config.get('task')}: {key}={config.get(key)!r}: {expected}") from None
+        if asked.words[0] == asked.words[1]:
+            raise NNDError(f"task {config.get('task')}: answers={list(asked.words)}: expected two different words")
+        return asked
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The two answers."""
+        return self.answers or (("Yes", "No") if self.reader == "validator" else ("A", "B"))
+
+    def question_of(self, category: str) -> str:
+        """Return the whole question on a test of a category."""
+        text = self.questions.get(category, self.question).strip()
+        if text.endswith("?"):
+            return text
+        if self.reader == "validator":
+            return f"Is this {text or 'good'}?"
+        return f"Which one is closer to {text}?" if text else "Which one is better?"
+
+    def show(self, candidate: str, delimiter: str, question: str, rival: str, *, swapped: bool) -> str:
+        """Return what follows the prompt, up to the answer.
+
+        Args:
+            candidate: of the choice the text that comes first.
+            delimiter: what stands between prompt and candidate.
+            question: from `question_of`.
+            rival: the text that comes second; for the choice only.
+            swapped: name the answers in the other order.
+        """
+        first, second = self.words
+        shown = (
+            f"{delimiter}{candidate}" if self.reader == "validator" else f"\n{first}: {candidate}\n{second}: {rival}"
+        )
+        words = f"{second} or {first}" if swapped else f"{first} or {second}"
+        return f"{shown}\n\n{question} Answer {words}.\nAnswer:"
+
+
+class Asker(Writer):
+    """A validator or a choice: the model answers a question about candidates.
+
+    The score of a candidate is log P(Yes) - log P(No). In a choice it is half of log P(A) - log P(B) where the candidate is A
+    and its rival B, so that the margin of a test is the mean over both orders of the log-odds for the better text. A test passes
+    if the better candidate's score is strictly higher. Each question is also asked with its answers in the other order, for
+    ``pass_rate_swapped``.
+
+    Args:
+        asked: what the YAML says.
+        delimiter: what stands between a prompt and the candidate of a validator.
+    """
+
+    overrides = MappingProxyType({"target_delimiter": " "})
+    requests_each = 4  # both answers to the question, then both to the swapped one
+
+    def __init__(self, asked: Asked, delimiter: str) -> None:
+        self.asked = asked
+        self._delimiter = delimiter
+        self._answer_delimiter: str | None = None
+        self._tokens: dict[str, int] = {}
+
+    def check_settings(self, settings: Settings, task: str | None) -> None:
+        """Raise NNDError where a setting is about the tokens of a text."""
+        for name in ("tokens", "append_eos", "append_bos"):
+            if getattr(settings, name):
+                raise NNDError(
+                    f"task {task}: {name} is about the tokens of a text, and a {self.asked.reader} gives an answer about it; "
+                    "leave it out"
+                )
+
+    def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
+        """Let a candidate stand once for each question, and in a choice for each rival, that tests give it.
+
+        Raises:
+            NNDError: the category of a question seems to be misspelled.
+        """
+        categories = {test["category"] for tests in documents["tests"] for test in tests}
+        for name in self.asked.questions.keys() - categories:
+            without = f"task {task}: questions: the set has no category {name!r}"
+            if meant := did_you_mean(name, sorted(categories - self.asked.questions.keys()), cutoff=0.8):
+                raise NNDError(f"{without}; {meant}")
+            logger.warning("%s; it has %s", without, ", ".join(sorted(categories)))
+        columns = [name for name in documents.column_names if name != "error_spans"]
+        return datasets.Dataset.from_list([self._with_views(doc) for doc in documents.select_columns(columns)])
+
+    def _with_views(self, doc: Mapping[str, Any]) -> dict[str, Any]:
+        indices: dict[tuple[int, int | None, str], int] = {}
+        tests = []
+        for test in doc["tests"]:
+            question = self.asked.question_of(test["category"])
+            sides = {}
+            for side, opposite in (("high", "low"), ("low", "high")):
+                view = (test[side], test[opposite] if self.asked.reader == "choice" else None, question)
+                sides[side] = indices.setdefault(view, len(indices))
+            tests.append({**test, **sides})
+        texts = doc["candidates"]
+        views = [
+            {"question": question, "rival": "" if rival is None else texts[rival]} for _, rival, question in indices
+        ]
+        return {**doc, "candidates": [texts[text] for text, _, _ in indices], "tests": tests, VIEWS: views}
+
+    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
+        """Tell whether a candidate has no blank rival."""
+        return self.asked.reader == "validator" or bool(doc[VIEWS][index]["rival"].strip())
+
+    def as_reward(self, task: str | None, *, chat: bool) -> Writer:
+        """Raise NNDError: a reward model answers no question."""
+        raise NNDError(f"task {task}: a reward model answers no question; run the plain task with --model nnd_reward")
+
+    def warn_of_rounding(self, task: str | None, rounds_to: str | None) -> None:
+        """Warn of 16 bits: the difference of two coarse logits is 0 in many tests."""
+        if rounds_to:
+            logger.warning(
+                "%s: answers differ by so few steps of %s that many tests tie and fail; add dtype=float32 to --model_args",
+                task,
+                rounds_to,
+            )
+
+    # ------------------------------------------------------------ questions
+
+    def show_question(self, doc: Mapping[str, Any], settings: Settings) -> str:
+        """Write a candidate and the question about it; an exemplar has a candidate of its own choice."""
+        index = doc.get(VIEW, self._exemplar(doc)[0])
+        view = doc[VIEWS][index]
+        text, rival = settings.scored(doc["candidates"][index]), settings.scored(view["rival"])
+        return self.asked.show(text, self._delimiter, view["question"], rival, swapped=doc.get(SWAPPED, False))
+
+    def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
+        """Give the right answer to the question of an exemplar."""
+        return self.asked.words[not self._exemplar(doc)[1]]
+
+    def _exemplar(self, doc: Mapping[str, Any]) -> tuple[int, bool]:
+        """Pick a candidate of a document's tests, and tell whether it is the better one, which half of all documents show."""
+        number = int(short_hash(doc["cluster_id"]), 16)
+        test, better = doc["tests"][number // 2 % len(doc["tests"])], number % 2 == 0
+        return test["high" if better else "low"], better
+
+    def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Make a document for the question about each candidate, and one with its answers in the other order."""
+        return [{**doc, VIEW: index, SWAPPED: swapped} for index in indices for swapped in (False, True)]
+
+    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[str, str]]:
+        """Make (prompt, answer) of both answers to the question that ends a prompt.
+
+        Raises:
+            NNDError: an answer is not one token.
+        """
+        if self._answer_delimiter is None and counter.tokenizer is not None:
+            self._answer_delimiter = self._find_delimiter(prompt, task, counter)
+        delimiter = " " if self._answer_delimiter is None else self._answer_delimiter
+        return [self._answer_pair(prompt, f"{delimiter}{word}", counter) for word in self.asked.words]
+
+    def _answer_pair(self, prompt: Prompt, answer: str, counter: TokenCounter) -> tuple[str, str]:
+        return split_before_candidate(str(prompt), answer, counter) if prompt.chat else (str(prompt), answer)
+
+    def _find_delimiter(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> str:
+        """Find what makes both answers one token after a prompt: a space or nothing."""
+        words = self.asked.words
+        for delimiter in ("", " ") if prompt[-1].isspace() else (" ", ""):
+            (*before_good, good), (*before_bad, bad) = (
+                counter.split(*self._answer_pair(prompt, f"{delimiter}{word}", counter))[1] for word in words
+            )
+            decoded = tuple(counter.tokenizer.decode([token]).strip() for token in (good, bad))
+            if before_good == before_bad and decoded == words:
+                self._tokens = {words[0]: good, words[1]: bad}
+                return delimiter
+        raise NNDError(
+            f"task {task}: the tokenizer {counter.name} has no single token for each of "
+            f"{' and '.join(map(repr, words))} after the question; name two words that are one token each in a YAML of your "
+            "own, such as answers: [good, bad]"
+        )
+
+    # ------------------------------------------------------------ results
+
+    def protocol(self) -> dict[str, Any]:
+        """Name the reader, and what it asks."""
+        return {"reader": self.asked.reader, "questions": digest(self.asked.model_dump())}
+
+    def facts(self) -> dict[str, Any]:
+        """Give the questions, and the tokens of the answers once they are known."""
+        return {"reader": self.asked.model_dump() | ({"tokens": self._tokens} if self._tokens else {})}
+
+    def metrics(
+        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
+    ) -> dict[str, Any]:
+        """Compute the metrics of one document, with ``pass_rate_swapped``, and ``order_flips`` of a choice.
+
+        The record of a candidate also has ``swapped``, its score when the answers trade places in the question, and ``mass``,
+        the probability of both answers together.
+        """
+        values = document_metrics(doc, answers, settings, breakdown, self._scores)
+        with_context = [answer for answer in answers if answer.context_part != "none"]
+        swapped = self._scores(doc, with_context, settings, swapped=True)
+        rates = {"pass_rate_swapped": score_document(doc["tests"], swapped, {}, ties=settings.ties)["pass_rate"]}
+        if self.asked.reader == "choice":  # one letter wins in both orders
+            sides = [[values["candidates"][test[side]] for side in ("high", "low")] for test in doc["tests"]]
+            scored = [(high["sum"], low["sum"]) for high, low in sides if high and low]
+            flips = [(high > 0) == (low > 0) for high, low in scored if None not in (high, low)]
+            rates["order_flips"] = (sum(flips), len(flips))
+        for record, score, sums in zip(values["candidates"], swapped, self._sums(doc, with_context), strict=True):
+            if record and score:
+                checks = {"swapped": normalize(score), "mass": math.exp(sums[0]) + math.exp(sums[1])}
+                record |= {name: value if math.isfinite(value) else None for name, value in checks.items()}
+        values |= rates | {f"{name}_stderr": counts for name, counts in rates.items()}
+        return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in _OF_TEXTS}
+
+    def _scores(
+        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, *, swapped: bool = False
+    ) -> list[Likelihood | None]:
+        """Compute the score of each candidate; None for one that could not be scored."""
+        halves = 2 if self.asked.reader == "choice" else 1
+        answered = [sums[2:] if swapped else sums[:2] for sums in self._sums(doc, answers)]
+        return [Likelihood((sums[0] - sums[1]) / halves) if sums else None for sums in answered]
+
+    def _sums(self, doc: Mapping[str, Any], answers: Sequence[Answer]) -> list[list[float]]:
+        """List the log-probabilities of the answers about each candidate, in the order of requests; none if it was left out."""
+        sums: list[list[float]] = [[] for _ in doc["candidates"]]
+        for answer in answers:
+            if answer.candidate is not None:
+                sums[answer.candidate].append(float(answer[0]))
+        return sums
+
+    def rates(self, names: list[str]) -> list[str]:
+        """Leave out the rates of texts, and add those of answers."""
+        of_answers = ["pass_rate_swapped", *(["order_flips"] if self.asked.reader == "choice" else [])]
+        return [*(name for name in names if name not in _OF_TEXTS), *of_answers]
