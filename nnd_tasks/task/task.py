@@ -109,9 +109,7 @@ class BuiltRequests:
 class PooledRun:
     """What `NNDTask.aggregation` knows: with several processes, the records of all documents come together only there."""
 
-    #: ``categories``, ``severities``, ``answers``: see `NNDTask.dump_config`.
-    facts: dict[str, Any] = field(default_factory=dict)
-    #: As in `BuiltRequests`, of the candidates of all processes.
+    facts: dict[str, Any] = field(default_factory=dict)  # categories, severities, answers
     flaws: dict[str, int] = field(default_factory=dict)
 
     def count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
@@ -167,6 +165,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
         self._prepared = False
         self._evaluated = False  # lm-eval's own tests build requests that no model answers
+        self._counter: TokenCounter | None = None
         self.sample_size: int | None = None
         self.model = ChosenModel()
         self.built: BuiltRequests | None = None
@@ -174,7 +173,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self.pooled = PooledRun()
         super().__init__(config=config)
         self.config.filter_list = config.get("filter_list")  # 0.5 puts its own there, and the signature has it
-        self._check_templates(self.eval_docs[0])
+        # Render every template once, as some of them would else fail only after the model is loaded.
+        doc, shots = self.eval_docs[0], self.config.fewshot_config
+        self.doc_to_text(doc)
+        self.doc_to_text(doc, shots.doc_to_text)
+        for template in (self.config.gen_prefix, self.config.description, shots.gen_prefix):
+            self.resolve_field(doc, template)
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the set and group its tests into documents.
@@ -185,8 +189,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         task, split = self.config.task, self.config.test_split
         if not self.config.dataset_path or not split:
             raise NNDError(f"task {task}: its YAML must set dataset_path and test_split (include _base)")
-        path, name = self.config.dataset_path, self.config.dataset_name
-        tests, origin, where_from = load_tests(path, name, split, dataset_kwargs or {})
+        name = self.config.dataset_name
+        tests, origin, where_from = load_tests(self.config.dataset_path, name, split, dataset_kwargs or {})
         config, fingerprint = str(origin["config"]), origin["fingerprint"]
         logger.info(
             "%s: %d tests from %s (config %s, fingerprint %s)", task, len(tests), where_from, config, fingerprint
@@ -206,14 +210,6 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """List ``count`` documents for lm-eval's ``samples``, see `sample_of`; the results will say ``count``."""
         self.sample_size = count
         return sample_of(self.eval_docs, count)
-
-    def _check_templates(self, doc: Mapping[str, Any]) -> None:
-        """Render every template for one document, as some of them would else fail only after the model is loaded."""
-        shots = self.config.fewshot_config
-        self.doc_to_text(doc)
-        self.doc_to_text(doc, shots.doc_to_text)
-        for template in (self.config.gen_prefix, self.config.description, shots.gen_prefix):
-            self.resolve_field(doc, template)
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
         """List the indices of the candidates that can be scored.
@@ -254,17 +250,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         lm-eval's own tests build requests and name no model; then `NoTokenizer` takes its place.
         """
+        from nnd_tasks.task.lengths import NoTokenizer, TokenCounter  # imports torch and transformers
+
         if not self._evaluated and not {"tokenizer", "pretrained", "model"} & self._metadata.keys():
-            from nnd_tasks.task.lengths import NoTokenizer
-
             return cast("TokenCounter", NoTokenizer())
-        return self._token_counter
-
-    @cached_property
-    def _token_counter(self) -> TokenCounter:
-        from nnd_tasks.task.lengths import TokenCounter  # imports torch and transformers
-
-        return TokenCounter(self._metadata, self.model.type)
+        if self._counter is None:
+            self._counter = TokenCounter(self._metadata, self.model.type)
+        return self._counter
 
     def _texts(self, *, chat: bool) -> Iterator[str]:
         """Yield the prompts and candidates of the set, after one prompt in the chat template."""
@@ -324,10 +316,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def _rendered(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
-        shots = self.config.num_fewshot or 0
         # "\0" stands for the system instruction of any run, so that the delimiter after it shows.
         return [
-            str(self._render_context(doc, shots, system_instruction="\0", gen_prefix=self.doc_to_prefix(doc)))
+            str(
+                self._render_context(
+                    doc, self.config.num_fewshot or 0, system_instruction="\0", gen_prefix=self.doc_to_prefix(doc)
+                )
+            )
             for doc in self.eval_docs
         ]
 
@@ -343,9 +338,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """
         if samples is None:
             return super().doc_iterator(**kwargs)  # type: ignore[no-any-return]
-        indices = check_places(samples, len(self.eval_docs), str(self.config.task))
-        chosen = [(samples.index(i), self.eval_docs[i]) for i in indices]
-        return islice(chosen, kwargs["rank"], None, kwargs["world_size"])
+        chosen = check_places(samples, len(self.eval_docs), str(self.config.task))
+        numbered = [(samples.index(i), self.eval_docs[i]) for i in chosen]
+        return islice(numbered, kwargs["rank"], None, kwargs["world_size"])
 
     # ================================================================ 4. requests: the prompt of a document
 
@@ -573,8 +568,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         dumped: dict[str, Any] = super().dump_config()
         dumped["fewshot_config"]["sampler"] = SAMPLER
         # lm-eval's loggers, such as the one of Weights & Biases, read the names of the metrics here.
-        names = [*self._rates(), "tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts"]
-        dumped["metric_list"] = [{"metric": name} for name in names]
+        counts = ("tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts")
+        dumped["metric_list"] = [{"metric": name} for name in (*self._rates(), *counts)]
         facts = {
             "version": __version__,
             "normalization": "token",
@@ -584,9 +579,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             **self.loaded.origin,
             **self.reader.facts(),
             **self.pooled.facts,
+            **({} if self.sample_size is None else {"sample": self.sample_size}),
         }
-        if self.sample_size is not None:
-            facts["sample"] = self.sample_size
         if self.built:
             facts["tokenization"] = self.built.tokenization | self.pooled.flaws
             model = {
