@@ -14,7 +14,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.text import did_you_mean
 
-#: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader_tasks.Asked`.
+#: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader.Asked`.
 READER_KEYS = ("reader", "question", "questions", "answers")
 #: Arguments of models whose names are like those of settings.
 MODEL_ARGUMENTS = {"token"}

@@ -92,17 +92,11 @@ class ChosenModel:
 
 @dataclass(frozen=True)
 class BuiltRequests:
-    """What `NNDTask.build_all_requests` knows.
+    """What `NNDTask.build_all_requests` knows."""
 
-    Attributes:
-        tokenization: name of a flaw -> number of candidates that have it; and the number of ``empty`` ones.
-        protocol: the first part of the signature.
-        chat_template: digest of the chat template; None if the run uses none.
-    """
-
-    tokenization: dict[str, int]
-    protocol: dict[str, Any]
-    chat_template: str | None
+    tokenization: dict[str, int]  # name of a flaw, or ``empty`` -> number of candidates that have it
+    protocol: dict[str, Any]  # the first part of the signature
+    chat_template: str | None  # its digest; None if the run uses none
 
 
 @dataclass
