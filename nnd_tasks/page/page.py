@@ -59,7 +59,7 @@ def make_section(paired: Paired, note: str = "") -> Section:
 
 
 def _list_settings(runs: Sequence[Run]) -> Table:
-    """Return all parts of the signatures, with a column for each model."""
+    """All parts of the signatures, with a column for each model."""
     rows = pd.DataFrame(
         {"part": f"{key} ({name})", "model": run.model, "value": str(value)}
         for run in runs
@@ -74,7 +74,7 @@ def _list_settings(runs: Sequence[Run]) -> Table:
 
 
 def report_pages(pairs: Sequence[Paired]) -> list[Report]:
-    """Return the reports that a page is made of, for ``--out``."""
+    """The reports that a page is made of, for ``--out``."""
     reports = []
     for section in map(make_section, pairs):
         reports.append(section.report)
@@ -106,7 +106,7 @@ def render_report(runs: Sequence[Run], allow: Sequence[str] = (), skipped: Seque
 def render_page(
     title: str, sections: Sequence[Section], notes: Sequence[str] = (), *, home: str = "", texts: bool = True
 ) -> str:
-    """Return a page.
+    """Fill the page.
 
     Args:
         title: of the page.
@@ -140,7 +140,7 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 
 
 def command_of(run: Run) -> str:
-    """Return the command that repeats a run, as its results file has it, without secrets."""
+    """The command that repeats a run, as its results file has it, without secrets."""
     asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
     model_args = asked.get("model_args")
     options = {

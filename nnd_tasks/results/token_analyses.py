@@ -186,7 +186,8 @@ def margin_parts(paired: Paired) -> pd.DataFrame:
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
-    tables = [table.assign(model=run.model) for run in paired.runs if (table := margin_table(run)) is not None]
+    margins_of = {run.model: margin_table(run) for run in paired.runs}
+    tables = [table.assign(model=model) for model, table in margins_of.items() if table is not None]
     if not tables:
         return pd.DataFrame()
     every = pd.concat(tables)

@@ -60,7 +60,7 @@ def read_trend(
     allow: Sequence[str] = (),
     select: Sequence[str] = (),
 ) -> Trend:
-    """Return pass rates against a number, from runs or from the logs of one training.
+    """Read pass rates against a number, from runs or from the logs of one training.
 
     Args:
         paths: folders and files as for `read_results`; or what `NNDCallback` wrote: ``.jsonl`` files that are no samples.
@@ -83,7 +83,7 @@ def read_trend(
 
 
 def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = None, allow: Sequence[str] = ()) -> Trend:
-    """Return the pass rates of several models against a number (paper, Figures 3 and 4).
+    """Put the pass rates of several models against a number (paper, Figures 3 and 4).
 
     Args:
         runs: of two models or checkpoints, or more.
@@ -124,7 +124,7 @@ def _find_x(run: Run, x: str, tags: Tags | None) -> float:
 
 
 def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:
-    """Return points by task, with all tests first, then by category, family and x.
+    """Sort points by task, with all tests first, then by category, family and x.
 
     Raises:
         NNDError: a line has two points at one place.
@@ -144,7 +144,7 @@ def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:
 
 
 def read_logs(paths: Sequence[Path]) -> Trend:
-    """Return the pass rates of one training from what `NNDCallback` wrote.
+    """Read the pass rates of one training from what `NNDCallback` wrote.
 
     Args:
         paths: the log, or the logs of a training in parts.
@@ -170,13 +170,14 @@ def read_logs(paths: Sequence[Path]) -> Trend:
         for category, rate in line["rates"].items()
     )
     protocols = points["signature"].str.partition(" || ")[0].groupby(points["task"]).nunique()
-    if len(changed := protocols.index[protocols > 1]):
+    changed = protocols.index[protocols > 1]
+    if len(changed):
         raise NNDError(f"{named}: the protocol of {changed[0]} changed during this log; draw the parts separately")
     return Trend(STEP, _sort_points(points, STEP), [])
 
 
 def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rate with its interval, for equally many tests in every prompt: a log does not say how many each has."""
+    """A rate with its interval, for equally many tests in every prompt: a log does not say how many each has."""
     rate, error, tests, clusters = (logged[key] for key in ("rate", "stderr", "tests", "clusters"))
     low = high = np.nan
     if error is not None and clusters is not None and clusters > 1:
@@ -187,7 +188,7 @@ def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def report_trend(trend: Trend) -> Report:
-    """Return the table of a trend and its figures.
+    """The table of a trend and its figures.
 
     One training has a figure with a panel for each task and a line for each category; else each task has a figure, with a panel
     for each category and a line for each family. The x axis of sizes is logarithmic, and so is one where half of the values lie

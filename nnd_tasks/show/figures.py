@@ -100,7 +100,7 @@ def draw_lines(
 
 
 def write_figure(figure: Figure, form: Literal["png", "svg"]) -> bytes:
-    """Return a figure as a file; equal numbers give equal bytes, without a date, and with fixed ids in SVG."""
+    """Write a figure as a file; equal numbers give equal bytes, without a date, and with fixed ids in SVG."""
     import matplotlib as mpl
 
     data = io.BytesIO()
