@@ -5,11 +5,13 @@ Modules import downwards only, the package itself imports fast, and one name sta
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from importlinter.api import read_configuration
@@ -99,3 +101,25 @@ def test_lm_eval_is_imported_in_four_files_only() -> None:
 
 def test_files_can_be_read_in_one_sitting() -> None:
     assert not [path for path in MODULES if len(path.read_text("utf-8").splitlines()) > 600]
+
+
+# ---------------------------------------------------------------- tests
+
+
+def names_covered(path: Path) -> set[str]:
+    """Read what a test file says that it covers: in backticks, before the colon of its first line, or after "covers"."""
+    head, *rest = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n\n")
+    before, colon, _ = head.partition(":")
+    texts = [*re.findall(r"`.*?`", head), before if colon else "", *(p for p in (head, *rest) if "overs " in p[:13])]
+    return set(re.findall(r"\w+", " ".join(texts)))
+
+
+def test_what_one_module_gives_to_another_is_named_at_the_head_of_a_test_file() -> None:
+    """Functions and classes that another module imports."""
+    trees = [ast.parse(path.read_text("utf-8")) for path in MODULES]
+    imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported = {alias.name for node in imports for alias in node.names if str(node.module).startswith("nnd_tasks.")}
+    definitions = [node for tree in trees for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    public = {node.name for node in definitions if not node.name.startswith("_")} & imported
+    named = set[str]().union(*map(names_covered, (REPO / "tests").rglob("test_*.py")))
+    assert public - named == set()
