@@ -1,4 +1,7 @@
-"""Each candidate also without its context: scores against the model itself, rates against slow counting."""
+"""Covers Likelihood, score_document, break_down.
+
+Each candidate also without its context: scores against the model itself, rates against slow counting.
+"""
 
 from __future__ import annotations
 

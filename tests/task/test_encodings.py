@@ -1,4 +1,7 @@
-"""Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for."""
+"""Covers shared_encodings.
+
+Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for.
+"""
 
 from __future__ import annotations
 

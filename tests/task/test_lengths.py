@@ -1,4 +1,7 @@
-"""Tokenizers that end every text with a token of their own: never the candidate's first token unscored in silence."""
+"""Covers NoTokenizer, split_before_candidate.
+
+Tokenizers that end every text with a token of their own: never the candidate's first token unscored in silence.
+"""
 
 from __future__ import annotations
 

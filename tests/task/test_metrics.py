@@ -1,4 +1,7 @@
-"""`nnd_tasks.task.metrics`: score_document, break_down, aggregate_rate, aggregate_stderr, sizes_by, coarse_precision.
+"""Covers aggregate_rate, aggregate_stderr, aggregations, break_down, coarse_precision, list_rates, score_document,
+sizes_by.
+
+`nnd_tasks.task.metrics`: score_document, break_down, aggregate_rate, aggregate_stderr, sizes_by, coarse_precision.
 
 Against a slow recomputation, test by test.
 """

@@ -1,4 +1,7 @@
-"""Validator and choice against the models' own logits, and what a YAML may say of them."""
+"""Covers read_reader, Writer.
+
+Validator and choice against the models' own logits, and what a YAML may say of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Log-likelihoods that 16 bits round are told of before the model scores, and named in the results."""
+"""Covers SharedPrefixLM, tasks_dir, warn_once.
+
+Log-likelihoods that 16 bits round are told of before the model scores, and named in the results.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Samples of prompts: the same ones in every run, spread over categories, and a part of every larger sample."""
+"""Covers check_places, check_selection, sample_of, sample_order, select_prompts.
+
+Samples of prompts: the same ones in every run, spread over categories, and a part of every larger sample.
+"""
 
 from __future__ import annotations
 

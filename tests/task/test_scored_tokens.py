@@ -1,4 +1,7 @@
-"""Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds."""
+"""Covers places, scored_tokens.
+
+Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds.
+"""
 
 from __future__ import annotations
 

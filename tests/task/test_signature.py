@@ -1,4 +1,8 @@
-"""The signature: every item of the protocol changes it, and what is not in it does not change a number."""
+"""Covers answers_digest, chat_digest, digest, engine_packages, model_files, model_part, protocol_part, selection,
+short_signature, weights_digest, whole_signature.
+
+The signature: every item of the protocol changes it, and what is not in it does not change a number.
+"""
 
 from __future__ import annotations
 

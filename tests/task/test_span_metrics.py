@@ -1,4 +1,7 @@
-"""Error-span NND against its definition, and on planted errors."""
+"""Covers cluster_documents, marked_tokens, ScoredTokens, SpanMetrics, unigram_surprise.
+
+Error-span NND against its definition, and on planted errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The task inside the harness: documents, requests, settings, exemplars, results."""
+"""Covers Answer, check_bos, check_categories, check_config, check_metadata, ClusterSampler, first_mistake,
+plain_metadata, Request, Settings, settings_asked, take_split, tasks_dir.
+
+The task inside the harness: documents, requests, settings, exemplars, results.
+"""
 
 from __future__ import annotations
 

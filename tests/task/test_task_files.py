@@ -1,4 +1,7 @@
-"""`write_task_folder`, `fill_folder`, `list_variants`, `change_task`, `tasks_on`: the tasks that lm-eval is given."""
+"""`write_task_folder`, `fill_folder`, `list_variants`, `change_task`, `tasks_on`: the tasks that lm-eval is given.
+
+Also covers read_task_yaml.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a task's YAML may set: it is used, or refused before a model is loaded; no template reaches into Python."""
+"""Covers check_settings.
+
+What a task's YAML may set: it is used, or refused before a model is loaded; no template reaches into Python.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Prompts that do not fit the model's window: the context loses its end, and nothing else is ever cut."""
+"""Prompts that do not fit the model's window: the context loses its end, and nothing else is ever cut.
+
+Also covers shorten.
+"""
 
 from __future__ import annotations
 
