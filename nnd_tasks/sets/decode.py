@@ -124,9 +124,11 @@ def _words_of(text: str) -> str:
 
 # ---------------------------------------------------------------- encodings
 
-#: Byte order mark -> encoding.
+#: Byte order mark -> encoding; that of UTF-32 begins with that of UTF-16.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }

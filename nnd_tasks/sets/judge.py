@@ -252,7 +252,10 @@ def _find_majority(used: pd.DataFrame, votes: pd.DataFrame, rule: ScoreRule) -> 
 
 
 def _elect(votes: pd.DataFrame, key: str, rank: Callable[[str], float | None]) -> pd.Series[Any]:
-    """Elect key -> its most frequent label of its most frequent rank (the first seen on a tie), unless two ranks tie."""
+    """Elect a label per key: the most frequent rank wins, and of its labels the most frequent one, or the first of these.
+
+    A key of which two ranks are as frequent has no label: of good, good, bad it has good, of good, bad none.
+    """
     votes = votes.assign(rank=votes["value"].map(rank))
     of_rank, of_label = (votes.groupby([key, name])[name].transform("size") for name in ("rank", "value"))
     best = votes.assign(votes=of_label)[of_rank == of_rank.groupby(votes[key]).transform("max")]

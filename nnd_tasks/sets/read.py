@@ -111,13 +111,10 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
 
 def _named_columns(recipe: Recipe) -> list[str]:
     """List the names of all columns that a recipe names, each once."""
-    roles = ("context", "candidate", "label", "score", "system", "rater", "category", "subcategory", "severity")
-    single = [getattr(recipe, role) for role in (*roles, "chosen", "rejected", "winner")]
-    spans: list[str | None] = []
+    columns = [column for _, column in recipe.list_columns()]
     if recipe.spans and not recipe.spans.marks:
-        spans = [recipe.spans.column] if recipe.spans.column else [recipe.spans.start, recipe.spans.end]
-    several = (*recipe.group, *recipe.pair, *recipe.systems, *recipe.attribute.values(), *recipe.field.values())
-    return list(dict.fromkeys(name for name in (*single, *spans, *several, *recipe.leave_out) if name))
+        columns += [recipe.spans.column] if recipe.spans.column else [recipe.spans.start, recipe.spans.end]
+    return list(dict.fromkeys([*columns, *recipe.group, *recipe.systems, *recipe.field.values(), *recipe.leave_out]))
 
 
 # ---------------------------------------------------------------- tables of text

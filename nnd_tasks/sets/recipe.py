@@ -310,18 +310,19 @@ class Recipe(_Strict):
 
     def _find_shared_columns(self) -> Iterator[str]:
         """Yield a mistake for each column that is named in two roles which cannot be one."""
+        for (role, column), (other_role, other_column) in combinations(self.list_columns(), 2):
+            shared = column == other_column and column not in (FILE, KEY, SHEET)
+            if shared and (role, other_role) not in _MAY_SHARE:
+                yield f"column {column!r} is both {role} and {other_role}; name another for one of them"
+
+    def list_columns(self) -> list[tuple[str, str]]:
+        """List role and column of what people judged; a column of a group or a prompt field may have another role, too."""
         single = ("context", "candidate", "label", "score", "system", "rater", "category", "subcategory", "severity",
                   "chosen", "rejected", "winner")  # fmt: skip
         roles = [(role, getattr(self, role)) for role in single]
         roles += [("pair", column) for column in self.pair]
         roles += [(f"attribute {name}", column) for name, column in self.attribute.items()]
-        for (role, column), (other_role, other_column) in combinations(roles, 2):
-            if (
-                column not in (None, FILE, KEY, SHEET)
-                and column == other_column
-                and (role, other_role) not in _MAY_SHARE
-            ):
-                yield f"column {column!r} is both {role} and {other_role}; name another for one of them"
+        return [(role, column) for role, column in roles if column]
 
     @property
     def pairs(self) -> bool:

@@ -137,38 +137,25 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("lines", "keys", "message"),
     [
-        ({"better": "best"}, "no candidate has the label 'best'; the labels are 'bad', 'good'"),
-        ({"better": [], "order": ["bad", "Good"]}, "the rule lacks the label 'good'; name it too"),
-        ({"better": []}, "names no rule"),
-        (
-            {"better": [], "label": None, "score": "l", "min_gap": 1},
-            "row 2, column 'l': expected a number, found 'good'",
-        ),
-        ({"context": "u"}, "no test comes out: no context has two candidates"),
+        (LINES, {"better": "best"}, "no candidate has the label 'best'; the labels are 'bad', 'good'"),
+        (LINES, {"better": [], "order": ["bad", "Good"]}, "the rule lacks the label 'good'; name it too"),
+        (LINES, {"better": []}, "names no rule"),
+        (LINES, {"better": [], "label": None, "score": "l", "min_gap": 1},
+         "row 2, column 'l': expected a number, found 'good'"),
+        (LINES, {"context": "u"}, "no test comes out: no context has two candidates"),
+        ([*LINES, "q,a,bad,", "q,b,good,"], {}, "no test comes out: of every candidate people said both equally often; "),
+        ([*LINES, "q,a,bad,"], {}, "no test comes out: no context has two candidates whose judgements count; "),
     ],
-)
-def test_a_rule_that_does_not_fit_is_refused_in_one_line(keys: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(NNDError) as caught:
-        make_csv(tmp_path, *LINES, **LABELS | keys)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (["q,a,good", "q,a,bad", "q,b,bad", "q,b,good"], ": of every candidate people said both equally often; "),
-        (["q,a,good", "q,a,bad", "q,b,bad"], ": no context has two candidates whose judgements count; "),
-    ],
-)
-def test_contradicting_judgements_are_named_where_no_test_comes_out(
-    rows: list[str], message: str, tmp_path: Path
+)  # fmt: skip
+def test_a_rule_that_gives_no_test_is_refused_in_one_line(
+    lines: list[str], keys: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(NNDError) as caught:
-        make_csv(tmp_path, "c,t,l", *rows, **LABELS)
-    assert f"no test comes out{message}" in str(caught.value)
+        make_csv(tmp_path, *lines, **LABELS | keys)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_one_context_with_too_many_candidates_is_refused_before_they_are_compared(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: P
      ("s", "T"), (0, "yes")],
 )  # fmt: skip
 def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> None:
-    cells = [*values, "tie", None, "k.A."]
+    cells = [*values, "tie", None, "k.A.", "nan", "<NA>"]
     rows = [
         {"q": f"Q{i}", "answer_1": "a", "answer_2": "b", "who": who, "by_1": "S", "by_2": "T"}
         for i, who in enumerate(cells)
@@ -83,7 +83,7 @@ def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> N
     made = make_rows(tmp_path, rows, **WINNER, **winners, systems=["by_1", "by_2"], missing="k.A.")
     expected = [("Q0", "a", "b", "S", "T"), ("Q1", "b", "a", "T", "S")]
     assert pick(read_tests(made), "context", "high", "low", "high_system", "low_system") == expected
-    assert left_out(made) == {"undecided": 1, "no_judgement": 2}
+    assert left_out(made) == {"undecided": 1, "no_judgement": 4}
 
 
 @pytest.mark.parametrize(
