@@ -122,7 +122,8 @@ def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise NNDError(f"{path}: is not UTF-8 (byte {error.start:,}); save it as UTF-8") from error
+        line = 1 + content.count(b"\n", 0, error.start)
+        raise NNDError(f"{path}: is not UTF-8 (line {line:,}, byte {error.start:,}); save it as UTF-8") from error
 
 
 # ---------------------------------------------------------------- writing files

@@ -117,8 +117,8 @@ def test_a_file_that_is_absent_too_large_or_no_utf8_is_named(tmp_path: Path) -> 
     path = tmp_path / "a"
     with pytest.raises(NNDError, match="a: cannot be read"):
         read_text(path)
-    path.write_bytes(b"gr\xfc\xdfe")
-    with pytest.raises(NNDError, match=r"a: is not UTF-8 \(byte 2\)"):
+    path.write_bytes(b"a\ngr\xfc\xdfe")
+    with pytest.raises(NNDError, match=r"a: is not UTF-8 \(line 2, byte 4\)"):
         read_text(path)
     with pytest.raises(NNDError, match="larger than"):
         read_bytes(path, limit=4)

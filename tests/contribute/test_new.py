@@ -109,6 +109,17 @@ def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothi
         assert f"{role}: column {column!r}, by its name" in shown
     assert "rule: A candidate is better when" in shown
     assert "1 test" in shown
+    arena = {
+        "prompt": "q",
+        "model_a": "llama",
+        "model_b": "gpt",
+        "response_a": "No",
+        "response_b": "Yes",
+        "winner": "gpt",
+    }
+    shown = new(write_rows(tmp_path / "arena.jsonl", [arena]), "--dry-run")
+    assert "pair: columns ('response_a', 'response_b')" in shown, "although the names of the models are longer"
+    assert "systems: columns ('model_a', 'model_b')" in shown
     assert not nnd_home.exists()
 
 
