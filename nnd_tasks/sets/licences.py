@@ -157,7 +157,7 @@ def terms_of(name: str, reports: Mapping[str, Any], config: str = "") -> tuple[T
 
 
 def licence_columns(licence: str, terms: Iterable[Terms]) -> dict[str, str]:
-    """Return what may be done with a set, in a few words each.
+    """Say what may be done with a set, in a few words each.
 
     Args:
         licence: of the annotations.
@@ -181,7 +181,7 @@ def texts_may_go(terms: Iterable[Terms]) -> bool:
 
 
 def training_note(terms: Iterable[Terms], licences: Iterable[str]) -> str:
-    """Return what forbids or limits training on the texts of a set, or commercial use; ``""`` where nothing is known to.
+    """Say what forbids or limits training on the texts of a set, or commercial use; ``""`` where nothing is known to.
 
     Args:
         terms: of its texts.

@@ -133,7 +133,7 @@ def _list_shipped_configs(name: str) -> set[str]:
 
 
 def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str, str] | None = None) -> dict[str, Any]:
-    """Return what the YAML of a task says besides ``include`` and ``task``.
+    """Fill in what the YAML of a task says besides ``include`` and ``task``.
 
     Without a prompt in the recipe a model reads the context, the prompt fields, and an empty line; of a translation the two
     languages, where they are known; and nothing before a text without a context.

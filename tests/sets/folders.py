@@ -58,7 +58,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def beside(folder: Path) -> set[str]:
-    """Return what lies in the parent of ``folder`` besides it."""
+    """List what lies in the parent of ``folder`` besides it."""
     return {path.name for path in folder.parent.iterdir()} - {folder.name}
 
 

@@ -285,7 +285,7 @@ KNOWN = ("category", "subcategory", "severity", "rater", "low_spans")
 
 @pytest.fixture
 def folder_of(request: pytest.FixtureRequest, real_sets: Callable[[str], Path]) -> Callable[[str], Path]:
-    """Return what gives the folder of a built set."""
+    """Give a function that finds the folder of a built set."""
     extra = ("hanna", "webnlg")
     return lambda name: request.getfixturevalue("built_home") / "nnd" / name if name in extra else real_sets(name)
 
