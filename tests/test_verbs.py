@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nnd_tasks import cli
 from nnd_tasks.cli import app
-from tests.commands import Outcome, nnd_process
+from tests.commands import Outcome, nnd_process, run
 from tests.conftest import REPO
 from tests.results.fake_runs import write_run
 
@@ -44,6 +46,13 @@ ELSEWHERE = {
 }
 
 
+@pytest.mark.parametrize(("module", "commands"), cli.COMMANDS.items())
+def test_a_command_imports_its_own_module_only(module: str, commands: tuple[str, ...]) -> None:
+    code = f"import sys; from nnd_tasks.cli import load_app; load_app({commands[-1]!r}); print(*sys.modules)"
+    loaded = run([sys.executable, "-c", code]).stdout.split()
+    assert {name for name in cli.COMMANDS if f"nnd_tasks.cli.{name}" in loaded} == {module}
+
+
 def test_no_verb_is_forgotten() -> None:
     groups = [("", app), *((f"{group.name} ", group.typer_instance) for group in app.registered_groups)]
     names = {
@@ -55,6 +64,7 @@ def test_no_verb_is_forgotten() -> None:
     }
     run_here = {" ".join(command.split()[: 1 + command.startswith("stress")]) for command in COMMANDS}
     assert run_here | set(ELSEWHERE) == names
+    assert {name.split()[0] for name in names} == {name for commands in cli.COMMANDS.values() for name in commands}
     assert not run_here & set(ELSEWHERE)
     for verb, file in ELSEWHERE.items():
         words = re.search(r"\W+".join(map(re.escape, verb.split())), (REPO / "tests" / file).read_text("utf-8"))

@@ -17,25 +17,43 @@ from nnd_tasks.errors import NNDError, cut_middle
 from nnd_tasks.models.model_error import ModelError
 
 if TYPE_CHECKING:
+    from typer import Typer
+
     from nnd_tasks.cli.typer_app import app as app
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "load_app", "main"]
+
+#: Module of this package -> the commands that it adds, in the order of the help.
+COMMANDS = {
+    "sets": ("list", "show", "build"),
+    "runs": ("run", "register", "demo"),
+    "results": ("compare", "report", "trend", "signal", "familiarity", "verify", "reproduce"),
+    "stress": ("stress",),
+    "contribute": ("new", "check", "publish"),
+}
+
+
+def load_app(command: str = "") -> Typer:
+    """Import the command line with one of its commands; with all of them for any other word, such as ``--help``."""
+    modules = [module for module, names in COMMANDS.items() if command in names]
+    for module in modules or COMMANDS:
+        import_module(f"nnd_tasks.cli.{module}")
+    root: Typer = import_module("nnd_tasks.cli.typer_app").app
+    return root
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``app``, with all its commands, on first use."""
+    """Load ``app``, with all its commands, on first use."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for part in ("sets", "runs", "results", "stress", "contribute", "check", "publish"):
-        import_module(f"nnd_tasks.cli.{part}")  # adds its commands; their order here is that of the help
-    return import_module("nnd_tasks.cli.typer_app").app
+    return load_app()
 
 
 def main(command: Callable[[], object] | None = None) -> None:
     """Entry point: a user's mistake ends in one line and status 1, without a traceback.
 
     Args:
-        command: what to run, which imports what it needs; None runs `app`.
+        command: what to run, which imports what it needs; None runs the command that ``sys.argv`` names.
     """
     # torch and transformers make a million objects that stay: looking through them would be a fifth of their import.
     gc.set_threshold(100_000, 50, 100)
@@ -44,7 +62,7 @@ def main(command: Callable[[], object] | None = None) -> None:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # names of files may hold what the terminal has no letters for
                 stream.reconfigure(errors="backslashreplace")
-        (command or __getattr__("app"))()
+        (command or load_app(*sys.argv[1:2]))()
     except (NNDError, ModelError) as error:
         if debug:
             raise

@@ -1,11 +1,12 @@
-"""Commands for sets of one's own: new."""
+"""Commands for sets of one's own: new, check, publish."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from nnd_tasks.cli.typer_app import Replace, parts_of, verb
 from nnd_tasks.errors import NNDError
@@ -208,3 +209,110 @@ def _print_missing(draft: Draft) -> None:
         say("needed before publishing, under `facts` in the recipe:")
     for key, what in missing.items():
         say(f"- {key}: {what}")
+
+
+@verb(
+    "Contribute",
+    "nnd check answers  # a set that is built here",
+    "nnd check answers --format markdown -o report.md  # for a pull request",
+)
+def check(
+    name: Annotated[
+        str,
+        Argument(
+            metavar="NAME|PATH",
+            help="A set that is built here, a dataset folder, or a recipe (_recipe).",
+        ),
+    ],
+    config: Annotated[
+        list[str] | None,
+        Option(help="Check only this config; repeatable."),
+    ] = None,
+    tasks: Annotated[
+        list[Path] | None, Option(help="Folder of task YAMLs besides those that nnd run knows; repeatable.")
+    ] = None,
+    form: Annotated[
+        Literal["text", "markdown", "json"],
+        Option("--format", help="text; markdown, for a pull request; or json."),
+    ] = "text",
+    output: Annotated[Path | None, Option("--output", "-o", help="Write the report to this file.")] = None,
+    strict: Annotated[bool, Option("--strict", help="Warnings count too.")] = False,
+) -> None:
+    """Look for everything that a reviewer of a set would look for.
+
+    The recipe of a set is checked too.
+
+    Errors keep a set from being run or published; warnings may mislead, or need a person's eye.
+
+    Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
+    """
+    from nnd_tasks.contribute.check.checking import check_set
+    from nnd_tasks.files import write_text
+    from nnd_tasks.sets.licences import terms_of, texts_may_go
+    from nnd_tasks.store import read_report
+
+    report = check_set(name, configs=config or (), tasks=tasks or ())
+    closed = any(one.code.startswith("card_license") for one in report.findings)
+    texts = form == "text" or (texts_may_go(terms_of(report.name, read_report(report.folder))) and not closed)
+    content = report.json() if form == "json" else report.markdown(texts=texts, rendered=form == "markdown")
+    if output is not None:
+        write_text(output, f"{content}\n", hint="name another file with --output")
+        say(f"{report.totals}; written: {output}")
+    else:
+        if form == "text":
+            say(str(report.folder))
+        say_lines(content)
+    raise Exit(report.exit_code(strict=strict))
+
+
+@verb(
+    "Contribute",
+    "nnd publish answers --repo YOU/answers --source answers.csv --dry-run  # shows all that would go out",
+    "nnd publish answers --repo YOU/answers --source answers.csv  # publishes it",
+)
+def publish(
+    name: Annotated[str, Argument(help="A set that is built here, or a dataset folder.")],
+    repo: Annotated[str, Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
+    source: Annotated[
+        str | None,
+        Option(help="What the set was built from, as for nnd new --from or nnd build --source. Default: download it."),
+    ] = None,
+    ids_only: Annotated[
+        bool, Option("--ids-only", help="Publish ids and a recipe where the texts might go out, too.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Only check, and show the files and the card; asks the hub nothing.")
+    ] = False,
+    private: Annotated[bool, Option("--private", help="Make a new repository private.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Write into a repository of something else, too.")] = False,
+) -> None:
+    """Publish a set on the Hugging Face hub.
+
+    What goes out is a card, parquet files and a tag for the version.
+
+    Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
+    again first, and refused when something else comes out. A repository of anything else than this set is left alone.
+    """
+    from nnd_tasks.contribute.publish import check_repo, find_token, make_plan, upload
+
+    check_repo(repo)
+    if not dry_run:
+        find_token()  # before the work begins
+    plan = make_plan(name, repo, source=source, ids_only=ids_only, dry_run=dry_run)
+    for note in plan.notes:
+        warn(f"note: {note}")
+    what = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
+    if not dry_run:
+        done = upload(plan, private=private, replace=replace)
+        if done.removed:
+            say(f"removed in the same commit: {', '.join(done.removed)}")
+        state = "published" if done.changed else "nothing new, the hub has all of this already"
+        say(f"{state}, {what}, tagged {plan.version}: {done.url}")
+        return
+    say_lines(
+        f"{plan.name} {plan.version}, {what}, for {plan.repo}:\n{'bytes':>12}  {'sha256':64}  file\n{plan.list_files()}"
+    )
+    for path, content in plan.files.items():
+        if path.endswith((".md", ".yaml")):
+            say_lines(f"\n{path}:\n{content.decode('utf-8')}")
+    say("dry run: nothing was uploaded")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rich.markup import escape
 from typer import Exit, Option, Typer, echo
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
@@ -64,18 +64,6 @@ def show(reports: Sequence[Report], out: Path | None = None, form: Form = "text"
     show_reports(reports, out=out, form=form, brief=brief)
 
 
-#: Verb of an earlier release -> what to type now.
-OLD_VERBS = {
-    "scaling": "nnd trend RESULTS",
-    "curve": "nnd trend RESULTS --x step",
-    "surprise": "nnd report RESULTS --out FOLDER",
-    "board": "nnd report RESULTS --site FOLDER",
-    "models": "nnd run: it says at its start whether a model shares prefixes",
-    "unregister": "nnd register --undo",
-    "tasks-dir": "nnd register --print",
-}
-
-
 class _Verb(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Refuse an option that is given twice, of which only the last would count."""
@@ -87,16 +75,8 @@ class _Verb(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class _Verbs(TyperGroup):
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in OLD_VERBS:
-            raise NNDError(f"nnd {args[0]} is now: {OLD_VERBS[args[0]]}")
-        return super().resolve_command(ctx, args)
-
-
 app = Typer(
     name="nnd",
-    cls=_Verbs,
     help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",
     epilog=examples(
         "nnd build quiz_design  # a set, downloaded from its publisher",

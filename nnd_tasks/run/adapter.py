@@ -33,8 +33,8 @@ from nnd_tasks.task.task_files import write_task_folder
 __all__ = ["LM"]
 
 
-def parsed(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return ``--model_args`` as a dictionary."""
+def parse_model_args(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Read ``--model_args`` as lm-eval does."""
     return dict(simple_parse_args_string(model_args) if isinstance(model_args, str) else model_args or {})
 
 
@@ -268,7 +268,7 @@ def _cached_if_good(hook: Any) -> Iterator[None]:
 
 
 @contextmanager
-def whole_results() -> Iterator[None]:
+def fail_on_unsaved_results() -> Iterator[None]:
     """Raise when lm-eval could not save its files, and remove those that are cut off; else write the token scores.
 
     Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py) catches every error while it writes, warns, and the

@@ -18,9 +18,8 @@ from typing import Any
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand
 from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
+from nnd_tasks.run.model_type import resolve_model_type, with_token_scores
 from nnd_tasks.run.saving import file_names, folder_name, results_folder
-from nnd_tasks.run.token_engines import keeping_tokens
-from nnd_tasks.run.vllm_choice import choose
 from nnd_tasks.store import nnd_home, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings
@@ -252,11 +251,11 @@ def check_run(
     folder = folder_name(asked.arguments)
     check_output(getattr(tracker, "output_path", None), folder, loaded["tasks"])
     shares = asked.shared_prefix and asked.model == "hf"
-    model = choose("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
+    model = resolve_model_type("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
     arguments = asked.arguments
     check_processes(model, arguments, tokens=tokens)
     if tokens:
-        model, arguments = keeping_tokens(model, arguments, tracker)
+        model, arguments = with_token_scores(model, arguments, tracker)
     for task in ours:
         task.prepare(model, arguments, chat=chat)
     return CheckedRun(model, arguments, loaded, ours, samples, folder)

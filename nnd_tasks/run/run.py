@@ -18,14 +18,14 @@ from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
     checked_servers,
     configured_by,
+    fail_on_unsaved_results,
     git_asked_quietly,
     loaded_once,
     our_tasks,
-    parsed,
+    parse_model_args,
     run_command_line,
     simple_evaluate,
     task_manager,
-    whole_results,
 )
 from nnd_tasks.run.smollm2 import resolve_model
 
@@ -61,7 +61,7 @@ def _evaluate_checked(
     tracker = kwargs.get("evaluation_tracker")
     with hidden_in_logs(), shared_encodings():
         run = checks.check_run(
-            checks.Asked(model, parsed(model_args), tasks, sample=sample, shared_prefix=shared_prefix),
+            checks.Asked(model, parse_model_args(model_args), tasks, sample=sample, shared_prefix=shared_prefix),
             task_manager,
             cache_requests=cache_requests,
             chat=bool(apply_chat_template),
@@ -145,7 +145,7 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         def begin(options: Any) -> None:
             _complete_options(options)
             patches.enter_context(our_tasks(checks.check_task_name))
-            patches.enter_context(whole_results())
+            patches.enter_context(fail_on_unsaved_results())
 
         try:
             if verb == "run":
@@ -214,7 +214,7 @@ def evaluate(
         NNDError: there is no such task, a set is not built, or the model or its tokenizer cannot be identified.
     """
     names = [tasks] if isinstance(tasks, str) else list(tasks)
-    arguments = parsed(model_args)
+    arguments = parse_model_args(model_args)
     if isinstance(arguments.get("pretrained"), str):
         arguments = {**arguments, "pretrained": resolve_model(arguments["pretrained"])}
     about_model = dict(arguments)

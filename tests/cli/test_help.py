@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
-from nnd_tasks.cli.typer_app import OLD_VERBS
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
-from tests.commands import Outcome, refused
 from tests.conftest import REPO
 from tests.results.fake_runs import write_run
 from tests.test_docs import parse
@@ -147,11 +145,6 @@ def test_an_option_that_is_given_twice_is_a_list_or_an_error() -> None:
             with nullcontext() if option.multiple else pytest.raises(NNDError, match=f"^{name} is given 2 times; "):
                 command.parse_args(context, [name, "1", f"{name}=2"])
                 assert option.multiple, path
-
-
-@pytest.mark.parametrize("old", OLD_VERBS)
-def test_an_old_verb_names_the_new_one_and_stops(old: str, nnd: Callable[..., Outcome]) -> None:
-    assert refused(nnd(old, "results", "--out", "x")) == f"nnd {old} is now: {OLD_VERBS[old]}"
 
 
 def test_help_of_run_has_ours_first_and_then_that_of_lm_eval(capsys: pytest.CaptureFixture[str]) -> None:

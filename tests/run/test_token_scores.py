@@ -1,4 +1,4 @@
-"""Covers keeping_tokens, token_table.
+"""Covers with_token_scores, token_table.
 
 ``--metadata '{"tokens": true}'``: the log-probabilities of tokens, against those straight from the model.
 """

@@ -11,7 +11,7 @@ from typing import Any
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.results.model_names import short_names
-from nnd_tasks.run.adapter import parsed
+from nnd_tasks.run.adapter import parse_model_args
 from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.request import make_requests
 
@@ -40,7 +40,7 @@ class Scorer:
         self.name = name
         self.lm: Any = None
         self._batch_size = batch_size
-        self._arguments = {"softmax_dtype": "float32", **parsed(model_args), "pretrained": pretrained}
+        self._arguments = {"softmax_dtype": "float32", **parse_model_args(model_args), "pretrained": pretrained}
         self.counter = TokenCounter(self._arguments, "hf")
 
     @contextmanager

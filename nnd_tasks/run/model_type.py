@@ -1,8 +1,9 @@
-"""Which model type ``--model vllm`` becomes: `vllm-shared-prefix` where the installed vLLM allows it."""
+"""Which model type of lm-eval a run takes in place of the one that ``--model`` names."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -16,8 +17,8 @@ logger = logging.getLogger("lm_eval.nnd")
 VLLM, SHARED = "vllm", "vllm-shared-prefix"
 
 
-def choose(model: Any, *, shared_prefix: bool) -> Any:
-    """Return the model type to take in place of ``model``: another one if that names vLLM, else ``model`` itself.
+def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
+    """Name the model type to take in place of ``model``: another one if that names vLLM, else ``model`` itself.
 
     Args:
         model: what ``--model`` names, or a ready-made model.
@@ -47,7 +48,7 @@ def choose(model: Any, *, shared_prefix: bool) -> Any:
 
 
 def why_too_old() -> str | None:
-    """Return what the installed vLLM lacks for reading its cache of prefixes; None if nothing."""
+    """Say what the installed vLLM lacks for reading its cache of prefixes; None if nothing."""
     parameters = import_module("vllm").SamplingParams
     known = getattr(parameters, "__struct_fields__", ())
     lacking = [name for name in ("prompt_logprobs", "skip_reading_prefix_cache", "detokenize") if name not in known]
@@ -64,3 +65,39 @@ def _version() -> str:
         return version("vllm")
     except PackageNotFoundError:  # a build from source
         return "of an unknown version"
+
+
+# ---------------------------------------------------------------- log-probabilities of every token
+
+_WHO = "hf and vllm keep the log-probabilities of tokens"
+#: Model types -> ours, which can keep what each token gets. Ours also scores as the other does.
+_KEEPING = {"hf": "hf-shared-prefix", "hf-auto": "hf-shared-prefix", "huggingface": "hf-shared-prefix", VLLM: SHARED}
+
+
+def with_token_scores(model: Any, arguments: Mapping[str, Any], tracker: Any) -> tuple[Any, dict[str, Any]]:
+    """Change the model and its arguments so that its answers keep the log-probability of every token.
+
+    Args:
+        model: what ``--model`` names, or a ready-made model.
+        arguments: its arguments.
+        tracker: lm-eval's writer of results; None where a caller gets them.
+
+    Raises:
+        NNDError: the model gives sums only, or there is no place for the file.
+    """
+    if tracker is not None and not tracker.output_path:
+        raise NNDError("metadata tokens: the token scores go to a file beside the results; add --output_path FOLDER")
+    if not isinstance(model, str):
+        if not hasattr(model, "token_scores"):
+            raise NNDError(f"metadata tokens: a ready-made {type(model).__name__} gives sums only; {_WHO}")
+        model.token_scores = True
+        return model, dict(arguments)
+    keeping = _KEEPING.get(model, model)
+    if keeping not in _KEEPING.values():
+        raise NNDError(f"metadata tokens: --model {model} gives sums only; {_WHO}")
+    if keeping == SHARED:
+        if (reason := why_too_old()) is not None:
+            raise NNDError(f"metadata tokens: {reason}")
+        import_module("nnd_tasks.models.vllm_shared_prefix")  # registers it
+    more = {} if keeping == model else {"shared_prefix": False}
+    return keeping, {**arguments, **more, "token_scores": True}
