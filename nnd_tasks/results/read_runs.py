@@ -31,8 +31,8 @@ from nnd_tasks.results.result_types import TaskResults, check_types
 from nnd_tasks.results.runs import Run, Runs
 from nnd_tasks.results.samples import COLUMNS, HOW_TO_WRITE, read_lines, read_samples
 from nnd_tasks.results.token_scores import read_tokens
+from nnd_tasks.task.scored_tokens import ANSWERS
 from nnd_tasks.task.signature import answers_digest
-from nnd_tasks.task.token_table import ANSWERS
 from nnd_tasks.text import some_of
 
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.results.runs import Run
-from nnd_tasks.task.token_table import SCHEMA
+from nnd_tasks.task.scored_tokens import SCHEMA
 
 #: How far the log-probabilities of a candidate may add up from its sum, in nats per token: they are kept as 32-bit floats.
 CLOSE = 1e-5

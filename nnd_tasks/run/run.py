@@ -56,7 +56,7 @@ def _evaluate_checked(
     from nnd_tasks.models.encodings import shared_encodings
     from nnd_tasks.models.model_error import ModelError
     from nnd_tasks.run.cache import cache_key
-    from nnd_tasks.task.token_table import token_table
+    from nnd_tasks.task.scored_tokens import token_table
 
     tracker = kwargs.get("evaluation_tracker")
     with hidden_in_logs(), shared_encodings():

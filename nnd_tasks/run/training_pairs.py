@@ -30,7 +30,7 @@ from nnd_tasks.store import (
     read_table,
 )
 from nnd_tasks.task.sandbox import render
-from nnd_tasks.task.scored_tokens import places
+from nnd_tasks.task.scored_tokens import candidate_offsets
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_files import tasks_on
 
@@ -137,7 +137,7 @@ def make_pairs(tests: pa.Table, task: Mapping[str, Any], *, chat: bool = False) 
     for test in tests.to_pylist():
         prompt = str(render(task["doc_to_text"], test, f"task {task['task']}: doc_to_text"))
         chosen, rejected = (f"{delimiter}{settings.scored(test[side])}" for side in ("high", "low"))
-        at = places(test["low"], rejected)
+        at = candidate_offsets(test["low"], rejected)
         spans.append(
             [
                 {

@@ -15,7 +15,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN, check_table, fingerprint
 from nnd_tasks.splits import sources_of, split_of
 from nnd_tasks.store import find_dataset, list_configs, no_set, read_table
-from nnd_tasks.task.sample_order import sample_order
+from nnd_tasks.task.selection import sample_order
 
 _OURS = "nnd/"
 _PATIENCE = 10.0  # seconds to wait for the hub's answer
@@ -46,29 +46,29 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     stress = [name for name in _STRESS_KEYS if name in tests.column_names]
     varying: set[str] = set()
     for row in tests.to_list():
-        own = {name: row[name] for name in ("cluster_id", "context", *extra)}
-        document = documents.setdefault(row["cluster_id"], {**own, "candidates": {}, "tests": [], "error_spans": []})
+        fields = {name: row[name] for name in ("cluster_id", "context", *extra)}
+        document = documents.setdefault(row["cluster_id"], {**fields, "candidates": {}, "tests": [], "error_spans": []})
         if document["context"] != row["context"]:
             raise NNDError(
                 f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({row['cluster_id']})"
             )
         varying.update(name for name in extra if document[name] != row[name])
-        places, errors = document["candidates"], document["error_spans"]
+        indices, errors = document["candidates"], document["error_spans"]
         for side in ("high", "low") if row["high_first"] else ("low", "high"):
-            if row[side] not in places:
-                places[row[side]] = len(places)
+            if row[side] not in indices:
+                indices[row[side]] = len(indices)
                 errors.append([])
         test = {name: "" if row.get(name) is None else row[name] for name in _TEST_KEYS}
         test |= {name: row[name] for name in stress}
-        document["tests"].append({**test, "high": places[row["high"]], "low": places[row["low"]]})
+        document["tests"].append({**test, "high": indices[row["high"]], "low": indices[row["low"]]})
         for error in row.get(SPANS_COLUMN) or []:  # of marks in a text, only the test says what kind of error they are
             named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
-            if named not in errors[places[row["low"]]]:
-                errors[places[row["low"]]].append(named)
+            if named not in errors[indices[row["low"]]]:
+                errors[indices[row["low"]]].append(named)
     left_out = varying if SPANS_COLUMN in tests.column_names else {*varying, "error_spans"}
-    whole = [{**document, "candidates": list(document["candidates"])} for document in documents.values()]
+    rows = [{**document, "candidates": list(document["candidates"])} for document in documents.values()]
     return datasets.Dataset.from_list(
-        [{name: value for name, value in document.items() if name not in left_out} for document in whole]
+        [{name: value for name, value in document.items() if name not in left_out} for document in rows]
     )
 
 

@@ -247,8 +247,8 @@ class TokenCounter(TokenizingOnce):
             NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
         """
         if self.reward:
-            own = len(self.tok_encode(continuation, add_special_tokens=False))
-            return len(encode_chat(self.tokenizer, context, continuation)) - own, own
+            tokens = len(self.tok_encode(continuation, add_special_tokens=False))
+            return len(encode_chat(self.tokenizer, context, continuation)) - tokens, tokens
         if context:
             encoded, scored = self._encode_pair(context, continuation)
             return len(encoded), len(scored)

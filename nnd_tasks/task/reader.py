@@ -211,11 +211,11 @@ class Asked(BaseModel):
             swapped: name the answers in the other order.
         """
         first, second = self.words
-        shown = (
+        shown_texts = (
             f"{delimiter}{candidate}" if self.reader == "validator" else f"\n{first}: {candidate}\n{second}: {rival}"
         )
         words = f"{second} or {first}" if swapped else f"{first} or {second}"
-        return f"{shown}\n\n{question} Answer {words}.\nAnswer:"
+        return f"{shown_texts}\n\n{question} Answer {words}.\nAnswer:"
 
 
 class Asker(Writer):

@@ -176,10 +176,10 @@ class Request(Instance):  # type: ignore[misc]
     def describe(self) -> str:
         """Return the request's task, candidate and a test that needs it, for an error message."""
         text = self.args[1]
-        shown = repr(text if len(text) <= 80 else f"{text[:79]}…")
+        excerpt = repr(text if len(text) <= 80 else f"{text[:79]}…")
         tests = self.doc["tests"]
         test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
-        return f"task {self.task_name}: the candidate {shown} of test {test['test_id']}"
+        return f"task {self.task_name}: the candidate {excerpt} of test {test['test_id']}"
 
 
 def make_requests(method: str, arguments: Iterable[tuple[Any, ...]]) -> list[Instance]:
@@ -323,8 +323,8 @@ def shorten(text: str, fits: Callable[[str], bool]) -> str | None:
         fits: tells whether a beginning fits.
     """
     ends = _ends(text)[::-1]
-    place = bisect_left(ends, True, key=lambda end: fits(text[:end]))
-    return text[: ends[place]] if place < len(ends) else None
+    longest = bisect_left(ends, True, key=lambda end: fits(text[:end]))
+    return text[: ends[longest]] if longest < len(ends) else None
 
 
 # ---------------------------------------------------------------- answers
@@ -414,15 +414,17 @@ def document_metrics(
         breakdown: which rates to report.
         score: gives the score of each candidate, as `score_likelihoods` does.
     """
-    whole, bare = ([one for one in answers if (one.context_part == "none") == without] for without in (False, True))
-    scores = score(doc, whole, settings)
+    with_context, bare = (
+        [answer for answer in answers if (answer.context_part == "none") == without] for without in (False, True)
+    )
+    scores = score(doc, with_context, settings)
     without_context = score(doc, bare, settings) if settings.context_reliance else None
     return {
         **score_document(doc["tests"], scores, breakdown, ties=settings.ties, without_context=without_context),
         "truncated_contexts": int(
-            any(one.context_part == "shortened" and one.candidate is not None for one in answers)
+            any(answer.context_part == "shortened" and answer.candidate is not None for answer in answers)
         ),
-        "candidates": _records(scores, whole),
+        "candidates": _records(scores, with_context),
         **({} if without_context is None else {"no_context": _records(without_context, bare)}),
     }
 
@@ -453,11 +455,11 @@ def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> 
     """Return what the samples have of each candidate; its flaws are keys that are true."""
     flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
     records: list[dict[str, Any] | None] = []
-    for place, score in enumerate(scores):
+    for index, score in enumerate(scores):
         if score is None:
             records.append(None)
             continue
         # JSON has no number for what is not finite.
         total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
-        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **flaws[place]})
+        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **flaws[index]})
     return records

@@ -1,12 +1,13 @@
-"""The tokens of a candidate that a model scored, with the characters that each stands for."""
+"""The tokens of a candidate that a model scored, with the characters that each stands for; and their file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
@@ -49,22 +50,24 @@ def scored_tokens(request: Request, response: Sequence[Any], counter: TokenCount
     ids, spans = tokens_and_characters(counter, *request.args)
     if len(ids) != len(logprobs):
         raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
-    return ScoredTokens(ids, places(request.doc["candidates"][request.candidate], request.args[1])[spans], logprobs)
+    return ScoredTokens(
+        ids, candidate_offsets(request.doc["candidates"][request.candidate], request.args[1])[spans], logprobs
+    )
 
 
-def places(candidate: str, continuation: str) -> NDArray[np.int64]:
-    """Return the place in a candidate that each place between characters of its continuation stands for."""
+def candidate_offsets(candidate: str, continuation: str) -> NDArray[np.int64]:
+    """Map each place between characters of a continuation to the place in its candidate that it stands for."""
     numbered = Settings(number_lines=True).scored(candidate)
     written = numbered if numbered in continuation else candidate
     before = continuation.rindex(written)
-    places = [0] * before
+    offsets = [0] * before
     start = 0
     for line, as_written in zip(candidate.split("\n"), written.split("\n"), strict=True):
-        places += [start] * (len(as_written) - len(line))
-        places += range(start, start + len(line) + 1)
+        offsets += [start] * (len(as_written) - len(line))
+        offsets += range(start, start + len(line) + 1)
         start += len(line) + 1
-    places += [len(candidate)] * (len(continuation) - before - len(written))
-    return np.asarray(places)
+    offsets += [len(candidate)] * (len(continuation) - before - len(written))
+    return np.asarray(offsets)
 
 
 def tokens_and_characters(
@@ -109,3 +112,50 @@ def tokens_and_characters(
     ends = np.maximum.accumulate(spans[:, 1])
     starts = np.minimum(spans[:, 0], np.concatenate([[0], ends[:-1]]))
     return ids, np.maximum(np.stack([starts, ends], axis=1)[-count:] - before, 0)
+
+
+# ---------------------------------------------------------------- the file beside the results
+
+#: One row for each candidate after one prompt, one entry of each list for each scored token; see `ScoredTokens`.
+SCHEMA = pa.schema(
+    [
+        ("cluster_id", pa.string()),
+        ("candidate", pa.int32()),
+        ("text", pa.string()),
+        ("context_part", pa.string()),
+        ("token_ids", pa.list_(pa.int32())),
+        ("starts", pa.list_(pa.int32())),
+        ("ends", pa.list_(pa.int32())),
+        ("logprobs", pa.list_(pa.float32())),
+    ]
+)
+
+#: Key of the table's metadata: the digest of the run's answers, which its results hold, too.
+ANSWERS = b"nnd_answers"
+
+
+def token_table(requests: Iterable[Request], answers: str) -> pa.Table:
+    """Put the tokens of requests whose filtered responses are answers with tokens into a table, as `SCHEMA` says.
+
+    Args:
+        requests: of a task.
+        answers: see `ANSWERS`.
+    """
+    rows = []
+    for request in requests:
+        [answer] = request.filtered_resps.values()
+        if (tokens := answer.tokens) is not None:
+            starts, ends = tokens.spans.T
+            rows.append(
+                {
+                    "cluster_id": request.doc["cluster_id"],
+                    "candidate": request.candidate,
+                    "text": request.doc["candidates"][request.candidate],
+                    "context_part": request.context_part,
+                    "token_ids": tokens.ids,
+                    "starts": starts,
+                    "ends": ends,
+                    "logprobs": tokens.logprobs,
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=SCHEMA).replace_schema_metadata({ANSWERS: answers.encode()})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import parse_json, read_text
+from nnd_tasks.schema import short_hash
 from nnd_tasks.text import did_you_mean, some_of
 
 
@@ -22,14 +24,14 @@ def check_selection(options: Mapping[str, Any]) -> None:
         raise NNDError(
             "--predict_only: our tasks have scores and no predictions; leave it out, --log_samples keeps all scores"
         )
-    given = [name for name in ("sample", "samples", "limit") if options.get(name) is not None]
-    for name in given:
+    options_given = [name for name in ("sample", "samples", "limit") if options.get(name) is not None]
+    for name in options_given:
         if name == "samples":
             read_samples(options[name])
         else:
             check_limit(options[name], name)
-    if len(given) > 1:
-        raise NNDError(f"--{given[0]} and --{given[1]} both say which prompts are taken; leave one out")
+    if len(options_given) > 1:
+        raise NNDError(f"--{options_given[0]} and --{options_given[1]} both say which prompts are taken; leave one out")
 
 
 def read_samples(samples: Any) -> dict[str, list[int]]:
@@ -50,7 +52,7 @@ def read_samples(samples: Any) -> dict[str, list[int]]:
         samples = parse_json(text, where, hint=f"; {expected}")
     if not isinstance(samples, Mapping) or not samples:
         raise NNDError(f"{where}: {samples!r:.80} names no prompts; {expected}")
-    return {str(task): check_places(places, None, str(task)) for task, places in samples.items()}
+    return {str(task): check_places(indices, None, str(task)) for task, indices in samples.items()}
 
 
 def _read_samples_file(path: str, expected: str) -> str:
@@ -81,13 +83,13 @@ def select_prompts(
         return {name: task.sample(sample) for name, task in tasks.items()}
     if samples is None:
         return None
-    places = read_samples(samples)
-    for name in places:
+    indices = read_samples(samples)
+    for name in indices:
         if name not in tasks:
             meant = did_you_mean(name, tasks) or f"there are: {some_of(list(tasks), 6, str)}"
             raise NNDError(f"--samples: no task {name!r} is run; {meant}")
-        places[name] = check_places(places[name], len(tasks[name].eval_docs), name)
-    return places
+        indices[name] = check_places(indices[name], len(tasks[name].eval_docs), name)
+    return indices
 
 
 def check_places(places: Any, total: int | None, task: str) -> list[int]:
@@ -107,9 +109,9 @@ def check_places(places: Any, total: int | None, task: str) -> list[int]:
         raise NNDError(f"--samples: {task}: {places!r:.80} is no list; {expected}")
     if not places:
         raise NNDError(f"--samples: {task}: no prompt is left; {expected}, or leave the task out to take all")
-    for place in places:
-        if isinstance(place, bool) or not isinstance(place, int) or place < 0 or (total is not None and place >= total):
-            raise NNDError(f"--samples: {task}: there is no prompt {place!r:.80}; {expected}")
+    for index in places:
+        if isinstance(index, bool) or not isinstance(index, int) or index < 0 or (total is not None and index >= total):
+            raise NNDError(f"--samples: {task}: there is no prompt {index!r:.80}; {expected}")
     return list(dict.fromkeys(places))
 
 
@@ -130,3 +132,32 @@ def check_limit(limit: Any, option: str) -> None:
         raise NNDError(f"{name}: no prompt is left; take 1 or more, or leave it out")
     if limit != int(limit) and (limit > 1 or option == "sample"):
         raise NNDError(f"{name}: expected a whole number of prompts{', or a share below 1' * (option == 'limit')}")
+
+
+def sample_order(prompts: Sequence[str], categories: Sequence[Collection[str]]) -> Iterator[int]:
+    """Yield the places of all prompts, spread over the categories; a sample of N is the first N of them.
+
+    Turn by turn, the category with the fewest prompts in the sample gets the next of its own, in the order of hashes of their
+    ids. So every category is there as soon as the sample has room, the same prompts come in every run, and a smaller sample
+    is a part of every larger one.
+
+    Args:
+        prompts: the ``cluster_id`` of each.
+        categories: of the tests of each prompt.
+    """
+    waiting: dict[str, list[int]] = {}
+    for i in sorted(range(len(prompts)), key=lambda i: short_hash(str(prompts[i])), reverse=True):
+        for category in categories[i]:
+            waiting.setdefault(category, []).append(i)
+    sizes = {category: len(indices) for category, indices in waiting.items()}
+    taken: Counter[str] = Counter()
+    chosen: set[int] = set()
+    while waiting:
+        category = min(waiting, key=lambda name: (taken[name], sizes[name], name))
+        index = waiting[category].pop()
+        if not waiting[category]:
+            del waiting[category]
+        if index not in chosen:
+            chosen.add(index)
+            taken.update(categories[index])
+            yield index

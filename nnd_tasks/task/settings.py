@@ -57,9 +57,9 @@ class Settings(BaseModel):
     @field_validator("trained_on")
     @classmethod
     def _names_splits(cls, value: str) -> str:
-        for part in filter(None, value.split(",")):
-            if not re.fullmatch(r"(?!nnd_)\w[\w.-]*(:(train|validation|test))?", part):
-                raise ValueError(f"{part!r} is no split of a set; write SET:train, SET:validation, SET:test or SET")
+        for name in filter(None, value.split(",")):
+            if not re.fullmatch(r"(?!nnd_)\w[\w.-]*(:(train|validation|test))?", name):
+                raise ValueError(f"{name!r} is no split of a set; write SET:train, SET:validation, SET:test or SET")
         return value
 
     def scored(self, candidate: str) -> str:
@@ -106,8 +106,8 @@ def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
     from nnd_tasks.task.task_yaml import read_task_yaml  # imports this module
 
     source = Path(str(metadata.get("config_source", "")).removeprefix(","))  # 0.5 puts a comma there
-    own = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
-    asked, written = (Settings.read(one).model_dump() for one in (metadata, own or {}))
+    of_yaml = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
+    asked, written = (Settings.read(values).model_dump() for values in (metadata, of_yaml or {}))
     return {name: value for name, value in asked.items() if value != written[name]}
 
 
@@ -151,18 +151,18 @@ def check_config(config: Mapping[str, Any], sampler: Any) -> None:
     task, shots = f"task {config.get('task')}", config.get("fewshot_config") or {}
     if not isinstance(shots, Mapping):
         raise NNDError(f"{task}: its YAML sets fewshot_config to {shots!r}; expected a mapping")
-    given = {**config, **{f"fewshot_config.{key}": value for key, value in shots.items() if value != sampler}}
+    values = {**config, **{f"fewshot_config.{key}": value for key, value in shots.items() if value != sampler}}
     for key in _OURS:
-        if given.get(key) is not None:
+        if values.get(key) is not None:
             raise NNDError(
                 f"{task}: its YAML sets {key}; leave it out: candidates, exemplars and metrics are those of the set and of NND"
             )
-    if given.get("output_type", "multiple_choice") != "multiple_choice":
-        raise NNDError(f"{task}: output_type {given['output_type']!r}, an NND task needs multiple_choice")
-    split = given.get("test_split")
-    if not {given.get("fewshot_split"), given.get("fewshot_config.split")} <= {split, None}:
+    if values.get("output_type", "multiple_choice") != "multiple_choice":
+        raise NNDError(f"{task}: output_type {values['output_type']!r}, an NND task needs multiple_choice")
+    split = values.get("test_split")
+    if not {values.get("fewshot_split"), values.get("fewshot_config.split")} <= {split, None}:
         raise NNDError(f"{task}: its YAML names another split for exemplars; a set has only {split}")
-    if given.get("doc_to_text") is None:  # an empty one is a task without a context
+    if values.get("doc_to_text") is None:  # an empty one is a task without a context
         raise NNDError(f"{task}: its YAML has no doc_to_text, the template of the prompt")
 
 

@@ -75,29 +75,35 @@ def protocol_part(
         options: of lm-eval for this run. The chat template is part of the model.
     """
     shots, chat, system = config.num_fewshot or 0, options.get("apply_chat_template"), options.get("system_instruction")
-    return {
-        "set": origin["dataset"],
-        "config": origin["config"],
-        "data": origin["fingerprint"],
-        "normalization": "token",
-        "eos": settings.append_eos,
-        "bos": settings.append_bos,
-        "candidate_prefix": settings.candidate_prefix,
-        **({"number_lines": True} if settings.number_lines else {}),
-        **({"split": settings.split} if settings.split else {}),
-        "ties": settings.ties,
-        "overlong": settings.overlong,
-        "prompt": digest([rendered, config.target_delimiter, config.filter_list]),
-        "shots": shots,
-        "shots_seed": seed if shots else None,
-        # What exemplars are drawn from. Runs without exemplars have no such item, nor have those of earlier versions.
-        **({"exemplars": "other contexts"} if shots else {}),
+    items = {
+        "set": origin["dataset"],  # whose tests they are
+        "config": origin["config"],  # which of its variants
+        "data": origin["fingerprint"],  # every text and label of the tests
+        "normalization": "token",  # what `nnd_tasks.rule` divides by for ``pass_rate``
+        "eos": settings.append_eos,  # whether the end-of-sequence token is scored
+        "bos": settings.append_bos,  # whether the BOS token stands between prompt and candidate
+        "candidate_prefix": settings.candidate_prefix,  # is scored with each candidate
+        "number_lines": settings.number_lines,  # whether the lines of candidates are numbered
+        "split": settings.split,  # whose sources alone are scored
+        "ties": settings.ties,  # what a tie counts
+        "overlong": settings.overlong,  # what happens to a context that does not fit the model's window
+        "prompt": digest([rendered, config.target_delimiter, config.filter_list]),  # all that a model is given
+        "shots": shots,  # number of exemplars
+        "shots_seed": seed if shots else None,  # decides which ones
+        "exemplars": "other contexts" if shots else None,  # what they are drawn from
         # Up to version 0.1 the line feed at the end of a chat template was scored with each text, and this item was true.
         "chat_template": "candidate tokens only" if chat else False,
-        "multiturn": bool(options.get("fewshot_as_multiturn") and chat and shots),
-        "system": digest(system) if system else None,
-        "selection": selected,
+        "multiturn": bool(options.get("fewshot_as_multiturn") and chat and shots),  # exemplars as turns of a chat
+        "system": digest(system) if system else None,  # the system instruction
+        "selection": selected,  # which prompts are scored
     }
+    return _without_unset(items)
+
+
+def _without_unset(items: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the items that signatures of earlier versions lack, where they are not set."""
+    added_later = ("number_lines", "split", "exemplars", "trained_on")
+    return {key: value for key, value in items.items() if value or key not in added_later}
 
 
 def selection(chosen: Iterable[str], total: int) -> str:
@@ -115,13 +121,13 @@ def chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
     """Return a digest of a chat template's text and of some short chats rendered with it; None without a template."""
     if render is None:
         return None
-    shown = []
+    rendered = []
     for probe in (_PROBE, [{"role": "system", "content": "0"}, *_PROBE]):
         try:
-            shown.append(render(probe))
+            rendered.append(render(probe))
         except Exception as error:  # a template may refuse a role
-            shown.append(repr(error))
-    return digest([template, shown])
+            rendered.append(repr(error))
+    return digest([template, rendered])
 
 
 # ---------------------------------------------------------------- the model
@@ -134,29 +140,30 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         metadata: the parsed ``--model_args`` and ``--metadata``.
         counter: the `TokenCounter` of the run.
     """
-    # Named apart; or the path of the YAML, whose content is in the protocol; or how the same numbers are computed and kept.
+    # Left out: shown elsewhere, or without effect on numbers.
     skipped = {"version", "pretrained", "model", "tokenizer", "config_source", "shared_prefix", "token_scores"}
     skipped |= {*Settings.model_fields}
     name = metadata.get("pretrained") or metadata.get("model")
     stored = getattr(counter.config, "dtype", None)
-    return {
-        "name": bare_urls(name) if isinstance(name, str) else type(name).__name__,
-        "weights": weights_digest(name, str(metadata.get("subfolder") or "")),
-        "adapter": weights_digest(metadata.get("peft")),
-        "commit": getattr(counter.config, "_commit_hash", None),
-        "dtype": str(metadata.get("dtype") or "auto"),
-        "stored_dtype": None if stored is None else str(stored).removeprefix("torch."),
-        "backend": "server" if counter.remote else counter.backend,
-        "window": counter.window,
+    items = {
+        "name": bare_urls(name) if isinstance(name, str) else type(name).__name__,  # folder, or name on the hub
+        "weights": weights_digest(name, str(metadata.get("subfolder") or "")),  # of a local folder
+        "adapter": weights_digest(metadata.get("peft")),  # of a local folder
+        "commit": getattr(counter.config, "_commit_hash", None),  # of a model of the hub
+        "dtype": str(metadata.get("dtype") or "auto"),  # that the model was asked to compute in
+        "stored_dtype": None if stored is None else str(stored).removeprefix("torch."),  # which ``auto`` takes
+        "backend": "server" if counter.remote else counter.backend,  # causal or seq2seq
+        "window": counter.window,  # in tokens
         "tokenizer": bare_urls(counter.name),
-        "tokenizer_digest": tokenizer_digest(counter.tokenizer),
-        **({"trained_on": trained_on} if (trained_on := metadata.get("trained_on")) else {}),
+        "tokenizer_digest": tokenizer_digest(counter.tokenizer),  # vocabulary, rules and special tokens
+        "trained_on": metadata.get("trained_on"),  # splits of our sets
         "arguments": {
             key: _shown(value)
             for key, value in sorted(metadata.items())
             if key.lower() not in skipped and not is_secret(key)
         },
     }
+    return _without_unset(items)
 
 
 def _shown(value: Any) -> Any:
@@ -211,10 +218,12 @@ def model_files(name: Any, subfolder: str = "") -> list[Path]:
     """Return the files of a local model that decide its scores: weights, adapters, configurations and templates."""
     kinds = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".json", ".model", ".txt", ".py", ".jinja"}
     try:
-        place = Path(name).expanduser()
-        if place.is_file():
-            return [place]
-        files = [path for folder in {place, place / subfolder} if folder.is_dir() for path in folder.iterdir()]
+        path_given = Path(name).expanduser()
+        if path_given.is_file():
+            return [path_given]
+        files = [
+            path for folder in {path_given, path_given / subfolder} if folder.is_dir() for path in folder.iterdir()
+        ]
         return sorted(path for path in files if path.is_file() and path.suffix in kinds)
     except (OSError, RuntimeError, TypeError, ValueError):  # it is not a path
         return []
@@ -266,10 +275,11 @@ def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mappin
 
     Items of the model that are not known are left out.
     """
-    shown = {key: value for key, value in model.items() if value is not None and key != "arguments"}
-    shown["arguments"] = digest(model["arguments"])
+    known_items = {key: value for key, value in model.items() if value is not None and key != "arguments"}
+    known_items["arguments"] = digest(model["arguments"])
     return " || ".join(
-        "|".join(f"{key}:{_text(value)}" for key, value in part.items()) for part in (protocol, shown, packages)
+        "|".join(f"{key}:{_text(value)}" for key, value in section.items())
+        for section in (protocol, known_items, packages)
     )
 
 
@@ -287,7 +297,7 @@ def short_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], packa
     nnd = str(packages.get("nnd_tasks", "?"))[:20]
     room = (SHORT - len(f"nnd:{nnd}|/:{digests[0]}|:{digests[1]}")) // len(names)
     last_parts = [re.split(r"[/\\]", str(name or "?").rstrip("/\\"))[-1] for name in names]
-    data, config, model_name = (_text(part)[:room] for part in last_parts)
+    data, config, model_name = (_text(name_part)[:room] for name_part in last_parts)
     return f"nnd:{nnd}|{data}/{config}:{digests[0]}|{model_name}:{digests[1]}"
 
 

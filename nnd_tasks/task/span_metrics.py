@@ -41,8 +41,11 @@ def auc(surprise: ArrayLike, marked: ArrayLike) -> float:
     order, ranks = np.unique(values, return_inverse=True)
     counts = np.bincount(ranks, minlength=len(order))
     middle = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal values
-    own = int(inside.sum())
-    return float((middle[ranks][inside].sum() - own * (own + 1) / 2) / (own * (len(values) - own)))
+    marked_count = int(inside.sum())
+    return float(
+        (middle[ranks][inside].sum() - marked_count * (marked_count + 1) / 2)
+        / (marked_count * (len(values) - marked_count))
+    )
 
 
 def unigram_surprise(texts: Iterable[ArrayLike]) -> Callable[..., NDArray[np.float64]]:
@@ -57,13 +60,13 @@ def unigram_surprise(texts: Iterable[ArrayLike]) -> Callable[..., NDArray[np.flo
 
     def surprise(ids: ArrayLike, uncounted: ArrayLike = ()) -> NDArray[np.float64]:
         index = np.asarray(ids, dtype=np.int64)
-        known = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
-        out = np.asarray(uncounted, dtype=np.int64)
-        if out.size:
-            left, times = np.unique(out, return_counts=True)
-            place = np.minimum(np.searchsorted(left, index), left.size - 1)
-            known = known - np.where(left[place] == index, times[place], 0)
-        return np.asarray(np.log(total - out.size + len(counts) + 1.0) - np.log(known + 1.0))
+        occurrences = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
+        uncounted_ids = np.asarray(uncounted, dtype=np.int64)
+        if uncounted_ids.size:
+            removed, times = np.unique(uncounted_ids, return_counts=True)
+            position = np.minimum(np.searchsorted(removed, index), removed.size - 1)
+            occurrences = occurrences - np.where(removed[position] == index, times[position], 0)
+        return np.asarray(np.log(total - uncounted_ids.size + len(counts) + 1.0) - np.log(occurrences + 1.0))
 
     return surprise
 
@@ -89,7 +92,7 @@ def first_tokens(text: str, spans: NDArray[np.int64]) -> NDArray[np.int64]:
         spans: start and end of each token in it, in their order, none empty, shape (tokens, 2).
     """
     ends = np.cumsum([len(word) for word in split_words(text)])
-    first, last = (np.searchsorted(ends, place, side="right") for place in (spans[:, 0], spans[:, 1] - 1))
+    first, last = (np.searchsorted(ends, positions, side="right") for positions in (spans[:, 0], spans[:, 1] - 1))
     return np.flatnonzero(first > np.concatenate([[-1], np.maximum.accumulate(last)[:-1]])[: len(first)])
 
 
@@ -101,8 +104,8 @@ def _aucs(
 ) -> list[float]:
     """Return `auc` of what the chosen errors mark against what no error marks, by each surprise; empty without one of the two."""
     marked, free = marked_tokens(spans, chosen), ~marked_tokens(spans, errors)
-    kept = marked | free
-    return [auc(values[kept], marked[kept]) for values in surprises if marked.any() and free.any()]
+    compared = marked | free
+    return [auc(values[compared], marked[compared]) for values in surprises if marked.any() and free.any()]
 
 
 class SpanMetrics:
@@ -123,7 +126,7 @@ class SpanMetrics:
         self._selectors |= {name.removeprefix("pass_rate"): selector for name, selector in breakdown.items()}
         parts = ("", BARE)[: 1 + context_reliance]
         #: Names of all rates.
-        self.names = [f"{rate}{part}{name}" for part in parts for rate in RATES for name in self._selectors]
+        self.names = [f"{rate}{suffix}{name}" for suffix in parts for rate in RATES for name in self._selectors]
 
     @classmethod
     def of(
@@ -163,26 +166,26 @@ class SpanMetrics:
             answers: to the requests of the document, with their tokens.
             unigram: see `unigram_surprise`.
         """
-        found: dict[str, list[float]] = {name: [] for name in self.names}
+        values_of: dict[str, list[float]] = {name: [] for name in self.names}
         for answer in answers:
             if answer.candidate is None or answer.tokens is None or not (every := errors[answer.candidate]):
                 continue
-            own = answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1]
-            if not own.any():
+            in_text = answer.tokens.spans[:, 0] < answer.tokens.spans[:, 1]
+            if not in_text.any():
                 continue
-            spans, surprise = answer.tokens.spans[own], -answer.tokens.logprobs[own].astype(np.float64)
+            spans, surprise = answer.tokens.spans[in_text], -answer.tokens.logprobs[in_text].astype(np.float64)
             first = first_tokens(candidates[answer.candidate], spans)
             words = np.stack([np.minimum.reduceat(spans[:, 0], first), np.maximum.reduceat(spans[:, 1], first)], axis=1)
-            common = unigram(np.asarray(answer.tokens.ids)[own].tolist())
+            common = unigram(np.asarray(answer.tokens.ids)[in_text].tolist())
             of_words = [np.add.reduceat(values, first) for values in (surprise, common)]
-            part = BARE if answer.context_part == "none" else ""
+            suffix = BARE if answer.context_part == "none" else ""
             for name, selector in self._selectors.items():
                 chosen = [error for error in every if selector is None or error[selector[0]] == selector[1]]
-                found[f"span_auc{part}{name}"] += _aucs(spans, every, chosen, surprise)
+                values_of[f"span_auc{suffix}{name}"] += _aucs(spans, every, chosen, surprise)
                 if both := _aucs(words, every, chosen, *of_words):
-                    found[f"span_excess{part}{name}"].append((both[0] - both[1] + 1) / 2)
-        pairs = {name: (sum(values, 0.0), len(values)) for name, values in found.items()}
-        texts = len(found["span_auc"])
+                    values_of[f"span_excess{suffix}{name}"].append((both[0] - both[1] + 1) / 2)
+        pairs = {name: (sum(values, 0.0), len(values)) for name, values in values_of.items()}
+        texts = len(values_of["span_auc"])
         return {"span_texts": texts, **pairs, **{f"{name}_stderr": pair for name, pair in pairs.items()}}
 
     def aggregations(self) -> dict[str, Callable[[Any], Any]]:

@@ -82,17 +82,17 @@ def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:
         return name
 
     Loader.add_constructor("!function", construct_function)
-    own = parse_yaml(read_text(path), str(path), Loader)
-    if not isinstance(own, dict):
+    written = parse_yaml(read_text(path), str(path), Loader)
+    if not isinstance(written, dict):
         raise NNDError(f"{path}: holds no mapping")
-    included = own.pop("include", [])
+    included = written.pop("include", [])
     settings: dict[str, Any] = {}
     for name in included if isinstance(included, list) else [included]:
         with reading(name):
-            place = (path.parent / expand(str(name))).resolve()
-        settings |= _merge(place, foreign, read)
+            included_path = (path.parent / expand(str(name))).resolve()
+        settings |= _merge(included_path, foreign, read)
     settings.pop("variants", None)  # those of the task that is included, not of this one
-    return settings | own
+    return settings | written
 
 
 def check_settings(settings: Mapping[str, Any], config: str) -> None:

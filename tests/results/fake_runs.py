@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA
 from nnd_tasks.task.signature import answers_digest
-from nnd_tasks.task.token_table import ANSWERS, SCHEMA
 
 DATE = "2026-01-01T00-00-00"
 PROTOCOL = {

@@ -37,7 +37,7 @@ from nnd_tasks.studies.signal import (
     report_signals,
     step_variance,
 )
-from nnd_tasks.task.sample_order import sample_order
+from nnd_tasks.task.selection import sample_order
 from tests.commands import Command, refused
 from tests.results.fake_runs import write_run
 from tests.results.runs import PROTOCOL, make_run
