@@ -1,4 +1,4 @@
-"""Covers places, scored_tokens.
+"""Covers candidate_offsets, scored_tokens.
 
 Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds.
 """
