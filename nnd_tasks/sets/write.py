@@ -18,11 +18,11 @@ from nnd_tasks.schema import SCHEMA_VERSION, ConfigSummary, check_table, summari
 from nnd_tasks.sets.card import CardFacts, make_card
 from nnd_tasks.store import (
     CARD,
+    NAME,
     PREFERENCE,
     REPORT,
     SPLIT,
     config_names,
-    is_name,
     read_header,
     read_report,
     read_table,
@@ -80,7 +80,7 @@ def write_dataset(
     Raises:
         NNDError: the folder holds something else, cannot be written, or another process keeps it locked.
     """
-    if wrong := [name for name in tables if not is_name(name)]:
+    if wrong := [name for name in tables if not NAME.fullmatch(name)]:
         raise NNDError(f"config {wrong[0]!r}: a config is named by letters, digits, _, - and .")
     with changing(folder, hint=_ELSEWHERE), ExitStack() as stack:
         folder = expand(folder).resolve()
