@@ -99,7 +99,7 @@ def test_prompt_and_text_are_what_the_task_scores(
     task = load_task(f"nnd_{name}{variant}_clean", {"pretrained": str(tiny_models["gpt2"])})
     scored = set()
     for doc in task.eval_docs:
-        scored |= {(task.doc_to_text(doc), text) for _, text in task.pairs(doc, "", chat=False)}
+        scored |= {*task._pairs(doc, task.fewshot_context(doc, 0))}
     rows = tests.to_pylist()
     assert {(pair["prompt"], pair[side]) for pair in pairs for side in ("chosen", "rejected")} == scored
     assert [pair["test_id"] for pair in pairs] == [row["test_id"] for row in rows]

@@ -100,7 +100,7 @@ def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path
 
 
 def test_undo_makes_lm_eval_forget(registered: Path, nnd: Command) -> None:
-    assert {"nnd.yaml", "quiz_design__nnd_quiz_design_mixqg.yaml"} <= {path.name for path in registered.iterdir()}
+    assert {"nnd.yaml", "nnd_quiz_design_mixqg.yaml"} <= {path.name for path in registered.rglob("*.yaml")}
     assert nnd("register", "--undo").status == 0
     assert not registered.exists()
     assert "nothing was registered" in nnd("register", "--undo").out
@@ -122,7 +122,7 @@ def test_nnd_run_needs_no_registration_and_passes_everything_on(
     done = nnd(*words)
     assert done.status == 0, done.err
     printed = table(done.out)
-    assert printed["nnd_demo"] == printed["mine"]
+    assert printed["nnd_demo (4 of 60 prompts)"] == printed["mine (4 of 60 prompts)"]
     with monkeypatch.context() as patch:
         patch.setattr(HFLM, "_loglikelihood_tokens", None)  # nothing is left to score
         assert table(nnd(*words).out) == printed

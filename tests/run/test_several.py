@@ -100,6 +100,8 @@ def test_documents_divided_among_processes_give_what_one_gives(
         assert sum(outcome.out.count("|nnd_demo|") for outcome in outcomes) == 1, "one process writes"
         found[count] = written(folder / "out")
     (results, samples), (other, divided) = found[1], found[2]
+    for stored in (results, other):  # the digest of sums whose last digits differ
+        assert stored["configs"]["nnd_demo"]["metadata"]["nnd"].pop("answers")
     for name in ("results", "configs", "n-samples"):
         assert close(results[name], other[name])
     assert [sample["doc_id"] for sample in divided["nnd_demo"]][:3] == [0, 2, 4]

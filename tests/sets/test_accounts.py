@@ -143,6 +143,6 @@ CASES: dict[str, dict[str, Any]] = {
 def test_the_sum_is_right_for_files_as_people_have_them(file: str) -> None:
     path = DATA / "cases" / file
     lines = path.read_text("utf-8").splitlines()
-    made = draft_set("mine", str(path), CASES[file]).made
+    made = draft_set("mine", str(path), CASES[file]).built_set
     accounts = made.report["default"]["accounts"]
     assert accounts["rows"]["total"] == len(list(csv.reader(lines))) - 1 if path.suffix != ".jsonl" else len(lines)
