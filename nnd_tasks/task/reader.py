@@ -108,8 +108,8 @@ class Writer:
         return []
 
     def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[str, str]]:
-        """Make (prompt, answer) of each answer to the question that ends a prompt of `views`."""
-        raise NotImplementedError
+        """Make (prompt, answer) of each answer to the question that ends a prompt of `views`; none where nothing is asked."""
+        return []
 
     def protocol(self) -> dict[str, Any]:
         """Items of the signature's protocol; a writer has none."""
