@@ -29,7 +29,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from tests.commands import Outcome
 
-settings.register_profile("nnd", deadline=None)  # a busy machine is no mistake
+# A busy machine is no mistake. Every run tries the same examples; `make test-all` tries new ones.
+settings.register_profile("nnd", deadline=None, derandomize=not os.environ.get("NND_TEST_ALL"))
 settings.load_profile("nnd")
 
 REPO = Path(__file__).resolve().parent.parent

@@ -223,7 +223,7 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str,
 def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(
     name: str, eligible: Any, text: str, amount: float, seed: int
 ) -> None:
-    text = spaced(text)
+    text = spaced(text.replace(" a.", " a ."))  # "a." is an initial: "The" behind it belongs to a name
     before, after = words_of(text), words_of(make(name, text, amount, seed))
     assert is_within(after, before)
     gone = Counter(before) - Counter(after)
