@@ -194,6 +194,7 @@ def test_two_archives_of_one_name_are_two_files(publisher: Publisher) -> None:
         (b"<html>not here</html>", "cannot be unpacked"),
         (zipped("t.csv", ROWS)[:60], "cannot be unpacked"),
     ],
+    ids=["other hash", "no such file", "a page", "cut off"],  # an archive has the time in it
 )
 def test_an_archive_without_the_file_is_refused_and_not_kept(
     content: bytes, words: str, publisher: Publisher, nnd_home: Path
