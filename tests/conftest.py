@@ -182,7 +182,7 @@ def home(demo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return what gives the folder of a set, built from the publisher's files once for all processes; no test changes it.
+    """A function that gives the folder of a set, built from the publisher's files once for all processes; no test changes it.
 
     It skips where the files are not there.
     """
@@ -235,7 +235,7 @@ def real_home(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Return what runs the command's entry point in this process."""
+    """A function that runs the command's entry point in this process."""
     from nnd_tasks import cli
 
     monkeypatch.delenv("NND_DEBUG", raising=False)

@@ -33,7 +33,7 @@ FLAT = 3.0
 
 
 def texts() -> list[str]:
-    """Return what the tokenizers are trained on."""
+    """List the texts that the tokenizers are trained on."""
     return DEMO_TEXT.read_text(encoding="utf-8").splitlines()
 
 

@@ -117,7 +117,7 @@ def _drop_empty(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split_equals(option: str, form: str, value: str) -> tuple[str, str]:
-    """Return what stands before and after the first = of a text."""
+    """Split a text at its first ``=``."""
     name, _, rest = (part.strip() for part in value.partition("="))
     if not name or ("VALUE" in form and not rest):
         raise NNDError(f"{option} {value}: write {form}")

@@ -36,7 +36,7 @@ DEFAULT_METRICS = "bleu,chrf,rouge1,rouge2,rougel"
 
 
 def examples(*lines: str) -> str:
-    """Return what stands below the help of a command.
+    """Write the examples below the help of a command.
 
     Args:
         lines: ``COMMAND  # a few words``; the command works as it stands.
@@ -53,7 +53,7 @@ RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float3
 
 
 def parts_of(names: str) -> list[str]:
-    """Return what stands between commas."""
+    """Split a list at its commas."""
     return [part.strip() for part in names.split(",") if part.strip()]
 
 
@@ -94,7 +94,7 @@ Function = TypeVar("Function", bound=Callable[..., None])
 def verb(
     panel: str, *lines: str, name: str | None = None, group: Typer = app, **settings: Any
 ) -> Callable[[Function], Function]:
-    """Return what makes a function a command, with its docstring as help.
+    """Make a decorator that turns a function into a command, with its docstring as help.
 
     Args:
         panel: of the help.

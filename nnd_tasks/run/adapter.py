@@ -39,7 +39,7 @@ def parse_model_args(model_args: str | Mapping[str, Any] | None) -> dict[str, An
 
 
 def model_types() -> list[str]:
-    """Return what ``--model`` may name: models of lm-eval, and of imported modules of ours."""
+    """List the names that ``--model`` may have: models of lm-eval, and of imported modules of ours."""
     import lm_eval.models  # noqa: F401 - registers lm-eval's
     from lm_eval.api.registry import model_registry
 

@@ -201,7 +201,7 @@ class Asked(BaseModel):
         return f"Which one is closer to {text}?" if text else "Which one is better?"
 
     def show(self, candidate: str, delimiter: str, question: str, rival: str, *, swapped: bool) -> str:
-        """Return what follows the prompt, up to the answer.
+        """Write the text that follows the prompt, up to the answer.
 
         Args:
             candidate: of the choice the text that comes first.

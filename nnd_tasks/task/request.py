@@ -452,7 +452,7 @@ def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: S
 
 
 def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
-    """Return what the samples have of each candidate; its flaws are keys that are true."""
+    """Make the record of each candidate for the samples; its flaws are keys that are true."""
     flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
     records: list[dict[str, Any] | None] = []
     for index, score in enumerate(scores):

@@ -207,7 +207,7 @@ class _BoundedSandbox(ImmutableSandboxedEnvironment):
         return super().call(__context, bounded, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Any:
-        """Return what formats a text in the sandbox; None if ``value`` is no such method."""
+        """Wrap a formatting method of a text for the sandbox; None if ``value`` is no such method."""
         wrapper = super().wrap_str_format(value)
         if wrapper is None:
             return None

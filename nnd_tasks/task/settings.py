@@ -112,7 +112,7 @@ def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what may be written into the results: no Python objects, such as models and tokenizers, and no secrets."""
+    """Keep what may be written into the results: no Python objects, such as models and tokenizers, and no secrets."""
     return dict(without_secrets({key: value for key, value in metadata.items() if _is_plain(value)}, None))
 
 

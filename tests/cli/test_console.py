@@ -26,7 +26,7 @@ ESCAPE = "\x1b"
 
 
 def in_terminal(*arguments: str, **environment: str) -> str:
-    """Return what the command prints on a terminal 100 columns wide."""
+    """Read the output of the command on a terminal 100 columns wide."""
     unset = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     env |= {"TERM": "xterm-256color", "COLUMNS": "100", **environment}

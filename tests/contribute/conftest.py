@@ -64,7 +64,7 @@ class OwnSet:
 
 @pytest.fixture
 def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., OwnSet]:
-    """Return what writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
+    """A function that writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
 
     def make(
         name: str = "mine",

@@ -59,7 +59,7 @@ ATTACKS = [
 
 
 def tokens(value: str) -> list[Token]:
-    """Return what GitHub's Markdown makes of a report with ``value`` wherever data may stand."""
+    """Render a report as GitHub's Markdown does, with ``value`` wherever data may stand."""
     one = finding("html", value, value, rows=[Row(0, value, value)], count=1, table=[{value: value}])
     sizes = {value: {**SIZES, "categories": {value: 2_000}}}
     content = CheckReport(value, Path(), sizes, [value], [one]).markdown()

@@ -44,7 +44,7 @@ def model(tiny_models: dict[str, Path]) -> Path:
 
 
 def ran(python: str, command: tuple[str, ...], out: Path, model: Path, home: Path) -> dict[str, Any]:
-    """Return what a run left: the results, and the content of each further file by its name without the time."""
+    """Read the files of a run: the results, and the content of each further file by its name without the time."""
     environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)}
     of_model = ("--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu")
     arguments = [python, *command, *of_model, "--batch_size", "8", "--output_path", str(out), "--log_samples"]

@@ -108,7 +108,7 @@ def with_line_numbers(text: str) -> Spans:
 
 
 def tokenizer(name: str) -> Callable[[str], Spans]:
-    """Return what divides a text as a trained tokenizer does."""
+    """A function that divides a text as a trained tokenizer does."""
     counter = counter_of(MAKE[name]())
 
     def divide(text: str) -> Spans:

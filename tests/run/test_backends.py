@@ -77,7 +77,7 @@ def _references() -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def reference(_references: dict[str, dict[str, Any]], tiny_models: dict[str, Path], home: Path) -> Reference:
-    """Return what gives hf's results in float32 on the whole demo, by name in `ALIKE`; each is run once."""
+    """A function that gives hf's results in float32 on the whole demo, by name in `ALIKE`; each is run once."""
 
     def find(alike: str) -> dict[str, Any]:
         if alike not in _references:

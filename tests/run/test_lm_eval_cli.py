@@ -46,7 +46,7 @@ def use_built(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lm_eval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Return what runs the literal command in this process, and gives what it prints."""
+    """A function that runs the literal command in this process, and returns its output."""
     from lm_eval.__main__ import cli_evaluate
 
     def call(*words: str | Path) -> str:

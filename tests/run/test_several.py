@@ -49,7 +49,7 @@ def run(count: int, command: Sequence[str | Path], cwd: Path, timeout: float = 1
 
 
 def written(folder: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Return what a run wrote: its results, without times and places, and the samples of each task."""
+    """Read the files of a run: its results, without times and places, and the samples of each task."""
     [path] = folder.rglob("results_*.json")
     results = json.loads(path.read_text("utf-8"))
     del results["date"], results["total_evaluation_time_seconds"]

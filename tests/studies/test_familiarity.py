@@ -120,7 +120,7 @@ def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated(
 
 @pytest.fixture
 def made_up(nnd_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
-    """Return what puts the set of a kind into the home of the test; each is made once."""
+    """A function that puts the set of a kind into the home of the test; each is made once."""
 
     def put(kind: str) -> None:
         folder = once(tmp_path_factory, f"made_up_{kind}", lambda home: write_set(home, kind))

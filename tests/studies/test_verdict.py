@@ -29,7 +29,7 @@ def one(error: str, level: str, score: float, gold: float = -1.0, **more: Any) -
 
 
 def slow_levels(rows: Rows, error: str) -> list[dict[str, Any]]:
-    """Return what `judge` documents of an error, text by text."""
+    """Compute what `judge` documents of an error, text by text."""
     scored = [row for row in rows if not math.isnan(row["score"])]
     lacking = {row["text"] for row in rows if row["error"] == error and math.isnan(row["score"])}
     golds = {row["text"]: row["gold"] for row in scored if row["text"] not in lacking}

@@ -109,7 +109,7 @@ def counters() -> dict[str, TokenCounter]:
 
 
 def _bytes_of(name: str, token: str) -> bytes:
-    """Return what a token stands for, without its offsets."""
+    """Find the text that a token stands for, without its offsets."""
     if token == "</s>":
         return b"</s>"
     if name in ("GPT-2", "RoBERTa, BART", "GPT-NeoX", "Llama 3", "Qwen"):

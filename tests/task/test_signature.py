@@ -58,7 +58,7 @@ def llama(tiny_models: dict[str, Path], home: Path) -> Path:
 
 @pytest.fixture
 def base(_runs: dict[str, Signed], llama: Path) -> Callable[..., Signed]:
-    """Return what gives a run that others are compared with; each is done once."""
+    """A function that gives a run that others are compared with; each is done once."""
 
     def get(**options: Any) -> Signed:
         if repr(options) not in _runs:

@@ -122,7 +122,7 @@ Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
 
 @pytest.fixture
 def run(tiny_models: dict[str, Path], tmp_path: Path) -> Run:
-    """Return what runs a task with two contexts; it returns the results, and the samples with the long context first."""
+    """A function that runs a task with two contexts; it returns the results, and the samples with the long context first."""
     rows = [
         (context, text, label)
         for context in (LONG, "A short text.")
