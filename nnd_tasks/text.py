@@ -62,46 +62,31 @@ def figure_text(value: str) -> str:
 
 # ---------------------------------------------------------------- Markdown
 
-#: Characters that may begin markup in CommonMark, in GitHub's extensions of it, or in HTML; _ between letters begins none.
+#: What begins markup in CommonMark, in GitHub's extensions of it, or in HTML. ``[0.1, 0.2]``, ``< 0``, ``-0.3`` and
+#: ``pass_rate`` begin none, and stay readable where Markdown is not rendered.
 _MARKUP = re.compile(
-    r"(?P<entity>[\\`|<>&]|\A[-+=#]|(?<=\A\d)[.)](?=\s|\Z))|(?P<escape>[*~\[\]$]|(?<![^\W_])_|_(?![^\W_]))"
+    r"[`|*~$]|\\(?![^\W_]|\s)|\[(?![-+.\d])|\](?=[\[(:])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])"
+    r"|\A(?:[>#]|[-+](?=\s|\Z)|[-=](?=[-=\s]*\Z))|(?<=\A\d)[.)](?=\s|\Z)"
 )
-#: Those of them that a table of numbers can hold: ``[0.1, 0.2]`` and ``< 0`` stay readable where Markdown is not rendered.
-_MARKUP_IN_NUMBERS = re.compile(r"[`*|]|<(?=[A-Za-z/!?])")
+#: Those that a backslash does not hide from what looks for HTML.
+_ENTITIES = {"<": "&lt;", "&": "&amp;"}
 
-#: The part of an address that makes a renderer turn it into a link.
-_ADDRESS = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
-#: On GitHub also mentions and references to issues, which it looks for in the rendered text, where &#35; is a # and the #
-#: of an entity is none.
-_MENTION = re.compile(rf"@|&#35;|(?<!&)#|(?<=gh)-|{_ADDRESS.pattern}", re.IGNORECASE)
-
-_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\\": "&#92;", "`": "&#96;", "|": "&#124;"}
+#: The part of an address that makes a renderer turn it into a link; on GitHub also mentions and references to issues, which
+#: it looks for in the rendered text, where the # of an entity is none.
+_LINK = re.compile(r":(?=//)|(?<=www)\.|@|(?<!\\)\\#|(?<!&)#|(?<=gh)-", re.IGNORECASE)
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text on one line, so that no character is markup, also in a cell of a table."""
-    return _MARKUP.sub(lambda m: f"\\{m[0]}" if m["escape"] else _ENTITIES.get(m[0], f"&#{ord(m[0])};"), visible(text))
+    """Escape text, so that no character is markup, also in a cell of a table; white space becomes single spaces."""
+    return _MARKUP.sub(lambda match: _ENTITIES.get(match[0], f"\\{match[0]}"), visible(" ".join(text.split())))
 
 
-def escape_cell(text: str) -> str:
-    """Do what `escape_markdown` does, with each stretch of white space, such as a line break, as one space."""
-    return escape_markdown(" ".join(text.split()))
+def escape_links(text: str) -> str:
+    """Do what `escape_markdown` does, and break each address, mention (@name) and reference (#1, gh-1) of GitHub.
 
-
-def escape_report(text: str) -> str:
-    """Do what `escape_cell` does for text that may hold numbers: only cells, emphasis, code and tags are prevented."""
-    return _MARKUP_IN_NUMBERS.sub(r"\\\g<0>", visible(" ".join(text.split())))
-
-
-def escape_links(text: str, *, mentions: bool = False) -> str:
-    """Do what `escape_markdown` does, and break each address by a character without width, so that none becomes a link.
-
-    Args:
-        text: any.
-        mentions: treat what GitHub links (@name, #1, gh-1) in the same way.
+    A character without width breaks it, so that it does not become a link.
     """
-    pattern = _MENTION if mentions else _ADDRESS
-    return pattern.sub(lambda m: f"{m[0] if len(m[0]) > 1 else f'&#{ord(m[0])};'}&#8203;", escape_markdown(text))
+    return _LINK.sub(lambda match: f"&#{ord(match[0][-1])};&#8203;", escape_markdown(text))
 
 
 def code(text: str, *, in_table: bool = True) -> str:

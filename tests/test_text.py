@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.text import did_you_mean, some_of
+from nnd_tasks.text import did_you_mean, escape_markdown, some_of
 
 #: A name that would clear the screen and add a line of its own to what is printed.
 FAKED = "[bold]evil\x1b[2J\nwritten: all is well"
@@ -28,7 +28,7 @@ def test_no_name_adds_a_line_or_reaches_the_terminal(nnd_home: Path) -> None:
     folder = nnd_home / "nnd" / FAKED
     for command in (["build", "demo", "--out", folder], ["list"], ["check", folder, "--format", "text"]):
         output = printed(*command)
-        assert re.search(r"\[bold\]evil\\x1b\[2J(\\n| )written: all is well", output)
+        assert re.search(r"\[bold\]evil\\x1b\\?\[2J(\\n| )written: all is well", output)
         assert "\x1b" not in output
         assert not [line for line in output.splitlines() if line.startswith("written: all")]
 
@@ -53,3 +53,11 @@ def test_of_many_names_the_first_are_shown() -> None:
     assert some_of(names) == "'a', 'b', 'c'"
     assert some_of(names, 2, str) == "a, b and 1 more"
     assert some_of([]) == ""
+
+
+def test_numbers_stay_readable_in_markdown_and_markup_does_not() -> None:
+    for plain in ("[0.1, 0.2]", "-0.3", "< 0 & > 5", "pass_rate", "a\\x1b", "a - b #2"):
+        assert escape_markdown(plain) == plain
+    assert escape_markdown("[a](b)  |\n*c* <d> &lt;") == r"\[a\](b) \| \*c\* &lt;d> &amp;lt;"
+    for start in ("- a", "# a", "> a", "1. a", "==="):
+        assert escape_markdown(start) != start

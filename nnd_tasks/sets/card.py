@@ -22,7 +22,7 @@ from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION,
 from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.licences import Terms, terms_of
 from nnd_tasks.store import CARD, list_files, parse_card
-from nnd_tasks.text import code, counted, escape_cell, escape_markdown, fenced
+from nnd_tasks.text import code, counted, escape_markdown, fenced
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.recipe import Facts
@@ -224,7 +224,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for name, make in {"code": code, "cell": escape_cell, "plain": escape_markdown, "number": "{:,}".format}.items():
+    for name, make in {"code": code, "plain": escape_markdown, "number": "{:,}".format}.items():
         env.filters[name] = lambda value, make=make: Markup(make(value))  # noqa: S704 (they escape)
     env.filters |= {"fence": _fence, "markdown": Markup, "counted": counted}
     env.globals |= {"ALL": ALL, "ERRORS": ERRORS, "REASONS": CLEANING_REASONS, "RESERVED": RESERVED_COLUMNS}

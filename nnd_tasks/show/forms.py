@@ -15,7 +15,7 @@ import pandas as pd
 from nnd_tasks.errors import visible
 from nnd_tasks.show.figures import write_figure
 from nnd_tasks.show.report import Report, Table, is_missing, numeric_columns
-from nnd_tasks.text import escape_report
+from nnd_tasks.text import escape_markdown
 
 if TYPE_CHECKING:
     import jinja2
@@ -28,7 +28,7 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
         report: to be written.
         files: with what is only written to files: signatures.
     """
-    lines = [f"# {escape_report(report.title)}", "", *_bullets(report.findings)]
+    lines = [f"# {escape_markdown(report.title)}", "", *_bullets(report.findings)]
     for table in report.tables:
         lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table), ""]
     lines += _bullets([*report.explain_marks(report.tables), *report.notes, *(report.signatures if files else ())])
@@ -36,7 +36,7 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
 
 
 def _bullets(lines: Sequence[str]) -> list[str]:
-    return [*(f"- {escape_report(line)}" for line in lines), ""] if lines else []
+    return [*(f"- {escape_markdown(line)}" for line in lines), ""] if lines else []
 
 
 def markdown_table(table: Table) -> list[str]:
@@ -44,7 +44,7 @@ def markdown_table(table: Table) -> list[str]:
     cells = table.cells()
     rule = ["---:" if right else "---" for right in numeric_columns(cells)]
     rows = [cells.columns, *cells.to_numpy().tolist()]
-    head, *body = (f"| {' | '.join(map(escape_report, row))} |" for row in rows)
+    head, *body = (f"| {' | '.join(map(escape_markdown, row))} |" for row in rows)
     return [head, f"|{'|'.join(rule)}|", *body]
 
 

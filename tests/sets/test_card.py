@@ -1,4 +1,4 @@
-"""Covers CardFacts, ConfigSummary, escape_cell, fenced, find_fact, find_todos, make_card, parse_card.
+"""Covers CardFacts, ConfigSummary, escape_markdown, fenced, find_fact, find_todos, make_card, parse_card.
 
 What a card says, what of it people may write, and that no text of a stranger becomes markup.
 """
@@ -150,7 +150,7 @@ def test_no_text_of_a_stranger_is_html_or_leaves_its_cell() -> None:
     headings = [one.content for place, one in enumerate(blocks) if blocks[place - 1].type == "heading_open"]
     assert headings[1:3] == ["Sizes", "Use"]
     assert headings[-1] == "Citation"
-    rows = [line.replace("&#124;", "").count("|") for line in body.splitlines() if line.startswith("| `all` | &lt;img")]
+    rows = [line.replace("\\|", "").count("|") for line in body.splitlines() if line.startswith("| `all` | &lt;img")]
     assert rows == [4, 5], "of the categories and of the baselines"
 
 

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +135,7 @@ class CheckReport:
             rendered: escape text from the data, so that it becomes neither formatting nor a link; a terminal shows it as it is.
         """
         page = SandboxedEnvironment(autoescape=False)
-        escape = partial(escape_links, mentions=True) if rendered else visible
+        escape = escape_links if rendered else visible
         page.filters |= {"plain": lambda value: escape(str(value)), "code": code}
         template = page.from_string(Path(__file__).with_name("report.md.jinja").read_text("utf-8"))
         return template.render(vars(self), totals=self.totals, texts=texts)
