@@ -1,7 +1,14 @@
-"""Make figures of the docs again, and name those that no longer come out: ``python docs/figures.py [--only TEXT]``.
+"""Make figures of the docs again, and name those that no longer come out.
 
-The figures stand in ``figures.yaml``, with the commands that give them. Commands run once, in the folder ``--work``, where
-their results stay. What cannot run here, such as a set that cannot be downloaded, is named.
+    python docs/figures.py                                # list them: page, cost, how they are compared, commands
+    python docs/figures.py --run                          # run what takes seconds
+    python docs/figures.py --run --cost minutes           # what takes seconds or minutes; hours: all
+    python docs/figures.py --run --cost hours --page real_model.md --only challenge300
+
+``figures.yaml`` names every measured number of README.md, CHANGELOG.md and docs/*.md with the commands that give it; what is
+a definition, an example or a number of others stands there too. A test fails for a number that is in neither. Commands run
+once each, in the folder ``--work``, where their results stay. ``nnd build`` takes the publishers' files from
+``NND_TEST_DATA`` where that is set. What cannot run here, such as a set that cannot be downloaded, is named.
 """
 
 from __future__ import annotations
@@ -9,68 +16,236 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-DOCS = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
+COSTS = ("seconds", "minutes", "hours")
+PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
+#: Set -> its folder in ``NND_TEST_DATA``, where that is not the set's name.
+SOURCES = {
+    "webnlg": "extra/webnlg2020_en_human.jsonl",
+    "hanna": "extra/hanna.jsonl",
+    "humanevalfix": "today/humanevalpack",
+}
+
+#: What looks like a measured number. In a table every number does, but for those in code.
+_MINUS = "\N{MINUS SIGN}"
+_NUMBER = rf"[+\-{_MINUS}]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?"
+_UNITS = (
+    "(?:%|(?:points?|seconds?|minutes?|hours?|times|tests|prompts|texts|pairs|sources|articles|words|steps|requests|tokens"
+    "|nats|MB|GB|MiB|GiB)(?!\\w))"
+)
+_TIMES = "an hour|(?:two|three|four|five|six|seven|eight|nine|ten|twenty) (?:seconds?|minutes?|hours?)"
+IN_TEXT = re.compile(
+    rf"{_NUMBER}(?= ?{_UNITS})|{_NUMBER}(?= of (?:the )?\d)|{_TIMES}"  # 5 points, 3 of 4, two minutes
+    rf"|[+\-{_MINUS}]?\d*\.\d+|\d{{1,3}}(?:,\d{{3}})+|(?<=\[)[+\-]?\d+(?=, [+\-]?\d+\])"  # 0.5, 1,000, [3, 4]
+)
+IN_TABLE = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w)")
+#: What only looks so: levels, identifiers, versions, links, code.
+_NO_NUMBER = r"95%(?: Wilson)? intervals?|arXiv:[\d.]+|\b\d+\.\d+\.\d[\w.]*|https?:\S+|`[^`]*`|\]\([^)]*\)"
+
+
+def split_blocks(page: str) -> Iterator[str]:
+    """Yield the blocks of a page without code: a table with its rows as they stand, any other block as one line."""
+    page = re.sub(r"^( *)```.*?^\1```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=#)", page):
+        if block.strip():
+            yield block.strip() if block.lstrip().startswith("|") else " ".join(block.split())
+
+
+def hide(pattern: str, text: str) -> str:
+    """Return the text with what a pattern finds blanked out; all else keeps its place."""
+    return re.sub(pattern, lambda match: " " * len(match[0]), text)
+
+
+def to_pattern(text: str) -> str:
+    """Return a regular expression for a text of the page, in which each ``{...}`` stands for a number."""
+    return re.sub(r"\\\{.*?\\\}", lambda _: _NUMBER, re.escape(text))
+
+
+def find_uncovered(page: str, said: list[str], tables: list[str]) -> list[str]:
+    """Return the measured numbers of a page that no entry names, each with the words around it.
+
+    Args:
+        page: the text of the page.
+        said: parts of the page, with their numbers or with ``{...}`` in place of them.
+        tables: the beginnings of tables whose every number is named.
+    """
+    problems = []
+    for block in split_blocks(page):
+        if block.startswith(tuple(tables)):
+            continue
+        spans = [match.span() for text in said for match in re.finditer(to_pattern(text), block)]
+        numbers = (IN_TABLE if block.startswith("|") else IN_TEXT).finditer(hide(_NO_NUMBER, block))
+        problems += [
+            block[max(0, number.start() - 40) : number.end() + 40].replace("\n", " ")
+            for number in numbers
+            if not any(start <= number.start() and number.end() <= end for start, end in spans)
+        ]
+    return problems
+
+
+def find_unused(page: str, said: list[str], tables: list[str]) -> list[str]:
+    """Return the texts and tables of entries that the page no longer has."""
+    blocks = list(split_blocks(page))
+    unused = [table for table in tables if not any(block.startswith(table) for block in blocks)]
+    return unused + [text for text in said if not any(re.search(to_pattern(text), block) for block in blocks)]
+
+
+def read_entries() -> dict[str, Any]:
+    """Return what ``figures.yaml`` says of measured numbers (a list) and of others (by reason and page)."""
+    entries: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "figures.yaml").read_text("utf-8"))
+    return entries
+
+
+def list_covered(page: str) -> tuple[list[str], list[str]]:
+    """Return the texts, and the beginnings of tables, of which ``figures.yaml`` says what they are."""
+    entries = read_entries()
+    measured = [entry for entry in entries["measured"] if entry["page"] == page]
+    others = [text for pages in entries["not_measured"].values() for text in pages.get(page, [])]
+    said = [text for entry in measured for text in entry.get("says", [])]
+    tables = [text for entry in measured for text in entry.get("tables", [])]
+    return said + [text for text in others if not text.startswith("|")], tables + [
+        text for text in others if text.startswith("|")
+    ]
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words of a command that can run in any folder, with the Python of this process."""
+    program, *words = shlex.split(os.path.expandvars(command))
+    if program == "nnd":
+        data = os.environ.get("NND_TEST_DATA")
+        if words[0] == "build" and data and "--source" not in words:
+            name = words[1]
+            choices = [Path(data, folder) for folder in (SOURCES.get(name, name), f"today/{name}")]
+            words += [word for path in choices[:] if path.exists() for word in ("--source", str(path))][:2]
+        return [sys.executable, "-m", "nnd_tasks.cli", *words]
+    module = ["-m", "pytest", "-q", f"--rootdir={ROOT}"] if program == "pytest" else []
+    return [
+        sys.executable,
+        *module,
+        *(str(ROOT / word) if (ROOT / word.split("::")[0]).is_file() else word for word in words),
+    ]
 
 
 @cache
-def run_command(command: str, work: Path) -> str:
-    """Run a command of ``nnd`` in a folder; return the last line of what went wrong, or nothing."""
+def run_command(command: str, work: Path) -> tuple[str, str]:
+    """Run a command in a folder; return what it printed, and the last line of what went wrong, or nothing."""
     print(f"$ {command}", flush=True)
-    words = [sys.executable, "-m", "nnd_tasks.cli", *shlex.split(command)[1:]]
-    path = os.pathsep.join(filter(None, (str(DOCS.parent), os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(words, cwd=work, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-    return "" if done.returncode == 0 else (done.stderr.splitlines() or ["no message"])[-1]
+    done = subprocess.run(words_of(command), cwd=work, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    reasons = (done.stderr or done.stdout).splitlines() or ["no message"]
+    return done.stdout, "" if done.returncode == 0 else reasons[-1]
 
 
-def read_numbers(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the tables of a comparison: table -> category -> its first row."""
-    tables = json.loads(path.read_text("utf-8"))["tables"]
-    return {name: {row.get("category"): row for row in reversed(rows)} for name, rows in tables.items()}
+def read_numbers(text: str) -> dict[str, dict[str, Any]]:
+    """Return the tables of a report in JSON: table -> row -> column.
+
+    A row is named by its category, or by its name and config; a second row of that name is ``NAME, 2``.
+    """
+    tables: dict[str, dict[str, Any]] = {}
+    for table, rows in json.loads(text)["tables"].items():
+        named = tables.setdefault(table, {})
+        for row in rows:
+            name = row.get("category") or " ".join(filter(None, (row.get("name"), row.get("config"))))
+            count = sum(key.partition(", ")[0] == name for key in named)
+            named[f"{name}, {count + 1}" if count else name] = row
+    return tables
 
 
-def check_texts(texts: list[str], numbers: dict[str, dict[str, Any]], page: str) -> list[str]:
+def to_numbers(text: str) -> list[float]:
+    """Return the numbers of a text, in their order."""
+    return [float(number.replace(",", "").replace(_MINUS, "-")) for number in re.findall(_NUMBER, text)]
+
+
+def is_close(first: str, second: str, within: float) -> bool:
+    """Return whether two texts have the same words, and numbers that differ by no more than a bound."""
+    pairs = zip(to_numbers(first), to_numbers(second), strict=False)
+    return re.sub(_NUMBER, "0", first) == re.sub(_NUMBER, "0", second) and all(
+        abs(one - other) <= within + 1e-9 for one, other in pairs
+    )
+
+
+def check_texts(texts: list[str], numbers: dict[str, dict[str, Any]], page: str, within: float = 0) -> list[str]:
     """Return a line for each text that a page does not have with these numbers, and what stands there instead."""
     problems = []
     for text in texts:
         made = text.format(**numbers)
-        if made not in page:
-            begin = text.partition("{")[0]
-            stands = [line for line in page.splitlines() if begin.strip() and line.startswith(begin)]
-            problems.append(f"comes out: {made}\n  the page has: {' or '.join(stands) or 'no such line'}")
+        stands = [match[0] for block in split_blocks(page) for match in re.finditer(to_pattern(text), block)]
+        if not any(is_close(made, part, within) for part in stands):
+            problems.append(f"comes out: {made}\n  the page has: {' or '.join(stands) or 'no such text'}")
     return problems
 
 
+def check_rows(printed: str, page: str, within: float = 0) -> list[str]:
+    """Return a line for each row of printed tables that a page does not have."""
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    rows = [line for line in printed.splitlines() if line.startswith("|") and "---" not in line and to_numbers(line)]
+    return [f"comes out: {row}" for row in rows if not any(is_close(row, line, within) for line in lines)]
+
+
+def check_entry(entry: dict[str, Any], work: Path) -> tuple[list[str], str]:
+    """Run an entry's commands; return what no longer comes out, and what became of the rest."""
+    page = (ROOT / entry["page"]).read_text("utf-8")
+    outputs = []
+    for command in entry["commands"]:
+        output, problem = run_command(command, work)
+        if problem:
+            return [], f"not run here: {command}: {problem}"
+        outputs.append(output)
+    printed = outputs[-1]
+    within = entry.get("within", 0)
+    if "numbers" in entry:
+        text = printed if entry["numbers"] == "printed" else (work / entry["numbers"]).read_text("utf-8")
+        problems = check_texts(entry["says"], read_numbers(text), page, within)
+    elif entry.get("compare") == "rows":
+        problems = check_rows(printed, page, within)
+    elif entry.get("compare") == "eye":
+        return [], f"{''.join(outputs)}compare by eye: {entry.get('says', []) + entry.get('tables', [])}"
+    else:
+        problems = []
+    return problems, "" if problems else "comes out"
+
+
 def main() -> int:
-    """Check all figures; return 1 if one no longer comes out."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="only figures whose page or commands have this text")
+    """List figures, or check them; return 1 if one no longer comes out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", action="store_true", help="run the commands and compare; else the figures are listed")
+    parser.add_argument("--page", default="", help="only figures of pages whose name has this text")
+    parser.add_argument("--only", default="", help="only figures whose commands have this text")
+    parser.add_argument("--cost", choices=COSTS, help="at most this (to list: hours; to run: seconds)")
     parser.add_argument("--work", type=Path, default=Path("figures"), help="folder for results and tables")
     options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
+    highest = COSTS.index(options.cost or ("seconds" if options.run else "hours"))
+    chosen = [
+        entry
+        for entry in read_entries()["measured"]
+        if options.page in entry["page"]
+        and options.only in " ".join(entry["commands"])
+        and COSTS.index(entry["cost"]) <= highest
+    ]
     stale = 0
-    for entry in yaml.safe_load((DOCS / "figures.yaml").read_text("utf-8")):
-        page, commands = entry["page"], entry["commands"]
-        if options.only not in f"{page} {' '.join(commands)}":
+    for entry in chosen:
+        first = (entry.get("says") or entry.get("tables"))[0]
+        print(f"{entry['page']} ({entry['cost']}): {first}")
+        if not options.run:
+            print(*(f"    {command}" for command in entry["commands"]), sep="\n")
             continue
-        problem = next(filter(None, (run_command(command, options.work.resolve()) for command in commands)), "")
-        if problem:
-            print(f"{page}: not run here: {problem}")
-            continue
-        problems = check_texts(
-            entry["texts"], read_numbers(options.work / entry["numbers"]), (DOCS / page).read_text("utf-8")
-        )
+        options.work.mkdir(parents=True, exist_ok=True)
+        problems, state = check_entry(entry, options.work.resolve())
         stale += len(problems)
-        print("\n".join(f"{page}: {line}" for line in problems) or f"{page}: {len(entry['texts'])} as they stand")
+        print(*problems, *filter(None, [state]), sep="\n")
+    print(f"{len(chosen)} entries" + f", {stale} figures no longer come out" * options.run)
     return int(stale > 0)
 
 
