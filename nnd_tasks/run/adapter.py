@@ -9,7 +9,6 @@ import logging
 import shutil
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -22,11 +21,11 @@ from unittest.mock import patch
 from lm_eval.api.model import LM, hash_args
 from lm_eval.utils import simple_parse_args_string
 
-from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.redact import Veiled
+from nnd_tasks.run.outputs import are_saved, remove_results, write_tokens
 from nnd_tasks.run.register import is_current
-from nnd_tasks.run.saving import remove_results, write_tokens
 from nnd_tasks.run.server_answers import check_order, choose_probes, read_answers
 from nnd_tasks.task.task_files import write_task_folder
 
@@ -278,41 +277,33 @@ def fail_on_unsaved_results() -> Iterator[None]:
     Raises:
         NNDError: results, samples or token scores could not be written.
     """
-    from lm_eval.loggers import evaluation_tracker as module
+    from lm_eval.loggers import EvaluationTracker
 
-    warn, save = module.eval_logger.warning, module.EvaluationTracker.save_results_aggregated
+    save, save_samples = EvaluationTracker.save_results_aggregated, EvaluationTracker.save_results_samples
     trackers: list[Any] = []
-    caught: list[BaseException] = []
+    counts: dict[str, int] = {}
 
-    def warning(*args: Any, **kwargs: Any) -> None:
-        error = sys.exc_info()[1]  # lm-eval warns where it has caught an exception
-        if error is not None and not _is_of_hub(error):
-            caught.append(error)
-        warn(*args, **kwargs)
-
-    def noted(tracker: Any, **what: Any) -> None:
+    def save_noted(tracker: Any, **results: Any) -> None:
         trackers.append(tracker)
-        save(tracker, **what)
+        save(tracker, **results)
+
+    def save_samples_noted(tracker: Any, task_name: str, samples: Sequence[Any]) -> None:
+        counts[task_name] = len(samples)
+        save_samples(tracker, task_name=task_name, samples=samples)
 
     with (
-        patch.object(module.eval_logger, "warning", warning),
-        patch.object(module.EvaluationTracker, "save_results_aggregated", noted),
+        patch.object(EvaluationTracker, "save_results_aggregated", save_noted),
+        patch.object(EvaluationTracker, "save_results_samples", save_samples_noted),
     ):
         yield
     for tracker in trackers:
-        if caught:
+        if tracker.output_path and not are_saved(tracker, counts):
             remove_results(tracker)
             raise NNDError(
-                f"--output_path {tracker.output_path}: the results could not be saved ({reason_of(caught[0])}); make room and "
+                f"--output_path {tracker.output_path}: the results could not be saved, as lm-eval says above; make room and "
                 "run again (a run with --use_cache FILE keeps the model's answers)"
             )
         write_tokens(tracker)
-
-
-def _is_of_hub(error: BaseException) -> bool:
-    """Tell whether pushing to the hub failed, which leaves the files here whole."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return any(frame.f_globals["__name__"].startswith("huggingface_hub") for frame in frames)
 
 
 @contextmanager

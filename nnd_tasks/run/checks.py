@@ -19,7 +19,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand
 from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
 from nnd_tasks.run.model_type import resolve_model_type, with_token_scores
-from nnd_tasks.run.saving import file_names, folder_name, results_folder
+from nnd_tasks.run.outputs import file_names, folder_name, results_folder
 from nnd_tasks.store import nnd_home, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings
@@ -348,9 +348,9 @@ def check_output(output_path: str | None, folder: str | None, tasks: Iterable[st
     Raises:
         NNDError: one cannot be written.
     """
-    place = results_folder(output_path, folder)
-    if output_path is None or place is None:
+    if not output_path:
         return
+    place = results_folder(output_path, folder)
     with changing(f"--output_path {output_path}"):
         missing = [path for path in (place, *place.parents) if not path.exists()]
         place.mkdir(parents=True, exist_ok=True)

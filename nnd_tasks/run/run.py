@@ -55,7 +55,7 @@ def _evaluate_checked(
     import nnd_tasks.models.text_models  # noqa: F401 - registers nnd_mlm and nnd_reward
     from nnd_tasks.models.encodings import shared_encodings
     from nnd_tasks.models.model_error import ModelError
-    from nnd_tasks.run.cache import cache_key
+    from nnd_tasks.run.outputs import cache_key
     from nnd_tasks.task.scored_tokens import token_table
 
     tracker = kwargs.get("evaluation_tracker")

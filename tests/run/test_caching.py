@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.run.cache import cache_key
+from nnd_tasks.run.outputs import cache_key
 from tests.random_models import evaluate
 
 

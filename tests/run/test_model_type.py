@@ -19,7 +19,7 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.run import model_type
-from nnd_tasks.run.cache import cache_key
+from nnd_tasks.run.outputs import cache_key
 from nnd_tasks.task.signature import environment
 from tests import random_models
 from tests.models import fake_vllm

@@ -1,0 +1,197 @@
+"""What a run leaves on disk: results and token scores, whole or not at all, and cached answers, keyed by the model."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_json, writing_all
+from nnd_tasks.redact import bare_urls
+from nnd_tasks.task.signature import digest, engine_packages, environment, model_files
+
+#: Bytes that the name of a folder may have; file systems allow 255.
+_MOST_BYTES = 200
+#: Stands for the time in the names of files.
+_SOME_TIME = "2000-01-01T00-00-00.000000"
+_MAX_RESULT_BYTES = 1_000_000_000
+
+
+# ---------------------------------------------------------------- names of files
+
+
+def folder_name(arguments: Mapping[str, Any]) -> str | None:
+    """Name the folder that a model's results go to: that of lm-eval, shortened, without secrets.
+
+    Args:
+        arguments: of the model.
+
+    Returns:
+        The name; None where the arguments name no model, so that lm-eval takes a random one.
+    """
+    keys = ("peft", "delta", "pretrained", "model", "path", "engine")  # as `GeneralConfigTracker` of lm-eval 0.4.13
+    name = next((bare_urls(str(arguments[key])) for key in keys if key in arguments), None)
+    if name is None:
+        return None
+    folder = re.sub(r"[\"<>:/|\\?*\[\]]+", "__", name)  # as `lm_eval.utils.sanitize_model_name`
+    if len(os.fsencode(folder)) <= _MOST_BYTES:
+        return folder
+    end = os.fsencode(folder)[-_MOST_BYTES + 14 :].decode("utf-8", "ignore")
+    return f"{digest(name)}__{end}"
+
+
+def results_folder(output_path: str, folder: str | None) -> Path:
+    """Find the folder where lm-eval puts the files of a run.
+
+    Args:
+        output_path: the option; one that ends in ``.json`` names files in its folder.
+        folder: see `folder_name`.
+    """
+    path = Path(output_path)
+    return path.parent if path.suffix == ".json" else path / (folder or "model")
+
+
+def file_names(output_path: str, tasks: Iterable[str]) -> list[str]:
+    """Make up names as long as those of the files that a run writes."""
+    path = Path(output_path)
+    results = path.stem if path.suffix == ".json" else "results"
+    samples = [
+        name for task in tasks for name in (f"samples_{task}_{_SOME_TIME}.jsonl", f"tokens_{task}_{_SOME_TIME}.parquet")
+    ]
+    return [f"{results}_{_SOME_TIME}.json", *samples]
+
+
+# ---------------------------------------------------------------- files that lm-eval wrote
+
+
+def _folder(tracker: Any) -> Path:
+    return results_folder(tracker.output_path, tracker.general_config_tracker.model_name_sanitized)
+
+
+def are_saved(tracker: Any, samples: Mapping[str, int]) -> bool:
+    """Tell whether the files of lm-eval's `EvaluationTracker` are whole.
+
+    Args:
+        tracker: it has saved the results of a run.
+        samples: task -> number of documents in its file of samples.
+    """
+    folder, date = _folder(tracker), tracker.date_id
+    try:
+        [results] = folder.glob(f"*_{date}.json")
+        read_json(results, limit=_MAX_RESULT_BYTES)
+        for task, count in samples.items():
+            with (folder / f"samples_{task}_{date}.jsonl").open("rb") as lines:
+                if sum(line.endswith(b"\n") for line in lines) != count:
+                    return False
+    except (NNDError, OSError, ValueError):
+        return False
+    return True
+
+
+def remove_results(tracker: Any) -> None:
+    """Remove the files that lm-eval's `EvaluationTracker` has written."""
+    for path in _folder(tracker).glob(f"*_{tracker.date_id}.json*"):
+        with suppress(OSError):
+            path.unlink()
+
+
+def write_tokens(tracker: Any) -> None:
+    """Write the token scores of each task, which `nnd_tasks.run.run` left with the tracker, beside the results.
+
+    Raises:
+        NNDError: a file cannot be written; then no file of the run is kept.
+    """
+    tables: Mapping[str, pa.Table] = getattr(tracker, "nnd_tokens", {})
+    if not tables:
+        return
+    files = {_folder(tracker) / f"tokens_{task}_{tracker.date_id}.parquet": table for task, table in tables.items()}
+    try:
+        with writing_all(files, hint="no file of this run was kept") as new:
+            for path, table in zip(new, files.values(), strict=True):
+                pq.write_table(table, path, compression="zstd")
+    except NNDError:
+        remove_results(tracker)
+        raise
+
+
+# ---------------------------------------------------------------- cached answers
+
+#: Arguments that do not change what a model answers, except for how the hardware rounds.
+_INDIFFERENT = {
+    "batch_size",
+    "max_batch_size",
+    "device",
+    "num_concurrent",
+    "max_retries",
+    "timeout",
+    "auth_token",
+    "header",
+    "verify_certificate",
+    "ca_cert_path",
+}
+#: Arguments that name a model, an adapter or a tokenizer.
+_NAMES = ("pretrained", "model", "peft", "delta", "tokenizer")
+
+
+def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> str:
+    """Hash what can change the answers of a model: 12 hex digits, which end the name of its file of ``--use_cache``.
+
+    lm-eval keys an answer by the text of its request alone, so that a second model silently gets the scores of the first.
+
+    Args:
+        model: what ``--model`` names.
+        arguments: the parsed ``--model_args``.
+        chat: whether prompts go through the chat template, whose line feed at the end is not scored.
+
+    Raises:
+        NNDError: the model, or one of its arguments, is a Python object, whose weights have no name to key answers by.
+    """
+    if not isinstance(model, str):
+        raise NNDError(
+            "use_cache: a ready-made model has no name to key its answers by; name it with model and model_args"
+        )
+    given = {key: value for key, value in arguments.items() if key not in _INDIFFERENT}
+    for key, value in given.items():
+        if not isinstance(value, (str, int, float, bool, list, tuple, dict, type(None))):
+            raise NNDError(f"use_cache: model argument {key} is a Python object, by which answers cannot be keyed")
+    texts = {key: value for key, value in given.items() if isinstance(value, str)}
+    scoring = ("lm_eval", "torch", "transformers", "tokenizers", "vllm")
+    return digest(
+        {
+            "model": model,
+            "arguments": given,
+            "chat": chat,
+            "files": {key: _describe_files(value, given) for key, value in texts.items()},
+            "commits": {key: _find_commit(texts[key], given) for key in _NAMES if key in texts},
+            "packages": [item for item in environment(*engine_packages(model)) if item[0] in scoring],
+        }
+    )
+
+
+def _describe_files(name: str, arguments: Mapping[str, Any]) -> list[Any]:
+    """List name, size and time of each file of a local model, which change when the model is trained further."""
+    files = model_files(name, str(arguments.get("subfolder") or ""))
+    return [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+
+
+def _find_commit(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """Find the commit of a model, adapter or tokenizer on the hub; None if it is local, or the commit is not known."""
+    from transformers.utils import cached_file
+
+    if model_files(name):
+        return None
+    for file in ("config.json", "adapter_config.json", "tokenizer_config.json"):
+        try:
+            path = cached_file(name, file, revision=str(arguments.get("revision") or "main"))
+        except Exception:  # no such file, no such model, no network: loading the model will report it  # noqa: S112
+            continue
+        if path and "snapshots" in (parts := Path(path).parts):
+            return parts[parts.index("snapshots") + 1]
+    return None
