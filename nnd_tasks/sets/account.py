@@ -132,18 +132,17 @@ def tally_judged(
     return accounts | ({"unranked_labels": unranked.unique().tolist()} if len(unranked) else {})
 
 
-def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, complete: bool = False) -> list[str]:
+def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> list[str]:
     """Say what was read, used and left out: a line for rows, and one for whatever else something was left out of.
 
     Args:
         accounts: of a config, from ``build_report.json``.
-        examples: name the first rows that were left out for each reason.
-        complete: a line for whatever was counted.
+        on_card: give a line for whatever was counted, and no advice or examples of rows.
     """
     lines = []
     for noun, reasons in REASONS.items():
         tally = accounts.get(f"{noun}s".replace(" ", "_"))
-        if tally is None or not (noun == "row" or complete or tally["left_out"]):
+        if tally is None or not (noun == "row" or on_card or tally["left_out"]):
             continue
         sum_text = f"{tally['used']:,} used + {tally['total'] - tally['used']:,} left out"
         texts = []
@@ -151,19 +150,18 @@ def describe_accounts(accounts: Mapping[str, Any], *, examples: bool = True, com
             text = f"{counted(count, noun)} {reasons[reason]}"
             if reason == "unranked" and "unranked_labels" in accounts:
                 text += f" ({some_of(accounts['unranked_labels'])})"
-            first_rows = tally.get("examples", {}).get(reason, []) if examples and reason != "no_pair" else []
-            texts.append(text + (f" (such as {'; '.join(first_rows)})" if first_rows else ""))
+            first_rows = tally.get("examples", {}).get(reason)
+            if first_rows and not on_card and reason != "no_pair":
+                text += f" (such as {'; '.join(first_rows)})"
+            texts.append(text)
         lines.append(
             f"{counted(tally['total'], noun)} {_VERBS[noun]} = {sum_text}{': ' if texts else ''}{', '.join(texts)}"
         )
     if "judged_differently" in accounts:
         number = counted(accounts["judged_differently"], "candidate")
-        hint = (
-            "; if of several aspects, name their column with --attribute"
-            if examples and accounts["attributes"] < 2
-            else ""
-        )
-        lines.append(f"{number} judged differently by several: {accounts['what_counts']}{hint}")
+        lines.append(f"{number} judged differently by several: {accounts['what_counts']}")
+        if accounts["attributes"] < 2 and not on_card:
+            lines[-1] += "; if of several aspects, name their column with --attribute"
     return [*lines, *_describe_texts(accounts)]
 
 

@@ -21,14 +21,7 @@ from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
 from nnd_tasks.sets.download import Source, open_source, sha256_of
 from nnd_tasks.sets.pair import clean_tests, make_tests
-from nnd_tasks.sets.recipe import (
-    FILE,
-    PREPARE,
-    RECIPE,
-    Recipe,
-    make_recipe,
-    read_recipe,
-)
+from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, load_recipe
 from nnd_tasks.sets.rows import config_of, read_rows
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
@@ -224,7 +217,7 @@ def check_same_recipe(set_recipe: SetRecipe, folder: Path) -> None:
     earlier = [report.get("recipe") or {} for report in read_report(folder).values() if isinstance(report, dict)]
     path = user_tasks_dir() / set_recipe.name / RECIPE
     if path.is_file() and folder == dataset_folder(set_recipe.name):
-        earlier = [make_recipe(read_recipe(path), str(path)).dump()]
+        earlier = [load_recipe(path).dump()]
     changes = [
         {key for key in {**before, **now} if before.get(key) != now.get(key)} - {"facts", "expected"}
         for before in earlier

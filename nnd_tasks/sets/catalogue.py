@@ -10,7 +10,7 @@ from typing import Literal
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_yaml
 from nnd_tasks.schema import VARIANTS
-from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, Rule, make_recipe, make_rule, read_recipe
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, Rule, load_recipe, make_rule
 from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.text import did_you_mean
 
@@ -38,8 +38,7 @@ class RecipeFile:
 
     def read(self) -> SetRecipe:
         """Read the recipe; raise NNDError where it is wrong."""
-        recipe = make_recipe(read_recipe(self.path), str(self.path))
-        return SetRecipe(self.name, self.path, self.origin, self.prepare, recipe=recipe)
+        return SetRecipe(self.name, self.path, self.origin, self.prepare, recipe=load_recipe(self.path))
 
 
 @dataclass(frozen=True)
@@ -111,16 +110,17 @@ def check_free_name(name: str, prefix: str = "") -> None:
 
     No name of lm-eval itself begins with ``nnd_``, as the task of every set does.
     """
-    wanted = {task.casefold() for task in (name, f"nnd_{name}", *(f"nnd_{name}_{variant}" for variant in VARIANTS))}
-    shipped = {path.name for path in tasks_dir().iterdir()} | _names_in(task_yamls(tasks_dir()))
-    shipped |= {f"{task}_{variant}" for task in shipped for variant in VARIANTS}
-    if wanted & {taken.casefold() for taken in shipped}:
-        raise NNDError(f"{prefix}{name} is a set, task, group or tag that comes with the package; take another name")
+    wanted = {task.casefold() for task in (name, *_with_variants({f"nnd_{name}"}))}
     others = [path for path in task_yamls(user_tasks_dir()) if path.parent.name != name]
-    taken_here = {path.parent.name for path in others} | _names_in(others)
-    taken_here |= {f"{task}_{variant}" for task in taken_here for variant in VARIANTS}
-    if wanted & {taken.casefold() for taken in taken_here}:
-        raise NNDError(f"{prefix}{name} is a set, task, group or tag in {user_tasks_dir()}; take another name")
+    places = {"that comes with the package": task_yamls(tasks_dir()), f"in {user_tasks_dir()}": others}
+    for place, paths in places.items():
+        taken = {path.parent.name for path in paths} | _with_variants(_names_in(paths))
+        if wanted & {task.casefold() for task in taken}:
+            raise NNDError(f"{prefix}{name} is a set, task, group or tag {place}; take another name")
+
+
+def _with_variants(names: set[str]) -> set[str]:
+    return names | {f"{task}_{variant}" for task in names for variant in VARIANTS}
 
 
 def _names_in(paths: list[Path]) -> set[str]:

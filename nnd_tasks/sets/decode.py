@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
 import logging
-import lzma
 import re
-import zlib
-from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -28,24 +22,13 @@ MAX_BYTES = 1 << 30
 MAX_RATIO = 100
 _SMALL_BYTES = 20_000_000  # what unpacks to less is read, whatever the ratio
 _CHUNK_BYTES = 1 << 22
-
-
-def _open_zst(path: Path) -> Any:
-    return pa.input_stream(str(path), compression="zstd")
-
-
-_UNPACKERS: Mapping[str, Callable[[Path], Any]] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": _open_zst,
-}
+_COMPRESSIONS = (".gz", ".bz2", ".zst")
 
 
 def split_ending(path: Path) -> tuple[str, str]:
     """Return the ending of a file in lower case, and that of its compression: ``.csv``, ``.gz``; or ``.csv`` and ``""``."""
     ending = path.suffix.lower()
-    if ending in _UNPACKERS:
+    if ending in _COMPRESSIONS:
         return path.with_suffix("").suffix.lower(), ending
     return ending, ""
 
@@ -61,21 +44,20 @@ def check_unpacked(path: Path, size: int) -> None:
 
 
 def read_content(path: Path) -> bytes:
-    """Return the bytes of a file, unpacked where its name ends in .gz, .bz2, .xz or .zst.
+    """Return the bytes of a file, unpacked where its name ends in .gz, .bz2 or .zst.
 
     Raises:
         NNDError: it cannot be read or unpacked, or is too large (`check_unpacked`).
     """
-    unpacker = _UNPACKERS.get(split_ending(path)[1])
-    if unpacker is None:
+    if not split_ending(path)[1]:
         return read_bytes(path, limit=MAX_BYTES)
     content = bytearray()
     try:
-        with unpacker(path) as file:
+        with pa.input_stream(str(path), compression="detect") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 content += chunk
                 check_unpacked(path, len(content))
-    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise NNDError(f"{path}: cannot be unpacked ({reason_of(error)}); is it whole?") from error
     return bytes(content)
 
@@ -166,7 +148,10 @@ def _recognise(content: bytes, path: Path) -> str:
     if marked := _by_mark(content):
         return marked
     if b"\0" in content:
-        return _recognise_wide(content, path)
+        raise NNDError(
+            f"{path}: it holds NUL bytes: is it the right file, and does its ending fit? If it is a text in UTF-16, name that "
+            "with --encoding"
+        )
     if _fits(content, "utf-8") or _is_nearly_utf8(content):
         return "utf-8"
     lines = _lines_beyond_ascii(content)
@@ -180,20 +165,6 @@ def _recognise(content: bytes, path: Path) -> str:
     if not encoding or not _fits(content, encoding):
         raise NNDError(f"{path}: its encoding is not recognised; name it with --encoding, or save it as UTF-8")
     return encoding
-
-
-def _recognise_wide(content: bytes, path: Path) -> str:
-    """Recognise a text with NULs: UTF-16 without a mark, where the wrong byte order makes fewer ASCII letters."""
-    ascii_letters = {}
-    # A text in UTF-16 has more NULs, or letters that make no UTF-8.
-    wide = not _fits(content, "utf-8") or 4 * content.count(b"\0") >= len(content)
-    for encoding in ("utf-16-le", "utf-16-be") if wide else ():
-        text = content.decode(encoding, errors="replace")
-        if "\0" not in text and "\ufffd" not in text:
-            ascii_letters[encoding] = len(re.findall(r"[\x00-\x7f]", text[:100_000]))
-    if not ascii_letters:
-        raise NNDError(f"{path}: it holds NUL bytes, so it is no text; is it the right file, and does its ending fit?")
-    return max(ascii_letters, key=lambda encoding: ascii_letters[encoding])
 
 
 def _is_nearly_utf8(content: bytes) -> bool:
@@ -236,16 +207,10 @@ def _explain(content: bytes, encoding: str, error: UnicodeError, path: Path) -> 
         letter = content[start : start + 1].decode("cp1252", errors="replace")
         before = content[:start].decode("utf-8", errors="ignore").rpartition("\n")[2][-20:]
         after = content[start + 1 :][:20].decode("utf-8", errors="replace").partition("\n")[0]
-        in_cp1252 = f"in cp1252 that byte is {letter!r} ({f'{before}{letter}{after}'.strip()!r})"
-        if wrong > letters:
-            return (
-                f"mixes encodings: {counted(letters, 'letter')} of UTF-8, and {counted(wrong, 'byte')} of another, the first in "
-                f"{position}; {in_cp1252}: save the file in one encoding, or have it read in one with --encoding"
-            )
         others = f" and {counted(wrong - 1, 'more byte')}" if wrong > 1 else ""
         return (
-            f"is UTF-8 but for {position}{others}; {in_cp1252}: correct it there and save the file as UTF-8, as --encoding "
-            "cp1252 would change all other letters"
+            f"is UTF-8 but for {position}{others}; in cp1252 that byte is {letter!r} ({f'{before}{letter}{after}'.strip()!r}): "
+            f"correct it there and save the file as UTF-8, as --encoding cp1252 would change {counted(letters, 'other letter')}"
         )
     fitting = _recognise(content, path)
     if not _fits(content, fitting):

@@ -218,23 +218,21 @@ def rate_candidates(
     if isinstance(rule, LabelRule):
         tied = candidates.index.isin(used["candidate_id"][label.isna()])
         candidates = exclude(candidates, tied, "tie")
-        candidates["quality"] = candidates["value"].map(rule.rank).astype(float).mask(tied)
+        candidates["quality"] = candidates["value"].map(rule.rank).astype(float)
         candidates["differently"] = used["value"].map(rule.rank).groupby(used["candidate_id"]).nunique() > 1
     else:
         candidates["mean"] = candidates["quality"] = _take_means(votes["candidate_id"], votes["value"])
         candidates["differently"] = (by_candidate["value"].nunique() > 1) & (not rule.majority)
         if rule.majority:
             candidates["quality"] = _find_majority(used, votes, rule)
-            if recipe.candidates == "rows":
-                candidates["published_label"] = (
-                    used["value"].map("{:g}".format).groupby(used["candidate_id"]).agg(",".join)
-                )
     if "spans" in counting:
         candidates["spans"] = _join_several(counting.set_index("candidate_id")["spans"], _join_spans)
     for name in ("system", "published_label"):
-        if name in used and not (name == "published_label" and isinstance(rule, ScoreRule) and rule.majority):
+        if name in used:
             cells = used.dropna(subset=name).set_index("candidate_id")[name]
             candidates[name] = _join_several(cells, lambda names: "|".join(dict.fromkeys(names)))
+    if isinstance(rule, ScoreRule) and rule.majority and recipe.candidates == "rows":
+        candidates["published_label"] = by_candidate["value"].agg(lambda scores: ",".join(map("{:g}".format, scores)))
     if "rater" in used:
         candidates["rater"] = candidates["rater"].where(by_candidate["rater"].nunique(dropna=False) == 1)
     rated = counting[counting["candidate_id"].isin(candidates.index[candidates["exclusion"] == ""])]

@@ -18,8 +18,7 @@ from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 
 #: Category of tests where the source has no categories.
 PREFERENCE = "preference"
-#: More pairs of candidates than this take minutes to compare, more tests than this take gigabytes.
-MOST_PAIRS, MOST_TESTS = 500_000_000, 10_000_000
+MOST_PAIRS = 50_000_000  # more pairs of candidates take gigabytes
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -80,33 +79,22 @@ def pair_candidates(candidates: pd.DataFrame, gap: float) -> tuple[Index, Index,
     order = np.lexsort((np.arange(len(candidates)), candidates["attribute_id"], candidates["group"]))
     group = number_rows(candidates["group"].to_numpy()[order], candidates["attribute_id"].to_numpy()[order])[0]
     quality = candidates["quality"].to_numpy(float)[order]
-    sizes = np.bincount(group, minlength=1).astype(np.int64)
+    sizes = np.bincount(group, minlength=1)
     compared = int((sizes * (sizes - 1) // 2).sum())
     if compared > MOST_PAIRS:
         raise NNDError(
             f"the table: {compared:,} pairs of candidates, {sizes.max():,} candidates in one context; is --context right?"
         )
-    firsts = [np.empty(0, np.int64)]
-    seconds = firsts.copy()
-    tests = 0
-    first = np.arange(len(order))
-    for step in range(1, int(sizes.max(initial=0))):
-        first = first[: np.searchsorted(first, len(order) - step)]
-        first = first[group[first] == group[first + step]]
-        differs = np.abs(quality[first] - quality[first + step]) >= gap
-        firsts.append(first[differs])
-        seconds.append(first[differs] + step)
-        tests += len(firsts[-1])
-        if tests > MOST_TESTS:
-            raise NNDError(f"the table: more than {MOST_TESTS:,} tests come out; take fewer rows, or a stricter rule")
-    first_of_pair = np.concatenate(firsts)
-    second_of_pair = np.concatenate(seconds)
-    sorting = np.lexsort((second_of_pair, first_of_pair))
-    first_of_pair = first_of_pair[sorting]
-    second_of_pair = second_of_pair[sorting]
-    first_is_better = quality[first_of_pair] > quality[second_of_pair]
-    high = np.where(first_is_better, first_of_pair, second_of_pair)
-    low = np.where(first_is_better, second_of_pair, first_of_pair)
+    position = np.arange(len(order))
+    after = np.cumsum(sizes)[group] - 1 - position  # candidates of the same group that come after each one
+    first = np.repeat(position, after)
+    begin = np.repeat(np.cumsum(after) - after, after)  # where the pairs of each first candidate begin
+    second = first + 1 + np.arange(compared) - begin
+    differs = np.abs(quality[first] - quality[second]) >= gap
+    first, second = first[differs], second[differs]
+    first_is_better = quality[first] > quality[second]
+    high = np.where(first_is_better, first, second)
+    low = np.where(first_is_better, second, first)
     return order[high], order[low], first_is_better, compared
 
 

@@ -25,6 +25,7 @@ from nnd_tasks.text import counted, some_of
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
 _RECORDS = (".json", ".jsonl", ".ndjson")
+_TEXTS = (*_DELIMITED, *_RECORDS)
 #: Endings of the files that hold tables; those of text may be compressed: ``.csv.gz``.
 SUFFIXES = (*_DELIMITED, ".xlsx", *_RECORDS, ".parquet")
 _HINT = "; is it the right file, and whole?"
@@ -34,7 +35,7 @@ _HEAD_ROWS = 20  # rows that tell which character separates cells
 def is_table(path: Path) -> bool:
     """Tell whether a file holds a table, by its name; a ``.txt`` may, but most are notes or licences."""
     ending, compression = split_ending(path)
-    return ending in SUFFIXES and ending != ".txt" and (not compression or ending in (*_DELIMITED, *_RECORDS))
+    return ending in SUFFIXES and ending != ".txt" and (not compression or ending in _TEXTS)
 
 
 class Record(dict[str, Any]):
@@ -90,10 +91,8 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
             have, or that one of several sheets lacks. The error names file and row.
     """
     ending, compression = split_ending(path)
-    if ending not in SUFFIXES:
-        raise NNDError(f"{path}: a table ends in one of {', '.join(SUFFIXES)}")
-    if compression and ending not in (*_DELIMITED, *_RECORDS):
-        raise NNDError(f"{path}: a {ending} is read as it is; unpack it first")
+    if ending not in SUFFIXES or (compression and ending not in _TEXTS):
+        raise NNDError(f"{path}: a table ends in one of {', '.join(SUFFIXES)}; those of text may be packed: .csv.gz")
     if ending in _DELIMITED:
         table = read_delimited(path, encoding=recipe.encoding, quotes=recipe.quotes)
     elif ending == ".xlsx":
@@ -302,7 +301,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
     """Read what a JSON file holds, whole; raise NNDError where it is no JSON, such as a file that was cut off."""
-    return parse_json(read_text(path, encoding), str(path), hint="; is it the right file, and whole?")
+    return parse_json(read_text(path, encoding), str(path), hint=_HINT)
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:

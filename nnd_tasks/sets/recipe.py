@@ -360,8 +360,6 @@ def make_recipe(values: Any, prefix: str) -> Recipe:
     Raises:
         NNDError: all its mistakes, in one line that begins with ``prefix``.
     """
-    if not isinstance(values, Mapping):
-        raise NNDError(f"{prefix}: a recipe is a mapping of keys, such as `context: article`")
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
@@ -385,6 +383,11 @@ def read_recipe(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise NNDError(f"{path}: a recipe is a mapping of keys, such as `context: article`")
     return values
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check the recipe in a file; raise NNDError where it is wrong."""
+    return make_recipe(read_recipe(path), str(path))
 
 
 def find_prompt_mistakes(prompt: str, fields: Sequence[str]) -> Iterator[str]:

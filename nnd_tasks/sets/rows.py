@@ -50,17 +50,14 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
     recipe = set_recipe.recipe
     if set_recipe.prepare:
         rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, set_recipe.rule)
-        configs, matches = _split_configs(rows, recipe)
-        return GivenRows(
-            configs, _list_unmatched([matches]), {} if mended is None else _split_configs(mended, recipe)[0]
-        )
+        configs, unmatched = _split_configs(rows, recipe)
+        return GivenRows(configs, unmatched, {} if mended is None else _split_configs(mended, recipe)[0])
     tables: dict[str, list[pd.DataFrame]] = {}
-    matches_of_files = []
+    unmatched_of_files = []
     start = 0
     for name, path in source.files.items():
-        table = read_table(path, recipe)
-        matches_of_files.append(match_left_out(table, recipe))
-        table = mark_left_out(table, matches_of_files[-1])
+        table, unmatched = mark_left_out(read_table(path, recipe), recipe)
+        unmatched_of_files.append(unmatched)
         try:
             rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
         except NNDError:
@@ -70,21 +67,17 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
         tables.setdefault(config_of(set_recipe, name, path), []).append(rows.set_index(rows.index + start))
         start += len(table)
     configs = {config: pd.concat(tables_of_config) for config, tables_of_config in tables.items()}
-    return GivenRows(configs, _list_unmatched(matches_of_files))
+    first, *others = unmatched_of_files
+    return GivenRows(configs, [condition for condition in first if all(condition in other for other in others)])
 
 
-def _list_unmatched(matches: list[pd.DataFrame]) -> list[str]:
-    matched = pd.concat(matches).any()
-    return [str(condition) for condition in matched.index[~matched]]
-
-
-def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> tuple[dict[str, pd.DataFrame], pd.DataFrame]:
-    """Split the rows of a ``prepare.py`` by config; also return what `match_left_out` says of them."""
-    matches = match_left_out(rows, recipe)
-    rows = mark_left_out(rows.rename(columns={name: FIELD + name for name in recipe.field}), matches)
+def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Split the rows of a ``prepare.py`` by config; also list the conditions of ``leave_out`` that no row meets."""
+    rows, unmatched = mark_left_out(rows, recipe)
+    rows = rows.rename(columns={name: FIELD + name for name in recipe.field})
     configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
     by_config = rows.groupby(configs, sort=False)
-    return {str(config): group.reset_index(drop=True) for config, group in by_config}, matches
+    return {str(config): group.reset_index(drop=True) for config, group in by_config}, unmatched
 
 
 def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
@@ -120,20 +113,23 @@ def exclude(table: pd.DataFrame, wrong: Any, reason: str) -> pd.DataFrame:
     return table.assign(exclusion=table["exclusion"].mask(excluded, reason))
 
 
-def match_left_out(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Tell which rows have which value of the recipe's ``leave_out``: a column of truth values for each ``column = 'value'``."""
-    matches = {}
+def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, list[str]]:
+    """Give every row an ``exclusion``: those that ``leave_out`` names are left out by the recipe.
+
+    Returns:
+        The table; and those conditions, as ``column = 'value'``, that no row meets.
+    """
+    table = table.assign(exclusion="")
+    unmatched = []
     for column, values in recipe.leave_out.items():
         texts = as_texts(take_column(table, column), table, column, strip=True)
-        cells = pd.Series([(text or "").casefold() for text in texts], table.index, dtype=object)
+        cells = np.array([(text or "").casefold() for text in texts], dtype=object)
         for value in values:
-            matches[f"{column} = {value!r}"] = cells == value.strip().casefold()
-    return pd.DataFrame(matches, index=table.index, dtype=bool)
-
-
-def mark_left_out(table: pd.DataFrame, matches: pd.DataFrame) -> pd.DataFrame:
-    """Give every row an ``exclusion``; those that `match_left_out` met are left out by the recipe."""
-    return exclude(table.assign(exclusion=""), matches.any(axis=1), "by_recipe")
+            matches = cells == value.strip().casefold()
+            table = exclude(table, matches, "by_recipe")
+            if not matches.any():
+                unmatched.append(f"{column} = {value!r}")
+    return table, unmatched
 
 
 def number_rows(*columns: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -237,36 +233,33 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     sides = np.full(len(table), _UNJUDGED)
     for i in np.flatnonzero(table["exclusion"] == "").tolist():
         value = cells[i].casefold()
-        side = _UNJUDGED if cells[i] in traces else meanings.get(value)
-        if not recipe.winners:
-            side = _read_side(value, meanings) if side is None else side
-            named = [number for number, names in enumerate(systems) if names[i].casefold() == value]
-            if len(named) == 1 and side in (None, named[0]):
-                side = named[0]
-            elif len(named) == 1 and side != _UNJUDGED:
-                side = None  # a system called 1 may be the second
-        if side is None:
+        if cells[i] in traces or value in recipe.unjudged:
+            continue
+        readings = {meanings.get(value)}
+        if not recipe.winners:  # a system called 1 may be the second
+            readings = {_read_side(value, meanings)}
+            readings |= {side for side, names in enumerate(systems) if names[i].casefold() == value}
+        readings.discard(None)
+        if len(readings) != 1:
             raise NNDError(
                 f"{place_of(table, i)}, column {recipe.winner!r}: {cells[i]!r:.60} names no winner; say what each value "
                 f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
                 "recipe)"
             )
-        sides[i] = side
+        sides[i] = readings.pop()
     return sides
 
 
 def _winner_meanings(recipe: Recipe) -> dict[str, int]:
     """What values of ``winner`` mean, in small letters."""
     if recipe.winners:
-        meanings = {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
-    else:
-        first, second = ({*_split_words(column)} for column in recipe.pair)
-        meanings = dict(_MEANINGS)
-        # "a" of answer_b and answer_a is the second.
-        if len(first - second) == len(second - first) == 1:
-            meanings |= {(first - second).pop(): 0, (second - first).pop(): 1}
-        meanings |= {column.casefold(): side for side, column in enumerate(recipe.pair)}
-    return meanings | dict.fromkeys(recipe.unjudged, _UNJUDGED)
+        return {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
+    meanings = dict(_MEANINGS)
+    first, second = ({*_split_words(column)} for column in recipe.pair)
+    # "a" of answer_b and answer_a is the second.
+    if len(first - second) == len(second - first) == 1:
+        meanings |= {(first - second).pop(): 0, (second - first).pop(): 1}
+    return meanings | {column.casefold(): side for side, column in enumerate(recipe.pair)}
 
 
 def _split_words(name: str) -> list[str]:
@@ -276,6 +269,8 @@ def _split_words(name: str) -> list[str]:
 
 
 def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
+    if value in meanings:
+        return meanings[value]
     words = _split_words(value)
     if words and meanings.get(words[0]) == _TIE:
         return _TIE  # tie (bothbad)
@@ -285,8 +280,8 @@ def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
 
 def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
     values = [value for value in dict.fromkeys(cells) if value]
-    words = {0: "first", 1: "second", _TIE: "tie"}
-    examples = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
+    words = {0: "first", 1: "second", _TIE: "tie", None: "?"}
+    examples = [f"{value}={words[meanings.get(value.casefold())]}" for value in values[:6]]
     return f"'{','.join(examples)}{',...' if len(values) > 6 else ''}'"
 
 

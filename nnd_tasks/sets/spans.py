@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,19 +30,18 @@ def take_marks(text: str, opening: str, closing: str) -> tuple[str, list[Span]]:
     """
     marked: list[tuple[int, int]] = []
     start: int | None = None
-    position = 0
-    either = f"{re.escape(opening)}|{re.escape(closing)}"
-    for piece in re.split(f"({either})", text):
+    plain = ""
+    for piece in re.split(f"({re.escape(opening)}|{re.escape(closing)})", text):
         if piece == opening and start is None:
-            start = position + len(piece)
+            start = len(plain)
         elif piece == closing and start is not None:
-            marked.append((start, position))
+            marked.append((start, len(plain)))
             start = None
-        position += len(piece)
+        elif piece not in (opening, closing):
+            plain += piece
     if start is not None:
-        marked.append((start, position))
-    without = replace_text(text, either)
-    without = without.then(normalize_text(without.text))
+        marked.append((start, len(plain)))
+    without = normalize_text(plain)
     spans = [{"start": without.starts[start], "end": without.ends[end]} for start, end in marked]
     return without.text, [span for span in spans if span["start"] < span["end"]]
 
@@ -61,7 +61,7 @@ def find_words(words: str, text: str) -> Span | None:
     return {"start": letters[start][0], "end": letters[start + len(wanted) - 1][0] + 1} if start >= 0 else None
 
 
-def place_span(start: int, end: int, words: str, published: ChangedText) -> Span | None:
+def place_span(start: int, end: int, words: str, published: NormalizedText) -> Span | None:
     """Place a span of a published text as positions in its NFC.
 
     Args:
@@ -126,7 +126,7 @@ def locate_spans(cell: Any, text: str, keys: Spans) -> tuple[list[Span], int]:
     return placed, len(items) - len(placed)
 
 
-def _locate(item: Any, published: ChangedText, keys: Spans) -> Span | None:
+def _locate(item: Any, published: NormalizedText, keys: Spans) -> Span | None:
     if isinstance(item, str):
         return find_words(item, published.text)
     fields = dict(zip((keys.start, keys.end), item, strict=True)) if _is_pair(item) else item
@@ -155,13 +155,13 @@ def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class ChangedText:
-    """A text after a change.
+class NormalizedText:
+    """A text in NFC, and where positions of the original are in it.
 
     Attributes:
-        text: after the change.
+        text: in NFC.
         starts: for each position of the original, 0 to its length, where what begins there begins now.
-        ends: likewise, where what ends there ends now. A position inside a replaced piece goes to the edge of the piece, so
+        ends: likewise, where what ends there ends now. A position inside a changed piece goes to the edge of the piece, so
             that a span never loses a character.
     """
 
@@ -169,45 +169,27 @@ class ChangedText:
     starts: Sequence[int]
     ends: Sequence[int]
 
-    def then(self, later: ChangedText) -> ChangedText:
-        """Join both changes into one; ``later`` changes the text of this one."""
-        if later.text == self.text:
-            return self
-        return ChangedText(
-            later.text, [later.starts[start] for start in self.starts], [later.ends[end] for end in self.ends]
-        )
 
-
-def change_text(pieces: Iterable[tuple[str, str]]) -> ChangedText:
-    """Replace pieces of a text; each piece is (original, new), and an unchanged one keeps its positions."""
-    starts: list[int] = []
-    ends = [0]
-    written: list[str] = []
-    length = 0
-    for original, new in pieces:
-        if original == new:
-            starts.extend(range(length, length + len(new)))
-            ends.extend(range(length + 1, length + len(new) + 1))
-        else:
-            starts.extend([length] * len(original))
-            ends.extend([length + len(new)] * len(original))
-        written.append(new)
-        length += len(new)
-    return ChangedText("".join(written), [*starts, length], ends)
-
-
-def replace_text(text: str, pattern: str, new: str = "") -> ChangedText:
-    """Replace every match of a regular expression."""
-    pieces = re.split(f"({pattern})", text)
-    return change_text((piece, new if i % 2 else piece) for i, piece in enumerate(pieces))
-
-
-def normalize_text(text: str) -> ChangedText:
+def normalize_text(text: str) -> NormalizedText:
     """Change a text to Unicode NFC."""
     if unicodedata.is_normalized("NFC", text):
         every = range(len(text) + 1)
-        return ChangedText(text, every, every)
-    return change_text(piece for cluster in _split_clusters(text) for piece in _normalize_cluster(cluster))
+        return NormalizedText(text, every, every)
+    starts: list[int] = []
+    ends = [0]
+    normalized = ""
+    for cluster in _split_clusters(text):
+        for piece in _split_cluster(cluster):
+            new = normalize(piece)
+            length = len(normalized)
+            normalized += new
+            if piece == new:
+                starts.extend(range(length, len(normalized)))
+                ends.extend(range(length + 1, len(normalized) + 1))
+            else:
+                starts.extend([length] * len(piece))
+                ends.extend([len(normalized)] * len(piece))
+    return NormalizedText(normalized, [*starts, len(normalized)], ends)
 
 
 def _split_clusters(text: str) -> Iterator[str]:
@@ -224,12 +206,12 @@ def _split_clusters(text: str) -> Iterator[str]:
         yield cluster
 
 
-def _normalize_cluster(cluster: str) -> Iterator[tuple[str, str]]:
-    """Yield the smallest pieces of a cluster that can be normalized one by one, each with its NFC."""
+def _split_cluster(cluster: str) -> Iterator[str]:
+    """Yield the smallest pieces of a cluster that can be normalized one by one."""
     changed = normalize(cluster)
     cuts = [i for i in range(1, len(cluster)) if normalize(cluster[:i]) + normalize(cluster[i:]) == changed]
-    for start, end in zip([0, *cuts], [*cuts, len(cluster)], strict=True):
-        yield cluster[start:end], normalize(cluster[start:end])
+    for start, end in pairwise([0, *cuts, len(cluster)]):
+        yield cluster[start:end]
 
 
 def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:

@@ -32,26 +32,24 @@ def test_an_attribute_judges_each_category_alone(tmp_path: Path) -> None:
     assert left_out(made) == {"no_attribute": 1}
 
 
-@pytest.mark.parametrize("role", ["category", "subcategory", "severity"])
-def test_what_differs_within_a_candidate_is_never_the_first_one_unsaid(role: str, tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=f"row 2: judgements of one candidate differ in {role} .'fluency', 'meaning'."):
-        make_csv(tmp_path, *ASPECTS, **SCORES | {"min_gap": 0.5}, **{role: "k"})
+LABELLED = ["c,t,k,l,u", "q,a,fluency,good,[]", "q,a,meaning,bad,[]", "q,b,fluency,bad,[]", "q,b,meaning,good,[]"]
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("lines", "keys", "message"),
     [
-        ({"category": "k"}, "row 2: .* differ in category .'fluency', 'meaning'.; --attribute k judges each"),
-        ({}, "if of several aspects, name their column with --attribute"),
-        ({"attribute": "u"}, "row 2, column 'u': a list of attributes; make a row of each in prepare.py"),
+        *((ASPECTS, {**SCORES, "min_gap": 0.5, role: "k"}, f"row 2: judgements of one candidate differ in {role} .'fluency'")
+          for role in ("category", "subcategory", "severity")),
+        (LABELLED, {**LABELS, "category": "k"}, "row 2: .* differ in category .'fluency', 'meaning'.; --attribute k judges"),
+        (LABELLED, LABELS, "if of several aspects, name their column with --attribute"),
+        (LABELLED, {**LABELS, "attribute": "u"}, "row 2, column 'u': a list of attributes; make a row of each in prepare.py"),
     ],
-)
-def test_what_is_good_in_one_aspect_and_bad_in_another_is_no_tie_unsaid(
-    keys: dict[str, str], message: str, tmp_path: Path
+)  # fmt: skip
+def test_judgements_that_differ_are_never_the_first_one_or_a_tie_unsaid(
+    lines: list[str], keys: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    lines = ["c,t,k,l,u", "q,a,fluency,good,[]", "q,a,meaning,bad,[]", "q,b,fluency,bad,[]", "q,b,meaning,good,[]"]
     with pytest.raises(NNDError, match=message):
-        make_csv(tmp_path, *lines, **LABELS, **keys)
+        make_csv(tmp_path, *lines, **keys)
 
 
 ERRORS = ["c,t,l,k,v", "q,a,good,,", "q,b,bad,,", "q,b,bad,word,minor", "q,b,bad,order,Major", "q,b,bad,word,minor"]
@@ -79,7 +77,7 @@ def test_a_rule_of_the_recipe_says_which_error_counts(rule: str, expected: list[
 def test_scores_that_differ_and_labels_without_a_rank_are_told(tmp_path: Path) -> None:
     made = make_csv(tmp_path, "c,t,s", "q,a,5", "q,a,1", "q,b,1", **SCORES)
     line = "1 candidate judged differently by several: the mean of their scores counts"
-    assert line in describe_accounts(made.report["default"]["accounts"], examples=False)
+    assert line in describe_accounts(made.report["default"]["accounts"], on_card=True)
     made = make_csv(
         tmp_path, "c,t,l", "q,a,good", "q,b,bad", "q,d,odd", **LABELS | {"better": []}, order=["bad", "good"]
     )

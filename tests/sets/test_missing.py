@@ -20,18 +20,17 @@ from tests.sets.tables import LABELS, left_out, make_rows, pick, read_tests, wri
 GOOD, BAD = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}
 
 
-@pytest.mark.parametrize("trace", sorted(TRACES))
-@pytest.mark.parametrize("role", ["c", "t", "l"])
-def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role: str, trace: str, tmp_path: Path) -> None:
-    rows = [GOOD, BAD, {**BAD, "t": "x", role: f" {trace} "}]
+@pytest.mark.parametrize(("role", "column"), [("context", "c"), ("candidate", "t"), ("label", "l")])
+def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role: str, column: str, tmp_path: Path) -> None:
+    rows = [GOOD, BAD, *({**BAD, "t": f"x {trace}", column: f" {trace} "} for trace in TRACES)]
     made = make_rows(tmp_path, rows, **LABELS)
     assert pick(read_tests(made), "context", "high", "low") == [("q", "a", "b")]
     accounts = made.report["default"]["accounts"]
-    assert (accounts["rows"]["total"], accounts["rows"]["used"]) == (3, 2)
-    name = {"c": "context", "t": "candidate", "l": "label"}[role]
-    said = [line for line in describe_accounts(accounts) if "missing value" in line]
-    way = "name it in better, order or ignore" if role == "l" else "write `missing: []` into the recipe"
-    assert said == [f"{name}: {trace!r} in 1 cell is taken for a missing value; if it is meant, {way}"]
+    assert (accounts["rows"]["total"], accounts["rows"]["used"]) == (len(rows), 2)
+    way = "name it in better, order or ignore" if role == "label" else "write `missing: []` into the recipe"
+    assert {line for line in describe_accounts(accounts) if "missing value" in line} == {
+        f"{role}: {trace!r} in 1 cell is taken for a missing value; if it is meant, {way}" for trace in TRACES
+    }
 
 
 @pytest.mark.parametrize(
@@ -67,9 +66,10 @@ CELLS: list[Any] = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]
 
 @pytest.mark.parametrize("role", ["c", "t"])
 def test_a_recipe_and_a_prepare_read_cells_alike(role: str, tmp_path: Path) -> None:
-    rows = [{**row, role: cell} if role == "t" else {**row, "c": cell} for cell in CELLS for row in (GOOD, BAD)]
-    rows = [row if role == "c" else {**row, "c": f"q{i // 2}"} for i, row in enumerate(rows)]
-    rows = [row if role == "c" or i % 2 else {**row, "t": "a"} for i, row in enumerate(rows)]
+    rows = []
+    for number, cell in enumerate(CELLS):
+        context = cell if role == "c" else f"q{number}"
+        rows += [{**GOOD, "c": context}, {**BAD, "c": context, "t": cell if role == "t" else "b"}]
     plain = make_rows(tmp_path, rows, **LABELS)
     write_rows(tmp_path / "set" / "table.jsonl", rows)
     (tmp_path / "set" / "_recipe").write_text("files: {table.jsonl: {}}\nbetter: good\n")

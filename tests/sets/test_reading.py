@@ -10,7 +10,6 @@ import bz2
 import gzip
 import io
 import json
-import lzma
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -68,12 +67,9 @@ FORMATS: dict[str, Callable[[], bytes]] = {
     "commas.tsv": lambda: delimited(",").encode(),
     "bars.txt": lambda: delimited("|").encode(),
     "quotes.tsv": lambda: delimited("\t").encode("utf-16"),
-    "little.tsv": lambda: delimited("\t").encode("utf-16-le"),
-    "big.csv": lambda: delimited(",").encode("utf-16-be"),
     "plain.tsv": lambda: delimited("\t", quotes=False).encode(),
     "packed.csv.gz": lambda: gzip.compress(delimited(",").encode()),
     "packed.tsv.bz2": lambda: bz2.compress(delimited("\t").encode()),
-    "packed.json.xz": lambda: lzma.compress(json.dumps(ROWS).encode()),
     "packed.jsonl.zst": lambda: pa.compress("\n".join(map(json.dumps, ROWS)).encode(), "zstd", asbytes=True),
     "lines.jsonl": lambda: "\n\n".join(map(json.dumps, ROWS)).encode(),
     "lines.json": lambda: "\n".join(map(json.dumps, ROWS)).encode(),
@@ -120,8 +116,6 @@ BAD_BYTE = "c,t,s\nq,schön,1\nq,Käse,2\nq,über,5\n".encode().replace("Käse".
         ("cp1251", "Русский текст про погоду, завтра будет дождь."),
         ("gb18030", "你好世界。这是中文文本。今天天气很好。"),
         ("shift_jis", "カタカナと漢字の文章です。日本語のテキストを読みます。"),
-        ("utf-16-le", "Die Füße müssen größer sein"),
-        ("utf-16-be", "語文"),
     ],
 )
 def test_an_encoding_that_is_guessed_is_said_with_words_that_it_makes(
@@ -162,9 +156,20 @@ def test_letters_that_a_named_encoding_makes_of_utf8_are_shown(
         "c;t;s;a, b, c, d, e\nq;t;1;x\nq;u;5;y\n",
         "c,t,s,note,note\nq,t,1,x,y\nq,u,5,x,y\n",
         f"c,t,s\n{'a b ' * 40_000},t,1\n{'a b ' * 40_000},u,5\n",
-        f"c,t,s{''.join(f',x{i}' for i in range(30_000))}\nq,t,1{',' * 30_000}\nq,u,5{',' * 30_000}\n",
+        f"c,t,s{''.join(f',x{i}' for i in range(3_000))}\nq,t,1{',' * 3_000}\nq,u,5{',' * 3_000}\n",
+        "c\tt\ts\t# Documentation: ...\nq\tt\t1\nq\tu\t5\n",
+        "c\tt\ts\t# errors\nq\tt\t1\t0\nq\tu\t5\t2\n",
     ],
-    ids=["commas in the header", "semicolons in the header", "no quotes", "unused twins", "long cells", "many columns"],
+    ids=[
+        "commas in the header",
+        "semicolons in the header",
+        "no quotes",
+        "unused twins",
+        "long cells",
+        "many columns",
+        "a comment in the header",
+        "a column that looks like one",
+    ],
 )
 def test_tables_of_odd_shapes_are_read(text: str, tmp_path: Path) -> None:
     write_files(tmp_path, {"t.csv": text})
@@ -226,16 +231,6 @@ def test_several_files_are_one_table_or_a_config_each_and_their_rows_are_named_w
     assert len(read_tests(make(tmp_path / "in" / "de" / "o*.csv", **KEYS))) == 1
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_rows_after_blank_lines_have_the_numbers_of_a_spreadsheet(encoding: str, end: str, tmp_path: Path) -> None:
-    """Blank lines count, a line break within quotes does not begin a row."""
-    lines = ["c,t,s", "Q,one,1", "", "", 'Q,"zwölf', "", 'lines",2', "", "Q,three,high", "", "Q,four,4"]
-    (tmp_path / "t.csv").write_bytes(end.join(lines).encode(encoding))
-    with pytest.raises(NNDError, match=r"t.csv, row 7, column 's': expected a number, found 'high'"):
-        make(tmp_path / "t.csv", **KEYS)
-
-
 def test_rows_of_a_sheet_are_counted_as_excel_does(tmp_path: Path) -> None:
     rows = [{"c": "q", "t": "a", "s": 1}, {"c": None, "t": None, "s": None}, {"c": "q", "t": "b", "s": "much"}]
     (tmp_path / "t.xlsx").write_bytes(excel(rows))
@@ -243,18 +238,17 @@ def test_rows_of_a_sheet_are_counted_as_excel_does(tmp_path: Path) -> None:
         make(tmp_path / "t.xlsx", **KEYS)
 
 
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [("c\tt\t# errors\nq\ta\t1\nq\tb\t2\n", "# errors"), ("c\tt\ts\t# Documentation: ...\nq\ta\t1\nq\tb\t2\n", "s")],
-)
-def test_a_last_column_with_a_number_sign_is_a_comment_only_where_rows_have_no_cell_for_it(
-    text: str, score: str, tmp_path: Path
-) -> None:
-    write_files(tmp_path, {"t.tsv": text})
-    assert len(read_tests(make(tmp_path / "t.tsv", **{**KEYS, "score": score}))) == 1
-
-
 HEAD = b"c,t,s\nq,a,1\n"
+#: Blank lines are rows of a spreadsheet, a line break within quotes does not begin one.
+LINES = ["c,t,s", "Q,one,1", "", "", 'Q,"zwölf', "", 'lines",2', "", "Q,three,high"]
+#: Cell that is no number -> what to do about it.
+NO_NUMBERS = {
+    "3,4": ": 2 numbers in one cell, or a decimal comma? Write ratings as a list, [3, 4], or name the mark",
+    "3, 4, 5": ": 3 numbers in one cell; write ratings as a list, [3, 4, 5], or take their mean in prepare.py",
+    "4/5": ": 2 numbers in one cell; write",
+    "1,000": "; a number has no unit, and no mark between thousands",
+    "5 points": "; a number has no unit",
+}
 UNREADABLE: dict[str, tuple[str, bytes, str]] = {
     "short row": ("t.csv", HEAD + b"\nq,b\n", "row 4: 2 cells, the header has 3"),
     "long row": ("t.csv", HEAD + b"q,b,2,3\n", "row 3: 4 cells, the header has 3"),
@@ -266,10 +260,15 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
     "missing column": ("t.csv", b"c,x,s\nq,a,1\n", "no column 't'; there are: c, x, s"),
     "wrong encoding": ("t.jsonl", b'{"c": "q\xff"}', "not utf-8 at line 1 (byte 0xff); it can be read as cp1252 ('qÿ'): name"),
     "several bad bytes": ("t.csv", BAD_BYTE + b"\xfc\n", "is UTF-8 but for row 3 (byte 0xe4) and 1 more byte; in cp1252"),
-    "two encodings": ("t.csv", BAD_BYTE + b"q,Zur\xfcckhaltend,3\n" * 9, "mixes encodings: 2 letters of UTF-8, and 10 bytes of"),
+    "two encodings": ("t.csv", BAD_BYTE + b"q,Zur\xfcckhaltend,3\n" * 9, "(byte 0xe4) and 9 more bytes; in cp1252"),
+    "rows after blank lines": ("t.csv", "\r\n".join(LINES).encode("cp1252"), "row 7, column 's': expected a number"),
+    **{
+        f"number {cell}": ("t.json", json.dumps([{"c": "q", "t": "a", "s": cell}]).encode(), f"found {cell!r}{advice}")
+        for cell, advice in NO_NUMBERS.items()
+    },
     "half a letter": ("t.csv", HEAD + "q,日日".encode()[:-1], "ends in the middle of a letter, in row 3 (byte 0xe6)"),
-    "no text": ("t.csv", b"\0\1\2\0\0\0\0", "it holds NUL bytes, so it is no text"),
-    "NUL in a cell": ("t.csv", HEAD + b"q,\0b,2\n", "it holds NUL bytes, so it is no text"),
+    "no text": ("t.csv", b"\0\1\2\0\0\0\0", "it holds NUL bytes: is it the right file, and does"),
+    "NUL in a cell": ("t.csv", HEAD + b"q,\0b,2\n", "it holds NUL bytes: is it the right file, and does"),
     "one key twice": ("t.jsonl", b'{"c": 1, "c": 2}', "is not valid JSON (the key 'c' stands twice in an object)"),
     "truncated line": ("t.jsonl", b'{"c": "q", "t": "a", "s": 1}\n{"c": "q", "t', "line 2: is not valid JSON (it is cut off"),
     "comma before the end": ("t.json", b'[\n{"c": "q"},\n]', "not valid JSON (a comma before ]: line 3, column 1)"),
@@ -278,10 +277,10 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
     "commas without brackets": ("t.json", b'{"c": 1},\n{"c": 2}', "a list of objects stands in [ ]: line 1, column 9)"),
     "text after the end": ("t.jsonl", b'{"c": "q"}\n{"c": "p"} x', "line 2: is not valid JSON (more text after its end"),
     "empty": ("t.json", b" \n", "is not valid JSON (it is empty)"),
-    "no gzip": ("t.csv.gz", HEAD, "cannot be unpacked (Not a gzipped file"),
-    "half a gzip": ("t.csv.gz", gzip.compress(HEAD)[:-9], "cannot be unpacked (Compressed file ended"),
+    "no gzip": ("t.csv.gz", HEAD, "cannot be unpacked ("),
+    "half a gzip": ("t.csv.gz", gzip.compress(HEAD)[:-9], "cannot be unpacked ("),
     "much in little": ("t.csv.gz", gzip.compress(bytes(30_000_000)), "it unpacks to 21 MB or more, "),
-    "packed workbook": ("t.xlsx.gz", b"", "unpack it first"),
+    "packed workbook": ("t.xlsx.gz", b"", "those of text may be packed: .csv.gz"),
     "no object": ("t.json", b'[{"c": "q"}, 7]', "item 2: expected an object with fields, found a number"),
     "truncated list": ("t.json", b'[{"c": "q"}, {"c"', "is not valid JSON (it is cut off: column 18)"),
     "half surrogate": ("t.json", b'[{"c": "q", "t": "\\ud800", "s": 1}]', "item 1, column 't': it holds half a surrogate"),
@@ -304,21 +303,6 @@ def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name: str, tmp_
     assert str(caught.value).startswith(f"{tmp_path / file}")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("cell", "advice"),
-    [
-        ("3,4", ": 2 numbers in one cell, or a decimal comma? Write ratings as a list, [3, 4], or name the mark"),
-        ("3, 4, 5", ": 3 numbers in one cell; write ratings as a list, [3, 4, 5], or take their mean in prepare.py"),
-        ("4/5", ": 2 numbers in one cell; write"),
-        ("1,000", "; a number has no unit, and no mark between thousands"),
-        ("5 points", "; a number has no unit"),
-    ],
-)
-def test_numbers_that_cannot_be_read_get_advice(cell: str, advice: str, tmp_path: Path) -> None:
-    with pytest.raises(NNDError, match=re.escape(f"expected a number, found {cell!r}{advice}")):
-        make_rows(tmp_path, [{"c": "q", "t": "a", "s": cell}], **KEYS)
 
 
 # ---------------------------------------------------------------- cells that mean nothing

@@ -67,7 +67,6 @@ ADDRESSES = ["http://x.org/f", "file:///etc/passwd", "ftp://x.org/f", "https://u
         ({"winners": {"left": "won"}}, "winners.left: "),
         ({"files": {"x.csv": {"sha256": "abc"}}}, "files.x.csv.sha256"),
         ({"title": "T"}, "title: no such key; put it under `facts`"),
-        ("context", "a recipe is a mapping of keys"),
         *(({"files": {name: None}}, "is not the name of a file in the folder") for name in OUTSIDE),
         *(({"config": name}, "a config is named by letters") for name in OUTSIDE),
         *(({"files": {"f.csv": {"url": url}}}, "an https:// address without a user or password") for url in ADDRESSES),
