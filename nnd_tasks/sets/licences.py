@@ -18,38 +18,8 @@ from nnd_tasks.files import read_yaml
 
 # ---------------------------------------------------------------- licences on a card
 
-#: Licences of the hub's list that let anyone pass on a work and what was made from it.
-_OPEN = re.compile(
-    r"apache-2\.0|mit|bsd(-[23]-clause(-clear)?)?|cc0-1\.0|cc-by-(2\.0|2\.5|3\.0|4\.0)|cc-by-sa-(3\.0|4\.0)"
-    r"|cc-by-nc-(2\.0|3\.0|4\.0)|cc-by-nc-sa-(2\.0|3\.0|4\.0)|gfdl|pddl|odc-by|odbl|cdla-permissive-[12]\.0|cdla-sharing-1\.0"
-    r"|etalab-2\.0|unlicense|wtfpl|isc|zlib|artistic-2\.0|mpl-2\.0|afl-3\.0|ecl-2\.0|ms-pl|postgresql|ncsa"
-    r"|(a|l)?gpl(-(2\.1|2\.0|3\.0))?|eupl-1\.[12]|epl-[12]\.0|osl-3\.0|lgpl-lr"
-)
-
-
-#: Words of a licence's name -> those of its identifier, in this order.
-_SPELLINGS: Mapping[str, str] = {
-    r"creativecommons\.org/licenses/": "cc ",
-    r"creativecommons\.org/publicdomain/zero/": "cc0 ",
-    r"https?://(www\.)?|\bcreative commons (?=zero|cc0)": "",
-    r"creative commons": "cc",
-    r"attribution": "by",
-    r"share[- ]?alike": "sa",
-    r"non[- ]?commercial": "nc",
-    r"no[- ]?deriv(ative)?s?": "nd",
-    r"\bcc[- ]zero|\bzero\b": "cc0",
-    r"affero general public": "agpl",
-    r"lesser general public": "lgpl",
-    r"general public": "gpl",
-    r"\b(3|three|2|two)[- ]clause bsd": r"bsd \1-clause",
-    r"three": "3",
-    r"two": "2",
-    r"\b(the|gnu|licen[sc]e|licensed|under|version|international|universal|unported|generic|deed(\.\w+)?)\b": "",
-    r"-(only|or-later)\b|\bor later\b|\+": "",
-    r"\bv\.?(?=\s*\d)": "",
-    r"(?<=gpl)v?(?=\d)": "-",
-    r"(?<=[a-z])(?=\d\.\d)": "-",
-}
+_DATA = read_yaml(Path(__file__).with_name("terms.yaml"))
+_OPEN = re.compile("|".join(_DATA["open"]))
 #: Licences whose identifier has no version.
 _WITHOUT_VERSION = r"(odc-by|odbl|pddl|gfdl)(-.*)"
 
@@ -61,7 +31,7 @@ def licence_id(name: str) -> str:
     """
     plain = name.strip().lower()
     words = plain
-    for spelling, word in _SPELLINGS.items():
+    for spelling, word in _DATA["spellings"].items():
         words = re.sub(spelling, word, words)
     short = "-".join(re.findall(r"[a-z0-9.]+", words)).strip(".")
     short = re.sub(_WITHOUT_VERSION, r"\1", short)
@@ -130,7 +100,6 @@ class Terms:
     licences: Sequence[str] = ()
 
 
-_DATA = read_yaml(Path(__file__).with_name("terms.yaml"))
 _TERMS = {name: Terms(**fields) for name, fields in _DATA["terms"].items()}
 #: ``sets`` that come with the package, or ``corpora`` of `nnd stress build` -> name -> terms of its texts.
 KNOWN: Mapping[str, Mapping[str, tuple[Terms, ...]]] = {
