@@ -16,7 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ MAX_CONFIG_BYTES = 5_000_000
 MAX_DEPTH = 100
 #: How many parts a YAML file may have: keys, values, beginnings and ends of lists and mappings.
 MAX_VALUES = 500_000
-_MAX_DIGITS = 1000  # that a number in YAML may have
+#: A number in YAML that takes quadratic time: digits between colons, as in 1:30:00, are one.
+_LONG_NUMBER = re.compile(r"[-+\d:._]{1000}")
 
 
 def expand(path: str | Path) -> Path:
@@ -205,28 +206,24 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
     targets = list(paths)
     files: list[Path] = []
     handles: list[int] = []
-    current = Path()
     try:
         for target in targets:
-            current = target
-            if target.is_dir():
-                raise IsADirectoryError(0, "is a folder")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _remove_left_over_files(target.parent)
-            handle, file = _open_temporary(target)
-            handles.append(handle)
-            files.append(file)
-            file.chmod(0o666 & ~umask())  # mkstemp makes it private
-        current = targets[0] if len(targets) == 1 else targets[0].parent
-        yield files
-        for file in files:
-            with file.open("rb") as written:
-                os.fsync(written.fileno())  # some systems report a full disk only here
-        for current, file in zip(targets, files, strict=True):
-            file.replace(current)
-    except OSError as error:
-        named = f"{current}: " if current.name else ""
-        raise NNDError(f"{named}cannot be written ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
+            with changing(target, hint=hint):
+                if target.is_dir():
+                    raise IsADirectoryError(0, "is a folder")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _remove_left_over_files(target.parent)
+                handle, file = _open_temporary(target)
+                handles.append(handle)
+                files.append(file)
+                file.chmod(0o666 & ~umask())  # mkstemp makes it private
+        with changing(targets[0] if len(targets) == 1 else targets[0].parent, hint=hint):
+            yield files
+            for file in files:
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())  # some systems report a full disk only here
+            for target, file in zip(targets, files, strict=True):
+                file.replace(target)
     finally:
         for file in files:
             with suppress(OSError):
@@ -397,10 +394,9 @@ def _reading_json(source: str, hint: str) -> Iterator[None]:
         yield
     except RecursionError as error:
         raise NNDError(f"{source}: its lists and objects are nested too deeply to be read{hint}") from error
-    except json.JSONDecodeError as error:
-        raise NNDError(f"{source}: is not valid JSON ({_explain_json(error)}){hint}") from error
-    except ValueError as error:  # a number of more digits than Python converts, or a repeated key
-        raise NNDError(f"{source}: is not valid JSON ({reason_of(error)}){hint}") from error
+    except ValueError as error:  # also a number of more digits than Python converts, or a repeated key
+        cause = _explain_json(error) if isinstance(error, json.JSONDecodeError) else reason_of(error)
+        raise NNDError(f"{source}: is not valid JSON ({cause}){hint}") from error
 
 
 def _explain_json(error: json.JSONDecodeError) -> str:
@@ -428,25 +424,21 @@ def _explain_json(error: json.JSONDecodeError) -> str:
     return f"{cause}: {position}"
 
 
-def json_lines(
-    lines: Iterable[str], source: str, *, hint: str = "", skip_blank: bool = False
-) -> Iterator[tuple[str, Any]]:
-    """Yield the name (``FILE, line 3``) and the value of each line of JSON Lines.
+def json_lines(lines: Iterable[str], source: str, *, hint: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the name (``FILE, line 3``) and the value of each line of JSON Lines; blank lines are left out, and counted.
 
     Args:
         lines: a file opened as text, or its lines; only line feeds end a line, as strings may hold other line breaks.
         source: the file's name; begins each name.
         hint: ends errors.
-        skip_blank: leave out lines without any text, which are no JSON; they are counted.
 
     Raises:
         NNDError: a line is not valid JSON, or nested too deeply; the error names it.
     """
     for number, line in enumerate(lines, start=1):
-        if skip_blank and not line.strip():
-            continue
-        name = f"{source}, line {number}"
-        yield name, parse_json(line, name, hint=hint)
+        if line.strip():
+            name = f"{source}, line {number}"
+            yield name, parse_json(line, name, hint=hint)
 
 
 # ---------------------------------------------------------------- YAML
@@ -517,23 +509,8 @@ StrictLoader.yaml_implicit_resolvers = {
 StrictLoader.add_implicit_resolver(_BOOL, re.compile("(?i:true|false)$"), list("tTfF"))
 
 
-def _number(type_name: str) -> Callable[[PlainLoader, yaml.ScalarNode], Any]:
-    make = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{type_name}"]
-
-    def number(loader: PlainLoader, node: yaml.ScalarNode) -> Any:
-        if len(node.value) > _MAX_DIGITS:  # those between colons, as in 1:30:00, take quadratic time
-            raise yaml.constructor.ConstructorError(None, None, "a number is too long", node.start_mark)
-        return make(loader, node)
-
-    return number
-
-
-for _type_name in ("int", "float"):
-    PlainLoader.add_constructor(f"tag:yaml.org,2002:{_type_name}", _number(_type_name))
-
-
 def _check_plain(text: str, loader: type[PlainLoader]) -> None:
-    """Raise a YAMLError for aliases, deep nesting or too many values: 835 bytes of aliases can unfold to fill the memory."""
+    """Raise a YAMLError for what takes too much: 835 bytes of aliases can unfold to fill the memory."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=loader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -544,6 +521,8 @@ def _check_plain(text: str, loader: type[PlainLoader]) -> None:
             problem = f"nested deeper than {MAX_DEPTH} levels"
         elif count > MAX_VALUES:
             problem = f"more than {MAX_VALUES:,} values"
+        elif isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _LONG_NUMBER.match(event.value):
+            problem = "a number is too long"
         if problem:
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -308,11 +308,3 @@ def summarize(name: str, table: pa.Table) -> ConfigSummary:
         categories=rows["category"].value_counts().sort_index().to_dict(),
         fingerprint=fingerprint(table),
     )
-
-
-def pick_examples(table: pa.Table, count: int) -> list[dict[str, Any]]:
-    """Pick up to ``count`` tests for a preview: the first of each category, then the second of each, and so on."""
-    category = table.column("category").to_pandas()
-    turn = category.groupby(category, sort=False).cumcount()
-    picked: list[dict[str, Any]] = table.take(turn.to_numpy().argsort(kind="stable")[:count]).to_pylist()
-    return picked

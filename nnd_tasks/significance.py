@@ -89,11 +89,6 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
 # ---------------------------------------------------------------- what can be detected
 
 
-def least_p(prompts: int) -> float:
-    """The smallest two-sided p value that sign flips of so many prompts allow: one pattern and its mirror image."""
-    return 1 / _count_flips(prompts)
-
-
 def _count_flips(prompts: int) -> int:
     """How many flips the permutation test looks at, mirror images left out, with the one that was observed."""
     return 2 ** (prompts - 1) if prompts <= EXACT else 1 + RESAMPLES
@@ -210,15 +205,15 @@ def is_underpowered(mde: float, prompts: int) -> bool:
     return prompts < FEW or mde > LARGEST_MDE
 
 
-def planned_points(mde: float) -> str:
-    """A `planned` MDE in percentage points, as text: ``none`` if no p can be small enough, ``>30`` if it cannot be reached."""
-    if math.isnan(mde):
-        return "?"
-    if math.isinf(mde):
-        return "none"
-    return f"{100 * mde:.0f}" if mde <= DISAGREEMENT else f">{100 * DISAGREEMENT:.0f}"
-
-
 def marked_points(mde: float, prompts: int) -> str:
-    """`planned_points` with a mark where it is underpowered."""
-    return f"{planned_points(mde)}{' ‡' if is_underpowered(mde, prompts) else ''}"
+    """Write a `planned` MDE in percentage points, with ‡ where it `is_underpowered`.
+
+    It is ``none`` if no p value can be small enough, and ``>30`` if the MDE cannot be reached.
+    """
+    if math.isnan(mde):
+        points = "?"
+    elif math.isinf(mde):
+        points = "none"
+    else:
+        points = f"{100 * mde:.0f}" if mde <= DISAGREEMENT else f">{100 * DISAGREEMENT:.0f}"
+    return f"{points} ‡" if is_underpowered(mde, prompts) else points

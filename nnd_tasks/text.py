@@ -66,8 +66,9 @@ def figure_text(value: str) -> str:
 #: ``pass_rate`` begin none, and stay readable where Markdown is not rendered.
 _MARKUP = re.compile(
     r"[`|*~$]|\\(?![^\W_]|\s)|\[(?![-+.\d])|\](?=[\[(:])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])"
-    r"|\A(?:[>#]|[-+](?=\s|\Z)|[-=](?=[-=\s]*\Z))|(?<=\A\d)[.)](?=\s|\Z)"
 )
+#: What begins a heading, a list, a quote or a rule, at the start of a line.
+_START = re.compile(r"\A(?:[>#]|[-+](?=\s|\Z)|[-=](?=[-=\s]*\Z))|(?<=\A\d)[.)](?=\s|\Z)")
 #: Those that a backslash does not hide from what looks for HTML.
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 
@@ -76,9 +77,14 @@ _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 _LINK = re.compile(r":(?=//)|(?<=www)\.|@|(?<!\\)\\#|(?<!&)#|(?<=gh)-", re.IGNORECASE)
 
 
-def escape_markdown(text: str) -> str:
-    """Escape text, so that no character is markup, also in a cell of a table; white space becomes single spaces."""
+def escape_cell(text: str) -> str:
+    """Escape text for a cell of a table, so that no character is markup; white space becomes single spaces."""
     return _MARKUP.sub(lambda match: _ENTITIES.get(match[0], f"\\{match[0]}"), visible(" ".join(text.split())))
+
+
+def escape_markdown(text: str) -> str:
+    """Do what `escape_cell` does, also for text at the start of a line."""
+    return _START.sub(r"\\\g<0>", escape_cell(text))
 
 
 def escape_links(text: str) -> str:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from nnd_tasks import __version__
+from nnd_tasks import __version__, cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import read_table
-from tests.commands import Outcome, refused, run
-from tests.conftest import SOURCES
+from tests.commands import Outcome, nnd_process, refused, run
+from tests.conftest import REPO, SOURCES
 from tests.sets.small_files import FRANK_FILE, QUIZ_FILE, small_source, small_text, write_files
 
 Command = Callable[..., Outcome]
@@ -35,6 +35,33 @@ def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, tm
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     done = run([sys.executable, "-m", module, "--help"], env={**os.environ, "PYTHONPATH": path})
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "nnd: interrupted\n")
+
+
+@pytest.mark.parametrize(("module", "commands"), cli.COMMANDS.items())
+def test_a_command_imports_its_own_module_only(module: str, commands: tuple[str, ...]) -> None:
+    code = f"import sys; from nnd_tasks.cli import load_app; load_app({commands[-1]!r}); print(*sys.modules)"
+    loaded = run([sys.executable, "-c", code]).stdout.split()
+    assert {name for name in cli.COMMANDS if f"nnd_tasks.cli.{name}" in loaded} == {module}
+
+
+@pytest.mark.parametrize(
+    ("command", "without"),
+    [
+        ("--help", ("torch", "transformers", "lm_eval", "matplotlib", "pandas")),
+        ("list", ("torch", "transformers", "matplotlib")),
+        ("run --model hf --model_args pretrained={models}/gpt2 --tasks nnd_demo --limit 2", ("matplotlib",)),
+    ],
+)
+def test_a_fresh_process_imports_no_more_than_it_needs(
+    command: str, without: tuple[str, ...], demo_home: Path, tiny_models: dict[str, Path], tmp_path: Path
+) -> None:
+    for name in without:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), str(REPO)])
+    words = command.format(models=tiny_models["gpt2"].parent).split()
+    status, out, err = nnd_process(*words, PYTHONPATH=path, NND_HOME=str(demo_home))
+    assert status == 0, err
+    assert {"--help": "Near-Negative", "list": "quiz_design"}.get(command, "pass_rate") in out
 
 
 def test_a_home_that_leads_back_to_itself_is_one_line(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.languages import code_of, language_pair
-from nnd_tasks.schema import RESERVED_COLUMNS, pick_examples
+from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe, list_recipes
 from nnd_tasks.sets.licences import licence_columns, terms_of
@@ -204,11 +204,13 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
 
 
 def tabulate_examples(tests: pa.Table, count: int) -> Table:
-    """Return the texts of some tests, of each category in turn: the context, the prompt fields and both candidates."""
+    """Show the texts of some tests, the first of each category, then the second: context, prompt fields, both candidates."""
     fields = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
+    categories = tests["category"].to_pandas()
+    turns = categories.groupby(categories, sort=False).cumcount().to_numpy()
     rows = [
         {"category": test["category"], "part": part, "text": str(test[part])}
-        for test in pick_examples(tests, count)
+        for test in tests.take(turns.argsort(kind="stable")[:count]).to_pylist()
         for part in ("context", *fields, "high", "low")
         if test[part] is not None
     ]

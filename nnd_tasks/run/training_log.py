@@ -74,13 +74,12 @@ def _write_log(path: Path, lines: Sequence[Line]) -> None:
 
 
 def add_lines(path: Path, lines: Sequence[Line]) -> None:
-    """Add lines to the file; they replace those of the same steps and tasks.
+    """Add lines at the end of the file.
 
     Raises:
         NNDError: the file cannot be read or written.
     """
-    keys = {(line["step"], line["task"]) for line in lines}
-    _write_log(path, [*(old for old in read_log(path) if (old["step"], old["task"]) not in keys), *lines])
+    _write_log(path, [*read_log(path), *lines])
 
 
 def remove_later(path: Path, step: int) -> list[Line]:

@@ -327,7 +327,7 @@ def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None,
     ending = split_ending(path)[0]
     text = read_text(path, encoding)
     if ending != ".json" and _is_object(text.lstrip().partition("\n")[0]):
-        lines = json_lines(text.split("\n"), str(path), hint=_HINT, skip_blank=True)
+        lines = json_lines(text.split("\n"), str(path), hint=_HINT)
         yield from ((line_place, None, value) for line_place, value in lines)
         return
     values = parse_json_sequence(text, str(path), hint=_HINT)

@@ -15,7 +15,7 @@ import pandas as pd
 from nnd_tasks.errors import visible
 from nnd_tasks.show.figures import write_figure
 from nnd_tasks.show.report import Report, Table, is_missing, numeric_columns
-from nnd_tasks.text import escape_markdown
+from nnd_tasks.text import escape_cell, escape_markdown
 
 if TYPE_CHECKING:
     import jinja2
@@ -44,7 +44,7 @@ def markdown_table(table: Table) -> list[str]:
     cells = table.cells()
     rule = ["---:" if right else "---" for right in numeric_columns(cells)]
     rows = [cells.columns, *cells.to_numpy().tolist()]
-    head, *body = (f"| {' | '.join(map(escape_markdown, row))} |" for row in rows)
+    head, *body = (f"| {' | '.join(map(escape_cell, row))} |" for row in rows)
     return [head, f"|{'|'.join(rule)}|", *body]
 
 

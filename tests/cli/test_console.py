@@ -87,11 +87,6 @@ def test_a_pipe_gets_plain_markdown(command: str, demo: Path, nnd: Callable[...,
     assert "table_open" in [token.type for token in MarkdownIt("commonmark").enable("table").parse(output)]
 
 
-def test_brief_is_shorter(demo: Path, nnd: Callable[..., Outcome], pipe: None) -> None:
-    whole, short = (nnd("list", *more).out.splitlines() for more in ((), ("--brief",)))
-    assert 0 < len(short) < len(whole)
-
-
 def test_a_note_steers_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     console.warn("note: a [b] \x1b[2J c")

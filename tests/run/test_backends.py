@@ -92,8 +92,14 @@ def reference(_references: dict[str, dict[str, Any]], tiny_models: dict[str, Pat
 
 
 @needs_client
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("alike", ALIKE)
+@pytest.mark.parametrize(
+    ("alike", "transport"),
+    [
+        *(("gpt2", way) for way in TRANSPORTS),
+        ("llama-without-bos", "tokens-one-by-one"),
+        ("llama-with-bos", "text-one-by-one"),
+    ],
+)
 def test_every_test_comes_out_over_http_as_with_hf(
     alike: str, transport: str, reference: Reference, tiny_models: dict[str, Path], home: Path
 ) -> None:

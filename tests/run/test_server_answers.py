@@ -5,6 +5,7 @@ Also covers check_order, choose_probes, read_answers.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.run.server_answers import read_answers
 from tests.run.completions_server import CompletionsServer
 from tests.run.test_backends import needs_client, samples_of, through
 
@@ -81,11 +84,6 @@ BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
     "an entry of one answer is lost": (first(edit(lambda values: values.pop(5))), "log-probabilities; expected"),
     "an entry is gained": (each(edit(lambda values: values.insert(1, values[1]))), "log-probabilities; expected"),
     "all are shifted": (each(edit(lambda values: values.append(values.pop(0)))), "first token, which has none: null"),
-    "numbers are those of the next": (each(edit(shift, LISTS[1:])), "belong to the token before or after"),
-    "numbers are those of the token before": (
-        each(edit(lambda values: values.__setitem__(slice(2, None), values[1:-1]), LISTS[1:])),
-        "belong to the token before or after",
-    ),
     "as many entries in one list only": (each(edit(list.pop, LISTS[2:])), r"\d+ token_logprobs and \d+ top_logprobs"),
     "null": (each(put(3, None)), "None as log-probability of token 4 of"),
     "no number": (each(put(3, float("nan"))), "nan as log-probability of token 4 of"),
@@ -114,11 +112,19 @@ BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
     "null as a whole": (lambda body: None, "without choices: None"),
     "a list": (lambda body: [], r"without choices: \[\]"),
     "no choices": (lambda body: {}, "without choices"),
+}
+#: The same for what only several answers show.
+STRANGE: dict[str, tuple[Callable[[Body], Any], str]] = {
     "another order": (
         lambda body: {**body, "choices": _reversed(body["choices"])},
         "log-probabilities; expected|not in the order",
     ),
     "another order of equal lengths": (swap_numbers, "not in the order of the prompts"),
+    "numbers are those of the next": (each(edit(shift, LISTS[1:])), "belong to the token before or after"),
+    "numbers are those of the token before": (
+        each(edit(lambda values: values.__setitem__(slice(2, None), values[1:-1]), LISTS[1:])),
+        "belong to the token before or after",
+    ),
 }
 
 
@@ -126,8 +132,20 @@ def _reversed(choices: list[Body]) -> list[Body]:
     return [{**choice, "index": len(choices) - 1 - choice["index"]} for choice in choices]
 
 
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad: str) -> None:
+    spoil, message = BAD[bad]
+    prompts = [[*range(8)]] * 3
+    likely = [None, *({"a": -1.0 - place} for place in range(8))]
+    logprobs = {"tokens": ["a"] * 9, "token_logprobs": [None, *(-2.0 - i for i in range(8))], "top_logprobs": likely}
+    body = {"choices": [{"index": i, "text": "a", "logprobs": copy.deepcopy(logprobs)} for i in range(3)]}
+    assert len(read_answers(copy.deepcopy(body), prompts, [4] * 3)) == 3
+    with pytest.raises(ModelError, match=f"the server answers .*({message})"):
+        read_answers(spoil(body), prompts, [4] * 3)
+
+
 @pytest.mark.parametrize(
-    ("bad", "concurrent"), [*((bad, 1) for bad in BAD), *((bad, 3) for bad in ("null", "fewer choices", "an error"))]
+    ("bad", "concurrent"), [*((bad, 1) for bad in ("null", *STRANGE)), *((bad, 3) for bad in ("null", "an error"))]
 )
 def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
     bad: str,
@@ -137,7 +155,7 @@ def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    spoil, message = BAD[bad]
+    spoil, message = (BAD | STRANGE)[bad]
     folder = tiny_models["gpt2"]
     with (
         CompletionsServer.load(folder, spoil=spoil) as server,

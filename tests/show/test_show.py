@@ -1,6 +1,6 @@
 """`Table.cells`, `write_cell`, `show_reports`, `write_reports` and the forms of `nnd_tasks.show.forms`.
 
-Also covers dump_json, escape_markdown, file_stem, is_missing, markdown_table, numeric_columns, print_counts,
+Also covers dump_json, escape_cell, file_stem, is_missing, markdown_table, numeric_columns, print_counts,
 print_table, render, Report, Table, to_csv, to_html, to_json, to_latex, to_markdown.
 """
 
