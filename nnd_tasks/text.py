@@ -62,13 +62,11 @@ def figure_text(value: str) -> str:
 
 # ---------------------------------------------------------------- Markdown
 
-#: What begins markup in CommonMark, in GitHub's extensions of it, or in HTML. ``[0.1, 0.2]``, ``< 0``, ``-0.3`` and
-#: ``pass_rate`` begin none, and stay readable where Markdown is not rendered.
-_MARKUP = re.compile(
-    r"[`|*~$]|\\(?![^\W_]|\s)|\[(?![-+.\d])|\](?=[\[(:])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])"
-)
-#: What begins a heading, a list, a quote or a rule, at the start of a line.
-_START = re.compile(r"\A(?:[>#]|[-+](?=\s|\Z)|[-=](?=[-=\s]*\Z))|(?<=\A\d)[.)](?=\s|\Z)")
+#: What is markup in CommonMark, in GitHub's extensions of it, or in HTML. ``[0.1, 0.2]``, ``< 0`` and ``pass_rate``
+#: are none, and stay readable where Markdown is not rendered.
+_MARKUP = re.compile(r"[`|*~$]|\\(?![^\W_]|\s)|\](?=[\[(:])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
+#: What begins a heading, a list, a quote or a rule at the start of a line, and what ends a link where more text follows.
+_EDGE = re.compile(r"\A(?:[>#]|[-+](?=\s|\Z)|[-=](?=[-=\s]*\Z))|(?<=\A\d)[.)](?=\s|\Z)|\]\Z")
 #: Those that a backslash does not hide from what looks for HTML.
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 
@@ -83,8 +81,8 @@ def escape_cell(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Do what `escape_cell` does, also for text at the start of a line."""
-    return _START.sub(r"\\\g<0>", escape_cell(text))
+    """Do what `escape_cell` does, also for text at the start or end of a line."""
+    return _EDGE.sub(r"\\\g<0>", escape_cell(text))
 
 
 def escape_links(text: str) -> str:

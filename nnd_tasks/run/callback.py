@@ -9,7 +9,8 @@ import copy
 import inspect
 import logging
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,22 +19,22 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
+from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.files import changing
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
+from nnd_tasks.run.checks import check_task_name
 from nnd_tasks.run.run import evaluate
 from nnd_tasks.run.training_log import (
     LOG_NAME,
     Line,
     add_lines,
-    check_writable,
-    rates_line,
     read_log,
     remove_later,
-    scalars,
 )
+from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.selection import check_selection
-from nnd_tasks.text import did_you_mean
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -89,7 +90,9 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         if every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
         check_selection({"limit": limit, "sample": sample})
-        _check_names(self.tasks, include_path)
+        manager = task_manager(include_path)
+        for name in self.tasks:
+            check_task_name(name, manager)
         self.every, self.batch_size = every, batch_size
         self._prompts = {"limit": limit, "sample": sample}
         self.tokenizer, self.log_path = tokenizer, log_path
@@ -115,7 +118,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer = _calling_trainer()
         _check_whole(self._trainer, model)
         self._path = Path(self.log_path or Path(args.output_dir) / LOG_NAME).expanduser()
-        check_writable(self._path)
+        _check_writable(self._path)
         read_log(self._path)  # raises if it is another kind of file
         self._own_tokenizer = self._find_tokenizer(kwargs.get("processing_class"))
         try:
@@ -157,7 +160,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, typed_reason_of(error))
             return
         should_log = control.should_log  # log() resets it, but the Trainer has yet to log its loss
-        self._trainer.log({name: rate for line in lines for name, rate in scalars(line)})
+        self._trainer.log({name: rate for line in lines for name, rate in _scalars(line)})
         control.should_log = should_log
         try:
             add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
@@ -173,7 +176,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             results = evaluate(
                 self.tasks, lm, metadata=settings, include_path=self.include_path, **prompts, **self.options
             )
-        return [rates_line(task, results) for task in results["configs"]]
+        return [_rates_line(task, results) for task in results["configs"]]
 
     def _find_tokenizer(self, processing_class: Any) -> Any:
         """Return a copy of the tokenizer: lm-eval may add a padding token to it, which must not affect training."""
@@ -240,15 +243,61 @@ def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
     now.update(before)
 
 
+# ---------------------------------------------------------------- from results to rates
+
+
+def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
+    """Return ``task``, ``rates`` and ``signature`` of one task.
+
+    Args:
+        task: its name.
+        results: what `nnd_tasks.evaluate` returned.
+
+    Raises:
+        NNDError: the task is not an NND task.
+    """
+    about = (results["configs"][task].get("metadata") or {}).get("nnd")
+    if about is None:
+        raise NNDError(f"NNDCallback: {task} is not an NND task, so it has no pass rate; leave it out of tasks")
+    metrics = results["results"][task]
+    filter_name = next(name for name in metrics if name.startswith("pass_rate,")).partition(",")[2]
+
+    def number(metric: str) -> Any:
+        value = metrics[f"{metric},{filter_name}"]
+        return None if value == "N/A" else value
+
+    rates = {ALL: _rate(number, "pass_rate", {"tests": number("tests"), "clusters": number("clusters")})}
+    for category, slug in category_slugs(about["categories"]).items():
+        rates.setdefault(category, _rate(number, f"pass_rate_{slug}", about["categories"][category]))
+    rates = {name: rate for name, rate in rates.items() if rate["rate"] is not None}
+    return {"task": task, "rates": rates, "signature": (about.get("signature") or {}).get("line")}
+
+
+def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {"rate": number(metric), "stderr": number(f"{metric}_stderr"), **sizes}
+
+
+def _scalars(line: Line) -> Iterator[tuple[str, float]]:
+    """Yield the rates of a line under the names that loggers get: ``nnd/<task>`` and ``nnd/<task>/<category>``."""
+    for name, rate in line["rates"].items():
+        yield f"nnd/{line['task']}" + ("" if name == ALL else f"/{name}"), rate["rate"]
+
+
 # ---------------------------------------------------------------- checks
 
 
-def _check_names(tasks: Sequence[str], include_path: Any) -> None:
-    """Raise NNDError if one of ``tasks`` is not in our folders or ``include_path``; lm-eval's own have no pass rates."""
-    names = task_manager(include_path).all_tasks
-    for name in set(tasks) - set(names):
-        hint = did_you_mean(name, names, at_most=3, cutoff=0.7) or "docs/running.md lists them"
-        raise NNDError(f"NNDCallback: there is no NND task {name!r}; {hint}")
+def _check_writable(path: Path) -> None:
+    """Create the folder of a file and try to write there.
+
+    Raises:
+        NNDError: that is not possible, or ``path`` exists and is not a file.
+    """
+    with changing(f"log_path {path}"):
+        if path.exists() and not path.is_file():
+            raise NNDError(f"log_path {path}: is not a file; name one")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
 
 
 def _calling_trainer() -> Any:

@@ -46,7 +46,7 @@ class Answer:
 
 
 def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequence[int]) -> list[Answer]:
-    """Check a server's answer to a batch, and return that to each prompt.
+    """Check a server's answer to a batch, and split it by prompts.
 
     Args:
         outputs: the JSON, or a list of it alone.
@@ -69,7 +69,7 @@ def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequenc
     if set(numbers) != set(range(len(prompts))):
         raise _error(f"with choices of the indices {_short(numbers)}; expected each of 0 to {len(prompts) - 1} once")
     in_order = sorted(choices, key=lambda choice: int(choice["index"]))
-    found = [_lists(choice) for choice in in_order]
+    found = [_read_lists(choice) for choice in in_order]
     added = [len(values) - len(prompt) for (values, _), prompt in zip(found, prompts, strict=True)]
     usage = outputs.get("usage")
     generated = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
@@ -87,20 +87,17 @@ def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequenc
     ]
 
 
-def _lists(choice: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-    """Return ``token_logprobs`` and ``top_logprobs`` of a choice."""
+def _read_lists(choice: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Read ``token_logprobs`` and ``top_logprobs`` of a choice."""
     logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, Mapping):
-        raise _error(f"with logprobs {_short(logprobs)}; it must heed echo=true and logprobs=1")
-    lists = [logprobs.get(name) for name in ("token_logprobs", "top_logprobs")]
-    for name, values in zip(("token_logprobs", "top_logprobs"), lists, strict=True):
-        if not isinstance(values, list):
-            shape = " (they have the shape of chat completions)" if "content" in logprobs else ""
-            raise _error(f"with logprobs that have no list {name}{shape}; it must heed echo=true and logprobs=1")
-    values, tops = lists
-    if len(values) != len(tops):  # type: ignore[arg-type]
-        raise _error(f"with {len(values)} token_logprobs and {len(tops)} top_logprobs")  # type: ignore[arg-type]
-    return values, tops  # type: ignore[return-value]
+    lists = logprobs if isinstance(logprobs, Mapping) else {}
+    values, tops = lists.get("token_logprobs"), lists.get("top_logprobs")
+    if not isinstance(values, list) or not isinstance(tops, list):
+        shape = " (the shape of chat completions)" if "content" in lists else ""
+        raise _error(f"with logprobs {_short(logprobs)}{shape}; it must heed echo=true and logprobs=1")
+    if len(values) != len(tops):
+        raise _error(f"with {len(values)} token_logprobs and {len(tops)} top_logprobs")
+    return values, tops
 
 
 def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent: int, start: int) -> Answer:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, read_text, write_text
-from nnd_tasks.schema import category_slugs
+from nnd_tasks.files import read_text, write_text
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -24,20 +21,6 @@ _MOST = 500_000_000
 
 #: One evaluation of one task: ``step``, ``epoch``, ``task``, ``rates``, ``signature``.
 Line = dict[str, Any]
-
-
-def check_writable(path: Path) -> None:
-    """Create the folder of a file and try to write there.
-
-    Raises:
-        NNDError: that is not possible, or ``path`` exists and is not a file.
-    """
-    with changing(f"log_path {path}"):
-        if path.exists() and not path.is_file():
-            raise NNDError(f"log_path {path}: is not a file; name one")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
 
 
 def read_log(path: Path) -> list[Line]:
@@ -96,43 +79,3 @@ def remove_later(path: Path, step: int) -> list[Line]:
             "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(kept), step
         )
     return kept
-
-
-# ---------------------------------------------------------------- from results to rates
-
-
-def rates_line(task: str, results: Mapping[str, Any]) -> Line:
-    """Return ``task``, ``rates`` and ``signature`` of one task.
-
-    Args:
-        task: its name.
-        results: what `nnd_tasks.evaluate` returned.
-
-    Raises:
-        NNDError: the task is not an NND task.
-    """
-    about = (results["configs"][task].get("metadata") or {}).get("nnd")
-    if about is None:
-        raise NNDError(f"NNDCallback: {task} is not an NND task, so it has no pass rate; leave it out of tasks")
-    metrics = results["results"][task]
-    filter_name = next(name for name in metrics if name.startswith("pass_rate,")).partition(",")[2]
-
-    def number(metric: str) -> Any:
-        value = metrics[f"{metric},{filter_name}"]
-        return None if value == "N/A" else value
-
-    rates = {ALL: _rate(number, "pass_rate", {"tests": number("tests"), "clusters": number("clusters")})}
-    for category, slug in category_slugs(about["categories"]).items():
-        rates.setdefault(category, _rate(number, f"pass_rate_{slug}", about["categories"][category]))
-    rates = {name: rate for name, rate in rates.items() if rate["rate"] is not None}
-    return {"task": task, "rates": rates, "signature": (about.get("signature") or {}).get("line")}
-
-
-def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {"rate": number(metric), "stderr": number(f"{metric}_stderr"), **sizes}
-
-
-def scalars(line: Line) -> Iterator[tuple[str, float]]:
-    """Yield the rates of a line under the names that loggers get: ``nnd/<task>`` and ``nnd/<task>/<category>``."""
-    for name, rate in line["rates"].items():
-        yield f"nnd/{line['task']}" + ("" if name == ALL else f"/{name}"), rate["rate"]

@@ -1,4 +1,4 @@
-"""Covers examples, parts_of.
+"""Covers examples, parts_of, verb.
 
 `--help`: panels, and examples that can be typed as they stand.
 """

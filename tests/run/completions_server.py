@@ -33,7 +33,6 @@ class CompletionsServer:
     Args:
         model: a causal language model of transformers, in evaluation mode.
         tokenizer: its tokenizer.
-        echoes: whether the server heeds ``echo``. One that does not, as llama.cpp's, answers with the generated token alone.
         spoil: changes what the server answers, for servers that answer badly.
 
     Attributes:
@@ -50,11 +49,10 @@ class CompletionsServer:
         model: Any,
         tokenizer: Any,
         *,
-        echoes: bool = True,
         spoil: Callable[[dict[str, Any]], Any] = lambda answer: answer,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
-        self.echoes, self.spoil = echoes, spoil
+        self.spoil = spoil
         self.answered: list[list[int]] = []
         self.sizes: list[int] = []
         self.texts = 0
@@ -104,7 +102,7 @@ class CompletionsServer:
             self.most_at_once = max(self.most_at_once, self._at_once)
         encode = partial(self.tokenizer.encode, add_special_tokens=False)
         tokens = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
-        echo = self.echoes and bool(request.get("echo"))
+        echo = bool(request.get("echo"))
         choices = [self._choice(i, one, echo=echo, top=request["logprobs"]) for i, one in enumerate(tokens)]
         with self._state:
             self._at_once -= 1

@@ -136,16 +136,6 @@ def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(
 
 
 @needs_client
-def test_a_server_that_does_not_echo_is_an_error(tiny_models: dict[str, Path], home: Path) -> None:
-    folder = tiny_models["gpt2"]
-    with (
-        CompletionsServer.load(folder, echoes=False) as server,
-        pytest.raises(NNDError, match=r"a prompt of \d+ tokens with 1 log-prob.* does not echo"),
-    ):
-        through(server, folder, limit=2)
-
-
-@needs_client
 def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(
     reference: Reference, tiny_models: dict[str, Path], home: Path
 ) -> None:
@@ -181,26 +171,20 @@ def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
 # ---------------------------------------------------------------- what cannot be counted
 
 
-@needs_client
-@pytest.mark.parametrize("backend", ["tiktoken", "None", None], ids=repr)
-def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(
-    backend: str | None, tiny_models: dict[str, Path], home: Path
-) -> None:
-    folder = tiny_models["gpt2"]
-    with CompletionsServer.load(folder) as server:
-        with pytest.raises(NNDError, match=f"tokenizer_backend={backend}; use tokenizer_backend=huggingface"):
-            through(server, folder, {"tokenizer_backend": backend}, limit=1)
-        assert server.answered == []
-
-
-def test_a_server_without_a_named_tokenizer_is_one_clear_error(tmp_path: Path) -> None:
-    url = "http://127.0.0.1:1/v1/completions"
-    with pytest.raises(NNDError, match=r"names no tokenizer for this model\. Add tokenizer="):
-        TokenCounter({"base_url": url})
-    with pytest.raises(NNDError, match=r"served: .*model_args|tokenizer .*served .*model_args"):
-        TokenCounter({"base_url": url, "model": str(tmp_path / "served")})
-    with pytest.raises(NNDError, match=r"the tokenizer nobody/served cannot be loaded .*name one with tokenizer="):
-        TokenCounter({"base_url": url, "model": "nobody/served"})
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *(
+            ({"tokenizer_backend": backend, "tokenizer": "x"}, f"tokenizer_backend={backend}; use tokenizer_backend=huggingface")
+            for backend in ("tiktoken", "None", None)
+        ),
+        ({}, r"names no tokenizer for this model\. Add tokenizer="),
+        ({"model": "nobody/served"}, r"the tokenizer nobody/served cannot be loaded .*name one with tokenizer="),
+    ],
+)
+def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(NNDError, match=message):
+        TokenCounter({"base_url": "http://127.0.0.1:1/v1/completions", **arguments})
 
 
 # ---------------------------------------------------------------- PEFT adapters

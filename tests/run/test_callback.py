@@ -1,6 +1,6 @@
 """`NNDCallback`: it changes nothing in a training run, logs what `evaluate` measures, and leaves a sound file.
 
-Also covers add_lines, check_writable, rates_line, read_log, remove_later, scalars.
+Also covers add_lines, read_log, remove_later.
 """
 
 from __future__ import annotations
@@ -111,6 +111,17 @@ def generators() -> tuple[Any, ...]:
     return random.getstate(), np.random.get_state(), torch.get_rng_state()
 
 
+def leave_behind(model: Any) -> None:
+    """Leave everything of a model, and all random numbers, in another state."""
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    for i, part in enumerate(model.modules()):
+        part.training = bool(i % 2)
+    model.config.use_cache = not model.config.use_cache
+    model.generation_config.max_length = 3
+    model.gradient_checkpointing_disable()
+    model.left_behind = True
+
+
 @pytest.fixture
 def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluation that leaves everything it can in another state, and a model that cannot be copied."""
@@ -120,14 +131,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(type(lm.model), "__deepcopy__", lambda self, memo: pytest.fail("a copy"), raising=False)
             results = real(tasks, lm, **kwargs)
-        for draw in (random.random, np.random.rand, lambda: torch.rand(1)):
-            draw()
-        random.seed(1), np.random.seed(1), torch.manual_seed(1)
-        for i, part in enumerate(lm.model.modules()):
-            part.training = bool(i % 2)
-        lm.model.config.use_cache = not lm.model.config.use_cache
-        lm.model.gradient_checkpointing_disable()
-        lm.model.left_behind = True
+        leave_behind(lm.model)
         lm.tokenizer.add_tokens([f"<|left behind {len(lm.tokenizer)}|>"])
         return results
 
@@ -154,53 +158,33 @@ def test_training_gives_the_same_weights_with_and_without_it(
         trainer = make_trainer(tiny_models[name], tmp_path / str(len(callbacks)), callbacks, **arguments)
         trainer.train()
         losses = [entry for entry in trainer.state.log_history if "loss" in entry]
-        ends.append((trainer.model.state_dict(), trainer.optimizer.state_dict(), losses, generators()))
+        tokens = len(trainer.processing_class)
+        ends.append((trainer.model.state_dict(), trainer.optimizer.state_dict(), losses, generators(), tokens))
     assert steps(tmp_path / "1" / "nnd.jsonl") == [1, 2, 3, 4]
     for with_it, without in zip(*ends, strict=True):
         assert same(with_it, without)
     assert len(losses) == 4  # the loss of a step that was evaluated is logged all the same
 
 
-class Probe(TrainerCallback):
-    """Puts a model in a mixed state, and takes down what can be seen of it."""
-
-    def __init__(self, prepare: bool) -> None:
-        self.prepare = prepare
-        self.seen: list[Any] = []
-
-    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        if self.prepare:
-            next(part for part in model.modules() if isinstance(part, torch.nn.Dropout)).eval()
-            for i, parameter in enumerate(model.parameters()):
-                parameter.grad = torch.full_like(parameter, float(i))
-        self.seen.append(
-            {
-                "modes": [part.training for part in model.modules()],
-                "held": [sorted(vars(part)) for part in model.modules()],
-                "checkpointing": [getattr(part, "gradient_checkpointing", None) for part in model.modules()],
-                "config": model.config.to_dict(),
-                "generation": model.generation_config.to_dict(),
-                "identities": [id(value) for value in (*model.parameters(), *model.buffers())],
-                "requires_grad": [parameter.requires_grad for parameter in model.parameters()],
-                "gradients": [parameter.grad.clone() for parameter in model.parameters()],
-                "weights": [parameter.detach().clone() for parameter in model.parameters()],
-                "generators": generators(),
-                "tokenizer": (len(kwargs["processing_class"]), str(kwargs["processing_class"])),
-                "control": vars(control).copy(),
-            }
-        )
-
-
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
-@pytest.mark.usefixtures("home", "hostile")
-def test_everything_is_found_as_it_was_left(name: str, tiny_models: dict[str, Path], tmp_path: Path) -> None:
-    before, after = Probe(prepare=True), Probe(prepare=False)
-    callbacks = [before, NNDCallback(TASK, every=1, limit=1), after]
-    make_trainer(tiny_models[name], tmp_path, callbacks, max_steps=2, gradient_checkpointing=True).train()
-    assert len(set(before.seen[0]["modes"])) == 2  # a mixed state, or there would be nothing to keep
-    for one, other in zip(before.seen, after.seen, strict=True):
-        for key in one:
-            assert same(one[key], other[key]), key
+def test_everything_of_a_model_is_found_as_it_was_left(name: str, tiny_models: dict[str, Path]) -> None:
+    model = load(tiny_models[name])
+    model.gradient_checkpointing_enable()
+    model.train()
+    next(part for part in model.modules() if isinstance(part, torch.nn.Dropout)).eval()
+
+    def look() -> list[Any]:
+        parts = [
+            (part.training, getattr(part, "gradient_checkpointing", None), {*vars(part)}) for part in model.modules()
+        ]
+        values = [id(value) for value in (*model.parameters(), *model.buffers())]
+        return [parts, model.config.to_dict(), model.generation_config.to_dict(), values, generators()]
+
+    before = look()
+    with module.untouched(model):
+        assert not any(part.training for part in model.modules())
+        leave_behind(model)
+    assert same(look(), before)
 
 
 # ---------------------------------------------------------------- the rates are those of the checkpoints
@@ -374,8 +358,8 @@ def test_a_full_disk_does_not_lose_the_training(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tasks": "nnd_dmeo"}, "there is no NND task 'nnd_dmeo'; did you mean 'nnd_demo'?"),
-        ({"tasks": ["nnd_demo", "blue_whale_42"]}, "there is no NND task 'blue_whale_42'; docs/running.md lists them"),
+        ({"tasks": "nnd_dmeo"}, "there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?"),
+        ({"tasks": ["nnd_demo", "blue_whale_42"]}, "there is no task 'blue_whale_42'; `nnd run ls tasks` lists them"),
         ({"every": 0}, "every=0: expected a number of steps"),
         ({"sample": -1}, "--sample -1: no prompt is left"),
     ],

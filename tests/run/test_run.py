@@ -76,6 +76,7 @@ CASES = {
     """--metadata '{"max_length": 9000}'""": "metadata max_length=9000 is not what the model gets (None); give it in",
     """--metadata '{"append_bos": true}' --apply_chat_template""": "leave out --apply_chat_template",
     "--apply_chat_template": "has no chat template; leave out",
+    "--metadata tokens=true": "add --output_path FOLDER",
     "--cache_requests true": "--cache_requests: lm-eval keys that cache by task name",
     "--limit 0": "--limit 0: no prompt is left; take 1 or more",
     "--limit nan": "--limit nan: expected a number of prompts",

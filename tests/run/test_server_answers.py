@@ -82,6 +82,10 @@ BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
     "the last entry is lost": (each(edit(list.pop)), r"of (\d+) tokens with \d+ log-probabilities; expected \d+"),
     "the first entry is lost": (each(edit(lambda values: values.pop(0))), r"of \d+ tokens with \d+ log-probabilities"),
     "an entry of one answer is lost": (first(edit(lambda values: values.pop(5))), "log-probabilities; expected"),
+    "no echo": (
+        each(edit(lambda values: values.__delitem__(slice(1, None)))),
+        r"8 tokens with 1 log-.* does not echo",
+    ),
     "an entry is gained": (each(edit(lambda values: values.insert(1, values[1]))), "log-probabilities; expected"),
     "all are shifted": (each(edit(lambda values: values.append(values.pop(0)))), "first token, which has none: null"),
     "as many entries in one list only": (each(edit(list.pop, LISTS[2:])), r"\d+ token_logprobs and \d+ top_logprobs"),

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers as tf
@@ -23,7 +21,6 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.task_files import write_task_folder
 from tests import random_models
-from tests.commands import Outcome
 from tests.models import fake_vllm
 
 LIMIT = 4
@@ -56,7 +53,6 @@ def assert_sums(table: pa.Table, results: Any) -> None:
     ("name", "options"),
     [
         ("gpt2", {}),
-        ("llama", {"shared_prefix": False, "batch_size": 3}),
         ("t5", {}),
         ("t5", {"shared_prefix": False, "batch_size": 3}),
     ],
@@ -148,21 +144,6 @@ def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(tiny_models
         key = row["cluster_id"], row["candidate"], row["context_part"]
         assert sum(row["logprobs"]) == pytest.approx(sums[key], abs=1e-5)
         assert (row["starts"][-1], row["ends"][-1]) == (len(row["text"]),) * 2, "the end-of-sequence token"
-
-
-def test_the_command_writes_a_file_beside_the_results(
-    tmp_path: Path, tiny_models: dict[str, Path], home: Path, nnd: Callable[..., Outcome]
-) -> None:
-    words = ["run", "--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32"]
-    words += ["--tasks", "nnd_demo", "--limit", "2", "--device", "cpu", "--metadata", '{"tokens": true}']
-    stopped = nnd(*words)
-    assert stopped.status == 1
-    assert "add --output_path FOLDER" in stopped.err.splitlines()[-1]
-    done = nnd(*words, "--output_path", str(tmp_path / "out"))
-    assert done.status == 0, done.err
-    [results], [file] = (tmp_path / "out").rglob("results_*.json"), (tmp_path / "out").rglob("tokens_*.parquet")
-    assert file.name == results.name.replace("results", "tokens_nnd_demo").replace(".json", ".parquet")
-    assert pq.read_table(file).num_rows > 2
 
 
 def test_who_cannot_keep_them_says_so(tiny_models: dict[str, Path], masked_model: Path, home: Path) -> None:
