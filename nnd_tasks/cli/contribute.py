@@ -39,7 +39,8 @@ def new(
     source: Annotated[
         str,
         Option(
-            "--from", help="csv, tsv, txt, xlsx, json, jsonl or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar."
+            "--from",
+            help="csv, tsv, txt, xlsx, json, jsonl, xml or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar.",
         ),
     ],
     context: Annotated[str, _column("What a model is given.")] = "",
@@ -92,7 +93,7 @@ def new(
         skeleton = draft_skeleton(name, needs, replace=replace)
         say(str(needs))
         if dry_run:
-            say_lines(f"\n{skeleton.prepare[1]}\nnothing written (--dry-run)")
+            say_lines(f"\n{skeleton.prepare}\nnothing written (--dry-run)")
             return
         skeleton.write()
         _say_what_to_complete(skeleton, f"nnd build {name} --source {source}")
@@ -170,13 +171,15 @@ def _split_spans(value: str) -> dict[str, Any]:
 
 
 def _say_what_to_complete(skeleton: Skeleton, build: str) -> None:
-    recipe, prepare = skeleton.recipe[0], skeleton.prepare[0]
-    if skeleton.lines:
-        say(f"complete lines {', '.join(map(str, skeleton.lines))} of {prepare}")
+    from nnd_tasks.sets.recipe import PREPARE, RECIPE
+
+    prepare, lines = skeleton.folder / PREPARE, skeleton.list_lines()
+    if lines:
+        say(f"complete lines {', '.join(map(str, lines))} of {prepare}")
     else:
         say(f"written to {prepare}; read what it takes")
     if skeleton.lacks_rule:
-        say(f"complete the last line of {recipe}: the rule that says what is better")
+        say(f"complete the last line of {skeleton.folder / RECIPE}: the rule that says what is better")
     say(f"then: {build}")
 
 
@@ -187,7 +190,7 @@ def _preview(draft: Draft) -> None:
     from nnd_tasks.show.terminal import print_counts, print_table
 
     for role in draft.proposed:
-        column = getattr(draft.recipe, role)
+        column = getattr(draft.set_recipe.recipe, role)
         if role == "spans":
             say(f"spans: fields {column.start!r} and {column.end!r} of column {column.column!r}")
         else:
@@ -204,7 +207,7 @@ def _preview(draft: Draft) -> None:
 def _print_missing(draft: Draft) -> None:
     from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 
-    missing = {key: what for key, what in KNOWN_BY_PEOPLE.items() if not getattr(draft.recipe.facts, key)}
+    missing = {key: what for key, what in KNOWN_BY_PEOPLE.items() if not getattr(draft.set_recipe.recipe.facts, key)}
     if missing:
         say("needed before publishing, under `facts` in the recipe:")
     for key, what in missing.items():

@@ -20,11 +20,12 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, parse_json, parse_json_sequence, read_bytes
 from nnd_tasks.sets.cells import PATH, ROW, kind_of
 from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
+from nnd_tasks.sets.elements import read_elements
 from nnd_tasks.sets.recipe import FILE, KEY, SHEET, Recipe
 from nnd_tasks.text import counted, some_of
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
-_RECORDS = (".json", ".jsonl", ".ndjson")
+_RECORDS = (".json", ".jsonl", ".ndjson", ".xml")
 _TEXTS = (*_DELIMITED, *_RECORDS)
 #: Endings of the files that hold tables; those of text may be compressed: ``.csv.gz``.
 SUFFIXES = (*_DELIMITED, ".xlsx", *_RECORDS, ".parquet")
@@ -33,9 +34,9 @@ _HEAD_ROWS = 20  # rows that tell which character separates cells
 
 
 def is_table(path: Path) -> bool:
-    """Tell whether a file holds a table, by its name; a ``.txt`` may, but most are notes or licences."""
+    """Tell whether a file holds a table, by its name; a ``.txt`` or ``.xml`` may, but most are notes or settings."""
     ending, compression = split_ending(path)
-    return ending in SUFFIXES and ending != ".txt" and (not compression or ending in _TEXTS)
+    return ending in SUFFIXES and ending not in (".txt", ".xml") and (not compression or ending in _TEXTS)
 
 
 class Record(dict[str, Any]):
@@ -305,13 +306,13 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
-    """Yield the objects of a JSON Lines or JSON file that are its rows (`nnd_tasks.sets.read.find_rows`).
+    """Yield the objects of a JSON Lines, JSON or XML file that are its rows (`find_rows`, `read_elements`).
 
     An object keyed by id, and one of several lists, has the key in ``@key``. While one is at hand, an error of ``prepare.py``
     names its place.
 
     Raises:
-        NNDError: the file is no such JSON; the error names the line.
+        NNDError: the file is no such JSON or XML; the error names the line.
     """
     for place, key, value in _values(path, encoding):
         if not isinstance(value, dict):
@@ -323,8 +324,13 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
 
 
 def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield place, key and value of each record of a JSON file."""
+    """Yield place, key and value of each record of a JSON or XML file."""
     ending = split_ending(path)[0]
+    if ending == ".xml":
+        yield from (
+            (f"{path}, item {number}", None, record) for number, record in enumerate(read_elements(path), start=1)
+        )
+        return
     text = read_text(path, encoding)
     if ending != ".json" and _is_object(text.lstrip().partition("\n")[0]):
         lines = json_lines(text.split("\n"), str(path), hint=_HINT)

@@ -1,7 +1,6 @@
-"""recognise_layout, recognise_xml, Layout.write_code: files in which a row is not one judged text.
+"""recognise_shape, write_code, read_elements: files in which a row is not one judged text.
 
-Also covers are_numbers, are_objects, are_texts, choose_field, columns_of, guess_roles, is_number, leaves_of,
-literal, name_of, quote, Records.
+Also covers columns_of, describe_other_json, Records, Shape.
 """
 
 from __future__ import annotations
@@ -50,6 +49,10 @@ RECORDS = {
     "a column of objects per system": """
 {"question": "q1", "bart": {"text": "bb", "score": 1}, "human": {"text": "aa", "score": 3}}
 {"question": "q2", "bart": {"text": "dd", "score": 4}, "human": {"text": "cc", "score": 2}}
+""",
+    "scores per attribute keyed by system": """
+{"q": "q1", "answers": {"b": "bb", "h": "aa"}, "scores": {"b": {"x": 1, "y": 2}, "h": {"x": 3, "y": 2}}}
+{"q": "q2", "answers": {"b": "dd", "h": "cc"}, "scores": {"b": {"x": 3, "y": 2}, "h": {"x": 1, "y": 2}}}
 """,
     "a list of objects": """
 {"question": "q1", "answers": [{"text": "bb", "score": 1}, {"text": "aa", "score": 3}]}
@@ -118,6 +121,7 @@ OTHERS: list[tuple[str, str, list[tuple[str, ...]]]] = [
         [("aa", "bb")],
     ),  # y is not of ann
     ("p,gpt,gpt4,gpt_mark,gpt4_mark\nq,aa,bb,yes,no", "--system gpt,gpt4 --better yes", [("aa", "bb")]),
+    ("p,text gpt-4,text bart,x gpt-4,y bart\nq,aa,bb,4,2", "--system gpt,bart --min-gap 1", [("aa", "bb")]),
     ("context,candidate,rater_1,rater_2\nq,aa,4,3\nq,bb,1,2", "--min-gap 1", [("aa", "bb")]),
     ("context,candidate,Annotator A,Annotator B\nq,aa,ok,ok\nq,bb,bad,bad", "--better ok", [("aa", "bb")]),
     ("context,candidate,anna,bert\nq,aa,4,3\nq,bb,1,", "--rater anna,bert --min-gap 1", [("aa", "bb")]),
@@ -147,13 +151,35 @@ XML = """<doc><seg id="1"><src>q</src><hyp system="x" score="1">bb</hyp><hyp sys
 <seg id="2"><src>r</src><hyp system="x" score="5">cc</hyp></seg></doc>"""
 FLAT_XML = """<rows><row><prompt>q</prompt><text>bb</text><score>1</score></row>
 <row><prompt>q</prompt><text>aa</text><score>3</score></row></rows>"""
+WRAPPED_XML = (
+    """<d by="us"><s><t>q</t><answers><h><text>bb</text><r>1</r></h><h><text>aa</text><r>3</r></h></answers></s></d>"""
+)
 RATED_XML = """<d><s><t>q</t><h><text>bb</text><r>1</r><r>2</r></h><h><text>aa</text><r>3</r><r>1</r></h></s></d>"""
 
 
-@pytest.mark.parametrize("text", [XML, FLAT_XML, RATED_XML, XML.replace("<doc>", '<doc xmlns="http://example.org/x">')])
+@pytest.mark.parametrize(
+    "text", [XML, RATED_XML, WRAPPED_XML, XML.replace("<doc>", '<doc xmlns="http://example.org/x">')]
+)
 def test_xml(text: str, tmp_path: Path, nnd_home: Path) -> None:
     source = write_files(tmp_path, {"t.xml": text}) / "t.xml"
     assert pick(build_new(source, "--min-gap 0.5", nnd_home), "context", "high", "low") == RATED
+
+
+def test_xml_with_a_text_per_element_is_a_table(tmp_path: Path) -> None:
+    new(write_files(tmp_path, {"t.xml": FLAT_XML}) / "t.xml", "--min-gap 1")
+    assert pick(load("mine").to_list(), "context", "high", "low") == RATED
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<d><a>", "is not XML that can be read here"),
+        ('<!DOCTYPE d [<!ENTITY e "x">]><d/>', "it defines entities"),
+        ("<d><a/></d>", "no element in it is repeated"),
+    ],
+)
+def test_xml_that_cannot_be_read(text: str, message: str, tmp_path: Path) -> None:
+    assert message in refusal(write_files(tmp_path, {"t.xml": text}) / "t.xml")
 
 
 def test_lists_keyed_by_system_are_one_table(tmp_path: Path, nnd_home: Path) -> None:
