@@ -114,7 +114,7 @@ def check_free_name(name: str, prefix: str = "") -> None:
     others = [path for path in task_yamls(user_tasks_dir()) if path.parent.name != name]
     places = {"that comes with the package": task_yamls(tasks_dir()), f"in {user_tasks_dir()}": others}
     for place, paths in places.items():
-        taken = {path.parent.name for path in paths} | _with_variants(_names_in(paths))
+        taken = {"_base", *(path.parent.name for path in paths)} | _with_variants(_names_in(paths))
         if wanted & {task.casefold() for task in taken}:
             raise NNDError(f"{prefix}{name} is a set, task, group or tag {place}; take another name")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
@@ -52,6 +53,7 @@ OPTIONS: list[tuple[str, str, list[Any]]] = [
     ("--context q --chosen x --rejected y", "high", ["good", "worse"]),
     ("--context q --pair x,y --winner w", "high", ["good", "fine"]),
 ]
+MISTAKES = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text("utf-8"))
 
 
 @pytest.fixture
@@ -123,43 +125,9 @@ def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothi
     assert not nnd_home.exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (f"{JUDGED} --label l", "holds the labels 'bad', 'good', 'poor', so --better LABEL"),
-        (f"{JUDGED} --score n", "holds numbers from -9 to 5, so --min-gap X"),
-        (f"{JUDGED} --label n", "so --score n --min-gap X"),
-        ("--candidate a --label l --better good", "name the column of the context with --context; there are: q, a, l"),
-        (
-            JUDGED,
-            "'from', 'to' hold numbers; where each is what was judged (an attribute), write --attribute n --attribute",
-        ),
-        (
-            "--context q --candidate a --category n --system to --group from",
-            "name the column of judgements with --label, --score",
-        ),
-        (f"{JUDGED} --label ll --better good", "no column 'll'"),
-        (f"{LABEL} --min-gap 1", "better and min_gap: one rule says what is better"),
-        (f"{LABEL} --spans a,b,c", "--spans a,b,c: write COLUMN, START,END or two marks"),
-        (f"{LABEL} --leave-out l", "--leave-out l: write COLUMN=VALUE"),
-        (f"{LABEL} --leave-out l=bad,k=b", "one column per option; write --leave-out l=bad --leave-out k=b"),
-        (
-            f"{JUDGED} --attribute n=n,m=m.x --min-gap 1",
-            "one column per option; write --attribute n=n --attribute m=m.x",
-        ),
-        (f"{JUDGED} --attribute n=n --attribute n=to --min-gap 1", "n is named twice"),
-        (f"{JUDGED} --label l --better good,bad,poor", "every text has a label of --better"),
-        (
-            "--pair a,who --winner left",
-            "--winner left: name the column whose cells say which text is better; there are: q",
-        ),
-        ("--pair a,who --winner l --winners good=won", "write VALUE=first, VALUE=second or VALUE=tie"),
-        (f"{JUDGED} --attribute =x --min-gap 1", "--attribute =x: write NAME=COLUMN"),
-        ("--chosen a --rejected zz --context q", "no column 'zz'"),
-    ],
-)
-def test_a_mistake_is_one_line_that_says_what_to_write(options: str, message: str, table: Path, nnd_home: Path) -> None:
-    assert message in refusal(table, options)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake["options"] for mistake in MISTAKES])
+def test_a_mistake_is_one_line_that_says_what_to_write(mistake: dict[str, str], table: Path, nnd_home: Path) -> None:
+    assert mistake["message"] in refusal(table, mistake["options"])
     assert not nnd_home.exists()
 
 

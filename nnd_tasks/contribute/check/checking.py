@@ -216,12 +216,16 @@ def _check_facts(recipe: Recipe, *, prepared: bool) -> Iterator[Finding]:
 
 
 def check_code(path: Path) -> Iterator[Finding]:
-    """Check a ``prepare.py`` without running it."""
+    """Check a ``prepare.py`` without running it: name what deserves a second look. That nothing does proves nothing."""
     try:
-        marked = look_at_code(path)
-    except NNDError as error:
-        yield finding("recipe_invalid", str(error))
+        tree = ast.parse(read_text(path))
+    except (NNDError, SyntaxError, ValueError, RecursionError) as error:
+        yield finding("recipe_invalid", f"{path}: cannot be read as Python ({reason_of(error)})")
         return
+    if "rows" not in [getattr(node, "name", "") for node in tree.body]:
+        yield finding("recipe_invalid", f"{path}: it has no function rows(folder)")
+        return
+    marked = [f"{words} in line {getattr(node, 'lineno', '?')}" for node in ast.walk(tree) for words in _look_at(node)]
     note = f"look at {some_of(marked, show=str)}" if marked else "nothing in it stands out"
     yield finding("prepare_code", note, severity=Severity.WARNING if marked else Severity.NOTE, count=len(marked))
 
@@ -236,21 +240,6 @@ _MARKED = re.compile(
     "|read_(clipboard|html|pickle|sql)|rm(dir|tree)|to_(clipboard|csv|excel|json|parquet|pickle|sql)|touch|unlink"
     "|url(open|retrieve)|vars|write(_bytes|_text)?"
 )
-
-
-def look_at_code(path: Path) -> list[str]:
-    """The parts of a ``prepare.py`` that deserve a second look, with their lines. An empty list proves nothing.
-
-    Raises:
-        NNDError: it is not Python, or has no function ``rows``.
-    """
-    try:
-        tree = ast.parse(read_text(path))
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise NNDError(f"{path}: cannot be read as Python ({reason_of(error)})") from error
-    if "rows" not in [getattr(node, "name", "") for node in tree.body]:
-        raise NNDError(f"{path}: it has no function rows(folder)")
-    return [f"{words} in line {getattr(node, 'lineno', '?')}" for node in ast.walk(tree) for words in _look_at(node)]
 
 
 def _look_at(node: ast.AST) -> list[str]:
