@@ -284,7 +284,7 @@ def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mappin
 
 
 def short_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, str]) -> str:
-    """Return a signature for print, of at most `SHORT` characters: ``nnd:0.1.0|demo/authors:1b4e28ba2fa1|gpt2:5f0c8b3a``.
+    """Return a signature for print, of at most `SHORT` characters: ``nnd:0.2.0|demo/authors:1b4e28ba2fa1|gpt2:5f0c8b3a``.
 
     After the set and its config stands the digest of the protocol, ``protocol_digest`` of the results; after the model's name
     that of its part of the signature. Of names that are paths the last part is shown. Weights in a local folder count by their
