@@ -45,7 +45,7 @@ DATA = _beside("NND_TEST_DATA", "data")
 MODELS = _beside("NND_TEST_MODELS", "models")
 
 #: Set -> its recipe, of those that come with the package.
-SOURCES = {name: found.read() for name, found in list_recipes().items() if found.shipped}
+SOURCES = {name: found.read() for name, found in list_recipes().items() if found.origin == "package"}
 
 #: The side-by-side file of `mqm`.
 SIDE_BY_SIDE = DATA / "today/mqm2023/sxs_mqm_generalMT2023_ende.3ratingsPerSegment.tsv.tar.gz"

@@ -72,7 +72,7 @@ def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]
     published: Mapping[str, int] = {}
     broken = ""
     if recipe_file is not None:
-        about |= {"shipped": recipe_file.shipped, "recipe": str(recipe_file.path)}
+        about |= {"shipped": recipe_file.origin == "package", "recipe": str(recipe_file.path)}
         try:
             recipe = recipe_file.read().recipe
             facts = recipe.facts

@@ -115,7 +115,7 @@ def make_plan(
     notes = _build_again(name, recipe, tables, reports, source, dry_run=dry_run)
     use = rf'from datasets import load_dataset\n\ntests = load_dataset("{repo}", \1, split="test")'
     body = re.sub(r'import nnd_tasks\n\ntests = nnd_tasks\.load\("[^"]*", ("[^"]*")\)', use, body)
-    recipe_texts = _read_recipe_texts(name, repo, recipe, ids_only) if recipe and not recipe.shipped else {}
+    recipe_texts = _read_recipe_texts(name, repo, recipe, ids_only) if recipe and recipe.origin != "package" else {}
     if ids_only:
         header["nnd_published"] = "ids"
         header.pop("nnd_schema_version")  # a clone of the repository must not be taken for a set to score models on
@@ -237,9 +237,9 @@ def _commands(name: str, repo: str, recipe: SetRecipe | None, reports: Mapping[s
         return [f"nnd stress build {name} --corpus {shlex.quote(report['corpus'])} --source FOLDER {options}"]
     with_address = {file for file, facts in recipe.recipe.files.items() if facts and facts.url}
     lacking = [file for file in report.get("source_sha256", {}) if file not in with_address]
-    lacking = [file for file in lacking if not (recipe.shipped and recipe.path.with_name(file).is_file())]
+    lacking = [file for file in lacking if not (recipe.origin == "package" and recipe.path.with_name(file).is_file())]
     source = f" --source {shlex.quote(lacking[0]) if len(lacking) == 1 else 'FOLDER'}" if lacking else ""
-    if recipe.shipped:
+    if recipe.origin == "package":
         return [f"{how_to_build(name)}{source}"]
     return [
         f"hf download {repo} --repo-type dataset --include '{name}/*' --local-dir .",

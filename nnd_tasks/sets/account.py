@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from nnd_tasks.files import read_yaml
 from nnd_tasks.sets.cells import place_of, traces_of
 from nnd_tasks.sets.judge import Judged
 from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
@@ -17,39 +19,7 @@ from nnd_tasks.text import counted, some_of
 _EXAMPLES = 3
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (sheet|row|line|item|key) )")  # before the file in the place of a row
 #: What is counted -> reason -> what is said of those that are left out for it.
-#:
-#: A row is used if one of its judgements is; a judgement counts as left out if its row is used without it. A candidate is used
-#: if it is in a test, a pair of candidates if it makes one.
-REASONS: Mapping[str, Mapping[str, str]] = {
-    "row": {
-        "by_recipe": "left out by the recipe, as no judgement",
-        "undecided": "with a pair that people called a tie",
-        "other_prompt": "with two texts that answer different prompts, or of a chat and a text",
-        "empty": "with an empty text",
-        "no_context": "with an empty context",
-        "no_attribute": "with an empty attribute",
-        "no_category": "with an empty category",
-        "no_judgement": "without a judgement",
-        "ignored": "whose label says nothing of quality",
-        "unranked": "whose label the order does not have",
-        "rater_tie": "of a rater who judged the same differently, each way equally often",
-        "equal_texts": "with two equal texts",
-        "contradictory": "with a pair that people judged the other way round as often or more often",
-        "repeated": "with the same pair as an earlier one",
-    },
-    "judgement": {
-        "no_judgement": "that is missing beside others of its row",
-        "ignored": "whose label says nothing of quality",
-        "unranked": "whose label the order does not have",
-        "rater_tie": "of a rater who judged the same differently, each way equally often",
-    },
-    "candidate": {
-        "tie": "of which as many judgements say one thing as another",
-        "no_pair": "in no test",
-    },
-    "pair": {"no_order": "of candidates neither of which is better by the rule"},
-    "error span": {"nowhere": "without a place in the text"},
-}
+REASONS: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("reasons.yaml"))
 #: What happened to all of them.
 _VERBS = {"row": "read", "judgement": "read", "candidate": "judged", "pair": "compared", "error span": "read"}
 #: Share of tests whose candidates begin with their context from which on that is no accident.
@@ -243,8 +213,9 @@ def _join_words(text: str) -> str:
 def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
     """Count the cells that `clean_texts` takes for missing values: role -> what they say -> how many."""
     counts = {}
-    for role in [name for name in rows if name in (*TEXTS, *NAMES, "winner", "spans") or name.startswith(FIELD)]:
-        if role in (*NAMES, "winner", "spans") or recipe.candidates == "texts":
+    for role in rows:
+        is_text = role in TEXTS or role.startswith(FIELD)
+        if role in (*NAMES, "winner", "spans") or (is_text and recipe.candidates == "texts"):
             texts = rows[role][[isinstance(cell, str) for cell in rows[role]]].str.strip()
             counts[role.removeprefix(FIELD)] = (
                 texts[texts.isin(traces_of(role, recipe))].value_counts(sort=False).to_dict()

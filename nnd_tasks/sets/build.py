@@ -128,13 +128,13 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
     rule = set_recipe.rule
     built = BuiltSet(rule=rule.sentence)
     origin = {
-        **({} if set_recipe.shipped else {"recipe": recipe.dump()}),
+        **({} if set_recipe.origin == "package" else {"recipe": recipe.dump()}),
         "source_sha256": {name: sha256_of(path) for name, path in sorted(source.files.items())},
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
     rows = read_rows(set_recipe, source)
-    if rows.unmatched and not set_recipe.shipped:
+    if rows.unmatched and set_recipe.origin != "package":
         built.notes.append(f"`leave_out` names {some_of(rows.unmatched, show=str)}, which no row has")
     for config, rows_of_config in rows.configs.items():
         tests, accounts, contradictory = make_tests(rows_of_config, recipe, rule)
@@ -186,7 +186,7 @@ def write_built(set_recipe: SetRecipe, built: BuiltSet, folder: Path, *, replace
         name=set_recipe.name,
         facts=recipe.facts,
         rule=built.rule,
-        recipe="" if set_recipe.shipped else dump_yaml(recipe.dump()),
+        recipe="" if set_recipe.origin == "package" else dump_yaml(recipe.dump()),
         pairs=not any("judgements" in report.get("accounts", {}) for report in built.report.values()),
     )
     first = next(iter(recipe.files), "")

@@ -31,11 +31,6 @@ class RecipeFile:
     origin: Literal["package", "own", "elsewhere"]
     prepare: Path | None = None
 
-    @property
-    def shipped(self) -> bool:
-        """Whether it comes with the package."""
-        return self.origin == "package"
-
     def read(self) -> SetRecipe:
         """Read the recipe; raise NNDError where it is wrong."""
         return SetRecipe(self.name, self.path, self.origin, self.prepare, recipe=load_recipe(self.path))

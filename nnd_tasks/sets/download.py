@@ -223,7 +223,7 @@ def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
         unknown = some_of(lacking, show=str) or "its table"
         raise NNDError(f"set {name}: its recipe has no address of {unknown}; name it: nnd build {name} --source FILE")
     addresses = hashlib.sha256("\n".join(file.url for file in files.values()).encode()).hexdigest()[:16]
-    folder = nnd_home() / "downloads" / (name if set_recipe.shipped else f"{name}@{addresses}")
+    folder = nnd_home() / "downloads" / (name if set_recipe.origin == "package" else f"{name}@{addresses}")
     with changing(folder, hint="set NND_HOME to another place"):
         folder.mkdir(parents=True, exist_ok=True)
         with only_writer(folder, WAIT, f"{folder}: another build is still downloading; try again when it is done"):

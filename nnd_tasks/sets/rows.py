@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import cluster_key, short_hash, slug
 from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, take_column, traces_of, unpack
@@ -178,16 +179,9 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
 # ---------------------------------------------------------------- rows of pairs
 
 _TIE, _UNJUDGED = -1, -2
-_MEANINGS = {
-    **dict.fromkeys(("1", "a", "first", "left"), 0),
-    **dict.fromkeys(("2", "b", "second", "right"), 1),
-    **dict.fromkeys(("tie", "both", "bothbad", "equal", "neither", "none", "draw", "same"), _TIE),
-}
-#: Words of a winner that do not tell the two texts apart: model_a is A.
-_FILLERS = {
-    *("answer", "assistant", "candidate", "chat", "completion", "conversation", "model", "option", "output"),
-    *("response", "summary", "system", "text", "translation"),
-}
+_WINNER_WORDS = read_yaml(Path(__file__).with_name("winner_words.yaml"))
+_SIDES = {"first": 0, "second": 1, "tie": _TIE}
+_MEANINGS = {word: side for name, side in _SIDES.items() for word in _WINNER_WORDS[name]}
 
 
 def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
@@ -274,14 +268,14 @@ def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
     words = _split_words(value)
     if words and meanings.get(words[0]) == _TIE:
         return _TIE  # tie (bothbad)
-    telling = [word for word in words if word not in _FILLERS]
+    telling = [word for word in words if word not in _WINNER_WORDS["fillers"]]
     return meanings.get(telling[0]) if len(telling) == 1 else None
 
 
 def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
     values = [value for value in dict.fromkeys(cells) if value]
-    words = {0: "first", 1: "second", _TIE: "tie", None: "?"}
-    examples = [f"{value}={words[meanings.get(value.casefold())]}" for value in values[:6]]
+    words = {side: name for name, side in _SIDES.items()}
+    examples = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
     return f"'{','.join(examples)}{',...' if len(values) > 6 else ''}'"
 
 

@@ -153,7 +153,7 @@ def test_nothing_goes_out_from_outside_the_folder(name: str, own_set: Maker, tmp
 
 
 def test_every_set_and_corpus_has_its_terms() -> None:
-    assert set(TERMS["sets"]) == {name for name, found in list_recipes().items() if found.shipped}
+    assert set(TERMS["sets"]) == {name for name, found in list_recipes().items() if found.origin == "package"}
     assert set(TERMS["corpora"]) == set(KNOWN)
     assert all(term.terms and term.source for of in TERMS.values() for terms in of.values() for term in terms)
 

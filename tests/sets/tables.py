@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import BuiltSet, make_set
 from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.recipe import make_recipe
@@ -56,3 +59,11 @@ def read_tests(made: BuiltSet, config: str = "default") -> list[dict[str, Any]]:
 def pick(rows: Iterable[Row], *columns: str) -> list[tuple[Any, ...]]:
     """Take some columns of rows."""
     return [tuple(row[name] for name in columns) for row in rows]
+
+
+def refusal(call: Callable[..., object], *arguments: Any, **keys: Any) -> str:
+    """Give the error in which a call ends, which is one line."""
+    with pytest.raises(NNDError) as caught:
+        call(*arguments, **keys)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -32,7 +32,7 @@ from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
 from nnd_tasks.sets.download import RETRIES
 from nnd_tasks.sets.recipe import File, make_recipe
 from tests.sets.small_files import QUIZ_FILE, small_text, write_files
-from tests.sets.tables import LABELS, make
+from tests.sets.tables import LABELS, make, refusal
 
 ROWS = b"c,t,l\nq,a,good\nq,b,bad\nq,c,bad\n"
 OTHER = ROWS.replace(b"q,c,bad\n", b"")
@@ -94,13 +94,6 @@ def build(**files: dict[str, Any]) -> BuiltSet:
     return make_set(SetRecipe("mine", Path("_"), "own", recipe=recipe), progress=False)
 
 
-def refusal(**files: dict[str, Any]) -> str:
-    with pytest.raises(NNDError) as caught:
-        build(**files)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def kept(home: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
@@ -135,7 +128,7 @@ def test_another_file_than_the_known_one_is_refused_and_not_kept(
         assert [note for note in build(t=table).notes if "unverified: t.csv has no published hash" in note]
         next(nnd_home.rglob("t.csv")).unlink()
     publisher.serve("t.csv", OTHER)
-    message = refusal(t=table)
+    message = refusal(build, t=table)
     assert message.startswith(
         f"{table['url']}: what was downloaded is not the file with the known hash (sha256 {sha256(ROWS)})"
     )
@@ -145,7 +138,7 @@ def test_another_file_than_the_known_one_is_refused_and_not_kept(
 
 def test_a_page_in_place_of_a_file_without_a_hash_does_not_stay(publisher: Publisher, nnd_home: Path) -> None:
     table = {"url": publisher.serve("t.csv", b"<html>Quota exceeded</html>", ROWS)}
-    assert "no row is in it" in refusal(t=table)
+    assert "no row is in it" in refusal(build, t=table)
     assert "t.csv" not in kept(nnd_home)
     assert build(t=table).tables["t"].num_rows == 2
     assert json.loads(kept(nnd_home)["hashes.json"]) == {"t.csv": sha256(ROWS)}
@@ -159,7 +152,7 @@ def test_a_failed_download_is_one_line_with_the_way_out(
 ) -> None:
     publisher.short = short
     url = publisher.serve("t.csv", answer) if answer else "http://127.0.0.1:9/t.csv"
-    message = refusal(t={"url": url})
+    message = refusal(build, t={"url": url})
     assert message.startswith(f"{url}: cannot be downloaded ({reason}")
     assert WAY_OUT in message
     assert "t.csv" not in kept(nnd_home)
@@ -167,7 +160,7 @@ def test_a_failed_download_is_one_line_with_the_way_out(
 
 
 def test_a_set_without_an_address_says_what_to_name() -> None:
-    assert "its recipe has no address of t.csv; name it: nnd build mine --source FILE" in refusal(t={})
+    assert "its recipe has no address of t.csv; name it: nnd build mine --source FILE" in refusal(build, t={})
 
 
 # ---------------------------------------------------------------- archives
@@ -200,7 +193,7 @@ def test_an_archive_without_the_file_is_refused_and_not_kept(
     content: bytes, words: str, publisher: Publisher, nnd_home: Path
 ) -> None:
     file = {"url": publisher.serve("data.zip", content), "member": "t.csv", "sha256": sha256(ROWS)}
-    assert words in refusal(one=file)
+    assert words in refusal(build, one=file)
     assert set(kept(nnd_home)) <= {"hashes.json"}
     publisher.serve("data.zip", zipped("t.csv", ROWS))
     assert build(one=file).tables["one"].num_rows == 2

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tables")
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.sampled_from("PQ"), TEXTS, TEXTS, st.sampled_from(["A", "B", ""])), min_size=1, max_size=20)
 )

@@ -13,20 +13,17 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, parse_yaml
-from nnd_tasks.sets.build import build_set, make_set
+from nnd_tasks.sets.build import build_set
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe, list_recipes
 from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, make_recipe
 from tests.conftest import SOURCES
 from tests.sets.small_files import write_files
-from tests.sets.tables import LABELS, make_rows
+from tests.sets.tables import LABELS, make_rows, refusal
 
 
 def mistakes(values: Any) -> str:
-    with pytest.raises(NNDError) as caught:
-        make_recipe(values, "here")
-    message = str(caught.value)
+    message = refusal(make_recipe, values, "here")
     assert message.startswith("here: ")
-    assert "\n" not in message
     return message
 
 
@@ -102,10 +99,9 @@ def test_the_config_of_a_file_stays_in_the_folder(tmp_path: Path, nnd_home: Path
 )
 def test_a_recipe_from_elsewhere_is_read_as_plain_data_with_limits(content: str, message: str, tmp_path: Path) -> None:
     path = write_files(tmp_path / "sent", {"_recipe": content}) / "_recipe"
-    with pytest.raises(NNDError) as caught:
-        make_set(find_recipe(str(path)))
-    assert str(path) in str(caught.value)
-    assert message in str(caught.value)
+    error = refusal(find_recipe, str(path))
+    assert str(path) in error
+    assert message in error
 
 
 def test_plain_words_of_yaml_are_texts() -> None:

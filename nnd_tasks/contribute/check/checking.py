@@ -67,7 +67,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
             counts = {config: size["categories"] for config, size in sizes.items()}
             if not configs:
                 findings += [finding("recipe_counts", note) for note in compare_counts(recipe, counts)]
-            must_cite = bool(recipe.facts.citation) or not recipe_file.shipped
+            must_cite = bool(recipe.facts.citation) or recipe_file.origin != "package"
     findings += check_card(folder, must_cite=must_cite)
     findings += check_tests([*folder.configs.values()])
     faulty = {item.config for item in findings if item.severity is Severity.ERROR}
@@ -187,7 +187,7 @@ def check_recipe(recipe_file: RecipeFile) -> tuple[Recipe | None, list[Finding]]
     Returns:
         The recipe, None where it cannot be used, and the findings.
     """
-    findings = [*check_code(recipe_file.prepare)] if recipe_file.prepare and not recipe_file.shipped else []
+    findings = [*check_code(recipe_file.prepare)] if recipe_file.prepare and recipe_file.origin != "package" else []
     values: dict[str, Any] = {}
     try:
         values = read_recipe(recipe_file.path)
