@@ -86,7 +86,7 @@ def read_judgements(
     judgements = exclude(judgements, judgements["attribute_id"] < 0, "no_attribute")
     judgements = exclude(judgements, judgements["value"].isna(), "no_judgement")
     if isinstance(rule, LabelRule):
-        judgements = exclude(judgements, judgements["value"].isin(rule.ignored), "ignored")
+        judgements = exclude(judgements, judgements["value"].isin(recipe.ignore), "ignored")
         unranked = find_unranked(judgements["value"][judgements["exclusion"] == ""].unique().tolist(), recipe, rule)
         judgements = exclude(judgements, judgements["value"].isin(unranked), "unranked")
     return judgements, prompts
@@ -101,25 +101,27 @@ def _explode_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreR
     if any(isinstance(cell, (list, tuple)) for cell in cells):
         rows = rows.assign(**{role: pd.Series(cells, dtype=object, index=rows.index)}).explode(role, ignore_index=True)
     if isinstance(rule, ScoreRule):
-        return rows.assign(value=_read_scores(rows, recipe, rule))
+        return rows.assign(value=_read_scores(rows, recipe))
     labels = as_texts(rows[role], rows, recipe.label or role, strip=True)
     traces = traces_of("label", recipe)
     empty = "" if "" in rule.better else None
+    unjudged = recipe.unjudged
     values: list[str | None] = []
     for label in labels:
-        if label and label.casefold() in rule.unjudged:
+        if label and label.casefold() in unjudged:
             values.append(None)
         else:
             values.append(empty if label is None or label in traces else label)
     return rows.assign(value=pd.Series(values, rows.index, dtype=object))
 
 
-def _read_scores(rows: pd.DataFrame, recipe: Recipe, rule: ScoreRule) -> np.ndarray[Any, Any]:
+def _read_scores(rows: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     """Read scores, nan where nobody judged; raise NNDError where a cell is not a finite number."""
     cells = rows["score"].to_numpy(object)
     numbers = np.empty(len(cells))
+    unjudged = recipe.unjudged
     for i, cell in enumerate(cells):
-        value = as_number(cell, recipe, rule.unjudged)
+        value = as_number(cell, recipe, unjudged)
         if value is None:
             hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
             if isinstance(cell, str) and re.search(r"\d", cell):
@@ -222,16 +224,16 @@ def rate_candidates(
         candidates["differently"] = used["value"].map(rule.rank).groupby(used["candidate_id"]).nunique() > 1
     else:
         candidates["mean"] = candidates["quality"] = _take_means(votes["candidate_id"], votes["value"])
-        candidates["differently"] = (by_candidate["value"].nunique() > 1) & (not rule.majority)
-        if rule.majority:
-            candidates["quality"] = _find_majority(used, votes, rule)
+        candidates["differently"] = (by_candidate["value"].nunique() > 1) & (not recipe.majority)
+        if recipe.majority:
+            candidates["quality"] = _find_majority(used, votes, recipe.best)
     if "spans" in counting:
         candidates["spans"] = _join_several(counting.set_index("candidate_id")["spans"], _join_spans)
     for name in ("system", "published_label"):
         if name in used:
             cells = used.dropna(subset=name).set_index("candidate_id")[name]
             candidates[name] = _join_several(cells, lambda names: "|".join(dict.fromkeys(names)))
-    if isinstance(rule, ScoreRule) and rule.majority and recipe.candidates == "rows":
+    if recipe.majority and recipe.candidates == "rows":
         candidates["published_label"] = by_candidate["value"].agg(lambda scores: ",".join(map("{:g}".format, scores)))
     if "rater" in used:
         candidates["rater"] = candidates["rater"].where(by_candidate["rater"].nunique(dropna=False) == 1)
@@ -243,9 +245,9 @@ def _take_means(number: Any, values: Any) -> Any:
     return np.bincount(number, values.astype(float)) / np.bincount(number)  # groupby's mean differs in the last digit
 
 
-def _find_majority(used: pd.DataFrame, votes: pd.DataFrame, rule: ScoreRule) -> Any:
+def _find_majority(used: pd.DataFrame, votes: pd.DataFrame, best: float | None) -> Any:
     highest = votes["attribute_id"].map(used.groupby("attribute_id")["value"].max())
-    good = np.isclose(votes["value"], highest if rule.best is None else rule.best, 1e-9, 1e-12)
+    good = np.isclose(votes["value"], highest if best is None else best, 1e-9, 1e-12)
     return (_take_means(votes["candidate_id"], good) > 0.5).astype(float)
 
 

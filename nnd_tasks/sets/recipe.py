@@ -426,16 +426,12 @@ class LabelRule:
         sentence: the rule in words.
         better: labels that are better than all others.
         ranks: label -> its rank, the worst is 0; empty where ``better`` decides.
-        ignored: labels that do not rate quality.
         min_gap: smallest difference of two ranks that makes one better.
-        unjudged: of the recipe.
     """
 
     sentence: str
     better: tuple[str, ...]
     ranks: Mapping[str, float]
-    ignored: tuple[str, ...]
-    unjudged: frozenset[str]
     min_gap: float = 1.0
     role: str = "label"
 
@@ -446,21 +442,15 @@ class LabelRule:
 
 @dataclass(frozen=True)
 class ScoreRule:
-    """Scores say what is better.
+    """Scores say what is better, by their mean or by ``majority`` of the recipe.
 
     Attributes:
         sentence: the rule in words.
         min_gap: smallest difference of two qualities that makes one better, less a tolerance for rounding.
-        majority: whether a candidate is good if more than half of its scores are the best one.
-        best: the best score; None takes the highest of each attribute.
-        unjudged: of the recipe.
     """
 
     sentence: str
     min_gap: float
-    majority: bool
-    best: float | None
-    unjudged: frozenset[str]
     role: str = "score"
 
 
@@ -479,11 +469,10 @@ def make_rule(recipe: Recipe) -> Rule:
     sentence = recipe.facts.rule or _describe_rule(recipe)
     if recipe.better or recipe.order:
         ranks = {label: float(rank_number) for rank_number, rank in enumerate(recipe.order) for label in rank}
-        return LabelRule(sentence, recipe.better, ranks, recipe.ignore, recipe.unjudged)
+        return LabelRule(sentence, recipe.better, ranks)
     if recipe.majority or recipe.min_gap is not None:
         # Scores such as 0.3 - 0.1 must not miss a gap of 0.2 by rounding.
-        min_gap = (recipe.min_gap or 1.0) * (1 - 1e-9)
-        return ScoreRule(sentence, min_gap, recipe.majority, recipe.best, recipe.unjudged)
+        return ScoreRule(sentence, (recipe.min_gap or 1.0) * (1 - 1e-9))
     return PairRule(sentence)
 
 

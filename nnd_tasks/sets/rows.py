@@ -220,6 +220,7 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     """
     meanings = _winner_meanings(recipe)
     traces = traces_of("winner", recipe)
+    unjudged = recipe.unjudged
     cells, *systems = (
         [text or "" for text in as_texts(take_column(table, column), table, column, strip=True)]
         for column in (str(recipe.winner), *recipe.systems)
@@ -227,7 +228,7 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
     sides = np.full(len(table), _UNJUDGED)
     for i in np.flatnonzero(table["exclusion"] == "").tolist():
         value = cells[i].casefold()
-        if cells[i] in traces or value in recipe.unjudged:
+        if cells[i] in traces or value in unjudged:
             continue
         readings = {meanings.get(value)}
         if not recipe.winners:  # a system called 1 may be the second
