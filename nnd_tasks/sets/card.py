@@ -20,7 +20,7 @@ from nnd_tasks.files import dump_yaml
 from nnd_tasks.languages import language_pair
 from nnd_tasks.schema import CLEANING_REASONS, RESERVED_COLUMNS, SCHEMA_VERSION, ConfigSummary, clean_name
 from nnd_tasks.sets.account import describe_accounts
-from nnd_tasks.sets.licences import Terms, terms_of
+from nnd_tasks.sets.licences import terms_of
 from nnd_tasks.store import CARD, list_files, parse_card
 from nnd_tasks.text import code, counted, escape_markdown, fenced
 
@@ -128,7 +128,6 @@ def make_card(
     earlier_header, written = _find_written(earlier) if earlier else ({}, "\n")
     header = {**header, **earlier_header, **header}
     rates = [report["trivial_rules"][ALL] for report in reports.values() if "trivial_rules" in report]
-    terms = terms_of(card_facts.name, reports)
     sources: dict[tuple[str, str], list[str]] = {}
     for name, report in reports.items():
         for source in report.get("source_sha256", {}).items():
@@ -143,23 +142,11 @@ def make_card(
         rules={
             rule: text for rule, text in BASELINES.items() if any(rule in rates_of_config for rates_of_config in rates)
         },
-        favourites={report["trivial_system"]: None for report in reports.values() if "trivial_system" in report},
-        sample=max(report.get("trivial_rules_sample", 0) for report in reports.values()),
-        terms=terms,
-        publishing=_publishing_note(terms),
+        terms=terms_of(card_facts.name, reports),
         sources=sources,
         kept=Markup(f"{_BEGIN}{written}{_END}"),  # noqa: S704 (the user's own Markdown)
     )
     return f"---\n{dump_yaml(header)}---\n\n{body}"
-
-
-def _publishing_note(terms: Sequence[Terms]) -> str:
-    """Say what of a set may be published, in a sentence; ``""`` where the terms of its texts are not known."""
-    if not terms:
-        return ""
-    if closed := "; ".join(term.texts for term in terms if not term.redistribute):
-        return f"Ids and the recipe may be published (`nnd publish`), the texts not: they are {closed}."
-    return "May be published with its texts (`nnd publish`)."
 
 
 def find_fact(facts: Facts, key: str) -> str:
