@@ -307,11 +307,11 @@ def _find_system_columns(records: Records) -> Shape | None:
     ``--system gpt,llama`` says the names where no column is called so; else an ending or a beginning of names tells them.
     """
     option = records.recipe.system or ""
-    given = [name.strip() for name in option.split(",")] if "," in option and option not in records.cells else []
+    system_names = [name.strip() for name in option.split(",")] if "," in option and option not in records.cells else []
     columns = [name for name, cells in records.cells.items() if cells and name != records.recipe.context]
-    by_title = _name_columns_of(given, columns, records.cells) if given else _split_names(columns)
-    texts, judgements = _choose_columns(by_title, records.cells, given)
-    lacking = [name for name in given if name not in texts]
+    by_title = _name_columns_of(system_names, columns, records.cells) if system_names else _split_names(columns)
+    texts, judgements = _choose_columns(by_title, records.cells, system_names)
+    lacking = [name for name in system_names if name not in texts]
     if lacking:
         raise NNDError(f"--system {option}: no column with texts has {lacking[0]!r} in its name")
     if not texts:
@@ -338,11 +338,11 @@ def _find_system_columns(records: Records) -> Shape | None:
 
 
 def _choose_columns(
-    by_title: Titles, cells: Cells, given: Sequence[str]
+    by_title: Titles, cells: Cells, system_names: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Choose the columns of texts, system -> column, and those of judgements, title -> system -> column.
 
-    Those of most systems count, then those called as a given system is, then the longest: names of systems are shorter.
+    Those of most systems count, then those called as a named system, then the longest, as names of systems are shorter.
     """
     best: tuple[Any, ...] = ()
     chosen: tuple[dict[str, str], dict[str, dict[str, str]]] = ({}, {})
@@ -352,18 +352,20 @@ def _choose_columns(
         for other, others in by_title.items():
             judged = {system: others[system] for system in texts if others.get(system, texts[system]) != texts[system]}
             numbers = {system: column for system, column in judged.items() if _are_numbers(cells[column])}
-            judged = numbers if numbers or not given else judged
+            judged = numbers if numbers or not system_names else judged
             if other[1] and other != title and len(judged) > 1 and not _NO_JUDGEMENT.search(other[1]):
                 judgements[other[1]] = judged
-        if not given:  # only judgements tell which columns are of systems
+        if not system_names:  # only judgements tell which columns are of systems
             texts = {system: texts[system] for system in max(judgements.values(), key=len, default={})}
         judgements = {name: judged for name, judged in judgements.items() if [*judged] == [*texts]}
         lengths = [len(str(cell)) for column in texts.values() for cell in cells[column]]
-        rank = (len(texts), bool(given and not title[1]), sum(lengths) / max(len(lengths), 1))
+        rank = (len(texts), bool(system_names and not title[1]), sum(lengths) / max(len(lengths), 1))
         if texts and rank > (best or (0,)):
             best, chosen = rank, (texts, judgements)
     texts, judgements = chosen
-    if given and not all(_are_numbers(cells[name]) for judged in judgements.values() for name in judged.values()):
+    if system_names and not all(
+        _are_numbers(cells[name]) for judged in judgements.values() for name in judged.values()
+    ):
         judgements = dict([*judgements.items()][:1])  # words: the first is a label, and others may be remarks
     return texts, judgements
 
