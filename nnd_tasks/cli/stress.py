@@ -89,13 +89,10 @@ def stress_build(
 
 
 def _print_set(result: StressSet) -> None:
-    """Print the tables of a set, and how to run its task."""
+    """Print the table of a set, and how to run its task."""
     from nnd_tasks.show.terminal import print_table
 
-    for table in result.tables:
-        if table.caption:
-            say(table.caption)
-        print_table(table)
+    print_table(result.table)
     say(f"written to {result.folder}")
     if result.task.edited:
         warn(f"note: {result.task.path} was kept as it is")

@@ -11,8 +11,7 @@ What is left after f and b are taken off decides the adjusted test. docs/results
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +38,21 @@ Ints = NDArray[np.integer[Any]]
 ADJUSTED = "pass_rate_adjusted"
 #: Where the better text is the longer one, or the shorter one, in at least this share of a category's tests, a note says so.
 ONE_SIDED = 0.9
+_COLUMNS = {
+    "category": "{category}",
+    "model": "{model}",
+    "by token": "{pass_rate:.3f} [{pass_rate_low:.3f}, {pass_rate_high:.3f}]",
+    "by sum": "{pass_rate_sum:.3f} [{pass_rate_sum_low:.3f}, {pass_rate_sum_high:.3f}]",
+    "by byte": "{pass_rate_bytes:.3f} [{pass_rate_bytes_low:.3f}, {pass_rate_bytes_high:.3f}]",
+    "adjusted": "{pass_rate_adjusted:.3f} [{pass_rate_adjusted_low:.3f}, {pass_rate_adjusted_high:.3f}]",
+    "adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]",
+}
+_CAPTION = (
+    "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
+    "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
+    "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
+    "the difference in length, as where it notices each word that was left out."
+)
 
 
 def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame, list[str]]:
@@ -72,7 +86,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame
             "the run kept no tokens: only length is taken out, not word frequency; to keep them, run it with "
             """--metadata '{"tokens": true}'"""
         )
-    margins = _margins(run, finite, surprise)
+    margins = _margins(finite, surprise)
     longer = pd.Series(margins.columns[:, 0], finite["category"])
     outcomes: dict[str, Any] = {name: recount(finite, by) for name, by in NORMALIZATIONS.items()}
     size, link = margins.prompts.max() + 1, None
@@ -133,71 +147,45 @@ def add_adjusted_rates(report: Report, paired: Paired) -> Report:
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
-    table, notes = adjust_all(paired)
-    after = [table.name for table in report.tables].index("diagnostics") + 1
-    overall = table.data[table.data["category"] == ALL].assign(task=paired.title)
-    return replace(
-        report,
-        tables=[*report.tables[:after], table, *report.tables[after:]],
-        notes=[*notes, *report.notes],
-        brief=[*report.brief, Table("adjusted", overall, {"task": "{task}", **table.columns})],
-    )
-
-
-def adjust_all(paired: Paired) -> tuple[Table, list[str]]:
-    """Return the table of all models by `adjust`, on the tests that all have scored, and notes."""
     adjusted = [(run.model, *adjust(run, paired.tests["test_id"])) for run in paired.runs]
     rates = pd.concat([rates for _, rates, _ in adjusted]).sort_index(kind="stable")
-    columns = {
-        "category": "{category}",
-        "model": "{model}",
-        "by token": "{pass_rate:.3f} [{pass_rate_low:.3f}, {pass_rate_high:.3f}]",
-        "by sum": "{pass_rate_sum:.3f} [{pass_rate_sum_low:.3f}, {pass_rate_sum_high:.3f}]",
-        "by byte": "{pass_rate_bytes:.3f} [{pass_rate_bytes_low:.3f}, {pass_rate_bytes_high:.3f}]",
-        "adjusted": "{pass_rate_adjusted:.3f} [{pass_rate_adjusted_low:.3f}, {pass_rate_adjusted_high:.3f}]",
-        "adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]",
-    }
-    caption = (
-        "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
-        "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
-        "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
-        "the difference in length, as where it notices each word that was left out."
+    overall = rates[rates["category"] == ALL].assign(task=paired.title)
+    after = [table.name for table in report.tables].index("diagnostics") + 1
+    return replace(
+        report,
+        tables=[*report.tables[:after], Table("adjusted", rates, _COLUMNS, _CAPTION), *report.tables[after:]],
+        notes=[*(f"{model}: {note}" for model, _, notes in adjusted for note in notes), *report.notes],
+        brief=[*report.brief, Table("adjusted", overall, {"task": "{task}", **_COLUMNS})],
     )
-    return Table("adjusted", rates, columns, caption), [
-        f"{model}: {note}" for model, _, notes in adjusted for note in notes
-    ]
 
 
 # ---------------------------------------------------------------- from a run
 
 
-def _margins(run: Run, tests: pd.DataFrame, surprise: Mapping[tuple[str, int], float] | None) -> Margins:
-    """Return the margins of tests: columns are the difference of the numbers of tokens and, where it is known, of surprise."""
-
-    def amounts(side: str) -> Floats:
-        """Return tokens, unigram surprise, and the size of the sum of log-probabilities, shape (tests, 3)."""
-        rows = []
-        for document, candidate in zip(tests["document"], tests[side], strict=True):
-            scores, name = run.documents[document]["scores"][candidate], run.documents[document]["cluster_id"]
-            rows.append((scores["tokens"], surprise[name, candidate] if surprise else 0.0, abs(scores["sum"])))
-        return np.array(rows, dtype=float)
-
-    high, low = amounts("high"), amounts("low")
+def _margins(tests: pd.DataFrame, surprise: pd.Series[float] | None) -> Margins:
+    """The margins of tests: columns are the difference of the numbers of tokens and, where it is known, of surprise."""
+    columns = [tests["high_tokens"] - tests["low_tokens"]]
+    if surprise is not None:
+        high, low = (surprise[pd.MultiIndex.from_frame(tests[["cluster_id", side]])] for side in ("high", "low"))
+        columns.append(high.to_numpy() - low.to_numpy())
     return Margins(
         summed=tests["margin_sum"].to_numpy(dtype=float),
-        columns=(high - low)[:, : 2 if surprise else 1],
-        sizes=high[:, 0] + low[:, 0],
-        totals=high[:, 2] + low[:, 2],
+        columns=np.column_stack(columns).astype(float),
+        sizes=(tests["high_tokens"] + tests["low_tokens"]).to_numpy(dtype=float),
+        totals=(tests["high_sum"].abs() + tests["low_sum"].abs()).to_numpy(dtype=float),
         prompts=pd.factorize(tests["cluster_id"])[0],
         categories=pd.factorize(tests["category"])[0],
     )
 
 
-def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
-    """Return (cluster_id, candidate) -> its unigram surprise in nats, added up over tokens; None without kept tokens.
+def _surprise(run: Run) -> pd.Series[float] | None:
+    """Unigram surprise in nats, added up over the tokens of each prompt's candidates; None without kept tokens.
 
     Tokens are counted in all candidates of the run but those of the same prompt. Words of the prompt's own topic would
     otherwise look frequent, and the other candidates' words would tell of the one at hand.
+
+    Returns:
+        Named by cluster_id and candidate.
 
     Raises:
         NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
@@ -206,12 +194,12 @@ def _surprise(run: Run) -> dict[tuple[str, int], float] | None:
     if tokens_of is None:
         return None
     ids = {(name, i): tokens.ids for (name, i, with_context), tokens in tokens_of.items() if with_context}
-    of_prompt: dict[str, list[NDArray[np.int32]]] = defaultdict(list)
-    for (name, _), token_ids in ids.items():
-        of_prompt[name].append(token_ids)
     unigram = unigram_surprise(ids.values())
-    ids_of_prompt = {name: np.concatenate(several) for name, several in of_prompt.items()}
-    return {key: float(unigram(token_ids, ids_of_prompt[key[0]]).sum()) for key, token_ids in ids.items()}
+    surprise: dict[Any, float] = {}
+    for _, texts in pd.Series(ids, dtype=object).groupby(level=0):
+        of_prompt = np.concatenate([*texts])
+        surprise |= {key: float(unigram(token_ids, of_prompt).sum()) for key, token_ids in texts.items()}
+    return pd.Series(surprise)
 
 
 # ---------------------------------------------------------------- what tokens cost a model
@@ -275,17 +263,6 @@ class Link:
     without: Floats
     learnable: NDArray[np.bool_]
 
-    @property
-    def moves(self) -> Floats:
-        """How far each prompt moved the coefficients, shape (prompts, columns)."""
-        return self.coefficients - self.without
-
-    @property
-    def covariance(self) -> Floats:
-        """Of the coefficients: the jackknife over prompts, shape (columns, columns)."""
-        prompts = len(self.without)
-        return np.asarray((prompts - 1) / prompts * self.moves.T @ self.moves)
-
 
 def fit(margins: Margins) -> Link:
     """Fit the coefficients by weighted least squares, on all tests and without each prompt.
@@ -296,33 +273,27 @@ def fit(margins: Margins) -> Link:
     number, columns = int(margins.prompts.max()) + 1, margins.columns.shape[1]
     weights = 1 / np.maximum(margins.sizes, 1)
     values = np.column_stack([margins.columns, margins.summed])
-    size = np.sqrt((weights[:, None] * values**2).sum(axis=0))
+    size = np.sqrt(weights @ values**2)
     size[size == 0] = 1
     values = values / size
     values -= np.average(values, axis=0, weights=weights)  # the constants take it up; sums of squares stay exact
-    products = (values[:, :, None] * values[:, None, :]).reshape(len(values), -1)
-    squares = _sums(margins.prompts, weights[:, None] * products, number)
-    groups = int(margins.categories.max()) + 1
+    squares = np.zeros((number, columns + 1, columns + 1))
+    np.add.at(squares, margins.prompts, weights[:, None, None] * values[:, :, None] * values[:, None, :])
+    cells = np.zeros((number, int(margins.categories.max()) + 1, columns + 2))
     ones = np.column_stack([np.ones(len(values)), values])
-    cells = _sums(margins.prompts * groups + margins.categories, weights[:, None] * ones, number * groups)
-    cells = cells.reshape(number, groups, columns + 2)
+    np.add.at(cells, (margins.prompts, margins.categories), weights[:, None] * ones)
     # The first is of all tests, the others are without a prompt.
     squares, cells = (np.concatenate([[each.sum(axis=0)], each.sum(axis=0) - each]) for each in (squares, cells))
     weight, sums = cells[..., 0], cells[..., 1:]
     # With a prompt, a whole category may be gone.
     share = np.where(weight > 1e-9 * weight[0], 1 / np.maximum(weight, 1e-300), 0)
-    centred = squares.reshape(-1, columns + 1, columns + 1) - np.einsum("pgi,pgj,pg->pij", sums, sums, share)
+    centred = squares - np.einsum("pgi,pgj,pg->pij", sums, sums, share)
     eigenvalues, directions = np.linalg.eigh(centred[:, :columns, :columns])
     inverse = np.where(eigenvalues > _VARIES, 1 / np.maximum(eigenvalues, _VARIES), 0)
     solved = np.einsum("pij,pj,pkj,pk->pi", directions, inverse, directions, centred[:, :columns, columns])
     coefficients = solved * size[columns] / size[:columns]
     learnable = np.diagonal(centred[0])[:columns] > _VARIES
     return Link(coefficients[0], coefficients[1:], learnable)
-
-
-def _sums(labels: Ints, values: Floats, number: int) -> Floats:
-    """Add up rows of ``values``, shape (rows, columns), by label, 0 to number - 1: shape (number, columns)."""
-    return np.stack([np.bincount(labels, column, number) for column in values.T], axis=1)
 
 
 def left_over(margins: Margins, link: Link) -> Floats:
@@ -345,10 +316,10 @@ def won(margin: Floats) -> Floats:
 
 
 def influence(margins: Margins, link: Link, remainder: Floats, chosen: NDArray[np.bool_]) -> Floats:
-    """Return how many passed tests each prompt adds by its share in the fit, shape (prompts,).
+    """How many passed tests each prompt adds by its share in the fit, shape (prompts,).
 
     A rate is a count of signs, so its slope over the coefficients is measured over one standard error to both sides, along
-    the main axes of their covariance.
+    the main axes of their covariance, the jackknife over prompts.
 
     Args:
         margins: of the tests.
@@ -356,14 +327,16 @@ def influence(margins: Margins, link: Link, remainder: Floats, chosen: NDArray[n
         remainder: as `left_over` returns it.
         chosen: which tests the rate is over, shape (tests,).
     """
-    unit = np.sqrt(np.diagonal(link.covariance))
+    moves, prompts = link.coefficients - link.without, len(link.without)
+    covariance = (prompts - 1) / prompts * moves.T @ moves
+    unit = np.sqrt(np.diagonal(covariance))
     unit = np.where(unit > 0, unit, 1)
-    variances, axes = np.linalg.eigh(link.covariance / np.outer(unit, unit))
-    added = np.zeros(len(link.without))
+    variances, axes = np.linalg.eigh(covariance / np.outer(unit, unit))
+    added = np.zeros(prompts)
     for variance, axis in zip(variances, axes.T, strict=True):
         if variance < _VARIES:
             continue
         step = _exact(margins.columns[chosen] @ (np.sqrt(variance) * axis * unit), margins.totals[chosen])
         slope = (won(remainder[chosen] - step).sum() - won(remainder[chosen] + step).sum()) / 2
-        added += slope * (link.moves / unit) @ axis / np.sqrt(variance)
+        added += slope * (moves / unit) @ axis / np.sqrt(variance)
     return added

@@ -72,16 +72,14 @@ class JudgedTexts(NamedTuple):
 
     Attributes:
         paired: the runs, and their tests.
-        sides: the two texts of each test, as `_find_sides` returns them.
-        shares: how much of each of them is each system's, shape (sides, systems).
+        shares: how much of all better texts, and then of all worse ones, is each system's, shape (texts, systems).
         basis: `EQUAL`, or `PAIRS` where people only said which of two texts is better.
-        rows: those of ``sides`` that count, one row for each judgement of a text.
+        rows: the texts that count, as `_find_sides` returns them, one row for each judgement of a text.
         scores: their mean log-likelihood per token, in nats, shape (rows, models).
         effects: the least squares on them.
     """
 
     paired: Paired
-    sides: pd.DataFrame
     shares: pd.DataFrame
     basis: str
     rows: pd.DataFrame
@@ -126,11 +124,12 @@ def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[st
 
 
 def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[str]) -> Report:
-    paired, effects = texts.paired, measure_effects(texts)
+    paired, effects = texts.paired, _measure_effects(texts)
     parts = {}
-    for run_index, model in enumerate(paired.models):
-        if systems := [name for name in own.get(model, ()) if name in texts.shares]:
-            parts[model, ", ".join(systems)] = measure_own(texts, run_index, systems)
+    for model in paired.models:
+        systems = [name for name in own.get(model, ()) if name in texts.shares]
+        if systems:
+            parts[model, ", ".join(systems)] = _measure_own(texts, model, systems)
     tables = [Table("effects", effects, _EFFECTS, _READING)]
     if parts:
         of_own = pd.concat(parts, names=["model", "systems"]).reset_index(["model", "systems"])
@@ -165,44 +164,34 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
     )
 
 
-def measure_effects(texts: JudgedTexts) -> pd.DataFrame:
-    """Return how much each model likes each system's texts, what it likes most first; p is corrected over all of them (Holm)."""
+def _measure_effects(texts: JudgedTexts) -> pd.DataFrame:
+    """How much each model likes each system's texts, what it likes most first; p is corrected over all of them (Holm)."""
     shares = texts.shares.loc[texts.rows.index]
-    contrasts = np.stack([texts.effects.against_others([i]) for i in range(shares.shape[1])])
-    estimates = texts.effects.estimate(texts.scores.to_numpy(), contrasts)
-    names = pd.MultiIndex.from_product([texts.paired.models, shares.columns], names=["model", "system"])
-    effects = pd.DataFrame(
-        {name: values.T.ravel() for name, values in estimates._asdict().items()}, names
-    ).reset_index()
+    contrasts = [texts.effects.against_others([i]) for i in range(shares.shape[1])]
+    effects = texts.effects.estimate(texts.scores, pd.DataFrame(contrasts, shares.columns))
+    effects = effects.rename_axis(["model", "system"]).reset_index()
     sizes = {system: texts.rows.loc[share > 0, ["text", "cluster_id"]].nunique() for system, share in shares.items()}
     effects = effects.join(pd.DataFrame(sizes).T.set_axis(["texts", "prompts"], axis="columns"), on="system")
     effects = effects.assign(p_holm=holm(effects["p"]), few=effects["prompts"] < FEW)
     return effects.sort_values(["model", "value"], ascending=[True, False])
 
 
-def measure_own(texts: JudgedTexts, run_index: int, systems: Sequence[str]) -> pd.DataFrame:
-    """Return how much one model likes the texts of some systems, and its pass rates by whose text is the better one.
-
-    Args:
-        texts: of the set.
-        run_index: of the model's run.
-        systems: names of those that are the model's; at least one, all in the set.
+def _measure_own(texts: JudgedTexts, model: str, systems: Sequence[str]) -> pd.DataFrame:
+    """How much a model likes the texts of some systems, and its pass rates by whose text is the better one.
 
     Returns:
         ``quantity``, ``value``, and ``low`` and ``high``, the ends of its 95% interval; ``p`` of familiarity; of pass rates also
         ``standard_error``, and the numbers of ``tests`` and ``prompts``.
     """
-    scores = texts.scores
-    contrasted = pd.DataFrame({"familiarity": scores[run_index]})
-    if scores.shape[1] > 1:
-        contrasted["beyond the others"] = scores[run_index] - scores.drop(columns=run_index).mean(axis=1)
+    others = texts.scores.drop(columns=model)
+    contrasted = pd.DataFrame({"familiarity": texts.scores[model]})
+    if len(others.columns):
+        contrasted["beyond the others"] = texts.scores[model] - others.mean(axis=1)
     contrast = texts.effects.against_others([texts.shares.columns.get_loc(name) for name in systems])
-    estimates = texts.effects.estimate(contrasted.to_numpy(), contrast[None])
-    likes = pd.DataFrame({name: values[0] for name, values in estimates._asdict().items()}, contrasted.columns)
-    is_own = texts.shares[[*systems]].any(axis=1)
-    better, worse = is_own[texts.sides["better"]].to_numpy(), is_own[~texts.sides["better"]].to_numpy()
-    tests = texts.paired.tests.assign(passed=texts.paired.passed[:, run_index])
-    rates: dict[str, dict[str, float]] = {}
+    likes = texts.effects.estimate(contrasted, pd.DataFrame([contrast])).droplevel(1)
+    better, worse = np.split(texts.shares[[*systems]].any(axis=1).to_numpy(), 2)
+    tests = texts.paired.tests.assign(passed=texts.paired.passed[:, texts.paired.models.index(model)])
+    rates = {}
     for name, chosen in {
         "pass rate, own text is better": better & ~worse,
         "pass rate, own text is worse": worse & ~better,
@@ -210,9 +199,10 @@ def measure_own(texts: JudgedTexts, run_index: int, systems: Sequence[str]) -> p
         "pass rate": np.ones_like(better),
     }.items():
         won = tests[chosen].groupby("cluster_id")["passed"].agg(["sum", "size"])
-        rate = summarize_rate(won["sum"], won["size"])._asdict()
-        rates[name] = {"value": rate.pop("mean"), **rate, "tests": won["size"].sum(), "prompts": len(won)}
-    return pd.concat([likes, pd.DataFrame(rates).T]).rename_axis("quantity").reset_index()
+        rate = summarize_rate(won["sum"], won["size"])
+        rates[name] = {**rate._asdict(), "tests": won["size"].sum(), "prompts": len(won)}
+    rates_of_own = pd.DataFrame(rates).T.rename(columns={"mean": "value"})
+    return pd.concat([likes, rates_of_own]).rename_axis("quantity").reset_index()
 
 
 # ---------------------------------------------------------------- texts, who wrote them, and how people judged them
@@ -231,9 +221,10 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     if built is None:
         build = f"nnd build {str(protocol.get('set', 'SET')).removeprefix('nnd/')}"
         raise NNDError(f"{paired.set}: is not built here from the data of the runs (run: {build})")
-    ids, sides = paired.tests["test_id"], _find_sides(paired.tests, built.to_pandas())
-    of_runs = [run.tests.set_index("test_id").loc[ids, ["high_mean", "low_mean"]] for run in paired.runs]
-    scores = pd.DataFrame({run_index: tests.to_numpy().T.ravel() for run_index, tests in enumerate(of_runs)})
+    sides, scores = _find_sides(paired.tests, built.to_pandas()), pd.DataFrame()
+    for run in paired.runs:
+        means = run.tests.set_index("test_id").loc[paired.tests["test_id"], ["high_mean", "low_mean"]]
+        scores[run.model] = means.to_numpy().T.ravel()
     # A text that several systems wrote alike belongs to each of them by an equal part.
     wrote = sides["system"].str.get_dummies().groupby(sides["text"]).transform("max")
     if wrote.empty:
@@ -253,7 +244,7 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     weights = 1 / rows.groupby("text")["text"].transform("size") if basis == EQUAL else 1
     regressors = [rows[["better"]].to_numpy(dtype=np.float64)] if basis == PAIRS else []
     effects = Effects(rows["cluster_id"], rows["stratum"], shares.loc[rows.index].to_numpy(), weights, regressors)
-    return JudgedTexts(paired, sides, shares, basis, rows, scores.loc[rows.index], effects)
+    return JudgedTexts(paired, shares, basis, rows, scores.loc[rows.index], effects)
 
 
 def _find_sides(tests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -290,22 +281,6 @@ def _find_sides(tests: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 
 #: Below this a number that rounding alone keeps from 0 is taken for 0.
 _ZERO = 1e-9
-
-
-class Estimates(NamedTuple):
-    """Contrasts between systems, in nats per token, each of shape (contrasts, columns of scores).
-
-    Attributes:
-        value: nan where the texts do not tell.
-        low: lower end of the 95% interval, Student's.
-        high: its upper end.
-        p: two-sided, of a contrast of 0.
-    """
-
-    value: Floats
-    low: Floats
-    high: Floats
-    p: Floats
 
 
 class Effects:
@@ -360,14 +335,18 @@ class Effects:
         contrast: Floats = rows.sum(axis=0) / max(len(compared), 1)
         return contrast
 
-    def estimate(self, scores: Floats, contrasts: Floats) -> Estimates:
+    def estimate(self, scores: pd.DataFrame, contrasts: pd.DataFrame) -> pd.DataFrame:
         """Estimate contrasts between systems.
 
         Args:
             scores: mean log-likelihood per token, shape (texts, columns), a column for each model.
-            contrasts: shape (contrasts, systems); each row sums to 0. A row of zeros gives nan.
+            contrasts: shape (contrasts, systems); each row sums to 0.
+
+        Returns:
+            A row per column of the scores and contrast, in nats per token: ``value``, nan where the texts do not tell, or the
+            contrast is 0 everywhere; ``low`` and ``high``, the ends of Student's 95% interval; ``p``, two-sided, of a value of 0.
         """
-        y = self._within(scores)
+        y = self._within(scores.to_numpy())
         padded = np.pad(contrasts, [(0, 0), (0, self._x.shape[1] - self._systems)])
         fitted = self._inverse @ (self._x.T @ y)
         loads = (self._adjusted @ (self._inverse @ padded.T)).T
@@ -379,7 +358,10 @@ class Effects:
         errors = np.where(estimable & (errors > _ZERO), errors, np.nan)
         degrees = np.array([[self._degrees(load)] for load in loads])
         half = stdtrit(degrees, 0.975) * errors
-        return Estimates(value, value - half, value + half, 2 * stdtr(degrees, -np.abs(value / errors)))
+        p = 2 * stdtr(degrees, -np.abs(value / errors))
+        numbers = {"value": value, "low": value - half, "high": value + half, "p": p}
+        rows = pd.MultiIndex.from_product([scores.columns, contrasts.index])
+        return pd.DataFrame({name: number.T.ravel() for name, number in numbers.items()}, rows)
 
     @cached_property
     def _adjusted(self) -> Floats:

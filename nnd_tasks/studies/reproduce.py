@@ -20,7 +20,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.show.report import Report, Table, file_stem
-from nnd_tasks.statistics import FEW_PROMPTS, clustered_mean, is_few
+from nnd_tasks.statistics import FEW, FEW_PROMPTS, clustered_mean
 from nnd_tasks.store import find_set, read_table
 from nnd_tasks.text import did_you_mean
 
@@ -96,7 +96,7 @@ def reproduce(
         notes.append(f"--limit {limit}: the published rates are over all prompts, the measured ones are not.")
     rates = pd.concat(cells, ignore_index=True)
     rates["difference"] = rates["measured"] - rates["published"]
-    rates["few"] = rates["clusters"].map(is_few) | (rates["stderr"] == 0)
+    rates["few"] = (rates["clusters"] < FEW) | (rates["stderr"] == 0)
     columns = {
         "model": "{model}",
         "tests": "{label}",
@@ -145,10 +145,10 @@ def _run(run: PublishedRun, weights: str, data: str, folder_of_runs: Path, limit
             ends = dict.fromkeys(("bos_token", "eos_token"), "[SEP]")
             tokenizer = AutoTokenizer.from_pretrained(weights, **ends)
             tokenizer.save_pretrained(arguments["tokenizer"])
-        words = ["--model", "hf"]
-        words += ["--model_args", json.dumps(arguments), "--tasks", run.task]
-        words += ["--metadata", json.dumps({"append_eos": True, "ties": "authors", **run.metadata})]
-        words += ["--output_path", str(folder), "--log_samples", *(["--limit", str(limit)] if limit else [])]
+        metadata = {"append_eos": True, "ties": "authors", **run.metadata}
+        words = ["--model", "hf", "--model_args", json.dumps(arguments), "--tasks", run.task]
+        words += ["--metadata", json.dumps(metadata), "--output_path", str(folder), "--log_samples"]
+        words += ["--limit", str(limit)] if limit else []
         # No batch size: ProphetNet's scores change with what else is in a batch.
         with redirect_stdout(sys.stderr):
             run_lm_eval(words)
@@ -178,15 +178,9 @@ def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun) -> p
     for label, rate in run.rates.items():
         label_tests = tests[counted if label == ALL else counted & (labels == label).any(axis=1)]
         prompts = label_tests.groupby("cluster_id")["passed"]
-        mean = clustered_mean(prompts.sum(), prompts.size())
-        numbers = {
-            "measured": mean.mean,
-            "stderr": mean.standard_error,
-            "tests": len(label_tests),
-            "clusters": len(prompts),
-        }
-        rows.append({"label": label, "published": rate, **numbers})
-    return pd.DataFrame(rows)
+        measured, error, *_ = clustered_mean(prompts.sum(), prompts.size())
+        rows.append([label, rate, measured, error, len(label_tests), len(prompts)])
+    return pd.DataFrame(rows, columns=["label", "published", "measured", "stderr", "tests", "clusters"])
 
 
 # ---------------------------------------------------------------- experiments.yaml, which says where its facts come from

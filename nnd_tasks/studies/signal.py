@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -93,44 +93,28 @@ class Family(NamedTuple):
     better: NDArray[np.bool_]
 
 
-class Spread:
-    """How much models differ on some prompts.
-
-    The mean of the models is subtracted in each prompt: what makes a prompt easier or harder for all is no noise.
+def compare_pairs(sums: Floats, tests: Floats) -> pd.DataFrame:
+    """Compare every two models on some prompts.
 
     Args:
         sums: of each prompt, the values of its tests added up, more is better, shape (prompts, models).
         tests: of each prompt, shape (prompts,).
 
-    Attributes:
-        values: mean per test of each model, less that of all models, shape (models,).
-        signal: value of the best model less that of the worst.
-        noise: standard deviation that other prompts of the same kind would give the value of a model, beside the others: the
-            root of half the mean variance of a difference of two models. Variances are those of whole prompts drawn (Cochran,
-            Sampling Techniques, 3rd ed., section 6.3), as in `nnd_tasks.statistics.clustered_standard_error`.
-        p: two-sided p value of the difference of each two models, with prompts - 1 degrees of freedom, shape (models, models).
-        apart: [a, b] is 1 where b is better at level 0.05, -1 where a is, 0 where they are not told apart.
+    Returns:
+        A row per pair of models, named by their two places. ``difference``: mean per test of the second less that of the first;
+        its ``variance``, of whole prompts drawn, as in `nnd_tasks.statistics.clustered_mean`, nan for one prompt; ``p``,
+        two-sided, with prompts - 1 degrees of freedom; ``apart``: 1 where the second is better at level 0.05, -1 where the
+        first is, 0 where they are not told apart.
     """
-
-    def __init__(self, sums: Floats, tests: Floats) -> None:
-        centred, k = sums - sums.mean(axis=1, keepdims=True), len(tests)
-        self.values: Floats = centred.sum(axis=0) / tests.sum()
-        residuals = centred - tests[:, None] * self.values
-        covariance = residuals.T @ residuals * (k / (k - 1) if k > 1 else math.nan) / tests.sum() ** 2
-        variances = np.diag(covariance)
-        squares = variances[:, None] + variances - 2 * covariance
-        differences = self.values - self.values[:, None]
-        t = differences / np.sqrt(np.maximum(squares, np.finfo(float).tiny))
-        self.signal = float(differences.max())
-        self.noise = math.sqrt(variances.sum() / (len(variances) - 1))
-        self.p: Floats = 2 * stdtr(max(k - 1, 1), -np.abs(t))
-        self.apart: Floats = np.sign(differences) * (self.p < LEVEL)
-
-    def farthest_pair(self) -> tuple[Floats, float]:
-        """Return weights of the two models that differ most clearly, and their p value, Bonferroni's over the pairs."""
-        weights = np.zeros(len(self.p))
-        weights[[*np.unravel_index(np.argmin(self.p), self.p.shape)]] = -1, 1
-        return weights, min(1.0, float(self.p.min()) * math.comb(len(self.p), 2))
+    pairs, prompts = np.triu_indices(sums.shape[1], k=1), len(tests)
+    of_prompt = sums[:, pairs[1]] - sums[:, pairs[0]]
+    difference = of_prompt.sum(axis=0) / tests.sum()
+    squares = ((of_prompt - tests[:, None] * difference) ** 2).sum(axis=0)
+    variance = squares * (prompts / (prompts - 1) if prompts > 1 else math.nan) / tests.sum() ** 2
+    t = difference / np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    p = 2 * stdtr(max(prompts - 1, 1), -np.abs(t))
+    numbers = {"difference": difference, "variance": variance, "p": p, "apart": np.sign(difference) * (p < LEVEL)}
+    return pd.DataFrame(numbers, pd.MultiIndex.from_arrays(pairs))
 
 
 def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family], list[str]]:
@@ -143,20 +127,17 @@ def find_families(paired: Paired, tags: Tags | None = None) -> tuple[list[Family
     Raises:
         NNDError: no family is left.
     """
-    descriptions = [
+    descriptions = pd.DataFrame(
         {
             "model": run.model,
             "family": find_family(run, tags),
             "training": (tags and tags.text(run, "training")) or guess_training(run),
-            "step": known_number(run, STEP, tags),
-            "parameters": known_number(run, PARAMETERS, tags),
+            **{number: known_number(run, number, tags) for number in (STEP, PARAMETERS)},
         }
         for run in paired.runs
-    ]
+    )
     families, notes = [], []
-    for name, models in (
-        pd.DataFrame(descriptions).astype({"step": float, "parameters": float}).groupby("family", sort=False)
-    ):
+    for name, models in descriptions.astype({STEP: float, PARAMETERS: float}).groupby("family", sort=False):
         family = Family(str(name), models, _find_order(models))
         if family.better.any():
             families.append(family)
@@ -196,13 +177,14 @@ def step_variance(values: Floats, models: pd.DataFrame) -> float:
         values: of each model, shape (models,).
         models: their ``training`` and ``step``; the end of a training, nan, has no place.
     """
-    squares: list[float] = []
-    points = models.assign(value=values).groupby(["training", "step"], as_index=False)["value"].last()
-    for _, curve in points.groupby("training"):
-        x, y = np.log1p(curve["step"].to_numpy()), curve["value"].to_numpy()
-        b = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
-        squares += [*(((1 - b) * y[:-2] + b * y[2:] - y[1:-1]) ** 2 / (1 + b**2 + (1 - b) ** 2))]
-    return float(np.mean(squares or [math.nan]))
+    points = (
+        models.assign(value=values, place=np.log1p(models["step"])).groupby(["training", "step"], as_index=False).last()
+    )
+    curves = points.groupby("training")[["place", "value"]]
+    before, after = curves.shift(1), curves.shift(-1)
+    b = (points["place"] - before["place"]) / (after["place"] - before["place"])
+    squares = ((1 - b) * before["value"] + b * after["value"] - points["value"]) ** 2 / (1 + b**2 + (1 - b) ** 2)
+    return float(squares.mean())
 
 
 def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:
@@ -221,13 +203,16 @@ def smallest_sample(sums: Floats, tests: Floats, ranks: NDArray[np.int64], promp
         ranks: of the prompts in the order of ``--sample``.
         prompts: of the whole set.
     """
-    told_apart = Spread(sums, tests).apart
+    told_apart = compare_pairs(sums, tests)["apart"]
     if not told_apart.any():  # the order may be shown by all models together, and by no two of them
         return math.nan
     least = prompts
     for size in np.unique(np.geomspace(FEW, max(FEW, prompts - 1), SIZES).astype(int))[::-1]:
         inside = ranks < size
-        if inside.sum() < 2 or (Spread(sums[inside], tests[inside]).apart == told_apart)[told_apart != 0].mean() < KEPT:
+        if inside.sum() < 2:
+            break
+        kept = compare_pairs(sums[inside], tests[inside])["apart"] == told_apart
+        if kept[told_apart != 0].mean() < KEPT:
             break
         least = min(int(size), prompts)
     return least
@@ -260,13 +245,11 @@ def report_signals(
 
 
 def _report(paired: Paired, family: Family, notes: list[str], resamples: int) -> Report:
-    every = _values_of_tests(paired, family)
-    every = every[np.isfinite(every).all(axis=1)]
+    first_run, every = paired.runs[0], _values_of_tests(paired, family).dropna()
     if every.empty:
         raise NNDError(f"{paired.title}: no test was scored by all of {', '.join(family.models['model'])}")
-    ranks, is_whole_set = _sample_places(paired.runs[0]), paired.runs[0].protocol.get("selection", ALL) == ALL
-    rows: list[dict[str, Any]] = []
-    means = {}
+    ranks = _rank_prompts(first_run)
+    rows, means = [], {}
     for category in (ALL, *sorted(every.index.unique("category"))):
         category_tests = every if category == ALL else every.xs(category)
         by_prompt = category_tests.groupby("cluster_id", sort=False)
@@ -276,8 +259,8 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
             values_by_prompt = sums[measure].to_numpy()
             row = {"category": category, "measure": measure, "tests": len(category_tests), "prompts": len(counts)}
             row |= _measure(values_by_prompt, counts, first_half(sums.index), family, resamples)
-            if is_whole_set:
-                row["sample"] = smallest_sample(values_by_prompt, counts, sums.index.map(ranks).to_numpy(), len(ranks))
+            if first_run.protocol.get("selection", ALL) == ALL:
+                row["sample"] = smallest_sample(values_by_prompt, counts, ranks[sums.index].to_numpy(), len(ranks))
             rows.append(row)
     table = _decide(pd.DataFrame(rows))
     values = pd.concat(means, names=["category", "measure", "model"]).mul(pd.Series(MEASURES), level="measure")
@@ -289,7 +272,7 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
     if pd.notna(sample):
         findings.append(
             f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: "
-            f"nnd run ... --tasks {paired.runs[0].task} --sample {sample} (of {len(ranks):,})."
+            f"nnd run ... --tasks {first_run.task} --sample {sample} (of {len(ranks):,})."
         )
     named = {"category": "{category}", "measure": "{measure}"}
     return Report(
@@ -317,22 +300,22 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
 
 
 def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
-    """Return a row per test, named by category and prompt, and a column per (measure, model), more is better."""
-    columns: dict[tuple[str, str], Any] = {}
+    """A row per test, named by category and prompt, and a column per (measure, model), more is better; nan if not finite."""
+    columns = {}
     for run_index, model in family.models["model"].items():
         tests = paired.runs[run_index].tests.set_index("test_id").loc[paired.tests["test_id"]]
         columns[PASS_RATE, model] = tests["passed"]
         columns[MARGIN, model] = tests["margin"]
         columns[BITS, model] = tests["high_sum"] / math.log(2) / tests["high_bytes"].clip(lower=1)
     names = pd.MultiIndex.from_frame(paired.tests[["category", "cluster_id"]])
-    return pd.DataFrame(columns).astype(np.float64).set_axis(names)
+    return pd.DataFrame(columns).astype(np.float64).set_axis(names).replace([math.inf, -math.inf], math.nan)
 
 
-def _sample_places(run: Run) -> dict[str, int]:
-    """Return prompt -> its place in the order in which ``--sample`` takes prompts of the whole set."""
+def _rank_prompts(run: Run) -> pd.Series[int]:
+    """The place of each prompt in the order in which ``--sample`` takes prompts of the whole set."""
     categories = run.tests.groupby("cluster_id")["category"].agg(set)
-    order = sample_order([*categories.index], [*categories])
-    return {categories.index[position]: i for i, position in enumerate(order)}
+    order = [*sample_order([*categories.index], [*categories])]
+    return pd.Series(range(len(order)), categories.index[order])
 
 
 def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Family, resamples: int) -> dict[str, float]:
@@ -346,35 +329,36 @@ def _measure(sums: Floats, tests: Floats, first: NDArray[np.bool_], family: Fami
     def flip(differences: Floats) -> float:
         return float(permutation_p(differences[:, None], resamples)[0])
 
-    def confirm(weights: Floats, p: float) -> float:
-        seen, again = sums[first] @ weights, sums[~first] @ weights
-        half = flip(again) / 2 if p < LEVEL else math.nan
-        return half if seen.sum() * again.sum() > 0 else 1 - half
+    def confirm(differences: Floats, p: float) -> float:
+        half = flip(differences[~first]) / 2 if p < LEVEL else math.nan
+        return half if differences[first].sum() * differences[~first].sum() > 0 else 1 - half
 
-    total, spread = sums.sum(axis=0), Spread(sums, tests)
+    total, pairs = sums.sum(axis=0), compare_pairs(sums, tests)
+    signal, noise = pairs["difference"].abs().max(), math.sqrt(pairs["variance"].mean() / 2)
     # The checkpoints have the same prompts, so their noise of prompts is in what is seen from step to step.
-    steps = float(np.sqrt(np.maximum(step_variance(spread.values, family.models) - spread.noise**2, 0)))
-    both = math.hypot(spread.noise, np.nan_to_num(steps))
+    steps = float(np.sqrt(np.maximum(step_variance(total / tests.sum(), family.models) - noise**2, 0)))
+    both = math.hypot(noise, np.nan_to_num(steps))
     numbers = {
-        "signal": spread.signal,
-        "noise_prompts": spread.noise,
+        "signal": signal,
+        "noise_prompts": noise,
         "noise_steps": steps,
-        "snr": spread.signal / both if both > 0 else math.nan,
-        "in_order": int((family.better & (total[:, None] < total)).sum()),
-        "ordered": int(family.better.sum()),
-        "apart": int((spread.apart > 0).sum()),
-        "pairs": math.comb(len(total), 2),
+        "snr": signal / both if both > 0 else math.nan,
+        "in_order": (family.better & (total[:, None] < total)).sum(),
+        "ordered": family.better.sum(),
+        "apart": (pairs["apart"] != 0).sum(),
+        "pairs": len(pairs),
         **dict.fromkeys(("p_order", "order", "p_pair", "pair", "p_all", "sign", "sample"), math.nan),
     }
     if min(first.sum(), (~first).sum()) >= FEW:
         # How many models each should be better than, less how many should be better.
-        contrast = family.better.sum(axis=0) - family.better.sum(axis=1)
-        ordered = sums @ contrast
-        pair, numbers["p_pair"] = Spread(sums[first], tests[first]).farthest_pair()
-        numbers["p_order"], numbers["sign"] = flip(ordered[first]), float(np.sign(ordered[first].sum()))
-        numbers["order"] = confirm(contrast, numbers["p_order"])
-        numbers["pair"] = confirm(pair, numbers["p_pair"])
-        numbers["p_all"] = min(flip(ordered), spread.farthest_pair()[1])
+        ordered = sums @ (family.better.sum(axis=0) - family.better.sum(axis=1))
+        half = compare_pairs(sums[first], tests[first])["p"]
+        worse, better = half.idxmin()
+        numbers["p_order"], numbers["sign"] = flip(ordered[first]), np.sign(ordered[first].sum())
+        numbers["p_pair"] = min(1.0, half.min() * len(half))  # Bonferroni
+        numbers["order"] = confirm(ordered, numbers["p_order"])
+        numbers["pair"] = confirm(sums[:, better] - sums[:, worse], numbers["p_pair"])
+        numbers["p_all"] = min(flip(ordered), pairs["p"].min() * len(pairs))
     return numbers
 
 

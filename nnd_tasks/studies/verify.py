@@ -232,15 +232,12 @@ RESAMPLES = 10_000
 ENDS = (0.025, 0.975)
 #: Every correlation of two models is 1 or -1.
 MIN_MODELS = 3
-_SEED = 0
-#: Resamples that are computed at a time; the memory that they need grows with them, the prompts and the models.
-_BATCH = 1000
 #: Relative: means that are equal on paper may differ in their last bits.
 _ROUNDING = 1e-12
 
 
 def gaps(scores: ArrayLike) -> Array:
-    """Return the difference of every pair of models, first less second, the pairs in the order of the models.
+    """The difference of every pair of models, first less second, the pairs in the order of the models.
 
     Args:
         scores: shape (..., models).
@@ -256,7 +253,7 @@ def gaps(scores: ArrayLike) -> Array:
 
 
 def correlate(x: ArrayLike, y: ArrayLike) -> Array:
-    """Return the `STATISTICS` of two scorings of the same models, all of them functions of the gaps.
+    """The `STATISTICS` of two scorings of the same models, all of them functions of the gaps.
 
     - tau, Kendall's tau-b, which accounts for ties (Kendall, 1945), is the cosine of the signs of the gaps: concordant less
       discordant pairs, over the geometric mean of the numbers of pairs that are not tied in ``x`` and in ``y``.
@@ -271,12 +268,10 @@ def correlate(x: ArrayLike, y: ArrayLike) -> Array:
     Returns:
         Shape (..., 3); nan where one of them has all models tied.
     """
-    a, b = gaps(x), gaps(y)
-    centred = (side - side.mean(axis=-1, keepdims=True) for side in (a, b))
-    return np.stack([_cosine(np.sign(a), np.sign(b)), _cosine(a, b), _cosine(*centred)], axis=-1)
-
-
-def _cosine(a: Array, b: Array) -> Array:
+    a, b = (
+        np.stack([np.sign(side), side, side - side.mean(axis=-1, keepdims=True)], axis=-2)
+        for side in (gaps(x), gaps(y))
+    )
     with np.errstate(invalid="ignore"):  # nan for a vector of zeros
         cosine = (a * b).sum(axis=-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
     return np.asarray(np.clip(cosine, -1.0, 1.0))
@@ -333,13 +328,10 @@ def verify_scores(models: Sequence[str], categories: Sequence[str], scores: Arra
     table = pd.DataFrame({"value": _correlate(mean_scores(scores), mean_scores(human)).ravel()}, index)
     if prompts := {len(side) for side in (scores, human) if side.ndim == 3}:
         [n] = prompts
-        rng = np.random.default_rng(_SEED)
-        drawn = []
-        for start in range(0, RESAMPLES, _BATCH):
-            size = min(_BATCH, RESAMPLES - start)
-            weights = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
-            drawn.append(_correlate(mean_scores(scores, weights), mean_scores(human, weights)))
-        resampled = pd.DataFrame(np.concatenate(drawn).reshape(-1, len(table)), columns=index)
+        rng = np.random.default_rng(0)
+        weights = rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES).astype(np.float64)
+        drawn = _correlate(mean_scores(scores, weights), mean_scores(human, weights))
+        resampled = pd.DataFrame(drawn.reshape(-1, len(table)), columns=index)
         table["low"], table["high"] = (resampled.quantile(end) for end in ENDS)
     return table.reset_index()
 

@@ -1,5 +1,5 @@
-"""Covers build_set, BuiltSet, check_unpacked, make_set, open_source, read_content, read_text, sha256_of, span_cells,
-split_ending, warn_once.
+"""Covers build_set, BuiltSet, check_unpacked, make_set, open_source, read_content, read_text, sha256_of, Source,
+span_cells, split_ending, warn_once.
 
 Downloads and archives: checked, recorded, tried again, and never taken for what they are not.
 

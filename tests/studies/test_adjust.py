@@ -162,10 +162,8 @@ def scored_run(folder: Path, texts: Texts, sums: Callable[[int, int, list[int]],
             {"test_id": f"p{p}-{i}", "category": "ab"[i % 2], "high": 0, "low": i} for i in range(1, len(candidates))
         ]
         words = ["word " * len(ids) for ids in candidates]
-        tokens = []
-        for i, ids in enumerate(candidates):
-            mean = sums(p, i, ids) / len(ids)
-            tokens.append([(one, 0, 0, mean) for one in ids])
+        means = [sums(p, i, ids) / len(ids) for i, ids in enumerate(candidates)]
+        tokens = [[(one, 0, 0, mean) for one in ids] for ids, mean in zip(candidates, means, strict=True)]
         samples.append(sample_of_tokens({"cluster_id": f"p{p}", "candidates": words, "tests": tests}, tokens))
     [run] = read_results(write_run(folder, "m", samples=samples, **more))
     return run
@@ -184,10 +182,6 @@ def surprise_of(texts: Texts, prompt: int, ids: list[int]) -> float:
     return sum(math.log((counts.total() + kinds) / (counts[i] + 1)) for i in ids)
 
 
-def rate_of(found: Any, name: str) -> float:
-    return float(found[0][name][0])
-
-
 def test_a_run_of_length_and_frequency_passes_half(tmp_path: Path) -> None:
     texts = some_texts(np.random.default_rng(0))
     run = scored_run(tmp_path, texts, lambda p, i, ids: -2.5 * len(ids) - 0.8 * surprise_of(texts, p, ids))
@@ -199,51 +193,40 @@ def test_a_run_of_length_and_frequency_passes_half(tmp_path: Path) -> None:
 def test_raw_rates_are_those_of_the_run_and_changes_are_to_the_rate_by_token(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     run = scored_run(tmp_path, some_texts(rng), lambda p, i, ids: float(-3 * len(ids) + 4 * (i == 0) + rng.normal()))
-    found = adjust(run)
-    assert found[0]["category"].tolist() == ["all", "a", "b"]
-    for rates in found[0].to_dict("records"):
-        tests = run.tests[run.tests["category"].eq(rates["category"]) | (rates["category"] == "all")]
-        for name, margin in {"": "margin", "_sum": "margin_sum", "_bytes": "margin_bytes"}.items():
-            assert rates[f"pass_rate{name}"] == pytest.approx((tests[margin] > 0).mean())
-        assert rates["change"] == pytest.approx(rates[ADJUSTED] - rates["pass_rate"])
-    assert rate_of(found, ADJUSTED) > 0.95 > rate_of(found, "pass_rate_sum")
+    rates, _ = adjust(run)
+    for row in rates.to_dict("records"):
+        tests = run.tests[run.tests["category"].eq(row["category"]) | (row["category"] == "all")]
+        for name in ("", "_sum", "_bytes"):
+            assert row[f"pass_rate{name}"] == (tests[f"margin{name}"] > 0).mean()
+        assert row["change"] == pytest.approx(row[ADJUSTED] - row["pass_rate"])
+    assert rates["category"].tolist() == ["all", "a", "b"]
+    assert rates[ADJUSTED][0] > 0.95 > rates["pass_rate_sum"][0]
 
 
 def test_too_few_prompts_have_no_adjusted_rate_and_a_note(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
-    run = scored_run(tmp_path, some_texts(rng, 9), lambda p, i, ids: float(rng.normal() * len(ids)))
-    found = adjust(run)
-    assert math.isnan(rate_of(found, ADJUSTED))
-    assert not math.isnan(rate_of(found, "pass_rate_sum"))
-    assert "fewer than 10 prompts" in found[1][0]
+    rates, notes = adjust(scored_run(tmp_path, some_texts(rng, 9), lambda p, i, ids: float(rng.normal() * len(ids))))
+    assert rates[ADJUSTED].isna().all()
+    assert rates["pass_rate_sum"].notna().all()
+    assert "fewer than 10 prompts" in notes[0]
 
 
 def test_an_infinite_sum_is_left_out_with_a_note(tmp_path: Path) -> None:
     texts = some_texts(np.random.default_rng(5), 30)
     run = scored_run(tmp_path, texts, lambda p, i, ids: -3.0 * len(ids), tokens=False)
     run.tests.loc[7, "margin_sum"] = math.nan
-    found = adjust(run)
-    assert rate_of(found, ADJUSTED) == 0.5
-    assert rate_of(found, "pass_rate_sum") == (run.tests["margin_sum"].dropna() > 0).mean()
-    assert found[1][0].startswith("1 test with an infinite log-probability")
+    rates, notes = adjust(run)
+    assert rates[ADJUSTED][0] == 0.5
+    assert rates["pass_rate_sum"][0] == (run.tests["margin_sum"].dropna() > 0).mean()
+    assert notes[0].startswith("1 test with an infinite log-probability")
     with pytest.raises(NNDError, match="no test has finite log-probabilities"):
         adjust(replace(run, tests=run.tests.assign(margin_sum=math.nan)))
 
 
-def test_knowledge_that_grows_with_length_is_taken_out_with_it_and_a_note_says_so(tmp_path: Path) -> None:
-    """Words are left out of the worse text, and the model notices each by one nat; a token costs it three."""
-    rng = np.random.default_rng(8)
-    whole, left_out = rng.integers(20, 40, 1_500), rng.integers(1, 7, 1_500)
-    texts = [[[1] * n, [1] * (n - k)] for n, k in zip(whole.tolist(), left_out.tolist(), strict=True)]
-    noise = rng.normal(0, 5.6, len(texts))
-    assert np.mean(left_out + noise > 0) == pytest.approx(0.71, abs=0.03), "at equal prices"
-    run = scored_run(
-        tmp_path, texts, lambda p, i, ids: -3.0 * len(ids) + (left_out[p] + noise[p]) * (i == 0) - 200, tokens=False
-    )
-    found = adjust(run)
-    assert rate_of(found, ADJUSTED) == pytest.approx(0.5, abs=0.03)
-    [_, note] = found[1]
-    assert note.startswith("b: in 100% of the tests that differ in length the better text is the longer one")
+def test_where_better_texts_are_longer_a_note_says_that_knowledge_may_be_taken_out(tmp_path: Path) -> None:
+    texts = [[[1] * 9, [1] * (3 + i % 4)] for i in range(20)]
+    _, notes = adjust(scored_run(tmp_path, texts, lambda p, i, ids: -3.0 * len(ids), tokens=False))
+    assert notes[1].startswith("b: in 100% of the tests that differ in length the better text is the longer one")
 
 
 # ---------------------------------------------------------------- where users see it

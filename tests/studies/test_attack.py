@@ -17,7 +17,7 @@ import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.store import read_report, read_table
-from nnd_tasks.studies.stress.attack import LEAST, build_attack_set, keep_edits, propose_edits, propose_errors, search
+from nnd_tasks.studies.stress.attack import LEAST, build_attack_set, propose_edits, propose_errors, search
 from nnd_tasks.studies.stress.corpora import Gold
 from nnd_tasks.studies.stress.edits import Edit, Parser
 from nnd_tasks.studies.stress.error_types import ERRORS
@@ -45,7 +45,7 @@ def corpus(tmp_path: Path) -> Path:
 # ---------------------------------------------------------------- the search
 
 
-def run(changes: Mapping[str, Sequence[str]], scores: Mapping[str, float], steps: int = 3) -> Any:
+def run(changes: Mapping[str, Sequence[str]], scores: Mapping[str, float]) -> Any:
     asked: list[str] = []
 
     def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -55,7 +55,7 @@ def run(changes: Mapping[str, Sequence[str]], scores: Mapping[str, float], steps
     def propose(text: str, _: Sequence[str]) -> dict[str, str]:
         return {new: f"to {new}" for new in changes.get(text, ())}
 
-    found = search(Gold("a b c d"), "", propose, score, steps)
+    found = search(Gold("a b c d"), "", propose, score)
     assert len(asked) == len(set(asked)), "no text is scored twice"
     return found
 
@@ -63,15 +63,14 @@ def run(changes: Mapping[str, Sequence[str]], scores: Mapping[str, float], steps
 def test_the_smallest_of_the_changes_that_score_higher_is_taken() -> None:
     scores = {"a b c d": -2, "x b c d": -3, "x y c d": -1, "a b c z": -1.5}
     found = run({"a b c d": [*scores][1:]}, scores)
-    assert (found["text"], found["steps"], found["noise"]) == ("a b c z", ("to a b c z",), 0.25)
+    assert (found["text"], found["steps"], found["noise"]) == ("a b c z", ["to a b c z"], 0.25)
     assert found["gain"] == pytest.approx(0.5)
 
 
 def test_the_search_goes_on_from_the_best_change() -> None:
     changes = {"a b c d": ["x b c d", "a y c d"], "a y c d": ["a b c d", "a y z d"], "x b c d": ["x b c q"]}
     scores = {"a b c d": -2, "x b c d": -4, "a y c d": -3, "a y z d": -1, "x b c q": 0}
-    assert run(changes, scores)["steps"] == ("to a y c d", "to a y z d")
-    assert "text" not in run(changes, scores, steps=1)
+    assert run(changes, scores)["steps"] == ["to a y c d", "to a y z d"]
     assert "text" not in run(changes, {**scores, "a y z d": -2 + LEAST / 2}), "it scores no higher"
 
 
@@ -107,10 +106,7 @@ def test_words_are_changed_so_that_the_text_is_worse() -> None:
 
 
 def test_an_error_type_is_used_once_and_makes_one_error() -> None:
-    named = [ERRORS[name] for name in ("article_removal", "local_swap", "injection", "token_drop")]
-    types = keep_edits(named, named=False)
-    assert [kind.name for kind in types] == ["article_removal", "local_swap"]
-    assert [kind.name for kind in keep_edits(named[2:], named=True)] == ["token_drop"]
+    types = [ERRORS["article_removal"], ERRORS["local_swap"]]
     propose = propose_errors(types, Edit(PARSER))
     text = "The dog saw a cat in the house."
     options = propose(text, ())

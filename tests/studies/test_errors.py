@@ -16,8 +16,8 @@ import spacy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nnd_tasks.studies.stress.edits import Edit, Parser, count_of, is_spoken, join
-from nnd_tasks.studies.stress.error_types import ARTICLES, ERRORS, SPAN
+from nnd_tasks.studies.stress.edits import LISTS, Edit, Parser, count_of, is_spoken, join
+from nnd_tasks.studies.stress.error_types import ERRORS, SPAN
 from nnd_tasks.studies.stress.stress_set import compute_noise, find_ngrams
 from tests.studies.pipeline import ENTITIES, NOUNS, VERBS, is_within, split_into, tagged
 
@@ -164,7 +164,7 @@ def test_an_error_is_made_as_in_the_example(name: str, text: str, amount: float)
 
 @pytest.mark.parametrize("name", sorted(ERRORS))
 def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
-    amount = ERRORS[name].find_levels("cnndm")[0]
+    amount = ERRORS[name].choose_levels("cnndm")[0]
     for text in ("x", ".", "...", "東京", "a b", "\n", "word " * 300):
         assert isinstance(make(name, text, amount), str)
 
@@ -213,7 +213,7 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str,
 @pytest.mark.parametrize(
     ("name", "eligible"),
     [
-        ("article_removal", lambda word: word.lower() in ARTICLES),
+        ("article_removal", lambda word: word.lower() in LISTS["articles"]),
         ("preposition_removal", lambda word: word.lower() in ("to", "in", "of")),
         ("stop_word_removal", lambda word: PARSER.parse(word)[0].is_stop),
         ("token_drop", lambda word: True),
@@ -280,22 +280,18 @@ def test_texts_that_are_given_up_for_others() -> None:
     praises = {make("injection", "x", kind) for kind in range(1, 6)}
     assert len(praises) == 5
     assert any(text.endswith(tuple(sentence for sentence, _ in OTHERS)) for text in praises)
-    for paper in ("this is a really", "And yes,it", "And yes, it is relevant", "coherent"):
-        assert not any(paper in text for text in praises), "sentences of our own"
 
 
 # ---------------------------------------------------------------- sentences and meaning
 
 
 @given(texts(least=2), st.integers(1, 6), seeds)
-def test_sentences_change_places_and_the_last_may_stay(text: str, pairs: int, seed: int) -> None:
+def test_the_last_sentence_may_stay(text: str, pairs: int, seed: int) -> None:
     sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
-    found = make("sentence_switching", text, pairs, seed)
     fixed = make("sentence_switching", text, pairs, seed, keep_last=True)
-    assert Counter(found) == Counter(" ".join(sentences))
+    assert Counter(fixed) == Counter(" ".join(sentences))
     assert fixed.endswith(sentences[-1])
-    if len(sentences) == 2:
-        assert fixed == text
+    assert len(sentences) > 2 or fixed == text
 
 
 @given(texts(), st.integers(1, 6), seeds)

@@ -94,7 +94,7 @@ def test_a_higher_level_adds_to_a_lower_one(name: str, data: Path) -> None:
                 text = " ".join(word for word in text.split() if word.isalpha() and len(PARSER.parse(word)) == 1)
             if name == "middle_swap":
                 text = text.lower()  # it changes capital letters
-            levels = next(filter(None, (ERRORS[name].find_levels(known) for known in (corpus, *PAPER))))
+            levels = next(filter(None, (ERRORS[name].choose_levels(known) for known in (corpus, *PAPER))))
             for seed in range(3):
                 made = [ERRORS[name].make(DRAFT, text, level, random.Random(seed)) for level in levels]
                 for (low, lower), (high, higher) in pairwise(zip(levels, made, strict=True)):

@@ -121,16 +121,6 @@ def test_rates_are_pooled_over_tests_and_their_errors_over_prompts() -> None:
 # ---------------------------------------------------------------- the authors' rule, recomputed
 
 
-def fast_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    inner = random_models._byte_level(["<s>", "<pad>", "</s>", "<unk>"])
-    inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
-    )
-    tokenizer.save_pretrained(folder)
-    return tokenizer
-
-
 def sizes(layers: str, heads: str, width: str) -> dict[str, Any]:
     """Return the settings of a small model; ``{}`` in their names is the encoder or the decoder."""
     of_side = {layers: 1, heads: 2, width: 64}
@@ -139,7 +129,11 @@ def sizes(layers: str, heads: str, width: str) -> dict[str, Any]:
 
 
 def bart(folder: Path) -> Path:
-    tokenizer = fast_tokenizer(folder)
+    inner = random_models._byte_level(["<s>", "<pad>", "</s>", "<unk>"])
+    inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
+    )
     torch.manual_seed(4)
     small = sizes("{}_layers", "{}_attention_heads", "{}_ffn_dim")
     model = BartForConditionalGeneration(BartConfig(vocab_size=len(tokenizer), d_model=32, **small))
@@ -238,55 +232,39 @@ def quiz_home(real_sets: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("NND_HOME", str(real_sets("quiz_design").parents[1]))
 
 
-def test_without_arguments_it_lists_everything(nnd: Command) -> None:
-    done = nnd("reproduce")
-    assert done.status == 0
-    assert "have not been run on the authors' weights" in done.out
-    assert all(f"| {one.name} | " in done.out for _, one in EVERY)
-
-
 def test_stand_ins_end_to_end_although_one_is_broken(
     tiny_models: dict[str, Path], quiz_home: None, tmp_path: Path, nnd: Command
 ) -> None:
-    out, broken = tmp_path / "out", tmp_path / "broken"
-    broken.mkdir()
-    (broken / "config.json").write_text("{}")
-    weights = {"bartl_sup": broken, "dgpt2_sup": tiny_models["gpt2"], "mixqg": tiny_models["t5"]}
+    (tmp_path / "config.json").write_text("{}")
+    weights = {"bartl_sup": tmp_path, "dgpt2_sup": tiny_models["gpt2"], "mixqg": tiny_models["t5"]}
     asked = [f"--weights={name}={folder}" for name, folder in weights.items()]
-    done = nnd("reproduce", "quiz_design", *asked, "--limit", 3, "--out", out)
+    done = nnd("reproduce", "quiz_design", *asked, "--limit", 3, "--out", tmp_path)
     assert done.status == 1
     assert "bartl_sup: failed (" in done.err.splitlines()[-1]
     assert done.out.startswith("# Quiz Design, question generation"), "what lm-eval prints goes elsewhere"
     assert "--limit 3: the published rates are over all prompts" in done.out
-    rows = json.loads((out / "quiz_design.json").read_text(encoding="utf-8"))["tables"]["rates"]
+    rows = json.loads((tmp_path / "quiz_design.json").read_text(encoding="utf-8"))["tables"]["rates"]
     assert {row["model"] for row in rows} == {"dgpt2_sup", "mixqg"}
     for row in rows:
         line = f"| {row['model']} | {row['label']} | {row['published']:.4f} | {row['measured']:.4f} | "
         assert line + f"{row['measured'] - row['published']:+.4f} | {row['stderr']:.4f} | " in done.out
-    for run in read_results(out / "quiz_design"):
-        assert (run.protocol["eos"], run.protocol["ties"], len(run.documents)) == (True, "authors", 3)
 
 
 def test_an_interrupted_run_goes_on_with_the_rest(
     tiny_models: dict[str, Path], quiz_home: None, tmp_path: Path
 ) -> None:
-    def run(**weights: str) -> list[Path]:
-        reproduce(
-            "quiz_design", [f"{name}={tiny_models[model]}" for name, model in weights.items()], limit=2, out=tmp_path
-        )
+    def run(model: str, *names: str) -> list[Path]:
+        reproduce("quiz_design", [f"{name}={tiny_models[model]}" for name in names], limit=2, out=tmp_path)
         return sorted((tmp_path / "quiz_design").rglob("samples_*"), key=lambda path: path.stat().st_mtime_ns)
 
-    first, second = run(mixqg="gpt2", prophetnet="gpt2")
-    kept = first.stat().st_mtime_ns
+    first, second = run("gpt2", "mixqg", "prophetnet")
     for path in second.parent.glob("*.json*"):
         path.unlink()
-    found = run(mixqg="gpt2", prophetnet="gpt2")
-    assert (found[0], len(found)) == (first, 2)
-    found = run(mixqg="t5")  # made otherwise, results are neither mixed nor lost
-    assert (found[0], len(found), first.stat().st_mtime_ns) == (first, 3, kept)
-    first.write_text("{")
-    with pytest.raises(NNDError, match=first.name):
-        run(mixqg="gpt2")
+    again = run("gpt2", "mixqg", "prophetnet")
+    assert (again[0], len(again)) == (first, 2), "the first is not run again"
+    otherwise = run("t5", "mixqg")
+    assert otherwise[:2] == again, "made otherwise, results are neither mixed nor lost"
+    assert len(otherwise) == 3
 
 
 def test_released_weights_come_from_the_hub() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -131,17 +130,17 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("judges", "prompts", "model_args", "message"),
     [
-        ({"models": ["{gpt2}"]}, "--models: name two models or more"),
-        ({"judges": ["{gpt2}"]}, "a model is named twice"),
-        ({"prompts": ["word " * 3000] * 2}, "only 0 prompts after which"),
-        ({"model_args": "dtype=float99"}, "the model .* cannot be loaded"),
+        (1, TEXTS, "", "a model is named twice"),
+        (0, ["word " * 3000] * 2, "", "only 0 prompts after which"),
+        (0, TEXTS, "dtype=float99", "the model .* cannot be loaded"),
     ],
 )
-def test_what_cannot_be_done_is_one_error(models: list[str], change: dict[str, Any], message: str) -> None:
-    filled = {
-        key: [one.format(gpt2=models[0]) for one in value] for key, value in change.items() if key != "model_args"
-    }
+def test_what_cannot_be_done_is_one_error(
+    models: list[str], judges: int, prompts: list[str], model_args: str, message: str
+) -> None:
     with pytest.raises(NNDError, match=message):
-        score_own_texts(**{"models": models, "prompts": TEXTS, **change, **filled})
+        score_own_texts(models, prompts, models[:judges], model_args)
+    with pytest.raises(NNDError, match="--models: name two models or more"):
+        score_own_texts(models[:1], prompts)

@@ -1,4 +1,4 @@
-"""`report_signals`, `Spread`, `step_variance`, `find_families`: planted signal and noise, numbers by their definitions.
+"""`report_signals`, `compare_pairs`, `step_variance`, `find_families`: planted signal and noise, numbers by their definitions.
 
 Also covers Tags.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from nnd_tasks.studies.signal import (
     MARGIN,
     MEASURES,
     PASS_RATE,
-    Spread,
+    compare_pairs,
     find_families,
     first_half,
     report_signals,
@@ -143,19 +143,17 @@ COUNTS = st.lists(
 
 @settings(max_examples=60)
 @given(COUNTS)
-def test_differences_and_noise_are_those_of_pairs(rows: list[tuple[int, ...]]) -> None:
+def test_differences_of_pairs_are_those_of_nnd_compare(rows: list[tuple[int, ...]]) -> None:
     tests, *passed = np.array(rows, dtype=float).T
-    spread = Spread(np.stack(passed, axis=1), tests)
-    assert spread.signal == pytest.approx(np.ptp([one.sum() / tests.sum() for one in passed]))
-    variances = []
-    for a, b in permutations(range(3), 2):
-        one = paired_difference(passed[a], passed[b], tests)
-        variances.append(one.standard_error**2)
-        if one.standard_error > 1e-6:
-            p = 2 * stdtr(len(tests) - 1, -abs(one.mean / one.standard_error))
-            assert spread.p[a, b] == pytest.approx(p, rel=1e-6, abs=1e-6)
-            assert spread.apart[a, b] == (p < 0.05) * np.sign(one.mean)
-    assert spread.noise**2 == pytest.approx(np.mean(variances) / 2, abs=1e-12)
+    pairs = compare_pairs(np.stack(passed, axis=1), tests)
+    for (first, second), compared in pairs.iterrows():
+        expected = paired_difference(passed[first], passed[second], tests)
+        assert compared["difference"] == pytest.approx(expected.mean)
+        assert compared["variance"] == pytest.approx(expected.standard_error**2, abs=1e-12)
+        if expected.standard_error > 1e-6:
+            p = 2 * stdtr(len(tests) - 1, -abs(expected.mean / expected.standard_error))
+            assert compared["p"] == pytest.approx(p, rel=1e-6, abs=1e-6)
+            assert compared["apart"] == (p < 0.05) * np.sign(expected.mean)
 
 
 def training(steps: Sequence[float]) -> pd.DataFrame:
@@ -199,11 +197,11 @@ def test_the_smallest_sample_keeps_nine_of_ten_pairs() -> None:
     order = [prompts[place] for place in sample_order(prompts, [{"rises", "rare"}] * len(prompts))]
     of_prompt = [run.tests[run.tests["category"] == "rises"].groupby("cluster_id")["margin"] for run in runs]
     sums, tests = np.array([one.sum()[order] for one in of_prompt]).T, of_prompt[0].size()[order].to_numpy()
-    whole = np.triu(Spread(sums, tests).apart)
+    whole = compare_pairs(sums, tests)["apart"]
     assert np.count_nonzero(whole) == one["apart"]
 
     def kept(size: int) -> float:
-        return float(np.mean(Spread(sums[:size], tests[:size]).apart[whole != 0] == whole[whole != 0]))
+        return float((compare_pairs(sums[:size], tests[:size])["apart"] == whole)[whole != 0].mean())
 
     assert kept(one["sample"]) >= 0.9
     smaller = sorted({int(size) for size in np.geomspace(10, 149, 60)} & set(range(one["sample"])))
@@ -279,15 +277,6 @@ def test_the_command_prints_and_writes(nnd: Command, tmp_path: Path) -> None:
     assert {name: len(rows) for name, rows in content["tables"].items()} == lengths
     lines = [line for line in nnd("signal", folder, "--brief").out.splitlines() if line.startswith("| nnd_made_up")]
     assert ["| noise | noise |" in line for line in lines] == [True, False]
-
-
-def test_runs_of_other_protocols_are_taken_together_if_allowed(nnd: Command, tmp_path: Path) -> None:
-    for step, prompt in ((10, "a"), (100, "b")):
-        write_run(tmp_path, f"tiny-s/step-{step}", protocol={"prompt": prompt})
-    assert "--allow prompt" in refused(nnd("signal", tmp_path))
-    status, out, _ = nnd("signal", tmp_path, "--allow", "prompt")
-    assert status == 0
-    assert "| tiny-s/step-100 |" in out
 
 
 def test_what_cannot_be_said_is_said(nnd: Command, tmp_path: Path) -> None:

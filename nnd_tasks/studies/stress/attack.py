@@ -21,7 +21,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,8 @@ from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Cell, Table
 from nnd_tasks.statistics import confidence_interval
 from nnd_tasks.studies.stress.corpora import Gold, read_corpus
-from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, like, load_parser
-from nnd_tasks.studies.stress.error_types import ARTICLES, PREPOSITIONS, ErrorType, choose_errors
+from nnd_tasks.studies.stress.edits import LISTS, WORDS, Edit, Parser, is_spoken, like, load_parser
+from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
 from nnd_tasks.studies.stress.likelihood import Scorer, name_scorers
 from nnd_tasks.studies.stress.stress_set import (
     PROMPT,
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 #: Nats per token by which a found text must score higher, so that rounding on another machine does not decide.
 LEAST = 1e-4
+#: Most changes of a text, one after the other.
+STEPS = 3
 #: How often an error type is tried on a text, each time with other random choices.
 TRIES = 8
 #: Error types of which one alone may leave a good text, such as one without "very".
@@ -67,20 +69,6 @@ VOCABULARY = 5_000
 #: An amount of which every type that counts in shares makes one error.
 _ONE = 1e-9
 
-#: Words of one class: each may stand where another does, with another meaning.
-_CLASSES = (
-    "he she it they we you I",
-    "him her them us me",
-    "his its their our my your",
-    "this that these those",
-    "in on at of to from by with for about after before over under between against",
-    "can could will would may might must should",
-    "one two three four five six seven eight nine ten",
-    "first second third fourth fifth sixth seventh",
-)
-#: Words of which only one can be right where the other is.
-_AGREE = ("a an", "is are am", "was were", "has have", "does do", "this these", "that those")
-
 
 def _others(groups: Iterable[str]) -> dict[str, list[str]]:
     """Return word in lower case -> the other words of its groups."""
@@ -91,14 +79,11 @@ def _others(groups: Iterable[str]) -> dict[str, list[str]]:
     return others
 
 
-_BREAKS = _others(_AGREE)
-_SWAPS = _others((*_CLASSES, *_AGREE))
-#: Other prepositions may go unnoticed: "about noon", "went out", "on Monday".
-_MISSED = "at by for from in into of to with"
+_BREAKS, _SWAPS = _others(WORDS["agree"]), _others([*WORDS["classes"], *WORDS["agree"]])
 #: Words whose loss breaks most sentences.
-_NEEDED = frozenset({*ARTICLES, *_others(_AGREE[:-2]), *_MISSED.split()})
+_NEEDED = LISTS["articles"] | LISTS["noticed"] | _others(WORDS["agree"][:-2]).keys()
 #: Words that neither are nor replace content words.
-_FUNCTION = frozenset({*_NEEDED, *PREPOSITIONS, *_SWAPS})
+_FUNCTION = _NEEDED | LISTS["prepositions"] | _SWAPS.keys()
 
 
 #: ``(text, steps so far) -> changed text -> what was changed``.
@@ -110,7 +95,6 @@ def search(
     context: str,
     propose: Propose,
     score: Callable[[Sequence[tuple[str, str]]], Sequence[float]],
-    steps: int,
 ) -> dict[str, Any]:
     """Search for a change that raises the likelihood of a gold text; see the module.
 
@@ -119,21 +103,18 @@ def search(
         context: what a model reads before it.
         propose: the changes to try.
         score: mean log-likelihood per token of (context, text) pairs, in nats; ``-inf`` where a text does not fit the window.
-        steps: most changes, one after the other.
 
     Returns:
-        ``too_long``; and if a change raises it in so many steps, the changed ``text``, what was changed (``steps``), the ``gain``
-        in nats per token, and the ``noise`` (word-level Levenshtein distance over the words of the gold text).
+        ``too_long``; and if a change raises it in `STEPS` steps at most, the changed ``text``, what was changed (``steps``), the
+        ``gain`` in nats per token, and the ``noise`` (word-level Levenshtein distance over the words of the gold text).
     """
     [base] = score([(context, gold.text)])
     if base == -math.inf:
         return {"too_long": True}
-    current, seen = gold.text, {gold.text}
-    trail: tuple[str, ...] = ()
-    for _ in range(steps):
-        options = {
-            text: change for text, change in propose(current, trail).items() if text not in seen and text.strip()
-        }
+    current, seen, trail = gold.text, {gold.text}, list[str]()
+    for _ in range(STEPS):
+        proposed = propose(current, trail)
+        options = {text: change for text, change in proposed.items() if text not in seen and text.strip()}
         if not options:
             break
         seen |= options.keys()
@@ -141,30 +122,14 @@ def search(
         noises = {text: compute_noise(gold.text, text) for text, value in scores.items() if value > base + LEAST}
         if noises:
             text = min(noises, key=lambda text: (noises[text], -scores[text], text))
-            gain = scores[text] - base
-            return {
-                "too_long": False,
-                "text": text,
-                "steps": (*trail, options[text]),
-                "gain": gain,
-                "noise": noises[text],
-            }
+            found = {"text": text, "steps": [*trail, options[text]], "gain": scores[text] - base, "noise": noises[text]}
+            return {"too_long": False, **found}
         current = max(scores, key=lambda text: (scores[text], text))
-        trail = (*trail, options[current])
+        trail.append(options[current])
     return {"too_long": False}
 
 
 # ---------------------------------------------------------------- error types
-
-
-def keep_edits(errors: Iterable[ErrorType], *, named: bool) -> list[ErrorType]:
-    """Return those of the error types that change a part of a text; targeted ones replace it or aim at a metric.
-
-    Args:
-        errors: the types.
-        named: the user named them; else those are left out of which a single one may do no harm.
-    """
-    return [error for error in errors if error.kind != "targeted" and (named or error.name not in _HARMLESS)]
 
 
 def propose_errors(errors: Sequence[ErrorType], draft: Edit) -> Propose:
@@ -180,7 +145,9 @@ def propose_errors(errors: Sequence[ErrorType], draft: Edit) -> Propose:
         for error, attempt in product(errors, range(TRIES)):
             if error.name not in trail:
                 rng = random.Random(short_hash(text, error.name, str(attempt)))  # noqa: S311
-                options.setdefault(error.make(draft, text, _ONE if error.counts_shares else 1, rng), error.name)
+                options.setdefault(
+                    error.make(draft, text, _ONE if error.unit.startswith("share") else 1, rng), error.name
+                )
         return options
 
     return propose
@@ -230,20 +197,25 @@ def _replacements(word: Token, nearest: Mapping[str, Sequence[str]] | None) -> I
         yield from nearest.get(text, ())
 
 
-def nearest_words(words: Iterable[str], corpus: Counter[str], scorer: Scorer) -> dict[str, list[str]]:
+def nearest_words(
+    parser: Parser, texts: Iterable[Gold], corpus: Iterable[Gold], scorer: Scorer
+) -> dict[str, list[str]]:
     """Return word -> the `NEAREST` words of a corpus by the cosine of their input embeddings (mean over their tokens).
 
     Forms of the same word (one begins with the other) are left out, as they may be right too.
 
     Args:
-        words: in lower case.
-        corpus: how often each word occurs in it; its `VOCABULARY` most frequent words of letters are taken.
+        parser: splits texts into words.
+        texts: whose words are to be replaced.
+        corpus: gives the other words: its `VOCABULARY` most frequent ones of letters.
         scorer: whose embeddings; it is loaded.
     """
-    vocabulary = [word for word, _ in sorted(corpus.items(), key=lambda item: (-item[1], item[0])) if word.isalpha()]
-    vocabulary = vocabulary[:VOCABULARY]
-    wanted = sorted({word for word in words if word.isalpha() and word not in _FUNCTION})
-    lm: Any = scorer.lm
+    words, counts = (
+        Counter(word.lower_ for gold in golds for word in parser.parse(gold.text) if word.lower_.isalpha())
+        for golds in (texts, corpus)
+    )
+    vocabulary = sorted(counts, key=lambda word: (-counts[word], word))[:VOCABULARY]
+    lm = scorer.lm
     table = lm.model.get_input_embeddings().weight.detach().float().cpu().numpy()
 
     def embed(text: str) -> np.ndarray:
@@ -251,11 +223,10 @@ def nearest_words(words: Iterable[str], corpus: Counter[str], scorer: Scorer) ->
         return np.asarray(vector / np.linalg.norm(vector))
 
     embeddings = np.stack([embed(word) for word in vocabulary])
-    near: dict[str, list[str]] = {}
-    for word in wanted:
+    near = {}
+    for word in words.keys() - _FUNCTION:
         order = np.argsort(-(embeddings @ embed(word)), kind="stable")
-        candidates = (vocabulary[i] for i in order if not _same(word, vocabulary[i]))
-        near[word] = list(islice(candidates, NEAREST))
+        near[word] = [vocabulary[i] for i in order if not _same(word, vocabulary[i])][:NEAREST]
     return near
 
 
@@ -265,8 +236,6 @@ def _same(word: str, candidate: str) -> bool:
     return long.startswith(short[: max(len(short) - 1, 3)]) or candidate in _FUNCTION
 
 
-#: Most changes of a text, one after the other.
-STEPS = 3
 #: Changes that a report lists for each search, the most frequent first.
 _LISTED = 8
 _ATTACKS: dict[str, Cell] = {
@@ -315,57 +284,41 @@ def build_attack_set(
     scorers = name_scorers(models)
     parser = load_parser()
     chosen, _ = choose_errors(errors, golds.name, find_means(golds, parser))
-    types = keep_edits(chosen, named=errors != "all")
+    # Targeted errors replace a text or aim at a metric.
+    unwanted = _HARMLESS if errors == "all" else ()
+    types = [error for error in chosen if error.kind != "targeted" and error.name not in unwanted]
     if not types:
         raise NNDError(f"--errors {errors}: none of them changes a part of a text")
     drawn = golds.draw(texts)
-    contexts = [PROMPT.replace("{{context}}", gold.source) if gold.source else "" for gold in drawn]
     weights = [weights_digest(str(expand(model))) for model in models]
     with new.making("attack", len(drawn), [error.name for error in types], [*models], weights, parser.name) as report:
         draft = prepare_draft(golds, parser, types)
-        words = [
-            [word.lower_ for gold in gold_texts for word in parser.parse(gold.text)]
-            for gold_texts in (golds.texts, drawn)
-        ]
-        rows = []
+        rows, tests = [], []
         for scorer in scorers:
             with scorer.loaded():
                 # Content words are changed only where there is a source.
-                near = nearest_words(words[1], Counter(words[0]), scorer) if drawn[0].source else None
+                near = nearest_words(parser, drawn, golds.texts, scorer) if drawn[0].source else None
                 # Error types by their smallest amount, and single words.
                 searches = {"errors": propose_errors(types, draft), "edits": propose_edits(parser, near)}
-                tried = list(product(searches, range(len(drawn))))
-                for search_name, i in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=None):
-                    successes = search(drawn[i], contexts[i], searches[search_name], scorer.score, STEPS)
-                    rows.append({"model": scorer.name, "search": search_name, "gold": i, "text": None, **successes})
-        attempts = pd.DataFrame(rows)
-        successes = attempts[attempts["text"].notna()]
-        if successes.empty:
+                tried = list(product(searches, drawn))
+                for name_of_search, gold in tqdm(tried, desc=f"attacking {scorer.name}", unit="text", disable=None):
+                    context = PROMPT.replace("{{context}}", gold.source) if gold.source else ""
+                    attempt = search(gold, context, searches[name_of_search], scorer.score)
+                    names = scorer.name, name_of_search
+                    rows.append({"model": names[0], "search": names[1], "text": None, **attempt})
+                    if "text" in attempt:
+                        tests.append(make_row(gold, attempt["text"], *names, attempt["noise"], 0, "attack", *names))
+        if not tests:
             raise NNDError(
                 f"corpus {golds.name}: no change raises the likelihood of any text that fits a window; try more --texts"
             )
-        tests = pd.DataFrame(
-            make_row(
-                drawn[success.gold],
-                success.text,
-                success.model,
-                success.search,
-                success.noise,
-                0,
-                "attack",
-                success.model,
-                success.search,
-            )
-            for success in successes.itertuples()
-        )
-        attacks = pd.DataFrame(
-            _summarize(gold_texts) for _, gold_texts in attempts.groupby(["model", "search"], sort=False)
-        )
+        attempts = pd.DataFrame(rows).groupby(["model", "search"], sort=False)
+        attacks = pd.DataFrame({"model": model, "search": name, **_summarize(rows)} for (model, name), rows in attempts)
         report |= {"texts": len(drawn), "steps": STEPS, "attacks": attacks.to_dict("records"), "pipeline": parser.name}
         return new.write(
-            tests,
+            pd.DataFrame(tests),
             report,
-            [Table("attacks", attacks, _ATTACKS)],
+            Table("attacks", attacks, _ATTACKS),
             f"{counted(len(tests), 'test')}: for each gold text the smallest change, in as few greedy steps as possible, that a "
             "model prefers to the text (He et al., ACL 2023, appendix J). `category` is the model that was attacked, which fails "
             "these tests by construction; `subcategory` is the search: `errors` combines the error types of the stress sets, "
@@ -381,8 +334,6 @@ def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:
     changes = successes["steps"].explode().sort_values().value_counts()[:_LISTED].to_dict()
     low, high = confidence_interval(fitting["text"].notna(), [1] * len(fitting))
     return {
-        "model": attempts["model"].iloc[0],
-        "search": attempts["search"].iloc[0],
         "texts": len(fitting),
         "too_long": len(attempts) - len(fitting),
         "found": len(successes),

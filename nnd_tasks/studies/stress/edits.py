@@ -6,9 +6,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_yaml
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Span, Token
@@ -16,12 +18,9 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 #: The pipeline of the paper's authors for most errors (`en_core_web_trf` for the rest).
 PIPELINE = "en_core_web_sm"
-#: What ends in a full stop within a sentence, in lower case; "no." only before a number.
-_ABBREVIATIONS = (
-    "al approx ave bros capt cf cmdr co col corp cpl dept dr ed eds esp est etc ft gen gov hon inc jr lit lt ltd maj max messrs "
-    "min mlle mme mr mrs ms mt op pp pres prof pvt rep rev sen sgt sr st supt viz vol vols vs"
-)
-ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
+#: What ``words.yaml`` holds, and its lists of words.
+WORDS: Mapping[str, Any] = read_yaml(Path(__file__).with_name("words.yaml"))
+LISTS: Mapping[str, frozenset[str]] = {name: frozenset(words.split()) for name, words in WORDS["lists"].items()}
 
 
 class Parser:
@@ -84,7 +83,9 @@ def _goes_on(doc: Doc, start: int, *, cased: bool) -> bool:
     """
     last = doc[max(start - 3, 0) : start].text.split()[-1:]
     before = "".join(last).lstrip("(").lower()
-    if before.endswith(".") and (before[:-1] in ABBREVIATIONS or (before == "no." and doc[start].text[0].isdigit())):
+    if before.endswith(".") and (
+        before[:-1] in LISTS["abbreviations"] or (before == "no." and doc[start].text[0].isdigit())
+    ):
         return True
     return cased and next((word.text[0].islower() for word in doc[start:] if is_spoken(word)), False)
 

@@ -70,25 +70,26 @@ def score_own_texts(
         raise NNDError("--models: name two models or more, separated by commas")
     scorers = name_scorers([*models, *judges], model_args=model_args, batch_size=_BATCH)
     writers = scorers[: len(models)]
-    pieces = [range(start, min(start + PIECE, len(prompts))) for start in range(0, len(prompts), PIECE)]
     texts = pd.DataFrame({"prompt": prompts})
-    scores = np.empty((len(prompts), len(scorers), len(writers)))
     for scorer in writers:
         with scorer.loaded() as lm:
-            steps = tqdm(pieces, f"texts of {scorer.name}", disable=None)
-            texts[scorer.name] = [text for piece in steps for text in _write(lm, prompts, piece)]
-    for column, scorer in enumerate(scorers):
+            starts = tqdm(range(0, len(prompts), PIECE), f"texts of {scorer.name}", disable=None)
+            texts[scorer.name] = [
+                text for start in starts for text in _write(lm, prompts[start : start + PIECE], start)
+            ]
+    pairs = [(prompt, text) for prompt, *written in texts.itertuples(index=False) for text in written]
+    scored = []
+    for scorer in scorers:
         with scorer.loaded():
-            pairs = [(prompt, text) for prompt, *written in texts.itertuples(index=False) for text in written]
-            scores[:, column] = np.reshape(scorer.score(pairs), scores[:, column].shape)
-    return report_own_texts([scorer.name for scorer in scorers], scores, texts)
+            scored.append(np.reshape(scorer.score(pairs), (len(prompts), len(writers))))
+    return report_own_texts([scorer.name for scorer in scorers], np.stack(scored, axis=1), texts)
 
 
-def _write(lm: Any, prompts: Sequence[str], piece: range) -> list[str]:
-    """Return the texts that a model writes from some of the prompts."""
-    requests = make_requests("generate_until", [(prompts[i], dict(_SAMPLING)) for i in piece])
+def _write(lm: Any, prompts: Sequence[str], seed: int) -> list[str]:
+    """The texts that a model writes from prompts."""
+    requests = make_requests("generate_until", [(prompt, dict(_SAMPLING)) for prompt in prompts])
     with _keep_spaces(lm), torch.random.fork_rng():
-        torch.manual_seed(piece[0])
+        torch.manual_seed(seed)
         return list(lm.generate_until(requests, disable_tqdm=True))
 
 
@@ -207,4 +208,4 @@ def _estimate_bias(scores: Floats, index: int) -> dict[str, Any]:
         row |= {name: differences.mean(), f"{name}_low": low, f"{name}_high": high, "p_holm": test.pvalue}
     wins = own_scores[:, [index]] > np.delete(own_scores, index, axis=1)
     low, high = confidence_interval(wins.sum(axis=1), [wins.shape[1]] * len(wins))
-    return row | {"prefers": wins.mean(), "prefers_low": low, "prefers_high": high}
+    return {**row, "prefers": wins.mean(), "prefers_low": low, "prefers_high": high}

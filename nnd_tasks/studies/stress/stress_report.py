@@ -15,7 +15,6 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.runs import Run
 from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import clustered_mean, confidence_interval
@@ -52,27 +51,18 @@ def report_results(results: Path) -> list[Report]:
         NNDError: there is none, none of the tests of a run was scored, or the results cannot be read; see
             `nnd_tasks.results.read_runs.read_results`.
     """
-    stress = [run for run in read_results([results]) if run.tests["noise_ratio"].notna().any()]
-    if not stress:
+    reports = []
+    for run in read_results([results]):
+        if run.tests["noise_ratio"].isna().all():
+            continue
+        tests = run.tests.assign(gold=run.tests["high_mean"], score=run.tests["low_mean"])
+        if tests[["gold", "score"]].isna().any(axis=1).all():
+            raise NNDError(f"{run.path}: holds no scored stress test")
+        title = f"{run.task}, {run.model}"
+        reports.append(report_scores(title, "mean log-likelihood per token", tests, task=run.task, model=run.model))
+    if not reports:
         raise NNDError(f"{expand(results)}: holds no stress tests; they are made with `nnd stress build`")
-    return [_report_run(run) for run in stress]
-
-
-def _report_run(run: Run) -> Report:
-    tests = run.tests
-    scores = {
-        name: [
-            (run.documents[i]["scores"][index] or {}).get("mean")
-            for i, index in zip(tests["document"], tests[side], strict=True)
-        ]
-        for side, name in (("high", "gold"), ("low", "score"))
-    }
-    tests = tests.assign(**scores)
-    if tests[[*scores]].isna().any(axis=1).all():
-        raise NNDError(f"{run.path}: holds no scored stress test")
-    return report_scores(
-        f"{run.task}, {run.model}", "mean log-likelihood per token", tests, task=run.task, model=run.model
-    )
+    return reports
 
 
 def report_metric(name: str, metric: Metric, folder: Path, corpus: Corpus) -> Report:
@@ -104,7 +94,7 @@ def report_metric(name: str, metric: Metric, folder: Path, corpus: Corpus) -> Re
     texts, sources, _ = zip(*wanted, strict=True)
     scores = metric(texts, sources, [golds[source, gold].references for _, source, gold in wanted])
     score_of = dict(zip(wanted, scores, strict=True))
-    tests["gold"], tests["score"] = ([score_of[key] for key in asked[side]] for side in ("high", "low"))
+    tests["gold"], tests["score"] = (map(score_of.get, asked[side]) for side in ("high", "low"))
     return report_scores(f"{folder.name}, {name}", name, tests, task=folder.name)
 
 

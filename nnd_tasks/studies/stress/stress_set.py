@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import compress, groupby, product
+from itertools import compress, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,13 +99,12 @@ def build_stress_set(
     )
     drawn = golds.draw(texts)
     with new.making(len(drawn), named, seeds, parser.name, mlm) as report:
-        rows = []
-        for gold in tqdm(drawn, "making tests", unit="text", disable=None):
-            source_draft = dataclasses.replace(draft, source=gold.source)
-            rows += [
-                row for error in chosen for row in _make_tests(source_draft, gold, error, amounts[error.name], seeds)
-            ]
-        tests = pd.DataFrame(rows)
+        tests = pd.DataFrame(
+            row
+            for gold in tqdm(drawn, "making tests", unit="text", disable=None)
+            for error in chosen
+            for row in _make_tests(draft, gold, error, amounts[error.name], seeds)
+        )
         states = pd.crosstab(tests["category"], tests["state"]).reindex(
             [*named], columns=["tests", "unchanged", "repeated"], fill_value=0
         )
@@ -128,7 +127,7 @@ def build_stress_set(
         return new.write(
             tests,
             report,
-            [Table("errors", error_facts, _ERRORS)],
+            Table("errors", error_facts, _ERRORS),
             f"{counted(len(tests), 'test')} from {counted(len(drawn), 'text')} with {counted(seeds, 'seed')}; `category` is the "
             "error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text "
             f"(halved for switching). Words, sentences and tags: {parser.name}.",
@@ -140,7 +139,7 @@ def _make_tests(
     draft: Edit, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each level and seed, with its ``state``: ``tests``, ``unchanged`` or ``repeated``."""
-    earlier = {gold.text}
+    draft, earlier = dataclasses.replace(draft, source=gold.source), {gold.text}
     for amount, seed in product(amounts, range(seeds)):
         rng = random.Random(short_hash(gold.text, error.name, str(seed)))  # noqa: S311
         low = error.make(draft, gold.text, amount, rng)
@@ -176,12 +175,11 @@ def find_ngrams(texts: Sequence[str], parser: Parser) -> dict[int, list[tuple[st
 
     Equally frequent n-grams are in alphabetical order.
     """
-    counts: dict[int, Counter[tuple[str, ...]]] = {3: Counter(), 4: Counter()}
-    for text in texts:
+    counts = {size: Counter[tuple[str, ...]]() for size in (3, 4)}
+    for text, (size, counter) in product(texts, counts.items()):
         words = [word.lower_ for word in parser.parse(text)]
-        for run in (list(run) for spoken, run in groupby(words, lambda word: word[:1].isalpha()) if spoken):
-            for size, counter in counts.items():
-                counter.update(zip(*(run[i:] for i in range(size)), strict=False))
+        grams = zip(*(words[i:] for i in range(size)), strict=False)
+        counter.update(gram for gram in grams if all(word[:1].isalpha() for word in gram))
     return {size: sorted(counter, key=lambda gram: (-counter[gram], gram)) for size, counter in counts.items()}
 
 
@@ -212,11 +210,10 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
 
     def fill(words: Sequence[str], position: int) -> list[str]:
         space = words[position][len(words[position].rstrip()) :]
-        before, right = words[max(position - _AROUND, 0) : position], words[position + 1 : position + 1 + _AROUND]
-        options = [
-            option["token_str"].strip() for option in predict("".join([*before, tokenizer.mask_token, space, *right]))
-        ]
-        return [word for word in options if word.isalnum()][:TOP]
+        before, after = words[max(position - _AROUND, 0) : position], words[position + 1 : position + 1 + _AROUND]
+        options = predict("".join([*before, tokenizer.mask_token, space, *after]))
+        spelled = [option["token_str"].strip() for option in options]
+        return [word for word in spelled if word.isalnum()][:TOP]
 
     return fill
 
@@ -245,14 +242,14 @@ class StressSet:
         folder: the dataset folder.
         summary: of its tests.
         report: what is stored in ``build_report.json``.
-        tables: how the tests were made, as on the card.
+        table: how the tests were made, as on the card.
         task: the task that scores the set.
     """
 
     folder: Path
     summary: ConfigSummary
     report: Mapping[str, Any]
-    tables: Sequence[Table]
+    table: Table
     task: UserTask
 
 
@@ -344,14 +341,14 @@ class NewSet:
             }
 
     def write(
-        self, tests: pd.DataFrame, report: Mapping[str, Any], tables: Sequence[Table], description: str, summary: str
+        self, tests: pd.DataFrame, report: Mapping[str, Any], table: Table, description: str, summary: str
     ) -> StressSet:
         """Write the set, and the task ``nnd_NAME`` that scores it.
 
         Args:
             tests: rows of `make_row`.
             report: what is stored in ``build_report.json``.
-            tables: how the tests were made, for the card.
+            table: how the tests were made, for the card.
             description: the same in words.
             summary: of the set, in a sentence.
         """
@@ -368,8 +365,8 @@ class NewSet:
             homepage="",
             citation=CITATION,
         )
-        lines = [description, *(line for table in tables for line in ("", table.caption, "", *markdown_table(table)))]
-        card_facts = CardFacts(self.name, facts, synthetic=True, how_made=tuple(lines))
+        how_made = (description, "", *markdown_table(table))
+        card_facts = CardFacts(self.name, facts, synthetic=True, how_made=how_made)
         write_dataset(
             self.folder, sets.tables, card_facts=card_facts, report=sets.report, default=CONFIG, known_summaries=sets.summaries,
             replace=self.replace,
@@ -382,4 +379,4 @@ class NewSet:
             "metadata": {"version": f"{VERSION}-A"},
         }
         task = write_task(f"nnd_{self.name}", fields)
-        return StressSet(self.folder, sets.summaries[CONFIG], sets.report[CONFIG], tables, task)
+        return StressSet(self.folder, sets.summaries[CONFIG], sets.report[CONFIG], table, task)
