@@ -122,8 +122,8 @@ def search(
         noises = {text: compute_noise(gold.text, text) for text, value in scores.items() if value > base + LEAST}
         if noises:
             text = min(noises, key=lambda text: (noises[text], -scores[text], text))
-            found = {"text": text, "steps": [*trail, options[text]], "gain": scores[text] - base, "noise": noises[text]}
-            return {"too_long": False, **found}
+            steps, gain = [*trail, options[text]], scores[text] - base
+            return {"too_long": False, "text": text, "steps": steps, "gain": gain, "noise": noises[text]}
         current = max(scores, key=lambda text: (scores[text], text))
         trail.append(options[current])
     return {"too_long": False}
