@@ -1,6 +1,6 @@
 """build_stress_set, read_corpus: sets of synthetic errors, from files of every kind to the verdict of the command line.
 
-Also covers compute_noise, find_means, make_row, NewSet, prepare_draft, StressSet.
+Also covers compute_noise, make_row, NewSet, prepare_draft, StressSet.
 """
 
 from __future__ import annotations

@@ -43,7 +43,6 @@ from nnd_tasks.studies.stress.stress_set import (
     NewSet,
     StressSet,
     compute_noise,
-    find_means,
     make_row,
     prepare_draft,
 )
@@ -283,7 +282,7 @@ def build_attack_set(
     new = NewSet(name, golds, out, replace)
     scorers = name_scorers(models)
     parser = load_parser()
-    chosen, _ = choose_errors(errors, golds.name, find_means(golds, parser))
+    chosen, _ = choose_errors(errors, golds, parser)
     # Targeted errors replace a text or aim at a metric.
     unwanted = _HARMLESS if errors == "all" else ()
     types = [error for error in chosen if error.kind != "targeted" and error.name not in unwanted]

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from itertools import compress, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
-from nnd_tasks.studies.stress.edits import LISTS, WORDS, Edit, count_of, find_end, is_alone, is_spoken, join, like
+from nnd_tasks.studies.stress.corpora import Corpus
+from nnd_tasks.studies.stress.edits import (
+    LISTS,
+    WORDS,
+    Edit,
+    Parser,
+    count_of,
+    find_end,
+    is_alone,
+    is_spoken,
+    join,
+    like,
+)
 
 if TYPE_CHECKING:
     from spacy.tokens import Span, Token
@@ -493,25 +505,29 @@ ERRORS: dict[str, ErrorType] = {
 }
 
 
-def choose_errors(wanted: str, corpus: str, have: Collection[str]) -> tuple[list[ErrorType], dict[str, str]]:
+def choose_errors(
+    wanted: str, corpus: Corpus, parser: Parser, mlm: str | None = None
+) -> tuple[list[ErrorType], dict[str, str]]:
     """Return the error types to make, and error type -> what it lacks.
 
     Args:
         wanted: ``all``, or names separated by commas.
-        corpus: name of the corpus.
-        have: keys of `NEEDS`.
+        corpus: the gold texts.
+        parser: of these texts.
+        mlm: a masked language model.
 
     Raises:
         NNDError: the user named an error type that is unknown or cannot be made.
     """
+    have = set(compress(NEEDS, (parser.tags, parser.entities, corpus.texts[0].source, corpus.reference, mlm)))
     chosen, lacking = [], {}
-    for name in ERRORS if wanted == "all" else dict.fromkeys(name_given.strip() for name_given in wanted.split(",")):
+    for name in ERRORS if wanted == "all" else dict.fromkeys(name.strip() for name in wanted.split(",")):
         if name not in ERRORS:
             raise NNDError(f"--errors: there is no error {name!r}; there are: {', '.join(ERRORS)}")
         error = ERRORS[name]
         missing = [NEEDS[need] for need in sorted(error.needs) if need not in have]
-        if not error.choose_levels(corpus):
-            missing.insert(0, f"another corpus: the paper does not make it on {corpus}")
+        if not error.choose_levels(corpus.name):
+            missing.insert(0, f"another corpus: the paper does not make it on {corpus.name}")
         if not missing:
             chosen.append(error)
         elif wanted != "all":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -73,6 +72,7 @@ def score_own_texts(
     texts = pd.DataFrame({"prompt": prompts})
     for scorer in writers:
         with scorer.loaded() as lm:
+            _keep_spaces(lm)
             starts = tqdm(range(0, len(prompts), PIECE), f"texts of {scorer.name}", disable=None)
             texts[scorer.name] = [
                 text for start in starts for text in _write(lm, prompts[start : start + PIECE], start)
@@ -88,7 +88,7 @@ def score_own_texts(
 def _write(lm: Any, prompts: Sequence[str], seed: int) -> list[str]:
     """The texts that a model writes from prompts."""
     requests = make_requests("generate_until", [(prompt, dict(_SAMPLING)) for prompt in prompts])
-    with _keep_spaces(lm), torch.random.fork_rng():
+    with torch.random.fork_rng():
         torch.manual_seed(seed)
         return list(lm.generate_until(requests, disable_tqdm=True))
 
@@ -120,14 +120,12 @@ def draw_prompts(corpus: str, source: Path | None = None, *, texts: int = 100, w
     return random.Random(0).sample(prompts, texts) if 0 < texts < len(prompts) else prompts  # noqa: S311
 
 
-@contextmanager
-def _keep_spaces(lm: Any) -> Iterator[None]:
+def _keep_spaces(lm: Any) -> None:
     """Let a model of lm-eval keep the space that its texts begin with; without it they would run into the prompt.
 
     Tokenizers of the SentencePiece kind drop it where they decode a text alone, so texts are decoded after another token.
     """
     if lm.backend != "causal":
-        yield
         return
     plain, first = lm.tok_decode, lm.tok_encode("a", add_special_tokens=False)
 
@@ -138,10 +136,6 @@ def _keep_spaces(lm: Any) -> Iterator[None]:
         return str(decoded[len(before) :])
 
     lm.tok_decode = decode
-    try:
-        yield
-    finally:
-        del lm.tok_decode
 
 
 # ---------------------------------------------------------------- the report

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import compress, product
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +34,7 @@ from nnd_tasks.show.report import Table
 from nnd_tasks.store import dataset_folder, read_report
 from nnd_tasks.studies.stress.corpora import KNOWN, Corpus, Gold, read_corpus
 from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, join, load_parser
-from nnd_tasks.studies.stress.error_types import NEEDS, ErrorType, choose_errors
+from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
 from nnd_tasks.text import counted
 
 _ERRORS = {
@@ -86,7 +86,7 @@ def build_stress_set(
     golds = read_corpus(corpus, folder)
     new = NewSet(name, golds, out, replace)
     parser = load_parser(spacy)
-    chosen, left_out = choose_errors(errors, golds.name, find_means(golds, parser, mlm))
+    chosen, left_out = choose_errors(errors, golds, parser, mlm)
     amounts = {error.name: error.choose_levels(golds.name, few=levels == "three") for error in chosen}
     named = {error.name: [*map(error.name_level, amounts[error.name])] for error in chosen}
     long = golds.name == "wikitext"
@@ -150,12 +150,6 @@ def _make_tests(
         noise = compute_noise(gold.text, low, switching=error.switching)
         row = make_row(gold, low, error.name, level, noise, seed, error.name, level, str(seed))
         yield {**row, "state": state}
-
-
-def find_means(corpus: Corpus, parser: Parser, mlm: str | None = None) -> set[str]:
-    """Return which of `NEEDS` are there."""
-    have = (parser.tags, parser.entities, corpus.texts[0].source, corpus.reference, mlm)
-    return set(compress(NEEDS, have))
 
 
 def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType]) -> Edit:
