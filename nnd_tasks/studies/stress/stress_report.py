@@ -94,7 +94,7 @@ def report_metric(name: str, metric: Metric, folder: Path, corpus: Corpus) -> Re
     texts, sources, _ = zip(*wanted, strict=True)
     scores = metric(texts, sources, [golds[source, gold].references for _, source, gold in wanted])
     score_of = dict(zip(wanted, scores, strict=True))
-    tests["gold"], tests["score"] = (map(score_of.get, asked[side]) for side in ("high", "low"))
+    tests["gold"], tests["score"] = ([score_of[key] for key in asked[side]] for side in ("high", "low"))
     return report_scores(f"{folder.name}, {name}", name, tests, task=folder.name)
 
 
