@@ -100,8 +100,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame
             if not varies
         ]
         if learnable[0]:
-            length_differences = margins.columns[:, 0]
-            of_length = curve((margins.sizes + length_differences) / 2, (margins.sizes - length_differences) / 2)
+            of_length = curve(finite["high_tokens"].to_numpy(), finite["low_tokens"].to_numpy())
             margins = replace(margins, columns=np.column_stack([of_length, margins.columns[:, 1:]]))
         link = fit(margins)
         remainder = left_over(margins, link)

@@ -115,24 +115,24 @@ def _own_systems(own: Sequence[str], models: Sequence[str], systems: Sequence[st
     chosen: dict[str, list[str]] = {}
     for word in own:
         model, _, names = word.rpartition("=")
-        chosen_models, parts = [model] if model else models, names.split(",")
-        for wanted, available in ((chosen_models, models), (parts, systems)):
+        chosen_models, chosen_systems = [model] if model else models, names.split(",")
+        for wanted, available in ((chosen_models, models), (chosen_systems, systems)):
             if unknown := [name for name in wanted if name not in available]:
                 raise NNDError(f"--own {word}: there is no {unknown[0]!r}, there are {some_of(available, 50)}")
-        chosen |= dict.fromkeys(chosen_models, parts)
+        chosen |= dict.fromkeys(chosen_models, chosen_systems)
     return chosen
 
 
 def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[str]) -> Report:
     paired, effects = texts.paired, _measure_effects(texts)
-    parts = {}
+    quantities = {}
     for model in paired.models:
         systems = [name for name in own.get(model, ()) if name in texts.shares]
         if systems:
-            parts[model, ", ".join(systems)] = _measure_own(texts, model, systems)
+            quantities[model, ", ".join(systems)] = _measure_own(texts, model, systems)
     tables = [Table("effects", effects, _EFFECTS, _READING)]
-    if parts:
-        of_own = pd.concat(parts, names=["model", "systems"]).reset_index(["model", "systems"])
+    if quantities:
+        of_own = pd.concat(quantities, names=["model", "systems"]).reset_index(["model", "systems"])
         tables.append(Table("own", of_own.assign(few=of_own["prompts"] < FEW), _OWN, _READING_OWN))
     groups = texts.shares.columns.to_series().groupby(texts.effects.groups).agg(", ".join)
     if len(groups) > 1:

@@ -178,11 +178,13 @@ def step_variance(values: Floats, models: pd.DataFrame) -> float:
         models: their ``training`` and ``step``; the end of a training, nan, has no place.
     """
     points = (
-        models.assign(value=values, place=np.log1p(models["step"])).groupby(["training", "step"], as_index=False).last()
+        models.assign(value=values, position=np.log1p(models["step"]))
+        .groupby(["training", "step"], as_index=False)
+        .last()
     )
-    curves = points.groupby("training")[["place", "value"]]
+    curves = points.groupby("training")[["position", "value"]]
     before, after = curves.shift(1), curves.shift(-1)
-    b = (points["place"] - before["place"]) / (after["place"] - before["place"])
+    b = (points["position"] - before["position"]) / (after["position"] - before["position"])
     squares = ((1 - b) * before["value"] + b * after["value"] - points["value"]) ** 2 / (1 + b**2 + (1 - b) ** 2)
     return float(squares.mean())
 

@@ -81,12 +81,12 @@ def verify_set(name: str, path: Path, metrics: Mapping[str, Metric]) -> Report:
         heading = "{scorer}"
     index = pd.MultiIndex.from_product([models, categories], names=["model", "category"])
     means = mean_scores(human)
-    pairs, parts = {}, {}
+    pairs, agreements = {}, {}
     for scorer, scorer_sums in scores.items():
         scorer_means = np.broadcast_to(mean_scores(scorer_sums), means.shape)
         pairs[scorer] = pd.DataFrame({"score": scorer_means.ravel(), "human": means.ravel()}, index)
-        parts[scorer] = verify_scores(models, categories, scorer_sums, human)
-    agreement = pd.concat(parts, names=["scorer"]).reset_index("scorer")
+        agreements[scorer] = verify_scores(models, categories, scorer_sums, human)
+    agreement = pd.concat(agreements, names=["scorer"]).reset_index("scorer")
     printed = pd.DataFrame(published["paper"]).unstack().rename("paper")
     agreement = agreement.join(printed, on=["scorer", "statistic"])
     agreement["paper"] = agreement["paper"].where(agreement["category"] == AVERAGE)

@@ -58,14 +58,10 @@ def planted(
     Bits per byte fall with training in every category, and are lower by a constant in each prompt.
     """
     rng = np.random.default_rng(seed)
-    clusters, categories = [], []
-    for prompt in range(prompts):
-        for category in effects:
-            count = int(rng.integers(1, 4))
-            clusters += [f"s{seed}p{prompt}"] * count
-            categories += [category] * count
-    place, shape = np.array([int(name.partition("p")[2]) for name in clusters]), (len(clusters), len(STEPS))
-    shared = rng.normal(size=(len(clusters), 1)) + rng.normal(size=prompts)[place][:, None] * 0.5
+    cells = [(prompt, name) for prompt in range(prompts) for name in effects for _ in range(int(rng.integers(1, 4)))]
+    place, categories = np.array([prompt for prompt, _ in cells]), [name for _, name in cells]
+    clusters, shape = [f"s{seed}p{prompt}" for prompt in place], (len(cells), len(STEPS))
+    shared = rng.normal(size=(len(cells), 1)) + rng.normal(size=prompts)[place][:, None] * 0.5
     own = rng.normal(size=(prompts, len(STEPS)))[place] * 0.4 + rng.standard_t(4, size=shape) * 0.5
     curves = np.array([np.multiply(effects[name], np.arange(len(STEPS))) for name in categories])
     margins = shared + own + curves
