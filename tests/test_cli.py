@@ -151,7 +151,7 @@ WRONG = {
     "build mqm --source none": "no such file or folder",
     "build frank --source empty": FRANK_FILE,
     f"build quiz_design --source {QUIZ_FILE}": f"{QUIZ_FILE}, line 5: is not valid JSON",
-    "build quiz_design --source binary.jsonl": "binary.jsonl: is not utf-8 at line 1 (byte 0x89)",
+    "build quiz_design --source binary.jsonl": "binary.jsonl: it holds NUL bytes: is it the right file",
     "build demo --out foreign": "foreign",
     "build demo --out binary.jsonl": "binary.jsonl",
     f"build mqm --source {'a' * 300}": "aaaaaaaaaa",

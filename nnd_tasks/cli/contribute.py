@@ -119,15 +119,16 @@ def _drop_empty(values: dict[str, Any]) -> dict[str, Any]:
 
 def _split_equals(option: str, form: str, value: str) -> tuple[str, str]:
     """Split a text at its first ``=``."""
-    name, _, rest = (part.strip() for part in value.partition("="))
-    if not name or ("VALUE" in form and not rest):
+    name, _, after = (text.strip() for text in value.partition("="))
+    if not name or ("VALUE" in form and not after):
         raise NNDError(f"{option} {value}: write {form}")
-    first, *others = rest.split(",")
-    if any("=" in other for other in others):
-        head = ",".join([first, *(other for other in others if "=" not in other)])
-        more = " ".join(f"{option} {other.strip()}" for other in others if "=" in other)
-        raise NNDError(f"{option} {value}: one column per option; write {option} {name}={head} {more}")
-    return name, rest or name
+    first, *others = after.split(",")
+    columns = [text.strip() for text in others if "=" in text]
+    if columns:
+        values = ",".join([first, *(text for text in others if "=" not in text)])
+        repeated = " ".join(f"{option} {column}" for column in columns)
+        raise NNDError(f"{option} {value}: one column per option; write {option} {name}={values} {repeated}")
+    return name, after or name
 
 
 def _split_attributes(values: list[str] | None) -> dict[str, str]:
@@ -150,8 +151,8 @@ def _split_left_out(values: list[str] | None) -> dict[str, list[str]]:
 
 def _split_winners(values: str) -> dict[str, str]:
     winners: dict[str, str] = {}
-    for part in parts_of(values):
-        value, _, meaning = (text.strip() for text in part.rpartition("="))
+    for pair in parts_of(values):
+        value, _, meaning = (text.strip() for text in pair.rpartition("="))
         if meaning not in ("first", "second", "tie") or value in winners:
             raise NNDError(
                 f"--winners {values}: write VALUE=first, VALUE=second or VALUE=tie for each value, with commas"
@@ -161,13 +162,14 @@ def _split_winners(values: str) -> dict[str, str]:
 
 
 def _split_spans(value: str) -> dict[str, Any]:
-    parts = parts_of(value)
-    if len(parts) > 2:
+    names = parts_of(value)
+    if len(names) > 2:
         raise NNDError(f"--spans {value}: write COLUMN, START,END or two marks")
-    if len(parts) == 2:
-        marks = not any(re.match(r"[\w@]", part) for part in parts)
-        return {"marks": parts} if marks else {"start": parts[0], "end": parts[1]}
-    return {"column": parts[0]} if parts else {}
+    if len(names) < 2:
+        return {"column": names[0]} if names else {}
+    if any(re.match(r"[\w@]", name) for name in names):
+        return {"start": names[0], "end": names[1]}
+    return {"marks": names}
 
 
 def _say_what_to_complete(skeleton: Skeleton, build: str) -> None:
@@ -207,11 +209,13 @@ def _preview(draft: Draft) -> None:
 def _print_missing(draft: Draft) -> None:
     from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
 
-    missing = {key: what for key, what in KNOWN_BY_PEOPLE.items() if not getattr(draft.set_recipe.recipe.facts, key)}
+    missing = {
+        key: meaning for key, meaning in KNOWN_BY_PEOPLE.items() if not getattr(draft.set_recipe.recipe.facts, key)
+    }
     if missing:
         say("needed before publishing, under `facts` in the recipe:")
-    for key, what in missing.items():
-        say(f"- {key}: {what}")
+    for key, meaning in missing.items():
+        say(f"- {key}: {meaning}")
 
 
 @verb(
@@ -255,7 +259,7 @@ def check(
     from nnd_tasks.store import read_report
 
     report = check_set(name, configs=config or (), tasks=tasks or ())
-    closed = any(one.code.startswith("card_license") for one in report.findings)
+    closed = any(finding.code.startswith("card_license") for finding in report.findings)
     texts = form == "text" or (texts_may_go(terms_of(report.name, read_report(report.folder))) and not closed)
     content = report.json() if form == "json" else report.markdown(texts=texts, rendered=form == "markdown")
     if output is not None:
@@ -304,18 +308,18 @@ def publish(
     plan = make_plan(name, repo, source=source, ids_only=ids_only, dry_run=dry_run)
     for note in plan.notes:
         warn(f"note: {note}")
-    what = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
+    content = "ids and a recipe, no texts" if plan.ids_only else "with its texts"
     if not dry_run:
         done = upload(plan, private=private, replace=replace)
         if done.removed:
             say(f"removed in the same commit: {', '.join(done.removed)}")
         state = "published" if done.changed else "nothing new, the hub has all of this already"
-        say(f"{state}, {what}, tagged {plan.version}: {done.url}")
+        say(f"{state}, {content}, tagged {plan.version}: {done.url}")
         return
     say_lines(
-        f"{plan.name} {plan.version}, {what}, for {plan.repo}:\n{'bytes':>12}  {'sha256':64}  file\n{plan.list_files()}"
+        f"{plan.name} {plan.version}, {content}, for {plan.repo}:\n{'bytes':>12}  {'sha256':64}  file\n{plan.list_files()}"
     )
-    for path, content in plan.files.items():
+    for path, data in plan.files.items():
         if path.endswith((".md", ".yaml")):
-            say_lines(f"\n{path}:\n{content.decode('utf-8')}")
+            say_lines(f"\n{path}:\n{data.decode('utf-8')}")
     say("dry run: nothing was uploaded")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ _EMPTY = {
 
 
 def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFrame:
-    """Return a row per config of every set that has a recipe, then of sets that are built without one.
+    """List a row per config of every set that has a recipe, then of sets that are built without one.
 
     Args:
         language: only sets with texts of this language.
@@ -56,7 +56,7 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
     """
     recipes = list_recipes()
     names = dict.fromkeys([*recipes, *built_sets()])
-    rows = [{**_EMPTY, **row} for name in names for row in _describe(name, recipes.get(name))]
+    rows = [row for name in names for row in _describe(name, recipes.get(name))]
     sets = pd.DataFrame(rows).astype({"tests": "Int64"})
     if language is not None:
         sets = _choose(sets, "--language", code_of(language), sets["languages"])
@@ -66,37 +66,37 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
 
 
 def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]:
-    """Return a row per config of a set, with what its recipe says and what is in its folder; an error hides no other set."""
-    about: dict[str, Any] = {"name": name, "state": f"not built; run: {how_to_build(name)}"}
+    """List a row per config of a set, with its recipe's facts and its folder's counts; an error hides no other set."""
+    row: dict[str, Any] = {**_EMPTY, "name": name, "state": f"not built; run: {how_to_build(name)}"}
     codes: list[str] = []
-    published: Mapping[str, int] = {}
+    configs: list[dict[str, Any]] = []
     broken = ""
     if recipe_file is not None:
-        about |= {"shipped": recipe_file.origin == "package", "recipe": str(recipe_file.path)}
+        row |= {"shipped": recipe_file.origin == "package", "recipe": str(recipe_file.path)}
         try:
             recipe = recipe_file.read().recipe
-            facts = recipe.facts
-            expected = sum(recipe.expected.values())
-            about |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
-            codes = list(facts.language)
+            facts, expected = recipe.facts, sum(recipe.expected.values())
+            row |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
             published = recipe.published or ({recipe.config or "default": expected} if expected else {})
+            configs = [{"config": config, "tests": tests} for config, tests in published.items()]
+            codes = [*facts.language, *_languages_of(configs)]
         except NNDError as error:
-            about["state"] = broken = f"recipe unreadable: {error}"
-    configs: list[dict[str, Any]] = [{"config": config, "tests": tests} for config, tests in published.items()]
+            row["state"] = broken = f"recipe unreadable: {error}"
     if name in built_sets():
         folder = dataset_folder(name)
-        about |= {"folder": str(folder), "state": f"built in {folder}"}
+        row |= {"folder": str(folder), "state": f"built in {folder}"}
         try:
             configs = [_describe_config(folder, config) for config in list_configs(folder)[0]]
-            about["built"] = True
+            row["built"] = True
         except Exception as error:  # whatever is wrong with one set
-            about["state"] = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
-        about["state"] += f"; {broken}" if broken else ""
-    codes += [
-        code for config in [*published, *(row["config"] for row in configs)] for code in language_pair(config) or ()
-    ]
-    about["languages"] = list(dict.fromkeys(codes))
-    return [{**about, **config} for config in configs or [{}]]
+            row["state"] = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
+        row["state"] += f"; {broken}" if broken else ""
+    row["languages"] = list(dict.fromkeys([*codes, *_languages_of(configs)]))
+    return [{**row, **config} for config in configs or [{}]]
+
+
+def _languages_of(configs: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [code for config in configs for code in language_pair(config["config"]) or ()]
 
 
 def _describe_config(folder: Path, name: str) -> dict[str, Any]:
@@ -112,9 +112,9 @@ def _describe_config(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _choose(sets: pd.DataFrame, option: str, wanted: str, values: pd.Series[Any]) -> pd.DataFrame:
-    """Return the sets that have one of their values; `values` holds a list of each."""
-    values = values.map(lambda parts: {part.strip().lower() for part in parts})
-    chosen = sets[[wanted in parts for parts in values]]
+    """Take the sets that have a value; ``values`` holds a list of each."""
+    values = values.map(lambda texts: {text.strip().lower() for text in texts})
+    chosen = sets[[wanted in texts for texts in values]]
     if chosen.empty:
         every = sorted(set().union(*values) - {""})
         meant = did_you_mean(wanted, every) or f"there are: {', '.join(every)}"
@@ -123,7 +123,7 @@ def _choose(sets: pd.DataFrame, option: str, wanted: str, values: pd.Series[Any]
 
 
 def report_sets(language: str | None, task: str | None) -> Report:
-    """Return the sets of `list_sets` as a report."""
+    """Report the sets of `list_sets`."""
     sets = list_sets(language, task)
     columns: dict[str, Cell] = {
         "set": "{name}",
@@ -157,7 +157,7 @@ def report_sets(language: str | None, task: str | None) -> Report:
 
 
 def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
-    """Return facts of a set, its prompt, and tests of each category in turn.
+    """Report facts of a set, its prompt, and tests of each category in turn.
 
     Args:
         name: of the set, or the path of a dataset folder or a recipe.
@@ -173,13 +173,17 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
     facts = {"license": str(header.get("license", ""))}
     if folder is None or name in list_recipes():
         try:
-            one = find_recipe(name)
-            known, task = one.recipe.facts, one.name
-            title = known.title or name
-            facts = {key: find_fact(known, key) for key in ("summary", "judges", "license", "language", "homepage")}
+            set_recipe = find_recipe(name)
+            published, task = set_recipe.recipe.facts, set_recipe.name
+            title = published.title or name
+            facts = {key: find_fact(published, key) for key in ("summary", "judges", "license", "language", "homepage")}
             columns = licence_columns(facts.pop("license"), terms_of(task, {}, config or ""))
             facts |= {"license" if key == "annotations" else key: value for key, value in columns.items()}
-            facts |= {"rule": one.rule.sentence, "errors": ERRORS[known.errors], "recipe": str(one.path)}
+            facts |= {
+                "rule": set_recipe.rule.sentence,
+                "errors": ERRORS[published.errors],
+                "recipe": str(set_recipe.path),
+            }
         except NNDError as error:
             if folder is None:
                 raise
@@ -228,7 +232,7 @@ def _shorten(text: str) -> str:
 
 
 def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
-    """Return the prompt of a test as the set's task renders it; ``""`` where no task scores this config.
+    """Render the prompt of a test as the set's task does; ``""`` where no task scores this config.
 
     A template that cannot be rendered is returned as it is.
     """

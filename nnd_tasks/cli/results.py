@@ -162,8 +162,8 @@ def trend(
     """
     from nnd_tasks.results.trend import read_trend, report_trend
 
-    found = read_trend(runs, x, tags, parts_of(allow), select or ())
-    show([report_trend(found)], out, form, brief)
+    points = read_trend(runs, x, tags, parts_of(allow), select or ())
+    show([report_trend(points)], out, form, brief)
 
 
 @verb(
@@ -187,8 +187,8 @@ def signal(
     from nnd_tasks.results.model_names import read_tags
     from nnd_tasks.studies.signal import report_signals
 
-    known = None if tags is None else read_tags(tags)
-    reports = report_signals(_read(runs, select), known, allow=parts_of(allow))
+    columns = None if tags is None else read_tags(tags)
+    reports = report_signals(_read(runs, select), columns, allow=parts_of(allow))
     show(reports, out, form, brief)
 
 

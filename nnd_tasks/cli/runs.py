@@ -78,14 +78,14 @@ def register(
 
         echo(write_task_folder())
         return
-    from nnd_tasks.run import register as stubs
+    from nnd_tasks.run import register as registration
 
     if undo:
-        folder = stubs.unregister()
-        say(f"removed {folder}" if folder else "nothing was registered")
+        removed = registration.unregister()
+        say(f"removed {removed}" if removed else "nothing was registered")
         return
-    place, count = stubs.register()
-    say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {place}")
+    folder, count = registration.register()
+    say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
 
 
 @verb(

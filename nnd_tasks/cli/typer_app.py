@@ -41,11 +41,11 @@ def examples(*lines: str) -> str:
     Args:
         lines: ``COMMAND  # a few words``; the command works as it stands.
     """
-    shown = ["[bold]Examples[/bold]"]
+    text = ["[bold]Examples[/bold]"]
     for line in lines:
         command, _, words = line.partition("  # ")
-        shown += [f"[dim]# {escape(words)}[/dim]", f"[cyan]{escape(command)}[/cyan]"]
-    return "\n".join(shown)
+        text += [f"[dim]# {escape(words)}[/dim]", f"[cyan]{escape(command)}[/cyan]"]
+    return "\n".join(text)
 
 
 #: The beginning of examples that run a model.
@@ -54,7 +54,7 @@ RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float3
 
 def parts_of(names: str) -> list[str]:
     """Split a list at its commas."""
-    return [part.strip() for part in names.split(",") if part.strip()]
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def show(reports: Sequence[Report], out: Path | None = None, form: Form = "text", brief: bool = False) -> None:

@@ -127,8 +127,8 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds
             raise NNDError(f"NNDCallback: this model cannot be evaluated ({typed_reason_of(error)})") from error
-        kept = remove_later(self._path, state.global_step)
-        logged = {line["task"] for line in kept if line["step"] == state.global_step}
+        lines = remove_later(self._path, state.global_step)
+        logged = {line["task"] for line in lines if line["step"] == state.global_step}
         self._done = state.global_step if names <= logged else -1
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -256,8 +256,8 @@ def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
     Raises:
         NNDError: the task is not an NND task.
     """
-    about = (results["configs"][task].get("metadata") or {}).get("nnd")
-    if about is None:
+    facts = (results["configs"][task].get("metadata") or {}).get("nnd")
+    if facts is None:
         raise NNDError(f"NNDCallback: {task} is not an NND task, so it has no pass rate; leave it out of tasks")
     metrics = results["results"][task]
     filter_name = next(name for name in metrics if name.startswith("pass_rate,")).partition(",")[2]
@@ -267,10 +267,10 @@ def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
         return None if value == "N/A" else value
 
     rates = {ALL: _rate(number, "pass_rate", {"tests": number("tests"), "clusters": number("clusters")})}
-    for category, slug in category_slugs(about["categories"]).items():
-        rates.setdefault(category, _rate(number, f"pass_rate_{slug}", about["categories"][category]))
+    for category, slug in category_slugs(facts["categories"]).items():
+        rates.setdefault(category, _rate(number, f"pass_rate_{slug}", facts["categories"][category]))
     rates = {name: rate for name, rate in rates.items() if rate["rate"] is not None}
-    return {"task": task, "rates": rates, "signature": (about.get("signature") or {}).get("line")}
+    return {"task": task, "rates": rates, "signature": (facts.get("signature") or {}).get("line")}
 
 
 def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -> dict[str, Any]:

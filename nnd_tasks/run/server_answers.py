@@ -61,21 +61,21 @@ def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequenc
         (outputs,) = outputs
     choices = outputs.get("choices") if isinstance(outputs, Mapping) else None
     if not isinstance(choices, list):
-        said = outputs.get("error") if isinstance(outputs, Mapping) else None
-        raise _error(f"with an error: {_short(said)}" if said else f"without choices: {_short(outputs)}")
+        message = outputs.get("error") if isinstance(outputs, Mapping) else None
+        raise _error(f"with an error: {_short(message)}" if message else f"without choices: {_short(outputs)}")
     if len(choices) != len(prompts):
         raise _error(f"{len(prompts)} prompts with {len(choices)} choices; expected one for each prompt")
-    numbers = [choice.get("index") if isinstance(choice, Mapping) else None for choice in choices]
-    if set(numbers) != set(range(len(prompts))):
-        raise _error(f"with choices of the indices {_short(numbers)}; expected each of 0 to {len(prompts) - 1} once")
+    indices = [choice.get("index") if isinstance(choice, Mapping) else None for choice in choices]
+    if set(indices) != set(range(len(prompts))):
+        raise _error(f"with choices of the indices {_short(indices)}; expected each of 0 to {len(prompts) - 1} once")
     in_order = sorted(choices, key=lambda choice: int(choice["index"]))
-    found = [_read_lists(choice) for choice in in_order]
-    added = [len(values) - len(prompt) for (values, _), prompt in zip(found, prompts, strict=True)]
+    lists = [_read_lists(choice) for choice in in_order]
+    added = [len(values) - len(prompt) for (values, _), prompt in zip(lists, prompts, strict=True)]
     usage = outputs.get("usage")
     generated = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
     if {*added} != {1} and (min(added) < 0 or sum(added) != generated):
-        place = next(place for place, more in enumerate(added) if more != 1)
-        got, sent = len(found[place][0]), len(prompts[place])
+        wrong = next(number for number, count in enumerate(added) if count != 1)
+        got, sent = len(lists[wrong][0]), len(prompts[wrong])
         raise _error(
             f"a prompt of {sent} tokens with {got} log-probabilities; expected {sent + 1}, one for each token that was sent "
             "and one for the token that is generated. It does not echo the whole prompt, or has other tokens or a BOS token "
@@ -83,7 +83,7 @@ def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequenc
         )
     return [
         _answer(choice, values, tops, len(prompt), start)
-        for choice, (values, tops), prompt, start in zip(in_order, found, prompts, starts, strict=True)
+        for choice, (values, tops), prompt, start in zip(in_order, lists, prompts, starts, strict=True)
     ]
 
 
@@ -106,23 +106,23 @@ def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent:
             f"{_short(values[0])} as log-probability of a prompt's first token, which has none: null was expected. Its "
             f"{len(values)} entries for {sent} tokens are shifted"
         )
-    for place in range(1, sent):
-        value, top = values[place], tops[place]
+    for number in range(1, sent):
+        value, top = values[number], tops[number]
         if not _is_number(value) or value > _CERTAIN:
             raise _error(
-                f"{_short(value)} as log-probability of token {place + 1} of {sent}; expected a number that is not above 0"
+                f"{_short(value)} as log-probability of token {number + 1} of {sent}; expected a number that is not above 0"
             )
         if not isinstance(top, Mapping) or not top or not all(map(_is_number, top.values())):
-            raise _error(f"top_logprobs {_short(top)} for token {place + 1} of {sent}; expected likely tokens")
-    whole, scored = values[1:sent], values[start:sent]
-    if (len(whole) > 1 and len(set(whole)) == 1) or (len(scored) > 1 and not any(scored)):
+            raise _error(f"top_logprobs {_short(top)} for token {number + 1} of {sent}; expected likely tokens")
+    logprobs, scored = values[1:sent], values[start:sent]
+    if (len(logprobs) > 1 and len(set(logprobs)) == 1) or (len(scored) > 1 and not any(scored)):
         raise _error(
             f"{scored[0]:g} as log-probability of each of {len(scored)} tokens of a candidate; it does not score prompts"
         )
     after = values[sent] if len(values) > sent and _is_number(values[sent]) else None
     cut = {"token_logprobs": [*values[:sent], None], "top_logprobs": [*tops[:sent], None]}
     likeliest = [max(top.values()) for top in tops[1:sent]]
-    return Answer({**choice, "logprobs": cut}, np.asarray(whole, float), np.asarray(likeliest, float), after)
+    return Answer({**choice, "logprobs": cut}, np.asarray(logprobs, float), np.asarray(likeliest, float), after)
 
 
 def _is_number(value: Any) -> bool:
@@ -136,15 +136,15 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-def _error(what: str) -> ModelError:
-    return ModelError(f"the server answers {what}; nothing of this run is scored or cached (docs/backends.md)")
+def _error(answer: str) -> ModelError:
+    return ModelError(f"the server answers {answer}; nothing of this run is scored or cached (docs/backends.md)")
 
 
 # ---------------------------------------------------------------- what one answer does not show
 
 
 def choose_probes(requests: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the ends of some requests, of equal lengths, that differ before their last token.
+    """Choose the ends of some requests, of equal lengths, that differ before their last token.
 
     Args:
         requests: the tokens of each.
@@ -176,23 +176,23 @@ def check_order(probes: Sequence[list[int]], ask: Callable[[list[list[int]]], li
     heads = [probe[:-1] for probe in probes]
     together = [answer for start in range(0, len(heads), size) for answer in ask(heads[start : start + size])]
     # An impossible token may have minus infinity.
-    known = np.clip([answer.logprobs[:-1] for answer in alone], -1e4, 0)
-    given = np.clip([answer.logprobs for answer in together], -1e4, 0)
+    expected = np.clip([answer.logprobs[:-1] for answer in alone], -1e4, 0)
+    answered = np.clip([answer.logprobs for answer in together], -1e4, 0)
     # The last number is not compared here: a shifted one may belong to the token after it, which only one of both has.
-    distances = np.abs(given[:, None, :-1] - known[None, :, :-1]).mean(axis=-1)
-    own = distances.diagonal()
-    if (own > np.minimum(4 * distances.min(axis=1) + _CERTAIN, _OTHER_ANSWER)).any():
+    distances = np.abs(answered[:, None, :-1] - expected[None, :, :-1]).mean(axis=-1)
+    differences = distances.diagonal()
+    if (differences > np.minimum(4 * distances.min(axis=1) + _CERTAIN, _OTHER_ANSWER)).any():
         raise _error(
-            f"prompts in a batch of {min(size, len(probes))} with other numbers than alone ({own.max():.2f} nats per token): "
-            "its answers are not in the order of the prompts; try --batch_size 1"
+            f"prompts in a batch of {min(size, len(probes))} with other numbers than alone ({differences.max():.2f} nats per "
+            "token): its answers are not in the order of the prompts; try --batch_size 1"
         )
-    moved = np.abs(given[:, -1] - known[:, -1]) > _OTHER_NUMBER
-    after = np.asarray([math.nan if one.generated is None else one.generated for one in together])
+    moved = np.abs(answered[:, -1] - expected[:, -1]) > _OTHER_NUMBER
+    generated = [math.nan if answer.generated is None else answer.generated for answer in together]
     likeliest = np.asarray([answer.likeliest[-1] for answer in alone])
     # Some servers give a token that greedy decoding generates the probability 1: that says nothing.
-    told = after < -1e-3
-    strange = told & (np.abs(after - likeliest) > _OTHER_NUMBER)
-    if moved.mean() > 0.5 or (told.sum() > 1 and strange.sum() > told.sum() / 2):
+    informative = np.less(generated, -1e-3)
+    strange = informative & (np.abs(generated - likeliest) > _OTHER_NUMBER)
+    if moved.mean() > 0.5 or (informative.sum() > 1 and strange.sum() > informative.sum() / 2):
         raise _error(
             "log-probabilities that belong to the token before or after (llama-cpp-python does so for models that add no "
             "BOS token)"

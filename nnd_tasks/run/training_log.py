@@ -72,10 +72,10 @@ def remove_later(path: Path, step: int) -> list[Line]:
         NNDError: the file cannot be read or written.
     """
     lines = read_log(path)
-    kept = [line for line in lines if line["step"] <= step]
-    if len(kept) < len(lines):
-        _write_log(path, kept)
+    earlier = [line for line in lines if line["step"] <= step]
+    if len(earlier) < len(lines):
+        _write_log(path, earlier)
         logger.warning(
-            "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(kept), step
+            "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(earlier), step
         )
-    return kept
+    return earlier

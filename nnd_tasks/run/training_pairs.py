@@ -64,56 +64,56 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
     Raises:
         NNDError: no task scores any config, a prompt cannot be rendered, or the folder cannot be read or written.
     """
-    header = read_header(folder)
-    name, card = header.get("nnd_set") or folder.resolve().name, read_card(folder)[1]
-    reports = read_report(folder)
+    header, (_, card), reports = read_header(folder), read_card(folder), read_report(folder)
+    name = header.get("nnd_set") or folder.resolve().name
     licences = licence_names(header.get("license"))
-    made, entries, rows, notes = {}, [], [], []
+    tables: dict[str, dict[str, pa.Table]] = {}
+    entries, rows, notes = [], [], []
     for config, tested in _sources_of_pairs(header, reports):
         task = next(tasks_on(name, tested), None)
         if task is None:
             continue
-        own = PREFERENCE if config == default_config(header) else f"{config}_{PREFERENCE}"
+        target = PREFERENCE if config == default_config(header) else f"{config}_{PREFERENCE}"
         pairs = make_pairs(read_table(folder, tested), task, chat=chat)
         splits = np.array([split_of(source) for source in pairs["source_id"].to_pylist()])
-        made[own] = {split: pairs.filter(pa.array(splits == split)) for split in SHARES}
+        tables[target] = {split: pairs.filter(pa.array(splits == split)) for split in SHARES}
         # `datasets` cannot read a file without rows.
-        files = [file for file in preference_files(own) if made[own][file["split"]].num_rows]
+        files = [file for file in preference_files(target) if tables[target][file["split"]].num_rows]
         note = training_note(terms_of(name, reports, config), licences)
         notes.append(note)
-        entries.append({"config_name": own, "data_files": files, **({"description": note} if note else {})})
-        sizes = [f"{table.num_rows:,}" for table in made[own].values()]
-        cells = [f"`{own}`", f"`{task['task']}`", *sizes, f"{pc.count_distinct(pairs['source_id'])}"]
+        entries.append({"config_name": target, "data_files": files, **({"description": note} if note else {})})
+        sizes = [f"{table.num_rows:,}" for table in tables[target].values()]
+        cells = [f"`{target}`", f"`{task['task']}`", *sizes, f"{pc.count_distinct(pairs['source_id'])}"]
         rows.append(f"| {' | '.join(cells)} |\n")
-    if not made:
+    if not tables:
         raise NNDError(f"{folder}: no task scores any config of {name}, so there is no prompt; build it without --out")
-    known = config_names(header, preferences=True)
-    header["configs"] = [entry for entry in header["configs"] if entry["config_name"] not in known] + entries
-    said = "\n\n".join(dict.fromkeys(filter(None, notes)))
-    section = f"{_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{said}\n\n"
+    earlier = config_names(header, preferences=True)
+    header["configs"] = [entry for entry in header["configs"] if entry["config_name"] not in earlier] + entries
+    terms = "\n\n".join(dict.fromkeys(filter(None, notes)))
+    section = f"{_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{terms}\n\n"
     with changing(folder), rewriting(folder) as new:
         shutil.copytree(folder, new, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(PREFERENCE))
-        for config, tables in made.items():
-            for split, table in tables.items():
+        for config, by_split in tables.items():
+            for split, table in by_split.items():
                 if table.num_rows:
                     write_parquet(table, new / PREFERENCE / config / f"{split}-00000-of-00001.parquet")
         body = without_section(card).replace("## Known limits", f"{section}## Known limits", 1)
         write_text(new / CARD, f"---\n{dump_yaml(header)}---\n{body}")
-    return {config: {split: table.num_rows for split, table in tables.items()} for config, tables in made.items()}
+    return {config: {split: table.num_rows for split, table in by_split.items()} for config, by_split in tables.items()}
 
 
 def _sources_of_pairs(header: Mapping[str, Any], reports: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each config of tests that is no clean one, and the config that its pairs are made of."""
     names = config_names(header)
     for config in names:
-        part = reports.get(config, {})
-        clean = clean_name(config) if "cleaning" in part else config
-        if "cleaned_from" not in part and clean in names:
+        report = reports.get(config, {})
+        clean = clean_name(config) if "cleaning" in report else config
+        if "cleaned_from" not in report and clean in names:
             yield config, clean
 
 
 def make_pairs(tests: pa.Table, task: Mapping[str, Any], *, chat: bool = False) -> pa.Table:
-    """Return tests as preference data, a row each.
+    """Make preference data of tests, a row each.
 
     Args:
         tests: rows of the dataset schema.
@@ -129,30 +129,19 @@ def make_pairs(tests: pa.Table, task: Mapping[str, Any], *, chat: bool = False) 
     Raises:
         NNDError: the prompt cannot be rendered, or the task puts more around it.
     """
-    if more := [key for key in ("description", "gen_prefix") if task.get(key)]:
-        raise NNDError(f"task {task['task']}: it sets {more[0]}, which preference data do not have")
+    for key in ("description", "gen_prefix"):
+        if task.get(key):
+            raise NNDError(f"task {task['task']}: it sets {key}, which preference data do not have")
     settings, delimiter = Settings.read(task.get("metadata") or {}), "" if chat else task["target_delimiter"]
     texts: dict[str, list[Any]] = {"prompt": [], "chosen": [], "rejected": []}
     spans = []
     for test in tests.to_pylist():
         prompt = str(render(task["doc_to_text"], test, f"task {task['task']}: doc_to_text"))
         chosen, rejected = (f"{delimiter}{settings.scored(test[side])}" for side in ("high", "low"))
-        at = candidate_offsets(test["low"], rejected)
-        spans.append(
-            [
-                {
-                    **span,
-                    "start": int(np.searchsorted(at, span["start"], side="right")) - 1,
-                    "end": int(np.searchsorted(at, span["end"])),
-                }
-                for span in test.get(SPANS_COLUMN) or ()
-            ]
-        )
-        for name, role, text in (
-            ("prompt", "user", prompt),
-            ("chosen", "assistant", chosen),
-            ("rejected", "assistant", rejected),
-        ):
+        offsets = candidate_offsets(test["low"], rejected)
+        spans.append([_move_span(span, offsets) for span in test.get(SPANS_COLUMN) or ()])
+        for name, text in zip(texts, (prompt, chosen, rejected), strict=True):
+            role = "user" if name == "prompt" else "assistant"
             texts[name].append([{"role": role, "content": text}] if chat else text)
     columns = {name: tests[column] for name, column in _COLUMNS.items() if column in tests.column_names}
     if {"high_score", "low_score"} <= {*tests.column_names}:
@@ -162,6 +151,12 @@ def make_pairs(tests: pa.Table, task: Mapping[str, Any], *, chat: bool = False) 
     return pa.table({**texts, **columns, "source_id": sources_of(tests)})
 
 
+def _move_span(span: Mapping[str, Any], offsets: Any) -> dict[str, Any]:
+    """Find a span's characters in a text, by the character of the candidate that each of them is."""
+    start, end = np.searchsorted(offsets, span["start"], side="right") - 1, np.searchsorted(offsets, span["end"])
+    return {**span, "start": int(start), "end": int(end)}
+
+
 def without_section(body: str) -> str:
-    """Return the Markdown of a card without what `add_preferences` wrote into it."""
+    """Take out of the Markdown of a card what `add_preferences` wrote into it."""
     return re.sub(rf"^{_SECTION}\n.*?(?=^## )", "", body, flags=re.MULTILINE | re.DOTALL)

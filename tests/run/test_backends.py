@@ -175,7 +175,10 @@ def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
     ("arguments", "message"),
     [
         *(
-            ({"tokenizer_backend": backend, "tokenizer": "x"}, f"tokenizer_backend={backend}; use tokenizer_backend=huggingface")
+            (
+                {"tokenizer_backend": backend, "tokenizer": "x"},
+                f"tokenizer_backend={backend}; use tokenizer_backend=huggingface",
+            )
             for backend in ("tiktoken", "None", None)
         ),
         ({}, r"names no tokenizer for this model\. Add tokenizer="),
