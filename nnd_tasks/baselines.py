@@ -145,14 +145,9 @@ def writers_of(tests: pa.Table) -> list[Writers]:
 SAMPLE = 45_000
 
 
-def table_rates(tests: pa.Table, sample: int | None = None) -> dict[str, dict[str, float]]:
-    """Compute the `baseline_rates` of a table of tests.
-
-    Args:
-        tests: the table.
-        sample: number of tests to draw where there are more, always the same ones; None takes all.
-    """
-    if sample is not None and tests.num_rows > sample:
-        tests = tests.take(sorted(random.Random(0).sample(range(tests.num_rows), sample)))  # noqa: S311
+def table_rates(tests: pa.Table) -> dict[str, dict[str, float]]:
+    """Compute the `baseline_rates` of a table of tests; of a larger one than `SAMPLE`, those of a sample, always the same."""
+    if tests.num_rows > SAMPLE:
+        tests = tests.take(sorted(random.Random(0).sample(range(tests.num_rows), SAMPLE)))  # noqa: S311
     context, high, low, category = (tests[name].to_pylist() for name in ("context", "high", "low", "category"))
     return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))

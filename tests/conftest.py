@@ -153,6 +153,18 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
+def gpt2(tiny_models: dict[str, Path]) -> Path:
+    """Return the folder of the tiny GPT-2."""
+    return tiny_models["gpt2"]
+
+
+@pytest.fixture(scope="session")
+def llama(tiny_models: dict[str, Path]) -> Path:
+    """Return the folder of the tiny Llama, which has a BOS token and a chat template."""
+    return tiny_models["llama"]
+
+
+@pytest.fixture(scope="session")
 def masked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a tiny masked language model."""
 

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,9 @@ from nnd_tasks import __version__, cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import read_table
-from tests.commands import Outcome, nnd_process, refused, run
+from tests.commands import Command, nnd_process, refused, run
 from tests.conftest import REPO, SOURCES
 from tests.sets.small_files import FRANK_FILE, QUIZ_FILE, small_source, small_text, write_files
-
-Command = Callable[..., Outcome]
 
 # ---------------------------------------------------------------- in a process of its own
 
@@ -49,16 +46,16 @@ def test_a_command_imports_its_own_module_only(module: str, commands: tuple[str,
     [
         ("--help", ("torch", "transformers", "lm_eval", "matplotlib", "pandas")),
         ("list", ("torch", "transformers", "matplotlib")),
-        ("run --model hf --model_args pretrained={models}/gpt2 --tasks nnd_demo --limit 2", ("matplotlib",)),
+        ("run --model hf --model_args pretrained={gpt2} --tasks nnd_demo --limit 2", ("matplotlib",)),
     ],
 )
 def test_a_fresh_process_imports_no_more_than_it_needs(
-    command: str, without: tuple[str, ...], demo_home: Path, tiny_models: dict[str, Path], tmp_path: Path
+    command: str, without: tuple[str, ...], demo_home: Path, gpt2: Path, tmp_path: Path
 ) -> None:
     for name in without:
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), str(REPO)])
-    words = command.format(models=tiny_models["gpt2"].parent).split()
+    words = command.format(gpt2=gpt2).split()
     status, out, err = nnd_process(*words, PYTHONPATH=path, NND_HOME=str(demo_home))
     assert status == 0, err
     assert {"--help": "Near-Negative", "list": "quiz_design"}.get(command, "pass_rate") in out

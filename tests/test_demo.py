@@ -31,11 +31,11 @@ def test_no_rule_without_understanding_decides_a_category(demo_home: Path) -> No
 
 
 def test_the_whole_demo(
-    tiny_models: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    llama: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "demo"
     monkeypatch.setenv("COLUMNS", "120")
-    run_demo(folder, str(tiny_models["llama"]))
+    run_demo(folder, str(llama))
     printed = capfd.readouterr().out
     runs = read_results(folder / "results")
     assert {run.model for run in runs} == {"llama", "untrained"}
@@ -47,7 +47,7 @@ def test_the_whole_demo(
     assert "nnd_demo" in (folder / "report.html").read_text("utf-8")
 
     weights = (folder / "untrained" / "model.safetensors").stat().st_mtime_ns
-    run_demo(folder, str(tiny_models["llama"]))
+    run_demo(folder, str(llama))
     assert (folder / "untrained" / "model.safetensors").stat().st_mtime_ns == weights
 
 

@@ -11,7 +11,6 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -35,7 +34,7 @@ from nnd_tasks.files import (
     writing,
     writing_all,
 )
-from tests.commands import Outcome, refused
+from tests.commands import Command, refused
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 
@@ -178,7 +177,7 @@ def test_the_reason_of_an_error_is_one_line(error: Exception, reason: str, typed
     assert typed_reason_of(error).startswith(typed)
 
 
-def test_a_long_message_keeps_its_beginning_and_its_end(nnd: Callable[..., Outcome]) -> None:
+def test_a_long_message_keeps_its_beginning_and_its_end(nnd: Command) -> None:
     message = refused(nnd("show", "x" * 100_000))
     assert len(message) < 5_000
     assert message.startswith("nnd/xxx")

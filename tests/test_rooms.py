@@ -33,14 +33,14 @@ for command in (["build", "demo"], *runs, ["compare", folder]):
 
 
 @pytest.mark.slow
-def test_without_the_rooms_that_one_can_take_away(tmp_path: Path, tiny_models: dict[str, Path]) -> None:
+def test_without_the_rooms_that_one_can_take_away(tmp_path: Path, gpt2: Path, llama: Path) -> None:
     """Each is taken away with the others: none of them is needed, so no one of them is."""
     for name in ("nnd_tasks", "task_yamls"):
         shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for room in ("studies", "contribute", "page"):
         shutil.rmtree(tmp_path / "nnd_tasks" / room)
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NND_HOME": str(tmp_path / "home")}
-    models = [tiny_models["gpt2"], tiny_models["llama"]]
+    models = [gpt2, llama]
     done = run([sys.executable, "-c", COMMANDS, tmp_path / "results", *models], cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "nnd_tasks"))

@@ -28,7 +28,7 @@ from nnd_tasks.schema import clean_name
 from nnd_tasks.splits import SHARES, find_source, sources_of, split_of
 from nnd_tasks.store import CARD, built_sets, dataset_folder, list_configs, read_header, read_table
 from nnd_tasks.task.task_files import tasks_on
-from tests.commands import Outcome
+from tests.commands import Command
 from tests.conftest import DATA, REPO
 from tests.task.tasks import build_task, load_task
 
@@ -50,7 +50,7 @@ def demo(demo_home: Path, nnd_home: Path) -> Path:
 # ---------------------------------------------------------------- what is in it
 
 
-def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd: Callable[..., Outcome], nnd_home: Path) -> None:
+def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd: Command, nnd_home: Path) -> None:
     before = nnd("build", "demo").out
     folder = dataset_folder("demo")
     tests = {path: path.read_bytes() for path in folder.glob("*/test-*.parquet")}
@@ -87,7 +87,7 @@ def test_prompt_and_text_are_what_the_task_scores(
     name: str,
     variant: str,
     real_sets: Callable[[str], Path],
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = real_sets(name)
@@ -96,7 +96,7 @@ def test_prompt_and_text_are_what_the_task_scores(
     yaml = next(tasks_on(name, config))
     tests = read_table(folder, config)
     pairs = make_pairs(tests, yaml).to_pylist()
-    task = load_task(f"nnd_{name}{variant}_clean", {"pretrained": str(tiny_models["gpt2"])})
+    task = load_task(f"nnd_{name}{variant}_clean", {"pretrained": str(gpt2)})
     scored = set()
     for doc in task.eval_docs:
         scored |= {*task._pairs(doc, task.fewshot_context(doc, 0))}
@@ -192,8 +192,8 @@ def test_no_near_duplicate_is_in_another_split_of_any_set(real_home: Path) -> No
     assert leaks == []
 
 
-def test_a_held_out_task_has_the_tests_of_its_split(demo: Path, tiny_models: dict[str, Path]) -> None:
-    model = {"pretrained": str(tiny_models["gpt2"])}
+def test_a_held_out_task_has_the_tests_of_its_split(demo: Path, gpt2: Path) -> None:
+    model = {"pretrained": str(gpt2)}
     wanted = {test for test, source in zip(*(lambda t: (t["test_id"].to_pylist(), sources_of(t)))(read_table(demo)), strict=True)
               if split_of(source) == "test"}  # fmt: skip
 
@@ -224,13 +224,13 @@ def test_a_held_out_task_has_the_tests_of_its_split(demo: Path, tiny_models: dic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chat", [False, True])
-def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, tiny_models: dict[str, Path], tmp_path: Path) -> None:
+def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, llama: Path, tmp_path: Path) -> None:
     trl = pytest.importorskip("trl")
     from transformers import AutoModelForSequenceClassification
 
     add_preferences(demo, chat=chat)
     data = nnd_tasks.load("demo", "preference")
-    model = str(tiny_models["llama"])
+    model = str(llama)
     same: dict[str, Any] = {
         "max_steps": 2, "per_device_train_batch_size": 2, "output_dir": str(tmp_path), "report_to": [], "use_cpu": True,
         "save_strategy": "no", "logging_steps": 1, "bf16": False, "gradient_checkpointing": False,
@@ -248,7 +248,7 @@ def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, tiny_models: dict[str
 @pytest.mark.slow
 def test_the_example_trains_on_a_category_and_asks_for_terms(
     demo: Path,
-    tiny_models: dict[str, Path],
+    llama: Path,
     tmp_path: Path,
     real_sets: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -259,7 +259,7 @@ def test_the_example_trains_on_a_category_and_asks_for_terms(
     from transformers import AutoModelForCausalLM
 
     example = runpy.run_path(str(REPO / "examples" / "train_dpo.py"))
-    model, out = str(tiny_models["llama"]), tmp_path / "out"
+    model, out = str(llama), tmp_path / "out"
 
     def train(*words: str) -> None:
         monkeypatch.setattr(sys, "argv", ["train_dpo.py", "--model", model, "--pairs", "6", "--out", str(out), *words])

@@ -62,7 +62,7 @@ class BuiltSet:
         table = check_table(to_arrow(tests), f"config {config}")
         self.tables[config] = table
         self.summaries[config] = summarize(config, table)
-        report = {**details, **asdict(self.summaries[config]), "trivial_rules": table_rates(table, SAMPLE)}
+        report = {**details, **asdict(self.summaries[config]), "trivial_rules": table_rates(table)}
         del report["name"]
         if table.num_rows > SAMPLE:
             report["trivial_rules_sample"] = SAMPLE

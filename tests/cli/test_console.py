@@ -10,7 +10,6 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.show import console
-from tests.commands import Outcome
+from tests.commands import Command
 
 #: What draws boxes and lines.
 BOXES = re.compile(r"[\u2500-\u257f]")
@@ -80,7 +79,7 @@ def test_a_terminal_that_wants_no_colours_gets_none(variable: str, value: str, d
 
 
 @pytest.mark.parametrize("command", ["list", "list --brief", "show demo", "build demo", "check demo"])
-def test_a_pipe_gets_plain_markdown(command: str, demo: Path, nnd: Callable[..., Outcome], pipe: None) -> None:
+def test_a_pipe_gets_plain_markdown(command: str, demo: Path, nnd: Command, pipe: None) -> None:
     output = nnd(*command.split()).out
     assert ESCAPE not in output
     assert not BOXES.search(output)

@@ -124,9 +124,9 @@ def test_every_test_comes_out_over_http_as_with_hf(
 @needs_client
 @pytest.mark.parametrize("tokenized", [True, False], ids=["tokens", "text"])
 def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(
-    tokenized: bool, tiny_models: dict[str, Path], home: Path
+    tokenized: bool, llama: Path, home: Path
 ) -> None:
-    folder, metadata = tiny_models["llama"], {"append_eos": True}
+    folder, metadata = llama, {"append_eos": True}
     with CompletionsServer.load(folder) as server:
         arguments = {"tokenized_requests": tokenized, "add_bos_token": True}
         results = through(server, folder, arguments, limit=FEW, metadata=metadata)
@@ -137,10 +137,10 @@ def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(
 
 @needs_client
 def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(
-    reference: Reference, tiny_models: dict[str, Path], home: Path
+    reference: Reference, gpt2: Path, home: Path
 ) -> None:
     """It leaves room for the token that the server generates; hf does not even feed the last one."""
-    folder, window, few = tiny_models["gpt2"], 64, 6
+    folder, window, few = gpt2, 64, 6
     with CompletionsServer.load(folder) as server:
         short = through(server, folder, {"max_length": window}, limit=few)
         whole = {
@@ -157,10 +157,10 @@ def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(
 
 
 def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
-    reference: Reference, tiny_models: dict[str, Path], home: Path
+    reference: Reference, gpt2: Path, home: Path
 ) -> None:
     """It sends text and finds the candidate by `text_offset`. This is lm-eval's client only, not llama.cpp."""
-    folder = tiny_models["gpt2"]
+    folder = gpt2
     with CompletionsServer.load(folder) as server:
         arguments = {"base_url": server.url.removesuffix("/v1/completions"), "tokenizer": str(folder)}
         results = nnd_tasks.evaluate(["nnd_demo"], "gguf", arguments, limit=FEW, bootstrap_iters=0)
@@ -194,10 +194,10 @@ def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(arguments: dic
 
 
 @pytest.fixture(scope="module")
-def adapter(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a LoRA adapter of the tiny Llama with random weights, none of them zero."""
     peft = pytest.importorskip("peft", reason="lm-eval's argument peft= needs the package peft")
-    model = AutoModelForCausalLM.from_pretrained(tiny_models["llama"], dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
     targets = ["q_proj", "v_proj", "down_proj"]
     config = peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM", init_lora_weights=False)
     torch.manual_seed(4)
@@ -208,11 +208,11 @@ def adapter(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_peft_adapter_is_scored_as_the_merged_model(
-    reference: Reference, tiny_models: dict[str, Path], adapter: Path, home: Path
+    reference: Reference, llama: Path, adapter: Path, home: Path
 ) -> None:
     import peft
 
-    folder = tiny_models["llama"]
+    folder = llama
     results = evaluate(folder, ["nnd_demo"], model_args={"peft": str(adapter)})
     oracle = Oracle(folder)
     oracle.model = peft.PeftModel.from_pretrained(oracle.model, adapter).merge_and_unload().eval()
@@ -246,9 +246,9 @@ class CoarseOracle(Oracle):
 @pytest.mark.parametrize(("dtype", "limit"), [("bfloat16", None), ("float16", FEW)])  # CPUs are slow in float16
 @pytest.mark.parametrize("softmax", [None, "float32"])
 def test_16_bit_sums_are_those_of_the_model_and_their_ties_are_counted(
-    dtype: str, limit: int | None, softmax: str | None, tiny_models: dict[str, Path], home: Path
+    dtype: str, limit: int | None, softmax: str | None, llama: Path, home: Path
 ) -> None:
-    folder, arguments = tiny_models["llama"], {"dtype": dtype, **({"softmax_dtype": softmax} if softmax else {})}
+    folder, arguments = llama, {"dtype": dtype, **({"softmax_dtype": softmax} if softmax else {})}
     results = evaluate(folder, ["nnd_demo"], model_args=arguments, limit=limit, batch_size=1, shared_prefix=False)
     found, samples = results["results"]["nnd_demo"], samples_of(results)
     assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] == dtype, "the logits are, at least"

@@ -40,34 +40,34 @@ def run(model: Path, cache: Path, **kwargs: Any) -> dict[str, Any]:
 
 
 def test_a_second_run_asks_nothing_and_gives_the_same(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
 ) -> None:
-    plain = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=6)["results"]["nnd_demo"]
+    plain = evaluate(gpt2, ["nnd_demo"], limit=6)["results"]["nnd_demo"]
     asked.clear()
-    first = run(tiny_models["gpt2"], tmp_path)
+    first = run(gpt2, tmp_path)
     assert set(asked.values()) == {1}
     asked.clear()
-    assert run(tiny_models["gpt2"], tmp_path, batch_size=3) == first
+    assert run(gpt2, tmp_path, batch_size=3) == first
     assert not asked
     assert first == {key: plain[key] for key in first}
 
 
 def test_another_model_does_not_get_the_answers_of_the_first(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+    gpt2: Path, llama: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
 ) -> None:
-    first = run(tiny_models["gpt2"], tmp_path)
+    first = run(gpt2, tmp_path)
     asked.clear()
-    assert run(tiny_models["llama"], tmp_path) != first
+    assert run(llama, tmp_path) != first
     assert asked
     asked.clear()
-    assert run(tiny_models["gpt2"], tmp_path) == first
+    assert run(gpt2, tmp_path) == first
     assert not asked
 
 
 def test_a_model_that_was_trained_on_in_its_folder_is_another(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
 ) -> None:
-    folder = shutil.copytree(tiny_models["gpt2"], tmp_path / "model")
+    folder = shutil.copytree(gpt2, tmp_path / "model")
     first = run(folder, tmp_path)
     model = AutoModelForCausalLM.from_pretrained(folder)
     model.transformer.wte.weight.data.mul_(-1)
@@ -78,17 +78,17 @@ def test_a_model_that_was_trained_on_in_its_folder_is_another(
 
 
 def test_other_requests_are_asked_for_and_known_ones_are_not(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
+    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
 ) -> None:
-    run(tiny_models["gpt2"], tmp_path)
+    run(gpt2, tmp_path)
     known = set(asked)
     asked.clear()
-    evaluate(tiny_models["gpt2"], ["nnd_demo"], use_cache=str(tmp_path / "answers"), limit=8)
+    evaluate(gpt2, ["nnd_demo"], use_cache=str(tmp_path / "answers"), limit=8)
     assert asked
     assert not known & set(asked)
     asked.clear()
     changed = {"metadata": {"candidate_prefix": "- "}}
-    assert run(tiny_models["gpt2"], tmp_path, **changed) is not None
+    assert run(gpt2, tmp_path, **changed) is not None
     assert asked
 
 
@@ -112,9 +112,9 @@ def test_the_key_ignores_what_changes_no_answer() -> None:
 
 
 def test_a_run_that_stops_while_it_scores_goes_on_where_it_was(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, asked: Counter[tuple[str, str]], monkeypatch: Any
+    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]], monkeypatch: Any
 ) -> None:
-    plain = run(tiny_models["gpt2"], tmp_path / "other")
+    plain = run(gpt2, tmp_path / "other")
     total, store, stored = len(asked), CacheHook.add_partial, []
 
     def stopping(self: CacheHook, *answer: Any) -> None:
@@ -125,8 +125,8 @@ def test_a_run_that_stops_while_it_scores_goes_on_where_it_was(
 
     monkeypatch.setattr(CacheHook, "add_partial", stopping)
     with pytest.raises(KeyboardInterrupt):
-        run(tiny_models["gpt2"], tmp_path)
+        run(gpt2, tmp_path)
     monkeypatch.setattr(CacheHook, "add_partial", store)
     asked.clear()
-    assert run(tiny_models["gpt2"], tmp_path) == plain
+    assert run(gpt2, tmp_path) == plain
     assert len(asked) == total - 7

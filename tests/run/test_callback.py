@@ -228,20 +228,20 @@ def test_rates_are_those_of_the_saved_checkpoints(
 
 
 @pytest.mark.usefixtures("home")
-def test_an_adapter_in_training_is_evaluated_with_its_model(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+def test_an_adapter_in_training_is_evaluated_with_its_model(llama: Path, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_dropout=0.1, init_lora_weights=False)
     ends = []
     for callbacks in ([], [NNDCallback(TASK, every=2, limit=10)]):
         torch.manual_seed(0)
-        model = peft.get_peft_model(load(tiny_models["llama"]), config)
-        trainer = make_trainer(tiny_models["llama"], tmp_path, callbacks, model=model, max_steps=2)
+        model = peft.get_peft_model(load(llama), config)
+        trainer = make_trainer(llama, tmp_path, callbacks, model=model, max_steps=2)
         trainer.train()
         ends.append(trainer.model.state_dict())
     assert same(*ends)
     trainer.model.save_pretrained(tmp_path / "adapter")
     arguments = {"peft": str(tmp_path / "adapter")}
-    results = random_models.evaluate(tiny_models["llama"], [TASK], model_args=arguments, limit=10)["results"][TASK]
+    results = random_models.evaluate(llama, [TASK], model_args=arguments, limit=10)["results"][TASK]
     [line] = read(tmp_path / "nnd.jsonl")
     assert line["rates"]["all"]["rate"] == results["pass_rate,none"]
 
@@ -252,14 +252,14 @@ def test_an_adapter_in_training_is_evaluated_with_its_model(tiny_models: dict[st
 @pytest.mark.parametrize(("stop", "evaluated"), [(5, [2, 4, 5]), (3, [2, 3])])
 @pytest.mark.usefixtures("home")
 def test_a_step_is_evaluated_once_and_the_last_one_always(
-    stop: int, evaluated: list[int], tiny_models: dict[str, Path], tmp_path: Path
+    stop: int, evaluated: list[int], gpt2: Path, tmp_path: Path
 ) -> None:
     class Stop(TrainerCallback):  # after ours, as early stopping is: the Trainer evaluates when a step has ended
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             control.should_training_stop = state.global_step == stop
 
     callbacks = [NNDCallback(TASK, every=2, limit=1), Stop()]
-    trainer = make_trainer(tiny_models["gpt2"], tmp_path, callbacks, max_steps=5)
+    trainer = make_trainer(gpt2, tmp_path, callbacks, max_steps=5)
     trainer.train()
     assert steps(tmp_path / "nnd.jsonl") == evaluated
     assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == evaluated
@@ -269,12 +269,12 @@ def test_a_step_is_evaluated_once_and_the_last_one_always(
 
 
 @pytest.mark.usefixtures("home")
-def test_resuming_replaces_the_steps_of_the_abandoned_run(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+def test_resuming_replaces_the_steps_of_the_abandoned_run(gpt2: Path, tmp_path: Path) -> None:
     def train(most: int, checkpoint: str | None = None) -> Trainer:
         callback = NNDCallback(TASK, every=2, limit=1)
         # Two steps are an epoch: a run that goes on at the end has nothing to do.
         saving = {"save_strategy": "steps", "save_steps": 2, "per_device_train_batch_size": 20}
-        trainer = make_trainer(tiny_models["gpt2"], tmp_path, [callback], max_steps=most, **saving)
+        trainer = make_trainer(gpt2, tmp_path, [callback], max_steps=most, **saving)
         trainer.train(resume_from_checkpoint=checkpoint and str(tmp_path / checkpoint))
         return trainer
 
@@ -298,16 +298,14 @@ def test_resuming_replaces_the_steps_of_the_abandoned_run(tiny_models: dict[str,
 
 
 @pytest.mark.usefixtures("home")
-def test_a_new_run_starts_a_new_curve_and_says_so(
-    tiny_models: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_new_run_starts_a_new_curve_and_says_so(gpt2: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     old = [{"step": step, "epoch": 0.0, "task": TASK, "rates": {}, "signature": None} for step in (1, 7)]
     path = tmp_path / "curves" / "mine.jsonl"
     path.parent.mkdir()
     path.write_text("".join(f"{json.dumps(line)}\n" for line in old), encoding="utf-8")
     with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
         callback = NNDCallback(TASK, every=1, limit=1, log_path=path)
-        make_trainer(tiny_models["gpt2"], tmp_path / "out", [callback], max_steps=1).train()
+        make_trainer(gpt2, tmp_path / "out", [callback], max_steps=1).train()
     assert [(line["step"], bool(line["rates"])) for line in read(path)] == [(1, True)]
     assert f"{path}: removed 2 lines of steps after 0" in caplog.text
     assert not (tmp_path / "out" / "nnd.jsonl").exists()
@@ -318,7 +316,7 @@ def test_a_new_run_starts_a_new_curve_and_says_so(
 
 @pytest.mark.usefixtures("home")
 def test_an_evaluation_that_fails_does_not_lose_the_training(
-    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real, calls = module.evaluate, []
 
@@ -329,7 +327,7 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(
         return real(*args, **kwargs)
 
     monkeypatch.setattr(module, "evaluate", evaluate)
-    trainer = make_trainer(tiny_models["gpt2"], tmp_path, [NNDCallback(TASK, every=1, limit=2)], max_steps=3)
+    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=1, limit=2)], max_steps=3)
     with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
         trainer.train()
     assert trainer.state.global_step == 3
@@ -340,13 +338,13 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(
 
 @pytest.mark.usefixtures("home")
 def test_a_full_disk_does_not_lose_the_training(
-    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    trainer = make_trainer(tiny_models["gpt2"], tmp_path, [NNDCallback(TASK, every=1, limit=1)], max_steps=1)
+    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=1, limit=1)], max_steps=1)
     with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
         trainer.train()
     assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [1]
@@ -371,7 +369,7 @@ def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], message:
 
 
 @pytest.fixture
-def refused(tiny_models: dict[str, Path], tmp_path: Path) -> Callable[..., str]:
+def refused(gpt2: Path, tmp_path: Path) -> Callable[..., str]:
     """Return a function that trains with a callback and returns its one line of error; a step of training is a failure."""
 
     class NoStep(TrainerCallback):
@@ -380,7 +378,7 @@ def refused(tiny_models: dict[str, Path], tmp_path: Path) -> Callable[..., str]:
 
     def call(processing_class: Any = "own", **arguments: Any) -> str:
         callback = NNDCallback(**{"tasks": TASK, "every": 1, "limit": 1, **arguments})
-        trainer = make_trainer(tiny_models["gpt2"], tmp_path / "out", [callback, NoStep()], tokenizer=processing_class)
+        trainer = make_trainer(gpt2, tmp_path / "out", [callback, NoStep()], tokenizer=processing_class)
         with pytest.raises(NNDError) as error:
             trainer.train()
         assert "\n" not in str(error.value)
@@ -448,12 +446,10 @@ def test_a_sharded_model_is_refused(attribute: str, refused: Callable[..., str],
 
 
 @pytest.mark.usefixtures("home")
-def test_the_example_runs(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+def test_the_example_runs(gpt2: Path, tmp_path: Path) -> None:
     script = REPO / "examples" / "train_and_watch.py"
-    if not script.is_file():
-        pytest.skip("needs the source tree")
     text, out = tmp_path / "text", tmp_path / "watched"
     text.write_text("\n".join(random_models.texts()), encoding="utf-8")
     train = runpy.run_path(str(script))["train_and_watch"]
-    assert steps(train(text, str(tiny_models["gpt2"]), out, steps=4, limit=1, window=32)) == [1, 2, 3, 4]
+    assert steps(train(text, str(gpt2), out, steps=4, limit=1, window=32)) == [1, 2, 3, 4]
     assert (out / "model" / "model.safetensors").is_file()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import nnd_tasks
+import nnd_tasks.models.shared_prefix  # registers its model type before the stand-in takes the registry
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.run import model_type
@@ -23,6 +24,7 @@ from nnd_tasks.run.outputs import cache_key
 from nnd_tasks.task.signature import environment
 from tests import random_models
 from tests.models import fake_vllm
+from tests.run import test_backends
 
 LIMIT = 4
 REQUESTS: Any = [(None, [*range(5, 26)], [*range(3, 3 + n)]) for n in (1, 4, 9)]
@@ -43,11 +45,7 @@ def through_vllm(folder: Path, model: str = "vllm", **kwargs: Any) -> Any:
 
 
 def assert_same(one: Any, other: Any) -> None:
-    for a, b in zip(one["samples"]["nnd_demo"], other["samples"]["nnd_demo"], strict=True):
-        assert a["tests"] == b["tests"]
-        for x, y in zip(a["candidates"], b["candidates"], strict=True):
-            assert (x["tokens"], x["bytes"]) == (y["tokens"], y["bytes"])
-            assert x["sum"] == pytest.approx(y["sum"], abs=1e-5 * max(x["tokens"], 1) + 1e-6 * abs(y["sum"]))
+    test_backends.assert_same(test_backends.samples_of(one), test_backends.samples_of(other))
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -80,10 +78,8 @@ def test_the_outcomes_are_those_of_hf(
     assert signature["model"]["type"] == "vllm-shared-prefix"
 
 
-def test_the_protocol_is_that_of_plain_vllm(
-    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], home: Path
-) -> None:
-    shared, plain = (through_vllm(tiny_models["gpt2"], shared_prefix=sharing) for sharing in (True, False))
+def test_the_protocol_is_that_of_plain_vllm(engine: type[fake_vllm.LLM], gpt2: Path, home: Path) -> None:
+    shared, plain = (through_vllm(gpt2, shared_prefix=sharing) for sharing in (True, False))
     assert plain["config"]["model"] == "vllm"
     assert_same(shared, plain)
     one, other = (results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for results in (shared, plain))
@@ -93,12 +89,10 @@ def test_the_protocol_is_that_of_plain_vllm(
     assert not any(cached for _, _, cached in engine.made[1].calls)
 
 
-def test_a_window_cuts_as_lm_evals_vllm_does(
-    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_a_window_cuts_as_lm_evals_vllm_does(engine: type[fake_vllm.LLM], gpt2: Path, home: Path) -> None:
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
-    settings = {"pretrained": str(tiny_models["gpt2"]), "max_model_len": 40, "block_size": 4}
+    settings = {"pretrained": str(gpt2), "max_model_len": 40, "block_size": 4}
     requests = [
         (None, list(range(5, 5 + n)), list(range(3, 3 + m))) for n, m in ((50, 3), (36, 3), (37, 3), (1, 38), (9, 37))
     ]
@@ -112,14 +106,12 @@ def test_a_window_cuts_as_lm_evals_vllm_does(
             ours._loglikelihood_tokens([(("a", "b"), context, continuation)])
 
 
-def test_rolling_requests_and_empty_contexts(
-    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_rolling_requests_and_empty_contexts(engine: type[fake_vllm.LLM], llama: Path, home: Path) -> None:
     from lm_eval.api.instance import Instance
 
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
-    settings = {"pretrained": str(tiny_models["llama"]), "max_model_len": 40, "block_size": 4, "batch_size": 2}
+    settings = {"pretrained": str(llama), "max_model_len": 40, "block_size": 4, "batch_size": 2}
     ours, plain = VLLMSharedPrefixLM(**settings), VLLMSharedPrefixLM(**settings, shared_prefix=False)
     text = "One day the cat went to the house of the dog. " * 8
     rolling = [Instance("loglikelihood_rolling", {}, (text[:end],), i) for i, end in enumerate((9, 90, 300))]
@@ -148,7 +140,7 @@ def test_an_engine_that_cannot_share_scores_as_lm_eval_does(
     arguments: dict[str, Any],
     reason: str,
     engine: type[fake_vllm.LLM],
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
@@ -156,7 +148,7 @@ def test_an_engine_that_cannot_share_scores_as_lm_eval_does(
     for name in ("lies", "skew"):  # a faulty engine
         setattr(engine, name, arguments.get(name, getattr(engine, name)))
     arguments = {name: value for name, value in arguments.items() if name not in ("lies", "skew")}
-    settings = {"pretrained": str(tiny_models["gpt2"]), "max_model_len": 512, "block_size": 4, "dtype": "float32"}
+    settings = {"pretrained": str(gpt2), "max_model_len": 512, "block_size": 4, "dtype": "float32"}
     with caplog.at_level(logging.INFO):
         answers = VLLMSharedPrefixLM(**{**settings, **arguments})._loglikelihood_tokens(REQUESTS)
     [line] = said(caplog)
@@ -172,11 +164,11 @@ def test_an_engine_that_cannot_share_scores_as_lm_eval_does(
 
 
 def test_16_bits_say_how_to_get_exact_numbers(
-    engine: type[fake_vllm.LLM], tiny_models: dict[str, Path], caplog: pytest.LogCaptureFixture
+    engine: type[fake_vllm.LLM], gpt2: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
-    lm = VLLMSharedPrefixLM(pretrained=str(tiny_models["gpt2"]), max_model_len=512, dtype="bfloat16")
+    lm = VLLMSharedPrefixLM(pretrained=str(gpt2), max_model_len=512, dtype="bfloat16")
     with caplog.at_level(logging.INFO):
         assert lm.why_not() is None
     lines = said(caplog)

@@ -124,7 +124,7 @@ CASES = {
 def test_a_mistake_is_one_line_before_the_model_is_loaded(
     case: str,
     refused: Callable[..., str],
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     demo_home: Path,
     tmp_path: Path,
     monkeypatch: Any,
@@ -134,7 +134,7 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
     (tmp_path / "file").touch()
     filled, message = (text.replace("{tmp}", str(tmp_path)) for text in (case, CASES[case]))
     words = shlex.split(filled)
-    model = [] if "--model" in words else hf(tiny_models["gpt2"])
+    model = [] if "--model" in words else hf(gpt2)
     assert message in refused(*model, *([] if "--tasks" in words else ["--tasks", "nnd_demo"]), *words)
 
 
@@ -157,24 +157,24 @@ def test_what_needs_no_model_is_checked_before_torch_is_imported(home: Path, tmp
 
 
 def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(
-    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+    refused: Callable[..., str], gpt2: Path, home: Path, tmp_path: Path
 ) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    tokenizer = AutoTokenizer.from_pretrained(gpt2)
     tokenizer.add_tokens(["unused and rare"])
     tokenizer.save_pretrained(tmp_path / "unused")
     tokenizer.add_tokens([" of the"])
     tokenizer.save_pretrained(tmp_path / "used")
-    unused = {"pretrained": str(tiny_models["gpt2"]), "tokenizer": str(tmp_path / "unused")}
+    unused = {"pretrained": str(gpt2), "tokenizer": str(tmp_path / "unused")}
     nnd_tasks.evaluate("nnd_demo", model_args=unused, limit=1, device="cpu")
     arguments = "--model_args", f"tokenizer={tmp_path / 'used'}"
-    message = refused(*hf(tiny_models["gpt2"], *arguments, "--tasks", "nnd_demo"))
+    message = refused(*hf(gpt2, *arguments, "--tasks", "nnd_demo"))
     assert "(' of the'), which the model lacks; name the tokenizer that the model was trained with" in message
 
 
 def test_weights_that_do_not_fit_say_which(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    shutil.copytree(tiny_models["gpt2"], tmp_path / "model")
+    shutil.copytree(gpt2, tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "n_embd": 64}), encoding="utf-8")
     assert call(monkeypatch, *hf(tmp_path / "model", "--tasks", "nnd_demo", "--limit", "1")) == 1
@@ -182,11 +182,11 @@ def test_weights_that_do_not_fit_say_which(
 
 
 def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tmp_path / ("ä" * 100) / ("b" * 150) / "model"
     model.parent.mkdir(parents=True)
-    model.symlink_to(tiny_models["gpt2"])
+    model.symlink_to(gpt2)
     words = hf(model, "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--metadata", "tokens=true")
     for output in (tmp_path / "json" / "out.json", tmp_path / "folder"):
         assert call(monkeypatch, *words, "--output_path", str(output)) == 0
@@ -198,23 +198,23 @@ def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(
 
 
 def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(
-    refused: Callable[..., str], tiny_models: dict[str, Path], home: Path, tmp_path: Path
+    refused: Callable[..., str], gpt2: Path, home: Path, tmp_path: Path
 ) -> None:
     name = "nnd_" + "x" * 230
     base = REPO / "task_yamls" / "demo" / "nnd_demo.yaml"
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "long.yaml").write_text(f"include: {base}\ntask: {name}\n", encoding="utf-8")
     words = "--include_path", str(tmp_path / "tasks"), "--output_path", str(tmp_path / "new" / "out")
-    line = refused(*hf(tiny_models["gpt2"], "--tasks", name, *words))
+    line = refused(*hf(gpt2, "--tasks", name, *words))
     assert line == f"--output_path {tmp_path / 'new' / 'out'}: cannot be written (File name too long)"
     assert not (tmp_path / "new").exists()
 
 
 def test_outside_of_a_git_repository_git_says_nothing(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert call(monkeypatch, *hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "1")) == 0
+    assert call(monkeypatch, *hf(gpt2, "--tasks", "nnd_demo", "--limit", "1")) == 0
     assert "fatal" not in capfd.readouterr().err
 
 
@@ -228,12 +228,12 @@ def test_outside_of_a_git_repository_git_says_nothing(
     ],
 )
 def test_a_yaml_cannot_undo_what_is_promised_of_exemplars(
-    line: str, word: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
+    line: str, word: str, gpt2: Path, home: Path, tmp_path: Path
 ) -> None:
     base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
     (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{line}\n", encoding="utf-8")
     with pytest.raises(NNDError, match=word):
-        evaluate(tiny_models["gpt2"], ["mine"], include_path=tmp_path)
+        evaluate(gpt2, ["mine"], include_path=tmp_path)
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
@@ -249,13 +249,13 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
 def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(
     kind: str,
     output: str,
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     home: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = hf(tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "9", "--log_samples")
+    words = hf(gpt2, "--tasks", "nnd_demo", "--limit", "9", "--log_samples")
     words += ["--output_path", str(tmp_path / output)]
     assert call(monkeypatch, *words) == 0
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
@@ -294,15 +294,15 @@ def everything_written(folder: Path) -> str:
 
 
 def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     home: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with CompletionsServer.load(tiny_models["gpt2"]) as server, caplog.at_level(logging.DEBUG):
-        arguments = json.dumps(secret_arguments(server, tiny_models["gpt2"]))
+    with CompletionsServer.load(gpt2) as server, caplog.at_level(logging.DEBUG):
+        arguments = json.dumps(secret_arguments(server, gpt2))
         words = "--model", "local-completions", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", "2"
         more = "--metadata", '{"api_token": "hush-metadata"}', "--log_samples", "--output_path", str(tmp_path / "out")
         assert call(monkeypatch, *words, *more) == 0
@@ -322,14 +322,14 @@ def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
 
 
 def test_an_error_shows_no_secret(
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with CompletionsServer.load(tiny_models["gpt2"]) as server:
-        arguments = secret_arguments(server, tiny_models["gpt2"])
+    with CompletionsServer.load(gpt2) as server:
+        arguments = secret_arguments(server, gpt2)
     words = "--model", "local-completions", "--model_args", json.dumps(arguments), "--tasks", "nnd_demo", "--limit", "1"
     with caplog.at_level(logging.DEBUG):
         assert call(monkeypatch, *words) == 1
@@ -345,26 +345,24 @@ def test_an_error_shows_no_secret(
 
 
 def test_files_stay_where_only_the_hub_fails(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from huggingface_hub import HfApi
 
     monkeypatch.setattr(HfApi, "whoami", lambda self, **_: {"name": "me"})  # pushing itself meets HF_HUB_OFFLINE
     monkeypatch.setattr(evaluation_tracker.EvaluationTracker, "recreate_metadata_card", lambda self: None)
-    words = hf(
-        tiny_models["gpt2"], "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--output_path", str(tmp_path)
-    )
+    words = hf(gpt2, "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--output_path", str(tmp_path))
     pushed = "--hf_hub_log_args", "hub_results_org=me,push_results_to_hub=True,push_samples_to_hub=True,token=x"
     assert call(monkeypatch, *words, *pushed) == 0
     assert read_results(tmp_path)
 
 
-def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(tiny_models: dict[str, Path], home: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
+def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(gpt2: Path, home: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(gpt2)
     with pytest.raises(NNDError, match=r"GPT2LMHeadModel is not a model of lm-eval.*model_args=\{'pretrained': MODEL"):
         nnd_tasks.evaluate("nnd_demo", model=model)
-    arguments = {"pretrained": model, "tokenizer": AutoTokenizer.from_pretrained(tiny_models["gpt2"])}
+    arguments = {"pretrained": model, "tokenizer": AutoTokenizer.from_pretrained(gpt2)}
     found = nnd_tasks.evaluate("nnd_demo", model_args=arguments, limit=3, bootstrap_iters=0, device="cpu")
-    named = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=3)
+    named = evaluate(gpt2, ["nnd_demo"], limit=3)
     for one, two in zip(found["samples"]["nnd_demo"], named["samples"]["nnd_demo"], strict=True):
         assert [c["sum"] for c in one["candidates"]] == pytest.approx([c["sum"] for c in two["candidates"]])

@@ -154,13 +154,13 @@ def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad: str) -> None:
 def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
     bad: str,
     concurrent: int,
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     home: Path,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     spoil, message = (BAD | STRANGE)[bad]
-    folder = tiny_models["gpt2"]
+    folder = gpt2
     with (
         CompletionsServer.load(folder, spoil=spoil) as server,
         pytest.raises(NNDError, match=f"the server answers .*({message})"),
@@ -172,8 +172,8 @@ def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
         assert len(SqliteDict(str(path))) == 0
 
 
-def test_answers_before_a_bad_one_are_not_kept_either(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
-    folder = tiny_models["gpt2"]
+def test_answers_before_a_bad_one_are_not_kept_either(gpt2: Path, home: Path, tmp_path: Path) -> None:
+    folder = gpt2
 
     def lose_later(body: Body) -> Body:
         return BAD["the last entry is lost"][0](body) if len(server.answered) > 40 else body
@@ -202,9 +202,9 @@ def longer(body: Body) -> Body:
 @pytest.mark.parametrize("batch_size", [1, 5])
 @pytest.mark.parametrize("change", [ended, longer], ids=lambda change: change.__name__)
 def test_as_many_entries_count_as_the_server_says_that_it_generated(
-    change: Callable[[Body], Any], batch_size: int, tiny_models: dict[str, Path], home: Path
+    change: Callable[[Body], Any], batch_size: int, gpt2: Path, home: Path
 ) -> None:
-    folder = tiny_models["gpt2"]
+    folder = gpt2
     found = []
     for spoil in (dict, change):
         with CompletionsServer.load(folder, spoil=spoil) as server:
@@ -213,11 +213,9 @@ def test_as_many_entries_count_as_the_server_says_that_it_generated(
 
 
 @pytest.mark.parametrize("adds_bos", [True, False])
-def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(
-    adds_bos: bool, tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(adds_bos: bool, llama: Path, home: Path) -> None:
     """With ``tokenized_requests=False`` the server tokenizes, and this one puts BOS before every text."""
-    folder = tiny_models["llama"]
+    folder = llama
     with CompletionsServer.load(folder) as server:
         encode = server.tokenizer.encode
         server.tokenizer.encode = lambda text, **kwargs: [0] * adds_bos + encode(text, add_special_tokens=False)
@@ -229,8 +227,8 @@ def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(
             through(server, folder, arguments, limit=2)
 
 
-def test_chats_are_refused_where_lm_eval_does_not_render_them(tiny_models: dict[str, Path], home: Path) -> None:
-    folder = tiny_models["llama"]
+def test_chats_are_refused_where_lm_eval_does_not_render_them(llama: Path, home: Path) -> None:
+    folder = llama
     arguments = {"tokenized_requests": False}
     with CompletionsServer.load(folder) as server, pytest.raises(NNDError, match="sends chats without rendering them"):
         through(server, folder, arguments, limit=2, apply_chat_template=True, batch_size=1)

@@ -86,11 +86,9 @@ main()
 """
 
 
-def test_documents_divided_among_processes_give_what_one_gives(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+def test_documents_divided_among_processes_give_what_one_gives(llama: Path, home: Path, tmp_path: Path) -> None:
     """Rates, errors, sizes, signature and samples; with few-shot examples, which must not depend on the process."""
-    arguments = ["run", "--model", "hf", "--model_args", f"pretrained={tiny_models['llama']},dtype=float32"]
+    arguments = ["run", "--model", "hf", "--model_args", f"pretrained={llama},dtype=float32"]
     arguments += ["--tasks", "nnd_demo", "--device", "cpu", "--log_samples", "--num_fewshot", "2", "--seed", "1"]
     found = {}
     for count in (1, 2):
@@ -125,7 +123,7 @@ def test_processes_that_would_score_everything_are_refused(
     gpus: int,
     here: int,
     options: dict[str, Any],
-    tiny_models: dict[str, Path],
+    gpt2: Path,
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -134,7 +132,7 @@ def test_processes_that_would_score_everything_are_refused(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: gpus)
     with pytest.raises(NNDError, match="2 processes were started"):
-        nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(tiny_models["gpt2"])}, device="cpu", **options)
+        nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(gpt2)}, device="cpu", **options)
 
 
 _TRAIN = """
@@ -158,22 +156,20 @@ torch.distributed.destroy_process_group()
 """
 
 
-def test_a_callback_in_two_processes_evaluates_and_writes_once(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+def test_a_callback_in_two_processes_evaluates_and_writes_once(gpt2: Path, home: Path, tmp_path: Path) -> None:
     """Real data-parallel training with gloo: the lines are those of the weights, which stay the same in both processes."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
-    outcomes = run(2, [sys.executable, "-c", _TRAIN, tiny_models["gpt2"]], tmp_path)
+    outcomes = run(2, [sys.executable, "-c", _TRAIN, gpt2], tmp_path)
     assert [outcome.status for outcome in outcomes] == [0, 0], outcomes[0].err[-3000:]
     weights = [torch.load(tmp_path / f"weights-{k}") for k in range(2)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     lines = [json.loads(line) for line in (tmp_path / "out" / "nnd.jsonl").read_text("utf-8").splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
-    model = AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"])
+    model = AutoModelForCausalLM.from_pretrained(gpt2)
     model.load_state_dict(weights[0])
-    lm = SharedPrefixLM(model, tokenizer=AutoTokenizer.from_pretrained(tiny_models["gpt2"]), batch_size=8)
+    lm = SharedPrefixLM(model, tokenizer=AutoTokenizer.from_pretrained(gpt2), batch_size=8)
     results = nnd_tasks.evaluate("nnd_demo", lm, limit=6, bootstrap_iters=0, metadata={"pretrained": model})
     assert lines[1]["rates"]["all"]["rate"] == results["results"]["nnd_demo"]["pass_rate,none"]

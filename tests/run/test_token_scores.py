@@ -82,8 +82,8 @@ def test_each_token_has_what_the_model_gives_it(
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_vllm_keeps_them_too(shared: bool, tmp_path: Path, tiny_models: dict[str, Path], home: Path) -> None:
-    arguments = {"pretrained": str(tiny_models["gpt2"]), "dtype": "float32", "max_model_len": 2048, "block_size": 4}
+def test_vllm_keeps_them_too(shared: bool, tmp_path: Path, gpt2: Path, home: Path) -> None:
+    arguments = {"pretrained": str(gpt2), "dtype": "float32", "max_model_len": 2048, "block_size": 4}
     with fake_vllm.installed(tmp_path / "site"):
         results = nnd_tasks.evaluate(
             ["nnd_demo"],
@@ -96,16 +96,16 @@ def test_vllm_keeps_them_too(shared: bool, tmp_path: Path, tiny_models: dict[str
             shared_prefix=shared,
         )
     assert_sums(results["tokens"]["nnd_demo"], results)
-    hf = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=TOKENS)["tokens"]["nnd_demo"]
+    hf = random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=TOKENS)["tokens"]["nnd_demo"]
     ours = results["tokens"]["nnd_demo"]
     assert ours.drop(["logprobs"]).equals(hf.drop(["logprobs"]))
     for one, other in zip(ours["logprobs"].to_pylist(), hf["logprobs"].to_pylist(), strict=True):
         assert np.allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
-def test_the_numbers_are_those_of_a_run_without_them(tiny_models: dict[str, Path], home: Path) -> None:
+def test_the_numbers_are_those_of_a_run_without_them(gpt2: Path, home: Path) -> None:
     metadatas = (TOKENS, {})
-    one, other = (random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=m) for m in metadatas)
+    one, other = (random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=m) for m in metadatas)
     assert "tokens" not in other
     assert one["results"] == other["results"]
     assert scored(one) == scored(other)
@@ -113,23 +113,21 @@ def test_the_numbers_are_those_of_a_run_without_them(tiny_models: dict[str, Path
     assert signatures[0] == signatures[1], "what is kept does not change what a number rests on"
 
 
-def test_a_cache_gives_them_back(tmp_path: Path, tiny_models: dict[str, Path], home: Path) -> None:
+def test_a_cache_gives_them_back(tmp_path: Path, gpt2: Path, home: Path) -> None:
     again = [
-        random_models.evaluate(
-            tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, metadata=TOKENS, use_cache=str(tmp_path / "cache")
-        )
+        random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=TOKENS, use_cache=str(tmp_path / "cache"))
         for _ in range(2)
     ]
     assert again[0]["tokens"]["nnd_demo"].equals(again[1]["tokens"]["nnd_demo"])
     assert len(list(tmp_path.iterdir())) == 1
     # A cache without them is another one.
-    random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=LIMIT, use_cache=str(tmp_path / "cache"))
+    random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, use_cache=str(tmp_path / "cache"))
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(tiny_models: dict[str, Path], home: Path) -> None:
+def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(gpt2: Path, home: Path) -> None:
     metadata = {**TOKENS, "context_reliance": True, "append_eos": True}
-    results = random_models.evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=2, metadata=metadata)
+    results = random_models.evaluate(gpt2, ["nnd_demo"], limit=2, metadata=metadata)
     rows = results["tokens"]["nnd_demo"].to_pylist()
     parts = [row["context_part"] for row in rows]
     assert parts.count("none") == parts.count("whole") > 0
@@ -146,12 +144,12 @@ def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(tiny_models
         assert (row["starts"][-1], row["ends"][-1]) == (len(row["text"]),) * 2, "the end-of-sequence token"
 
 
-def test_who_cannot_keep_them_says_so(tiny_models: dict[str, Path], masked_model: Path, home: Path) -> None:
+def test_who_cannot_keep_them_says_so(gpt2: Path, masked_model: Path, home: Path) -> None:
     with pytest.raises(NNDError, match="--model nnd_mlm gives sums only; hf and vllm keep"):
         nnd_tasks.evaluate(["nnd_demo"], "nnd_mlm", {"pretrained": str(masked_model)}, metadata=TOKENS, limit=1)
     with pytest.raises(NNDError, match="a ready-made HFLM gives sums only"):
-        nnd_tasks.evaluate(["nnd_demo"], HFLM(str(tiny_models["gpt2"]), device="cpu"), metadata=TOKENS, limit=1)
-    arguments = {"pretrained": str(tiny_models["gpt2"])}
+        nnd_tasks.evaluate(["nnd_demo"], HFLM(str(gpt2), device="cpu"), metadata=TOKENS, limit=1)
+    arguments = {"pretrained": str(gpt2)}
     manager = TaskManager(include_path=write_task_folder(), include_defaults=False, metadata={**arguments, **TOKENS})
     with pytest.raises(NNDError, match="token scores are kept by `nnd run`"):
         simple_evaluate("hf", arguments, ["nnd_demo"], task_manager=manager, limit=1, device="cpu")
