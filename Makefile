@@ -3,6 +3,7 @@
 # make test-vllm: with vLLM itself, in an environment of its own (VLLM_VENV=FOLDER takes one that has vLLM)
 # make test-next: with lm-eval 0.5 in an environment of its own, against 0.4.13 (NEXT_VENV=FOLDER takes one that has it)
 # make test-llamacpp: with llama.cpp behind llama-cpp-python's server, likewise (LLAMACPP_VENV=FOLDER)
+# make test-inspect: with inspect_ai, which runs what `nnd publish` describes, likewise (INSPECT_VENV=FOLDER)
 # make lint: ruff and mypy      make docs: the site, in site/
 # make lock: requirements.lock from constraints.txt      make clean: remove what these made
 
@@ -16,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where it is set, every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-vllm test-next test-llamacpp browser lint docs install lock clean
+.PHONY: demo test test-all test-vllm test-next test-llamacpp test-inspect browser lint docs install lock clean
 
 install: $(STAMP)
 
@@ -76,6 +77,14 @@ test-llamacpp: install
 	  $(LLAMACPP_VENV)/bin/python -m pip install --quiet 'llama-cpp-python[server]>=0.3.36' 'gguf>=0.19'
 	HF_HUB_OFFLINE=1 NND_TEST_LLAMACPP=$(abspath $(LLAMACPP_VENV))/bin/python $(BIN)/python -m pytest -s tests/llamacpp
 
+INSPECT_VENV ?= .venv-inspect
+
+test-inspect: install
+	test -x $(INSPECT_VENV)/bin/python || $(PYTHON) -m venv $(INSPECT_VENV)
+	$(INSPECT_VENV)/bin/python -c 'import datasets, inspect_ai' 2>/dev/null || \
+	  $(INSPECT_VENV)/bin/python -m pip install --quiet 'inspect_ai>=0.3.285' datasets 'huggingface-hub>=1.0'
+	HF_HUB_OFFLINE=1 NND_TEST_INSPECT=$(abspath $(INSPECT_VENV))/bin/python $(BIN)/python -m pytest tests/contribute/test_inspect.py
+
 # Takes a Chromium or Chrome that is on the PATH (Debian: apt install chromium), else playwright's own.
 browser: install
 	$(PIP) --constraint constraints.txt 'playwright>=1.49,<2'
@@ -98,4 +107,4 @@ lock:
 	mv requirements.lock.new requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-next .venv-llamacpp .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) .venv-vllm .venv-next .venv-llamacpp .venv-inspect .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

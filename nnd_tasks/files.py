@@ -463,9 +463,17 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def dump_yaml(values: Mapping[str, Any]) -> str:
+def dump_yaml(values: Mapping[str, Any] | list[dict[str, Any]]) -> str:
     """Write plain data as YAML, texts of several lines readable; raise NNDError where reading it gives something else."""
-    text = str(yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+    text = str(
+        yaml.dump(
+            dict(values) if isinstance(values, Mapping) else values,
+            Dumper=_Dumper,
+            sort_keys=False,
+            allow_unicode=True,
+            width=110,
+        )
+    )
     if parse_yaml(text, "YAML to be written") != values:
         raise NNDError(
             "YAML to be written: reading it gives something else; a name in it holds characters that YAML changes"

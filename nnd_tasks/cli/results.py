@@ -91,6 +91,10 @@ def report(
         Option(file_okay=False, help="Folder for a site instead: a front page, and a page per set."),
     ] = None,
     test: Annotated[str | None, Option(metavar="TEST_ID", help="Print one test, and write its page.")] = None,
+    hub: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Write a model's rates for .eval_results of its repository on the hub."),
+    ] = None,
     allow: Allow = "",
     select: Select = None,
     out: Out = None,
@@ -101,8 +105,16 @@ def report(
 
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
-    from nnd_tasks.files import expand, write_text
+    from nnd_tasks.files import dump_yaml, expand, write_text
 
+    if hub is not None:
+        if site or test or out or allow:
+            raise NNDError("--hub: takes --select only; leave --site, --test, --out and --allow out")
+        from nnd_tasks.results.hub_results import list_hub_results
+
+        write_text(expand(hub), dump_yaml(list_hub_results(_read(runs, select))), hint="name a file with --hub")
+        say(f"written: {hub}")
+        return
     if site is not None:
         if test or out or allow:
             raise NNDError("--site: takes --select only; leave --test, --out and --allow out")

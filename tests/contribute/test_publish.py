@@ -1,4 +1,4 @@
-"""make_plan: complete cards, data that a new build gives, no text that may not go out; and what `datasets` loads of it.
+"""list_evaluations, make_plan: complete cards, data that a new build gives, no text that may not go out.
 
 Also covers load_tests.
 """
@@ -16,6 +16,7 @@ from unittest.mock import Mock
 import datasets
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from huggingface_hub import HfApi
 
 from nnd_tasks.contribute.publish import UploadPlan, make_plan
@@ -56,6 +57,19 @@ def test_a_set_whose_texts_may_go_out_goes_as_it_is(own_set: Maker, tmp_path: Pa
     (mine.recipe / "nnd_mine.yaml").write_text("task: nnd_mine\nprocess_docs: !function mine.change\n")
     with pytest.raises(NNDError, match=r"names mine\.change.*cannot be published"):
         make_plan("mine", "me/mine")
+
+
+def test_a_set_whose_prompt_is_its_context_is_described_to_inspect(own_set: Maker) -> None:
+    """tests/contribute/test_inspect.py runs such a description."""
+    plain = some_tests().drop_columns(["question"])
+    own_set(tables={"all": plain, "asking": some_tests(word="fine")})
+    plan = make_plan("mine", "me/mine")
+    described = yaml.safe_load(plan.files["eval.yaml"])
+    [task] = described["tasks"]
+    assert (described["evaluation_framework"], task["id"], task["config"]) == ("inspect-ai", "all", "all")
+    fields = task["field_spec"]
+    assert {fields["input"], *fields["choices"]} <= set(plain.column_names)
+    assert "eval.yaml" not in make_plan("mine", "me/mine", ids_only=True).files
 
 
 def test_of_texts_that_may_not_go_out_only_ids_labels_and_how_to_build_them(own_set: Maker) -> None:
