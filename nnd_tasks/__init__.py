@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from nnd_tasks.run.callback import NNDCallback as NNDCallback
     from nnd_tasks.run.run import evaluate as evaluate
     from nnd_tasks.sets.build import build_set as build_set
-    from nnd_tasks.store import load as load
+    from nnd_tasks.sets.first_use import load as load
 
 _PUBLIC = {
     "build_set": "nnd_tasks.sets.build",
-    "load": "nnd_tasks.store",
+    "load": "nnd_tasks.sets.first_use",
     "NNDCallback": "nnd_tasks.run.callback",
     "NNDError": "nnd_tasks.errors",
     "evaluate": "nnd_tasks.run.run",

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import platformdirs
 import pyarrow as pa
@@ -21,9 +21,6 @@ from nnd_tasks.files import expand, parse_yaml, read_json, read_text
 from nnd_tasks.schema import SCHEMA_VERSION, check_table, fingerprint
 from nnd_tasks.splits import SHARES
 from nnd_tasks.text import did_you_mean
-
-if TYPE_CHECKING:
-    import datasets
 
 CARD = "README.md"
 REPORT = "build_report.json"
@@ -101,22 +98,6 @@ def look_up_set(name: str) -> Path | None:
     """Find the folder of a set that is built here, or None; ``name`` is a set, or the path of a dataset folder."""
     # A bare name is a set, even where a folder of that name lies around.
     return (None if "/" in name else find_dataset(f"nnd/{name}")) or find_dataset(name)
-
-
-def find_set(name: str) -> Path:
-    """Find the folder of a set that is built here; ``name`` is a set, or the path of a dataset folder.
-
-    Raises:
-        NNDError: there is no such set.
-    """
-    folder = look_up_set(name)
-    if folder is not None:
-        return folder
-    if "/" in name or expand(name).exists():
-        raise NNDError(
-            f"{name}: no NND dataset is there (no folder with a {CARD}); name one, or a set that is built here"
-        )
-    raise NNDError(no_set(name))
 
 
 def built_sets() -> list[str]:
@@ -278,21 +259,6 @@ def is_hidden(path: Path) -> bool:
     return any(name.startswith(".") for name in path.parts)
 
 
-def no_set(name: str) -> str:
-    """Write the error message for a set that is not built here: how to build it, or which name may have been meant."""
-    ours = {path.parent.name for path in tasks_dir().glob("*/_recipe")}
-    ours |= {path.stem.removeprefix("nnd_") for path in tasks_dir().glob("blindspot/nnd_blindspot_*.yaml")}
-    if name in ours:
-        elsewhere = _default_home() / "nnd" / name
-        hint = (
-            f"; it is built in {elsewhere}, which NND_HOME={nnd_home()} hides" if (elsewhere / CARD).is_file() else ""
-        )
-        return f"set {name!r} is not built here; run: {how_to_build(name)}{hint}"
-    plain = name.lower().replace("-", "_").removeprefix("nnd_")
-    meant = did_you_mean(plain, sorted(ours.union(built_sets())), end=" ")
-    return f"there is no set {name!r}; {meant}nnd list shows those there are"
-
-
 def read_table(folder: Path, config: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """Read the tests of one config of a dataset folder, checked against the schema.
 
@@ -351,21 +317,3 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
         if file.metadata.num_rows > _MAX_ROWS:  # a small file can hold any number of equal rows
             raise ValueError(f"more than {_MAX_ROWS:,} rows")
         return file.read(columns).select(columns or file.schema_arrow.names)
-
-
-def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.DatasetDict:
-    """Load the tests of a set that was built here, e.g. ``load("quiz_design")``, or all splits of its preference data.
-
-    Args:
-        name: a set, or the path of a dataset folder.
-        config: the config; None takes the default one.
-
-    Raises:
-        NNDError: the set is not built, or there is none of this name.
-    """
-    import datasets
-
-    folder = find_set(name)
-    if config in config_names(read_header(folder), preferences=True):
-        return datasets.load_dataset(str(folder), config)
-    return datasets.Dataset(read_table(folder, config))

@@ -23,6 +23,8 @@ from nnd_tasks.sets.catalogue import list_recipes
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["HTTPS_PROXY"] = os.environ["https_proxy"] = "http://127.0.0.1:9"  # nobody listens there
+os.environ.pop("NND_SOURCES", None)
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run in parallel processes; more threads in each only slow them down.
 os.environ["OMP_NUM_THREADS"] = "1"

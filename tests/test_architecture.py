@@ -18,7 +18,7 @@ from importlinter.api import read_configuration
 
 import nnd_tasks
 import nnd_tasks.sets.build
-import nnd_tasks.store
+import nnd_tasks.sets.first_use
 from tests.conftest import REPO
 
 PYPROJECT = REPO / "pyproject.toml"
@@ -61,7 +61,7 @@ def test_the_package_itself_imports_nothing_but_the_standard_library() -> None:
 
 
 def test_public_names_are_those_of_their_modules() -> None:
-    assert nnd_tasks.load is nnd_tasks.store.load
+    assert nnd_tasks.load is nnd_tasks.sets.first_use.load
     assert nnd_tasks.build_set is nnd_tasks.sets.build.build_set
     for name in nnd_tasks.__all__:
         assert getattr(nnd_tasks, name) is not None

@@ -1,5 +1,5 @@
-"""Covers check_table, config_names, dataset_folder, default_config, find_dataset, find_faults, find_set, fingerprint,
-how_to_build, is_name, list_configs, list_files, load, look_up_set, nnd_home, no_set, preference_files, read_card,
+"""Covers check_table, config_names, dataset_folder, default_config, find_dataset, find_faults, fingerprint,
+how_to_build, is_name, list_configs, list_files, look_up_set, nnd_home, preference_files, read_card,
 read_config, read_table, summarize, to_arrow.
 
 Dataset folders: what is written is what is read, and what is there is never lost.
@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint, summarize
-from nnd_tasks.store import dataset_folder, find_dataset, list_configs, load, read_table
+from nnd_tasks.sets.first_use import load
+from nnd_tasks.store import dataset_folder, find_dataset, list_configs, read_table
 from tests.sets.folders import beside, contents, make, not_utf8, parquet, to_table, write
 
 FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "category", "high_first"]
@@ -256,19 +257,3 @@ def test_names_in_a_card_do_not_lead_out_of_its_folder(
         with pytest.raises(NNDError, match="README"):
             action()
     assert contents(tmp_path) == before
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("quizdesign", "there is no set 'quizdesign'; did you mean 'quiz_design'\\? nnd list shows"),
-        ("nnd_frank", "there is no set 'nnd_frank'; did you mean 'frank'\\? "),
-        ("blindspot_wikitex", "did you mean 'blindspot_wikitext'\\? "),
-        ("nosuch", "there is no set 'nosuch'; nnd list shows those there are"),
-        ("quiz_design", "set 'quiz_design' is not built here; run: nnd build quiz_design"),
-        ("blindspot_ted", "run: nnd stress build blindspot_ted --corpus ted"),
-    ],
-)
-def test_a_set_that_does_not_exist_is_not_proposed_to_be_built(name: str, message: str) -> None:
-    with pytest.raises(NNDError, match=message):
-        load(name)

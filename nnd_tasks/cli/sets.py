@@ -59,7 +59,7 @@ def show_set(
 
 @verb(
     "Sets",
-    "nnd build quiz_design  # downloads from the publisher",
+    "nnd build quiz_design  # now, and not on its first use",
     "nnd build mqm --source mqm_ted_zhen.tsv  # and a task with a prompt for its languages",
 )
 def build(
@@ -69,7 +69,7 @@ def build(
     ],
     source: Annotated[
         str | None,
-        Option(help="The publisher's file, a zip or tar, 'DIR/*.json', or a folder. Default: download it."),
+        Option(help="The publisher's file, a zip or tar, 'DIR/*.json', or a folder. Default: a copy in NND_SOURCES, else a download."),
     ] = None,
     out: SetOut = None,
     trust: Annotated[

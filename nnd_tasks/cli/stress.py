@@ -171,12 +171,12 @@ def stress_metrics(
 
     The corpus is what the set was built from: the references are there.
     """
-    from nnd_tasks.store import find_set
+    from nnd_tasks.sets.first_use import provide_set
     from nnd_tasks.studies.stress.corpora import read_corpus
     from nnd_tasks.studies.stress.stress_report import report_metric
     from nnd_tasks.studies.text_metrics import load_metrics
 
-    folder, texts = find_set(name), read_corpus(corpus, source)
+    folder, texts = provide_set(name), read_corpus(corpus, source)
     reports = [report_metric(part, metric, folder, texts) for part, metric in load_metrics(metrics).items()]
     show(reports, out, form)
 

@@ -79,8 +79,7 @@ app = Typer(
     name="nnd",
     help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",
     epilog=examples(
-        "nnd build quiz_design  # a set, downloaded from its publisher",
-        f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples  # a model",
+        f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples  # a model on a set",
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

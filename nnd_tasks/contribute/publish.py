@@ -24,6 +24,7 @@ from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION,
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.card import find_todos
 from nnd_tasks.sets.catalogue import SetRecipe, list_recipes
+from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import check_licences, licence_names, terms_of, texts_may_go
 from nnd_tasks.sets.recipe import PREPARE, RECIPE
 from nnd_tasks.store import (
@@ -31,7 +32,6 @@ from nnd_tasks.store import (
     REPORT,
     SPLIT,
     config_names,
-    find_set,
     how_to_build,
     list_configs,
     parse_card,
@@ -99,7 +99,7 @@ def make_plan(
     Raises:
         NNDError: there is no such set, its card lacks something, its licence forbids it, or a new build gives other data.
     """
-    folder = find_set(name)
+    folder = provide_set(name)
     header, body = _read_complete_card(folder)
     # Preference data are not uploaded; whoever has the tests builds them.
     header["configs"] = [entry for entry in header["configs"] if entry["config_name"] in config_names(header)]

@@ -111,7 +111,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         """Check everything that could fail later, and remove the lines of later steps from the file.
 
         Raises:
-            NNDError: no such task, a set is not built, there is no tokenizer, the file cannot be written, ...
+            NNDError: no such task, a set cannot be built, there is no tokenizer, the file cannot be written, ...
         """
         if not state.is_world_process_zero:
             return

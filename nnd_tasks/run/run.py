@@ -211,7 +211,7 @@ def evaluate(
         lm-eval's results: ``results``, ``configs``, ``samples`` and so on.
 
     Raises:
-        NNDError: there is no such task, a set is not built, or the model or its tokenizer cannot be identified.
+        NNDError: there is no such task, a set cannot be built, or the model or its tokenizer cannot be identified.
     """
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     arguments = parse_model_args(model_args)

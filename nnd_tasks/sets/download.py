@@ -21,11 +21,13 @@ import pooch
 import requests
 
 from nnd_tasks.errors import NNDError, reason_of, visible
-from nnd_tasks.files import changing, expand, only_writer, read_json, reading, write_text
+from nnd_tasks.files import changing, expand, only_writer, read_json, reading, write_text, writing
 from nnd_tasks.sets.catalogue import SetRecipe
+from nnd_tasks.sets.copies import find_by_hash, find_by_name, list_files, sha256_of, sources_folder
 from nnd_tasks.sets.decode import check_unpacked
 from nnd_tasks.sets.read import SUFFIXES, is_table
 from nnd_tasks.sets.recipe import FILE, File
+from nnd_tasks.show.console import warn
 from nnd_tasks.store import nnd_home
 from nnd_tasks.text import some_of
 
@@ -51,25 +53,19 @@ class Source:
     fresh: list[str] = field(default_factory=list)
 
 
-def sha256_of(path: Path) -> str:
-    """Hash a file: its SHA-256, 64 hex digits; raise NNDError where it cannot be read."""
-    with reading(path):
-        return str(pooch.file_hash(str(path), alg="sha256"))
-
-
 # ---------------------------------------------------------------- what the user names
 
 
 @contextmanager
 def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: bool = True) -> Iterator[Source]:
-    """Yield the files of a set: from ``source``, from beside the recipe, or downloaded.
+    """Yield the files of a set: from ``source``, from beside the recipe, from `find_by_hash`, or downloaded.
 
     A download without a published hash is recorded if the block can read it, else deleted: a publisher may answer with a page
     when a quota is used up.
 
     Args:
         set_recipe: the set.
-        source: a file, a folder, a pattern such as ``'DIR/*.csv'``, or a zip or tar; None downloads.
+        source: a file, a folder, a pattern such as ``'DIR/*.csv'``, or a zip or tar; None looks for them.
         progress: show the progress of downloads.
 
     Raises:
@@ -98,7 +94,7 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             return
         below = named / set_recipe.name  # of a folder with several sets
         folder = below if below.is_dir() else named
-        chosen = _choose(set_recipe, folder, _list_files(folder), named)
+        chosen = _choose(set_recipe, folder, list_files(folder), named)
         for path in chosen.files.values() if set_recipe.origin == "elsewhere" else ():
             if not path.resolve().is_relative_to(folder.resolve()):
                 raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
@@ -117,7 +113,7 @@ def _lay_out(set_recipe: SetRecipe, source: Path, folder: Path) -> Iterator[Sour
         raise NNDError(f"{source}: {special if source.exists() else 'no such file or folder'}")
     if source.name.lower().endswith(_ENDINGS):
         unpack_archive(source, folder)
-        here = _list_files(folder)
+        here = list_files(folder)
     else:
         above = os.path.commonpath([path.parent for path in paths])
         required = _required_files(set_recipe)
@@ -143,11 +139,6 @@ def _lay_out(set_recipe: SetRecipe, source: Path, folder: Path) -> Iterator[Sour
             text = text.replace(str(folder / name), str(path))
         error.args = (visible(text.replace(str(folder), str(source if source.exists() else source.parent))),)
         raise
-
-
-def _list_files(folder: Path) -> dict[str, Path]:
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def _required_files(set_recipe: SetRecipe) -> list[str]:
@@ -205,51 +196,60 @@ def unpack_archive(archive: Path, folder: Path) -> None:
         raise NNDError(f"{archive}: cannot be unpacked ({reason_of(error)}); is it a whole zip or tar?") from error
 
 
-# ---------------------------------------------------------------- downloads
+# ---------------------------------------------------------------- copies and downloads
 
 
 def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
-    """Download the files of a set into ``$NND_HOME/downloads``, or take them from an earlier download.
+    """Put the files of a set into ``$NND_HOME/downloads``, unless they are there: copies of the user's, else downloads.
 
-    A file must have the hash of the recipe. The hash of a file without one is recorded at the first download and checked from
-    then on. An archive's name there has a hash of its address, so that two of one name are two files.
+    A file must have the hash of the recipe. The hash of a file without one is recorded when it first gets there, and checked
+    from then on. An archive's name there has a hash of its address, so that two of one name are two files.
 
     Raises:
-        NNDError: no address, no network, or another file than was expected.
+        NNDError: no copy and no address, no network, or another file than was expected.
     """
     name, files = set_recipe.name, {key: file or File() for key, file in set_recipe.recipe.files.items()}
-    lacking = [key for key, file in files.items() if not file.url and not file.optional]
-    if lacking or not any(file.url for file in files.values()):
-        unknown = some_of(lacking, show=str) or "its table"
-        raise NNDError(f"set {name}: its recipe has no address of {unknown}; name it: nnd build {name} --source FILE")
     addresses = hashlib.sha256("\n".join(file.url for file in files.values()).encode()).hexdigest()[:16]
     folder = nnd_home() / "downloads" / (name if set_recipe.origin == "package" else f"{name}@{addresses}")
     with changing(folder, hint="set NND_HOME to another place"):
         folder.mkdir(parents=True, exist_ok=True)
         with only_writer(folder, WAIT, f"{folder}: another build is still downloading; try again when it is done"):
-            return _download_all(files, folder, progress)
+            source = _fetch_all(name, files, folder, progress)
+    if not source.files:
+        raise NNDError(f"set {name}: its recipe has no address of its table; {_how_to_give('it', name)}")
+    return source
 
 
-def _download_all(files: dict[str, File], folder: Path, progress: bool) -> Source:
+def _fetch_all(name: str, files: dict[str, File], folder: Path, progress: bool) -> Source:
     recorded = _read_hashes(folder)
+    hashes = {key: file.sha256 or recorded.get(key) for key, file in files.items()}
+    lacking = [key for key in files if not _is_there(folder / key, hashes[key])]
+    copies = {key: copy for key in lacking if (copy := _find_copy(name, key, files[key], hashes[key]))}
+    downloads = [key for key in lacking if key not in copies and files[key].url]
+    if copies:
+        folders = dict.fromkeys(str(copy.parent) for copy in copies.values())
+        warn(f"{name}: {some_of([*copies], 3, str)} from {some_of([*folders], 3, str)}")
+    if downloads:
+        hosts = dict.fromkeys(str(urlsplit(files[key].url).hostname) for key in downloads)
+        warn(f"{name}: downloading {some_of(downloads, 3, str)} from {some_of([*hosts], 3, str)}")
     source = Source(folder, {})
     for key, file in files.items():
-        if not file.url:
+        try:
+            if key in copies:
+                _take_copy(copies[key], file, folder / key, hashes[key])
+            elif key in downloads:
+                _download_file(name, file, folder / key, hashes[key], progress)
+            elif key in lacking:
+                raise NNDError(f"set {name}: its recipe has no address of {key}; {_how_to_give(key, name)}")
+        except NNDError as error:
+            if not file.optional:
+                raise
+            source.notes.append(f"without {key}, which is optional: {error}")
             continue
-        target = folder / key
-        expected_hash = file.sha256 or recorded.get(key)
-        if file.member:
-            digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
-            archive = folder / f"{digest}-{PurePosixPath(urlsplit(file.url).path).name}"
-            _retrieve(file.url, None, archive, progress)
-            _take_member(archive, file, target, expected_hash)
-        else:
-            _retrieve(file.url, expected_hash, target, progress)
-        source.files[key] = target
+        source.files[key] = folder / key
         if file.sha256 is None:
-            source.notes.append(
-                f"unverified: {key} has no published hash; its content at the first download is recorded"
-            )
+            place = f"it was taken by its name from {copies[key].parent}" if key in copies else "it was downloaded"
+            source.notes.append(f"unverified: {key} has no published hash; {place}, and its hash is recorded")
             source.fresh += [key] if key not in recorded else []
     return source
 
@@ -258,8 +258,55 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
 
 
-def _retrieve(url: str, expected_hash: str | None, target: Path, progress: bool) -> None:
-    way_out = "download it by hand and pass it with --source FILE_OR_DIR"
+def _is_there(path: Path, expected_hash: str | None) -> bool:
+    return path.is_file() and expected_hash in (None, sha256_of(path))
+
+
+def _find_copy(set_name: str, key: str, file: File, expected_hash: str | None) -> Path | None:
+    """Find the user's copy of a file, or of the archive that has it."""
+    copy = find_by_hash(key, expected_hash) if expected_hash else find_by_name(key, set_name)
+    if copy is None and file.member:
+        return find_by_name(_archive_name(file), set_name)
+    return copy
+
+
+def _archive_name(file: File) -> str:
+    return PurePosixPath(urlsplit(file.url).path).name
+
+
+def _how_to_give(file: str, set_name: str) -> str:
+    return f"put {file} into {sources_folder()} or {_name_it(set_name)}"
+
+
+def _name_it(set_name: str) -> str:
+    return f"name it: nnd build {set_name} --source FILE_OR_DIR"
+
+
+def _take_copy(copy: Path, file: File, target: Path, expected_hash: str | None) -> None:
+    if file.member and copy.name == _archive_name(file):
+        _take_member(copy, file, target, expected_hash)
+        return
+    with reading(copy), writing(target) as new:
+        shutil.copyfile(copy, new)
+
+
+def _download_file(set_name: str, file: File, target: Path, expected_hash: str | None, progress: bool) -> None:
+    if not file.member:
+        named = f"{target.name} (sha256 {expected_hash})" if expected_hash else target.name
+        _retrieve(set_name, named, file.url, expected_hash, target, progress)
+        return
+    digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
+    archive = target.parent / f"{digest}-{_archive_name(file)}"
+    _retrieve(set_name, _archive_name(file), file.url, None, archive, progress)
+    try:
+        _take_member(archive, file, target, expected_hash)
+    except NNDError:
+        archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
+        raise
+
+
+def _retrieve(set_name: str, named: str, url: str, expected_hash: str | None, target: Path, progress: bool) -> None:
+    way_out = f"download it by hand and {_how_to_give(named, set_name)}"
     pooch.get_logger().setLevel(logging.WARNING)
     registry = {target.name: f"sha256:{expected_hash}" if expected_hash else None}
     shelf = pooch.create(target.parent, "", registry=registry, urls={target.name: url}, retry_if_failed=RETRIES)
@@ -273,22 +320,18 @@ def _retrieve(url: str, expected_hash: str | None, target: Path, progress: bool)
             raise NNDError(f"{url}: cannot be downloaded ({reason_of(error)}); {way_out}") from error
         raise NNDError(
             f"{url}: what was downloaded is not the file with the known hash (sha256 {expected_hash}); its publisher has changed "
-            f"it. To use it all the same, {way_out}"
+            f"it. If that is right, {_name_it(set_name)}"
         ) from error
 
 
 def _take_member(archive: Path, file: File, target: Path, expected_hash: str | None) -> None:
-    with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="nnd-") as scratch, writing(target) as new:
         member = Path(scratch) / file.member
-        try:
-            unpack_archive(archive, Path(scratch))
-            if not member.is_file():
-                raise NNDError(f"{archive}: no {file.member} is in it")
-            if expected_hash and sha256_of(member) != expected_hash:
-                raise NNDError(
-                    f"{file.url}: {file.member} in it is not the file with the known hash (sha256 {expected_hash})"
-                )
-            shutil.move(member, target)
-        except NNDError:
-            archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
-            raise
+        unpack_archive(archive, Path(scratch))
+        if not member.is_file():
+            raise NNDError(f"{archive}: no {file.member} is in it")
+        if expected_hash and sha256_of(member) != expected_hash:
+            raise NNDError(
+                f"{archive}: {file.member} in it is not the file with the known hash (sha256 {expected_hash})"
+            )
+        shutil.copyfile(member, new)

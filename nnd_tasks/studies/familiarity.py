@@ -14,6 +14,7 @@ The levels take out what the prompt and the judgement explain. Prompts are the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,6 +29,7 @@ from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
+from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.show.report import Cell, Report, Table
 from nnd_tasks.significance import LEVEL, holm
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, summarize_rate
@@ -217,6 +219,8 @@ def judge_texts(paired: Paired) -> JudgedTexts:
     """
     check_writers(paired.runs, "familiarity")
     protocol = paired.runs[0].protocol
+    with suppress(NNDError):  # results may name a set that there is not
+        provide_set(str(protocol.get("set", "")))
     built = find_table(*(str(protocol.get(key, "")) for key in ("set", "config", "data")))
     if built is None:
         build = f"nnd build {str(protocol.get('set', 'SET')).removeprefix('nnd/')}"

@@ -19,9 +19,10 @@ from nnd_tasks.files import expand, read_yaml
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.schema import fingerprint
+from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, clustered_mean
-from nnd_tasks.store import find_set, read_table
+from nnd_tasks.store import read_table
 from nnd_tasks.text import did_you_mean
 
 DISCLAIMER = (
@@ -66,7 +67,7 @@ def reproduce(
         The report; its fact ``failed`` has a line for each model that failed (the others are run nevertheless).
 
     Raises:
-        NNDError: there is no such experiment, model or folder, the set is not built, or all models failed.
+        NNDError: there is no such experiment, model or folder, the set cannot be built, or all models failed.
     """
     experiment = pick(name, load_experiments(), "experiment")
     runs_by_name = {run.name: run for run in experiment.models}
@@ -76,7 +77,7 @@ def reproduce(
         model_name, _, folder = text.partition("=")
         run = pick(model_name, runs_by_name, f"model of {name}")
         jobs.append((run, find_weights(run, folder)))
-    built = find_set(experiment.set)
+    built = provide_set(experiment.set)
     cells, notes, failed = [], [], []
     for run, location in jobs:
         data = fingerprint(read_table(built, run.config))

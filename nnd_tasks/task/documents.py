@@ -13,8 +13,9 @@ from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN, check_table, fingerprint
+from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.splits import sources_of, split_of
-from nnd_tasks.store import find_dataset, list_configs, no_set, read_table
+from nnd_tasks.store import find_dataset, list_configs, read_table
 from nnd_tasks.task.selection import sample_order
 
 _OURS = "nnd/"
@@ -91,7 +92,7 @@ def sample_of(documents: datasets.Dataset, count: int) -> list[int]:
 def load_tests(
     path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
 ) -> tuple[datasets.Dataset, dict[str, Any], str]:
-    """Load a set from its local build or, if there is none, from the hub.
+    """Load a set from its local build, which is made if it can be (`provide_set`), else from the hub.
 
     Args:
         path: what the YAML calls ``dataset_path``.
@@ -104,14 +105,19 @@ def load_tests(
         come from, for errors.
 
     Raises:
-        NNDError: the set is not built, cannot be loaded, or is not an NND dataset.
+        NNDError: the set cannot be built or loaded, or is not an NND dataset.
     """
-    folder = find_dataset(path)
+    folder, missing = find_dataset(path), f"dataset {path!r} is not a local folder"
+    if folder is None and path.startswith(_OURS):
+        try:
+            folder = provide_set(path)
+        except NNDError as error:
+            missing = str(error)
     if folder is not None:
         tests, where = datasets.Dataset(read_table(folder, name)), str(folder)
         name = name or list_configs(folder)[1]
     else:
-        tests, where = _from_hub(path, name, split, kwargs), f"{path} on the hub"
+        tests, where = _from_hub(path, name, split, kwargs, missing), f"{path} on the hub"
         name = name or tests.config_name
     origin = {
         "dataset": path,
@@ -122,13 +128,10 @@ def load_tests(
     return tests, origin, where
 
 
-def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]) -> datasets.Dataset:
-    """Load a set from the hub, or from the cache of `datasets`."""
-    ours = path.startswith(_OURS)
-    why = no_set(path.removeprefix(_OURS)) if ours else f"dataset {path!r} is not a local folder"
-    missing = why if why.startswith("there") else f"the {why}"
+def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any], missing: str) -> datasets.Dataset:
+    """Load a set from the hub, or from the cache of `datasets`; an error begins with why it is ``missing`` here."""
     try:
-        if ours:  # `datasets` alone would try for a minute; offline it looks into its cache
+        if path.startswith(_OURS):  # `datasets` alone would try for a minute; offline it looks into its cache
             with suppress(OfflineModeIsEnabled):
                 HfApi(token=kwargs.get("token")).dataset_info(path, revision=kwargs.get("revision"), timeout=_PATIENCE)
         tests = datasets.load_dataset(path, name, split=split, **kwargs)

@@ -178,7 +178,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """Load the set and group its tests into documents.
 
         Raises:
-            NNDError: the set is not built, or is not the one that the YAML declares.
+            NNDError: the set cannot be built, or is not the one that the YAML declares.
         """
         task, split = self.config.task, self.config.test_split
         if not self.config.dataset_path or not split:

@@ -206,5 +206,5 @@ def test_what_is_loaded_from_the_hub_is_what_was_built(
         load_tests("nnd/mine", None, "test", {})
 
     monkeypatch.setattr(HfApi, "dataset_info", Mock(side_effect=OSError("no route")))
-    with pytest.raises(NNDError, match=r"is not built here; run: nnd build frank \(and the hub could not be"):
+    with pytest.raises(NNDError, match=r"FILE_OR_DIR \(and the hub could not be"):
         load_tests("nnd/frank", None, "test", {})

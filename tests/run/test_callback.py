@@ -391,7 +391,7 @@ def refused(gpt2: Path, tmp_path: Path) -> Callable[..., str]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tasks": ["nnd_demo", "nnd_frank"]}, "the set 'frank' is not built here; run: nnd build frank"),
+        ({"tasks": ["nnd_demo", "nnd_frank"]}, "human_annotations_sentence.json: cannot be downloaded"),
         ({"tokenizer": "./no_such_folder"}, "no_such_folder"),
         ({"metadata": {"ties": "both"}}, "metadata ties='both': expected 'fail' or 'authors'"),
         ({"no_such_option": 1}, "this model cannot be evaluated"),

@@ -69,7 +69,7 @@ CASES = {
     "--tasks nnd_dmeo": "there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?",
     "--tasks blue_whale_42": "there is no task 'blue_whale_42'; `nnd run ls tasks` lists them",
     "--tasks nnd_demo,nnd_frnk": "there is no task 'nnd_frnk'; did you mean 'nnd_frank'",
-    "--tasks nnd_frank": "the set 'frank' is not built here; run: nnd build frank",
+    "--tasks nnd_frank": "https://raw.githubusercontent.com/artidoro/frank/",
     """--metadata '{"ties": "au'""": "Invalid JSON",
     """--metadata '{"ties": "both"}'""": "metadata ties='both': expected 'fail' or 'authors'",
     """--metadata '{"apend_eos": true}'""": "no such setting, did you mean 'append_eos'?",

@@ -22,8 +22,8 @@ def small_text(name: str) -> str:
 
 def write_files(folder: Path, files: Mapping[str, str]) -> Path:
     """Write ``files`` into ``folder``, line ends as they are."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode("utf-8"))
     return folder
 

@@ -36,7 +36,7 @@ from tests.sets.tables import LABELS, make, refusal
 
 ROWS = b"c,t,l\nq,a,good\nq,b,bad\nq,c,bad\n"
 OTHER = ROWS.replace(b"q,c,bad\n", b"")
-WAY_OUT = "pass it with --source FILE_OR_DIR"
+WAY_OUT = "name it: nnd build mine --source FILE_OR_DIR"
 
 
 def sha256(data: bytes) -> str:
@@ -160,7 +160,8 @@ def test_a_failed_download_is_one_line_with_the_way_out(
 
 
 def test_a_set_without_an_address_says_what_to_name() -> None:
-    assert "its recipe has no address of t.csv; name it: nnd build mine --source FILE" in refusal(build, t={})
+    assert "its recipe has no address of t.csv; put t.csv into " in (message := refusal(build, t={}))
+    assert message.endswith(WAY_OUT)
 
 
 # ---------------------------------------------------------------- archives

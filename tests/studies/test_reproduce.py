@@ -282,7 +282,7 @@ def test_released_weights_come_from_the_hub() -> None:
         (["quiz_design", "--weights", "mixq"], "there is no model of quiz_design 'mixq'; did you mean 'mixqg'?"),
         (["quiz_design", "--weights", "mixqg=nowhere"], "nowhere: no model is there for mixqg (it has no config.json)"),
         (["quiz_design", "--weights", "dgpt2_sup"], "dgpt2_sup: never released by the authors"),
-        (["challenge300"], "set 'challenge300' is not built here; run: nnd build challenge300"),
+        (["challenge300"], "challenge300-outputs.tsv: cannot be downloaded"),
     ],
 )
 def test_a_wrong_input_is_named(arguments: list[str], message: str, quiz_home: None, nnd: Command) -> None:

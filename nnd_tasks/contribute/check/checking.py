@@ -20,10 +20,11 @@ from nnd_tasks.files import expand, read_text
 from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, find_todos
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe_file, list_recipes
+from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import is_open, licence_names
 from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
 from nnd_tasks.show.forms import dump_json
-from nnd_tasks.store import SPLIT, find_set, look_up_set
+from nnd_tasks.store import SPLIT, look_up_set
 from nnd_tasks.task.task_files import written_folders
 from nnd_tasks.text import code, counted, escape_links, some_of
 
@@ -46,7 +47,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     sent = path / RECIPE if path.is_dir() else path
     if sent.is_file() and not (built and [*built.glob(f"*/{SPLIT}-*.parquet")]):
         return _check_sent(find_recipe_file(str(sent.absolute())))
-    folder = read_folder(find_set(name), configs)
+    folder = read_folder(provide_set(name), configs)
     findings, must_cite = folder.findings, True
     sizes = {
         config: {

@@ -17,6 +17,8 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.sets.catalogue import list_recipes
+from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.significance import holm
 from nnd_tasks.statistics import confidence_interval
@@ -108,8 +110,8 @@ def draw_prompts(corpus: str, source: Path | None = None, *, texts: int = 100, w
         NNDError: there is no such corpus or set, or it has fewer than two texts that are long enough.
     """
     is_corpus = corpus in KNOWN or expand(corpus).is_file()
-    if not is_corpus and (folder := look_up_set(corpus)):
-        originals = read_table(folder).column("context").to_pylist()
+    if not is_corpus and (corpus in list_recipes() or look_up_set(corpus)):
+        originals = read_table(provide_set(corpus)).column("context").to_pylist()
     else:
         originals = [gold.source or gold.text for gold in read_corpus(corpus, source).texts]
     begins = re.compile(rf"\s*(?:\S+\s+){{{words - 1}}}\S+(?=\s)" if words else r"(?s).*\S.*")

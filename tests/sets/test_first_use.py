@@ -1,0 +1,205 @@
+"""Covers find_by_hash, find_by_name, list_files, load, making, provide_set, sources_folder.
+
+The first use of a set builds it, from files that the user has; several processes, a kill and a lack of network do no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets import download
+from nnd_tasks.sets.copies import find_by_hash, find_by_name, sha256_of
+from nnd_tasks.sets.first_use import load
+from nnd_tasks.store import dataset_folder, find_dataset, list_configs, look_up_set
+from nnd_tasks.task.documents import load_tests
+from tests.conftest import DATA, REPO, SIDE_BY_SIDE
+from tests.sets.small_files import QUIZ_FILE, write_files
+
+QUIZ_SHA256 = "a07b4182bdd888460414302933f9dcb47bb3e6bb713da50ef7707c643bee2741"
+LOAD = "import nnd_tasks; print(len(nnd_tasks.load('quiz_design')))"
+
+
+@pytest.fixture
+def sources(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Name the folder of the real files by NND_SOURCES."""
+    monkeypatch.setenv("NND_SOURCES", str(data))
+    return data
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait before a download is tried again; no proxy listens (tests/conftest.py)."""
+    monkeypatch.setattr(download, "RETRIES", 0)
+
+
+def start(code: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+# ---------------------------------------------------------------- where the files come from
+
+
+@pytest.mark.usefixtures("sources")
+@pytest.mark.parametrize(
+    ("name", "tests", "note"),
+    [
+        ("quiz_design", 2686, ""),
+        ("frank", 848, "human_annotations_sentence.json has no published hash; it was taken by its name from "),
+        ("webnlg", None, ""),  # its recipe has a hash and no address
+    ],
+)
+def test_a_set_of_the_package_is_built_from_the_users_files(
+    name: str, tests: int | None, note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = load(name)
+    assert tests in (None, loaded.num_rows)
+    told = capsys.readouterr().err
+    assert f"the set '{name}' is not built here yet; it is built now, in {dataset_folder(name)}\n" in told
+    assert re.search(rf"^{name}: \S.* from {DATA}/", told, re.M)
+    assert note in told
+    assert load(name).to_list() == loaded.to_list()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("offline")
+def test_a_task_builds_its_set_with_what_there_is_of_optional_files(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (REPO / "tests/sets/small/mqm/mqm_newstest2021_ende.tsv", SIDE_BY_SIDE):  # the second is an archive
+        shutil.copy(path, tmp_path)
+    monkeypatch.setenv("NND_SOURCES", str(tmp_path))
+    tests, origin, _ = load_tests("nnd/mqm", "sxs2023_ende", "test", {})
+    assert (origin["local"], tests.num_rows > 1000) == (True, True)
+    assert {"newstest2021_ende", "sxs2023_ende"} <= {*list_configs(dataset_folder("mqm"))[0]}
+    assert "note: without mqm_ted_ende.tsv, which is optional: https://" in capsys.readouterr().err
+
+
+def test_a_file_is_found_by_its_hash_whatever_its_name_is(
+    nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"a/t.csv": "other", "b/second.csv": "wanted", "b/third.txt": "wanted"}
+    folder = write_files(tmp_path / "files", files)
+    sha256 = sha256_of(folder / "b/second.csv")
+    assert find_by_hash("t.csv", sha256) is None
+    monkeypatch.setenv("NND_SOURCES", str(folder))
+    assert find_by_hash("t.csv", sha256) == folder / "b/second.csv"
+    (folder / "b/second.csv").write_text("has changed since")
+    assert find_by_hash("t.csv", sha256) is None
+    assert find_by_hash("t.csv", sha256_of(write_files(nnd_home / "sources", {"x.csv": "wanted"}) / "x.csv"))
+
+
+def test_of_files_with_one_name_that_of_the_set_is_taken_and_none_is_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"a/t.csv": "a", "b/t.csv": "b", "mine/t.csv": "c", "not_t.csv": "d"}
+    monkeypatch.setenv("NND_SOURCES", str(write_files(tmp_path, files)))
+    assert find_by_name("t.csv", "mine") == tmp_path / "mine/t.csv"
+    assert find_by_name("a/t.csv", "yours") == tmp_path / "a/t.csv"
+    assert find_by_name("no.csv", "mine") is None
+    with pytest.raises(NNDError, match=r"3 files are called t.csv, .* into a folder yours there"):
+        find_by_name("t.csv", "yours")
+    monkeypatch.setenv("NND_SOURCES", str(tmp_path / "gone"))
+    with pytest.raises(NNDError, match=r"NND_SOURCES=.*gone: there is no such folder"):
+        find_by_name("t.csv", "mine")
+
+
+# ---------------------------------------------------------------- what is not built
+
+
+def test_without_a_network_one_line_names_file_hash_folder_and_option(nnd_home: Path, offline: None) -> None:
+    with pytest.raises(NNDError) as error:
+        load("quiz_design")
+    message = str(error.value)
+    assert "\n" not in message
+    for part in ("https://raw.githubusercontent.com/", f"{QUIZ_FILE} (sha256 {QUIZ_SHA256})", f"{nnd_home}/sources",
+                 "nnd build quiz_design --source FILE_OR_DIR"):  # fmt: skip
+        assert part in message
+    assert look_up_set("quiz_design") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("quizdesign", "there is no set 'quizdesign'; did you mean 'quiz_design'\\? nnd list shows"),
+        ("nnd_frank", "there is no set 'nnd_frank'; did you mean 'frank'\\? "),
+        ("blindspot_wikitex", "did you mean 'blindspot_wikitext'\\? "),
+        ("nosuch", "there is no set 'nosuch'; nnd list shows those there are"),
+        ("./nosuch", "./nosuch: no NND dataset is there"),
+        ("blindspot_ted", "run: nnd stress build blindspot_ted --corpus ted"),
+        ("webnlg", "its recipe has no address of webnlg2020_en_human.jsonl; put webnlg2020_en_human.jsonl into"),
+    ],
+)
+def test_what_cannot_be_built_is_one_line(name: str, message: str) -> None:
+    with pytest.raises(NNDError, match=message):
+        load(name)
+
+
+def test_a_set_of_ones_own_is_never_built_on_use(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = "context: c\ncandidate: t\nlabel: l\nbetter: good\nfiles: {t.csv: {}}\n"
+    folder = write_files(nnd_home / "task_yamls/mine", {"_recipe": recipe, "t.csv": "c,t,l\nq,a,good\nq,b,bad\n"})
+    with pytest.raises(NNDError, match=r"the set 'mine' is not built in NND_HOME=.*; run: nnd build mine"):
+        load("mine")
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(NNDError, match=r"mine: no NND dataset is there"):
+        load("./mine")
+    assert not (nnd_home / "nnd").exists()
+
+
+# ---------------------------------------------------------------- several processes, and a kill
+
+
+@pytest.mark.usefixtures("sources")
+def test_of_processes_that_want_a_set_at_once_one_builds_it() -> None:
+    processes = [start(LOAD) for _ in range(3)]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [out for out, _ in outputs] == ["2686\n"] * 3
+    assert sum(err.count("it is built now") for _, err in outputs) == 1
+
+
+@pytest.mark.usefixtures("sources")
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "shutil.copyfile",
+        "nnd_tasks.sets.write.write_parquet",
+        "pathlib.Path.rename",
+    ],
+)
+def test_of_a_build_that_is_killed_nothing_is_seen_and_the_next_use_builds(moment: str) -> None:
+    kill = "import os, nnd_tasks.sets.build, unittest.mock as m; kill = lambda *a, **k: os.kill(os.getpid(), 9);"
+    killed = start(f"{kill} m.patch('{moment}', kill).start(); {LOAD}")
+    assert killed.communicate(timeout=120)[0] == ""
+    assert killed.returncode == -signal.SIGKILL
+    assert look_up_set("quiz_design") is find_dataset("nnd/quiz_design") is None
+    assert load("quiz_design").num_rows == 2686
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_process_that_waits_for_one_that_is_killed_builds(nnd_home: Path) -> None:
+    hold = """
+import time
+from nnd_tasks.sets.write import making
+from nnd_tasks.store import dataset_folder
+with making(dataset_folder("quiz_design")):
+    print("holding", flush=True)
+    time.sleep(60)
+"""
+    holder = start(hold)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "holding\n"
+    waiting = start(LOAD)
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.communicate(timeout=5)
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.communicate()
+    assert waiting.communicate(timeout=60)[0] == "2686\n"
