@@ -69,7 +69,9 @@ def build(
     ],
     source: Annotated[
         str | None,
-        Option(help="The publisher's file, a zip or tar, 'DIR/*.json', or a folder. Default: a copy in NND_SOURCES, else a download."),
+        Option(
+            help="The publisher's file, a zip or tar, 'DIR/*.json', or a folder. Default: from NND_SOURCES, or downloaded."
+        ),
     ] = None,
     out: SetOut = None,
     trust: Annotated[

@@ -63,7 +63,6 @@ def _build_alone(name: str, recipe_file: RecipeFile) -> Path:
     folder = dataset_folder(name)
     with making(folder, _WAIT):
         if look_up_set(name) is None:  # else another process has built it while this one waited
-            warn(f"the set {name!r} is not built here yet; it is built now, in {folder}")
             for note in build_set(recipe_file.read(), progress=sys.stderr.isatty()).notes:
                 warn(f"note: {note}")
     return folder
@@ -85,8 +84,7 @@ def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.Da
     """Load the tests of a set, or all splits of its preference data; build the set if it is not there (`provide_set`).
 
     Example:
-        >>> tests = nnd_tasks.load("quiz_design")
-        >>> tests[0]["high"], tests[0]["low"], tests[0]["category"]
+        ``nnd_tasks.load("quiz_design")[0]`` is one test, with its ``context``, ``high``, ``low`` and ``category``.
 
     Args:
         name: a set, or the path of a dataset folder.

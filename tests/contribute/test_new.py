@@ -19,7 +19,8 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.store import load, read_report, read_table
+from nnd_tasks.sets.first_use import load
+from nnd_tasks.store import read_report, read_table
 from tests.sets.folders import contents
 from tests.sets.small_files import write_files
 from tests.sets.tables import pick, write_rows

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.store import load
+from nnd_tasks.sets.first_use import load
 from tests.contribute.test_new import new, refusal
 from tests.sets.small_files import write_files
 from tests.sets.tables import pick

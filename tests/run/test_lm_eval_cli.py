@@ -140,5 +140,5 @@ def test_lm_eval_lists_and_validates_our_tasks(lm_eval: Callable[..., str]) -> N
 
 
 def test_a_mistake_is_one_clear_line_with_the_literal_command_too(lm_eval: Callable[..., str]) -> None:
-    with pytest.raises(NNDError, match="run: nnd build quiz_design"):
+    with pytest.raises(NNDError, match=r"quiz_design_groups\.jsonl \(sha256 "):
         lm_eval("--model", "dummy", "--tasks", "nnd_quiz_design", "--include_path", write_task_folder())

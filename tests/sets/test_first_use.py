@@ -64,7 +64,6 @@ def test_a_set_of_the_package_is_built_from_the_users_files(
     loaded = load(name)
     assert tests in (None, loaded.num_rows)
     told = capsys.readouterr().err
-    assert f"the set '{name}' is not built here yet; it is built now, in {dataset_folder(name)}\n" in told
     assert re.search(rf"^{name}: \S.* from {DATA}/", told, re.M)
     assert note in told
     assert load(name).to_list() == loaded.to_list()
@@ -163,7 +162,7 @@ def test_of_processes_that_want_a_set_at_once_one_builds_it() -> None:
     processes = [start(LOAD) for _ in range(3)]
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [out for out, _ in outputs] == ["2686\n"] * 3
-    assert sum(err.count("it is built now") for _, err in outputs) == 1
+    assert sum(err.count(f"quiz_design: {QUIZ_FILE} from ") for _, err in outputs) == 1
 
 
 @pytest.mark.usefixtures("sources")

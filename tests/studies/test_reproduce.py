@@ -30,8 +30,9 @@ from transformers import (
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.sets.first_use import load
 from nnd_tasks.sets.tasks import shipped_task
-from nnd_tasks.store import load, read_table
+from nnd_tasks.store import read_table
 from nnd_tasks.studies.reproduce import Experiment, PublishedRun, find_weights, load_experiments, measure, reproduce
 from nnd_tasks.task.task_yaml import read_task_yaml
 from tests import random_models
@@ -282,7 +283,6 @@ def test_released_weights_come_from_the_hub() -> None:
         (["quiz_design", "--weights", "mixq"], "there is no model of quiz_design 'mixq'; did you mean 'mixqg'?"),
         (["quiz_design", "--weights", "mixqg=nowhere"], "nowhere: no model is there for mixqg (it has no config.json)"),
         (["quiz_design", "--weights", "dgpt2_sup"], "dgpt2_sup: never released by the authors"),
-        (["challenge300"], "challenge300-outputs.tsv: cannot be downloaded"),
     ],
 )
 def test_a_wrong_input_is_named(arguments: list[str], message: str, quiz_home: None, nnd: Command) -> None:

@@ -18,7 +18,8 @@ from lm_eval.tasks import TaskManager
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint
-from nnd_tasks.store import load, read_table, tasks_dir
+from nnd_tasks.sets.first_use import load
+from nnd_tasks.store import read_table, tasks_dir
 from nnd_tasks.task.request import Answer, ClusterSampler, Request
 from nnd_tasks.task.settings import Settings
 from tests.conftest import REPO
