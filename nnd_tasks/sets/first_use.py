@@ -51,7 +51,7 @@ def provide_set(name: str) -> Path:
     recipes = list_recipes()
     set_name = name.removeprefix("nnd/")
     recipe_file = recipes.get(set_name)
-    if recipe_file is None or not recipe_file.shipped:
+    if recipe_file is None or recipe_file.origin != "package":
         raise NNDError(_explain_missing(set_name, recipes))
     return look_up_set(set_name) or _build_alone(set_name, recipe_file)
 
