@@ -18,6 +18,7 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.samples import name_outcome
 from nnd_tasks.results.token_scores import CandidateTokens, TokenScores, read_tokens
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
@@ -110,13 +111,6 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
 def _deflate(data: Any) -> str:
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
     return base64.b64encode(zlib.compress(text, 6)).decode()
-
-
-def name_outcome(passed: bool | None, tie: bool) -> str:
-    """What became of a test, in words."""
-    if pd.isna(passed):
-        return "not scored"
-    return "passed" if passed else "failed, equal" if tie else "failed"
 
 
 def read_prompt(documents: Sequence[Mapping[str, Any]], tokens: Sequence[TokenScores]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,7 +28,7 @@ from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
 from nnd_tasks.results.runs import Run, Runs
-from nnd_tasks.results.samples import COLUMNS, HOW_TO_WRITE, read_lines, read_samples
+from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples
 from nnd_tasks.results.token_scores import read_tokens
 from nnd_tasks.task.scored_tokens import ANSWERS
 from nnd_tasks.task.signature import answers_digest
@@ -190,9 +189,9 @@ def _read_headers(file: Path) -> list[Run]:
     runs = []
     try:
         for task, config in content["configs"].items():
-            metadata = config.get("metadata")  # of other tasks it may be a list
-            nnd = {} if not metadata or isinstance(metadata, list) else metadata.get("nnd") or {}
-            if nnd.get("signature"):
+            metadata = config.get("metadata") or {}
+            nnd = None if isinstance(metadata, list) else metadata.get("nnd")  # of other tasks it may be a list
+            if nnd and nnd.get("signature"):
                 runs.append(_read_header(file, content, task, nnd))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise NNDError(
@@ -219,7 +218,7 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
     return Run(
         model=str(signature["model"].get("name") or content.get("model_name")),
         task=task,
-        path=_find_samples(file, task, date, answers),
+        path=_find_beside(file, f"samples_{task}_{date}.jsonl", answers),
         date=date,
         protocol=signature["protocol"],
         model_info=signature["model"],
@@ -228,15 +227,12 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         version=header["version"],
         command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
         parameters=max(config.get("model_num_parameters") or 0, 0) or None,
-        truncated=0,
-        documents=[],
-        tests=pd.DataFrame(columns=list(COLUMNS)),
         spans=signature.get("spans"),
         reported=header["reported"],
         prompts=header["prompts"],
         answers=answers,
         file=file,
-        tokens=_find_tokens(file, task, date, answers),
+        tokens=_find_beside(file, f"tokens_{task}_{date}.parquet", answers),
     )
 
 
@@ -255,41 +251,30 @@ def _date_of(file: Path, content: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- samples and token scores of a results file
 
 
-def _find_samples(results: Path, task: str, date: str, answers: str) -> Path:
-    """The samples file of lm-eval's name, or else one with the same answers."""
-    named = results.with_name(f"samples_{task}_{date}.jsonl")
-    return named if named.is_file() else _find_answers(results.parent, answers) or named
+def _find_beside(results: Path, name: str, answers: str) -> Path:
+    """The file of lm-eval's name, or else one with the same answers; token scores need not be there."""
+    named = results.with_name(name)
+    return named if named.is_file() else _find_answers(results.parent, named.suffix, answers) or named
 
 
-def _find_answers(folder: Path, answers: str) -> Path | None:
-    """The samples file of a folder that holds some answers, whatever its name is."""
-    files = sorted(folder.glob("*.jsonl")) if answers else []
+def _find_answers(folder: Path, suffix: str, answers: str) -> Path | None:
+    """The file of a folder that holds some answers, whatever its name is."""
+    files = sorted(folder.glob(f"*{suffix}")) if answers else []
     return next((file for file in files if _answers_of(file) == answers), None)
 
 
-def _find_tokens(results: Path, task: str, date: str, answers: str) -> Path:
-    """Where the token scores of a task lie; there is no such file if the run kept none."""
-    named = results.with_name(f"tokens_{task}_{date}.parquet")
-    if named.is_file() or not answers:
-        return named
-    for file in sorted(results.parent.glob("*.parquet")):
-        with suppress(OSError, pa.ArrowException):
-            if (pq.read_schema(file).metadata or {}).get(ANSWERS) == answers.encode():
-                return file
-    return named
-
-
 def _answers_of(file: Path) -> str:
-    """The digest of the answers in a samples file; an empty text where it is none of an NND task."""
-    try:
+    """The digest of the answers that samples or token scores are of; an empty text for any other file."""
+    with suppress(OSError, NNDError, KeyError, TypeError, AttributeError, pa.ArrowException):
         return _digest_answers(file, file.stat().st_mtime_ns)
-    except (OSError, NNDError, KeyError, TypeError, AttributeError):
-        return ""
+    return ""
 
 
 @lru_cache(maxsize=1000)
 def _digest_answers(file: Path, changed: int) -> str:
     """The digest for a file that was changed at that time (nanoseconds)."""
+    if file.suffix == ".parquet":
+        return str(pq.read_schema(file).metadata[ANSWERS].decode())
     return answers_digest(score for _, sample in read_lines(file) if sample["tests"] for score in sample["candidates"])
 
 
@@ -299,19 +284,13 @@ def _add_samples(run: Run) -> Run:
     Raises:
         NNDError: the samples are missing, cut off, damaged, or of another run.
     """
-    try:
+    with suppress(NNDError):
         complete = read_samples(run)
-    except NNDError:
-        renamed = _find_answers(run.file.parent, run.answers)
-        if renamed in (None, run.path):
-            raise
-        return read_samples(replace(run, path=renamed))
-    scores = (score for document in complete.documents for score in document["scores"])
-    if run.answers and answers_digest(scores) != run.answers:
-        renamed = _find_answers(run.file.parent, run.answers)
-        if renamed is not None:
-            return read_samples(replace(run, path=renamed))
-    return complete
+        scores = (score for document in complete.documents for score in document["scores"])
+        if not run.answers or answers_digest(scores) == run.answers:
+            return complete
+    renamed = _find_answers(run.file.parent, ".jsonl", run.answers)
+    return read_samples(replace(run, path=renamed or run.path))
 
 
 # ---------------------------------------------------------------- which runs are wanted
@@ -335,7 +314,11 @@ def select_runs(runs: Sequence[Run], select: Sequence[str]) -> Sequence[Run]:
         key, _, value = (side.strip() for side in pair.partition("="))
         if not value:
             raise NNDError(f"--select {pair}: write KEY=VALUE, such as shots=0")
-        settings = [_settings_of(run) for run in runs]
+        # The number of prompts is what stands before " of 60 (digest)".
+        limits = (str(run.protocol.get("selection", "all")).partition(" of ")[0] for run in runs)
+        settings = [
+            {"limit": limit, "reader": run.reader, **run.settings} for run, limit in zip(runs, limits, strict=True)
+        ]
         if not any(key in of_run for of_run in settings):
             raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(settings[0])}")
         values = [of_run.get(key, "no") for of_run in settings]
@@ -346,9 +329,3 @@ def select_runs(runs: Sequence[Run], select: Sequence[str]) -> Sequence[Run]:
             raise NNDError(f"--select {pair}: no run has it; they have {', '.join(sorted(set(values)))}")
         runs = chosen
     return runs
-
-
-def _settings_of(run: Run) -> dict[str, str]:
-    """What a run can be chosen by, as people write it."""
-    limit = str(run.protocol.get("selection", "all")).partition(" of ")[0]  # 10 of 60 (digest)
-    return {"limit": limit, "reader": run.reader, **run.settings}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,18 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.task.signature import short_signature
+
+SIDES = ("high", "low")
+#: What is known of the score of a candidate.
+QUANTITIES = ("sum", "mean", "tokens", "bytes")
+#: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
+#: `Run.documents`. Log-likelihoods are in nats: ``high_sum``, and ``high_mean`` and ``high_no_context`` per token. Margins are
+#: (better - worse): per token, summed, per UTF-8 byte, per token without the context; nan where a text has no finite score.
+COLUMNS = (
+    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
+    *("margin", "margin_sum", "margin_bytes", "passed", "tie", "margin_no_context"),
+    *(f"{side}_{quantity}" for side in SIDES for quantity in (*QUANTITIES, "no_context")),
+)
 
 
 @dataclass(eq=False)
@@ -33,7 +45,7 @@ class Run:
         truncated: number of prompts that lost their end to fit the model's window.
         documents: per prompt ``context`` and ``candidates``, what else the prompt used, ``scores`` of the candidates, and
             ``no_context``, their scores without the context, or None.
-        tests: one row per test, columns `nnd_tasks.results.samples.COLUMNS`; ``passed`` is missing where the test could not
+        tests: one row per test, columns `COLUMNS`; ``passed`` is missing where the test could not
             be scored.
         earlier: results files of equal runs before this one, which are not read.
         spans: digest of the set's error spans; None for a run without span metrics.
@@ -53,7 +65,7 @@ class Run:
         texts: ``high`` and ``low`` -> the better and the worse text of each test.
         trained_on: splits that the model was trained on, ``SET:SPLIT`` or ``SET``, as ``--metadata`` said.
         training_overlap: those of ``trained_on`` that the run's tests hold.
-        training_note: a sentence on what the model was trained on; ``""`` where nothing was said.
+        training_note: a sentence on what the model was trained on, for a run with ``trained_on``.
         short_line: the signature for print, see `nnd_tasks.task.signature.short_signature`.
     """
 
@@ -68,9 +80,9 @@ class Run:
     version: Any
     command: Mapping[str, Any]
     parameters: int | None
-    truncated: int
-    documents: list[dict[str, Any]] = field(repr=False)
-    tests: pd.DataFrame = field(repr=False)
+    truncated: int = 0
+    documents: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    tests: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(COLUMNS)), repr=False)
     earlier: tuple[Path, ...] = ()
     spans: str | None = None
     reported: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -78,19 +90,6 @@ class Run:
     answers: str = ""
     file: Path = Path("results.json")
     tokens: Path = Path("tokens.parquet")
-
-    reader: str = field(init=False)
-    set: str = field(init=False)
-    asked: dict[str, Any] = field(init=False, repr=False)
-    settings: dict[str, str] = field(init=False, repr=False)
-    comparison_key: dict[str, Any] = field(init=False, repr=False)
-    prompt_ids: frozenset[str] = field(init=False, repr=False)
-    prompts_in_set: int = field(init=False)
-    texts: dict[str, list[str]] = field(init=False, repr=False)
-    trained_on: list[str] = field(init=False)
-    training_overlap: list[str] = field(init=False)
-    training_note: str = field(init=False, repr=False)
-    short_line: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compute what the protocol and the samples say of the run."""
@@ -104,36 +103,33 @@ class Run:
         self.prompt_ids = frozenset(document["cluster_id"] for document in self.documents)
         sample = re.match(r"\d+ of (\d+)", str(self.protocol.get("selection")))  # `nnd_tasks.task.signature.selection`
         self.prompts_in_set = int(sample[1]) if sample else len(self.documents)
-        self.texts = {
-            side: [
-                self.documents[document]["candidates"][candidate]
-                for document, candidate in zip(self.tests["document"], self.tests[side], strict=True)
-            ]
-            for side in ("high", "low")
-        }
+        self.texts = {side: take_values(self.documents, self.tests, side, "candidates") for side in SIDES}
         self._describe_training()
         self.short_line = short_signature(self.protocol, self.model_info, self.environment)
 
     def _describe_training(self) -> None:
         self.trained_on = [split for split in str(self.model_info.get("trained_on") or "").split(",") if split]
-        # Set and split of each.
-        trained = [named.partition(":")[::2] for named in self.trained_on]
+        set_and_split = {named: named.partition(":")[::2] for named in self.trained_on}
         tested_set = str(self.protocol.get("set")).removeprefix("nnd/")
         tested_split = self.protocol.get("split")
         self.training_overlap = [
             named
-            for named, (name, split) in zip(self.trained_on, trained, strict=True)
+            for named, (name, split) in set_and_split.items()
             if name == tested_set and (tested_split is None or split in ("", tested_split))
         ]
         if self.training_overlap:
             tests = f"these tests hold {', '.join(self.training_overlap)}"
-        elif tested_split is not None and not {"", tested_split} & {split for _, split in trained}:
+        elif tested_split is not None and not {"", tested_split} & {split for _, split in set_and_split.values()}:
             tests = "none of its texts is in these tests"
         else:
             tests = "these tests may share texts with it; another split does not"
-        self.training_note = ""
-        if self.trained_on:
-            self.training_note = f"{self.model} was trained on {', '.join(self.trained_on)}; {tests}."
+        self.training_note = f"{self.model} was trained on {', '.join(self.trained_on)}; {tests}."
+
+
+def take_values(documents: Sequence[Mapping[str, Any]], tests: pd.DataFrame, side: str, key: str) -> list[Any]:
+    """Take what the documents hold under a key for the ``high`` or the ``low`` text of each test; None where it is None."""
+    indices = zip(tests["document"], tests[side], strict=True)
+    return [documents[document][key] and documents[document][key][candidate] for document, candidate in indices]
 
 
 def _write_value(value: Any) -> str:
@@ -149,7 +145,7 @@ class Runs(list[Run]):
     def tests(self) -> pd.DataFrame:
         """One row per run and test: ``run`` (its row in `runs`), ``model``, ``task``, ``set``, the texts, scores and outcome.
 
-        The columns are those of `nnd_tasks.results.samples.COLUMNS`, with texts for ``high`` and ``low``, and every text of the
+        The columns are those of `COLUMNS`, with texts for ``high`` and ``low``, and every text of the
         prompt, such as ``context``. Log-likelihoods are in nats.
         """
         return pd.concat([_with_texts(i, run) for i, run in enumerate(self)], ignore_index=True)

@@ -5,7 +5,7 @@ Outcomes follow from sums and numbers of tokens; those that the file says must b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import json_lines, reading
 from nnd_tasks.results.result_types import Sample, check_types
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs
 
@@ -24,17 +24,8 @@ from nnd_tasks.schema import category_slugs
 HOW_TO_WRITE = "run the task with --log_samples --output_path FOLDER"
 #: How far a rate may be from the one that is stored.
 _CLOSE = 1e-9
-_SIDES = ("high", "low")
-_QUANTITIES = ("sum", "mean", "tokens", "bytes")
-_SCORES = tuple(f"{side}_{quantity}" for side in _SIDES for quantity in (*_QUANTITIES, "no_context"))
-#: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
-#: `Run.documents`. Log-likelihoods are in nats: ``high_sum``, and ``high_mean`` and ``high_no_context`` per token. Margins are
-#: (better - worse): per token, summed, per UTF-8 byte, per token without the context; nan where a text has no finite score.
-COLUMNS = (
-    *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
-    *("margin", "margin_sum", "margin_bytes", "passed", "tie", "margin_no_context"),
-    *_SCORES,
-)
+#: Margin -> what the log-likelihoods are divided by.
+_MARGINS = {"margin": Normalization.TOKENS, "margin_sum": Normalization.NONE, "margin_bytes": Normalization.BYTES}
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -56,16 +47,13 @@ def read_samples(run: Run) -> Run:
     truncated = 0
     for line, sample in read_lines(run.path):
         check_types(Sample, sample, line, "is not a sample of an NND task, or damaged")
-        doc, scores, without_context = sample["doc"], sample["candidates"], sample.get("no_context")
+        doc = sample["doc"]
         indices = {"cluster_id": doc["cluster_id"], "document": len(documents)}
-        defaults = {"subcategory": "", "severity": ""}
-        rows += [
-            {**defaults, **test, **indices, **_side_scores(test, scores, without_context)} for test in sample["tests"]
-        ]
+        rows += [{"subcategory": "", "severity": "", **test, **indices} for test in sample["tests"]]
         prompt = {key: value for key, value in doc.items() if key != "tests"}
-        documents.append({**prompt, "scores": scores, "no_context": without_context})
+        documents.append({**prompt, "scores": sample["candidates"], "no_context": sample.get("no_context")})
         truncated += sample.get("truncated_contexts") or 0
-    tests = _table(rows)
+    tests = _add_scores(pd.DataFrame(rows, columns=list(COLUMNS)), documents)
     prompts = pd.Series([document["cluster_id"] for document in documents], dtype=object)
     for noun, names in {"test": tests["test_id"], "prompt": prompts}.items():
         for name in names[names.duplicated()]:
@@ -86,28 +74,20 @@ def read_samples(run: Run) -> Run:
     return replace(run, documents=documents, tests=tests, truncated=truncated)
 
 
-def _side_scores(
-    test: Mapping[str, Any], scores: list[Any], without_context: list[Any] | None
-) -> dict[str, float | None]:
-    """The scores of the better and the worse text of a test; None where one was not scored, or is infinite."""
-    columns: dict[str, float | None] = {}
-    for side in _SIDES:
-        score = scores[test[side]] or dict.fromkeys(_QUANTITIES)
-        score_alone = without_context[test[side]] if without_context else None
-        columns |= {f"{side}_{quantity}": score[quantity] for quantity in _QUANTITIES}
-        columns[f"{side}_no_context"] = score_alone["mean"] if score_alone else None
-    return columns
-
-
-def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The tests with their margins."""
+def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Give each test the scores of its texts, nan where one was not scored or is infinite, and its margins."""
     types = {"test_id": str, "category": str, "passed": "boolean", "tie": bool, "seed": "Int64", "noise_ratio": float}
-    tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({**types, **dict.fromkeys(_SCORES, float)})
-    for side in _SIDES:
-        tests[f"{side}_byte"] = tests[f"{side}_sum"] / tests[f"{side}_bytes"].clip(lower=1)
-    quantities = {"margin": "mean", "margin_sum": "sum", "margin_bytes": "byte", "margin_no_context": "no_context"}
-    margins = {name: tests[f"high_{quantity}"] - tests[f"low_{quantity}"] for name, quantity in quantities.items()}
-    return tests.assign(**margins)[list(COLUMNS)]
+    tests = tests.astype(types)
+    for side in SIDES:
+        scores = [score or {} for score in take_values(documents, tests, side, "scores")]
+        for quantity in QUANTITIES:
+            tests[f"{side}_{quantity}"] = np.array([score.get(quantity) for score in scores], dtype=float)
+        without_context = take_values(documents, tests, side, "no_context")
+        tests[f"{side}_no_context"] = np.array([score and score["mean"] for score in without_context], dtype=float)
+    for name, by in _MARGINS.items():
+        high, low = (normalize(likelihoods(tests, side, by), by) for side in SIDES)
+        tests[name] = high - low
+    return tests.assign(margin_no_context=tests["high_no_context"] - tests["low_no_context"])
 
 
 def likelihoods(tests: pd.DataFrame, side: str, by: Normalization = Normalization.TOKENS) -> Likelihood:
@@ -117,7 +97,7 @@ def likelihoods(tests: pd.DataFrame, side: str, by: Normalization = Normalizatio
     """
     if by is Normalization.TOKENS:
         return Likelihood(tests[f"{side}_mean"])
-    return Likelihood(tests[f"{side}_sum"], tests[f"{side}_tokens"], tests[f"{side}_bytes"].clip(lower=1))
+    return Likelihood(tests[f"{side}_sum"], tests[f"{side}_tokens"], tests[f"{side}_bytes"])
 
 
 def recount(tests: pd.DataFrame, by: Normalization) -> Any:
@@ -151,15 +131,16 @@ def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any])
         wrong |= lost["low_sum"] & ~lost["high_sum"] & (stored == 0)
     for row in tests[wrong].itertuples():
         raise NNDError(
-            f"{path}: test {row.test_id}: that it {_name_outcome(row)} contradicts the sums and tokens of its texts; the file is "
-            "damaged, run the task again"
+            f"{path}: test {row.test_id}: its outcome, {name_outcome(row.passed, row.tie)}, contradicts the sums and tokens of its "
+            "texts; the file is damaged, run the task again"
         )
 
 
-def _name_outcome(test: Any) -> str:
-    if pd.isna(test.passed):
-        return "was not scored"
-    return f"{'passed' if test.passed else 'failed'}{' with a tie' if test.tie else ''}"
+def name_outcome(passed: bool | None, tie: bool) -> str:
+    """What became of a test, in words."""
+    if pd.isna(passed):
+        return "not scored"
+    return "passed" if passed else "failed, equal" if tie else "failed"
 
 
 def rates_of(tests: pd.DataFrame) -> dict[str, float]:

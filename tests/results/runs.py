@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.results.paired import Paired
-from nnd_tasks.results.runs import Run
-from nnd_tasks.results.samples import COLUMNS
+from nnd_tasks.results.runs import COLUMNS, Run
 
 PROTOCOL = {"set": "nnd/demo", "config": "default", "data": "abc", "prompt": "p"}
 
