@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # imports scipy.special when it is first used; scipy.stats would take most of a second
@@ -47,6 +47,32 @@ class ClusteredMean(NamedTuple):
         """Name the mean ``name``, and the others under ``NAME_standard_error``, ``NAME_low`` and ``NAME_high``."""
         ends = ("", "_standard_error", "_low", "_high")
         return {f"{name}{end}": number for end, number in zip(ends, self, strict=True)}
+
+
+class CountsByPrompt(NamedTuple):
+    """What the functions below take: ``totals`` over the tests of each prompt, and numbers of ``tests``.
+
+    Attributes:
+        totals: shape (prompts,), or (prompts, n) for n numbers of each test.
+        tests: shape (prompts,).
+    """
+
+    totals: NDArray[Any]
+    tests: NDArray[np.int64]
+
+
+def sum_by_prompt(outcomes: ArrayLike, prompts: ArrayLike) -> CountsByPrompt:
+    """Sum outcomes, or other numbers of tests, by prompt, in order of appearance.
+
+    Args:
+        outcomes: of each test, shape (tests,) or (tests, n).
+        prompts: of each test, its ``cluster_id``, shape (tests,).
+    """
+    import pandas as pd  # slow to import
+
+    table = pd.DataFrame(np.asarray(outcomes)).groupby(np.asarray(prompts, dtype=object), sort=False)
+    totals = table.sum().to_numpy()
+    return CountsByPrompt(totals if np.ndim(outcomes) > 1 else totals[:, 0], table.size().to_numpy())
 
 
 def _as_arrays(

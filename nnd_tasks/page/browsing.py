@@ -19,9 +19,10 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import name_outcome
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.results.token_scores import CandidateTokens, TokenScores, read_tokens
 from nnd_tasks.show.forms import render
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.report import Report
 from nnd_tasks.text import counted, did_you_mean, some_of
 
 #: Fields of a document that are no part of the prompt.
@@ -232,16 +233,9 @@ def report_test(test_id: str, paired: Paired) -> Report:
     outcomes = tests[["margin", "margin_sum", "margin_bytes"]].assign(
         model=paired.models, outcome=list(map(name_outcome, tests["passed"], tests["tie"]))
     )
-    columns = {
-        "model": "{model}",
-        "outcome": "{outcome}",
-        "margin per token": "{margin:+.3f}",
-        "in all": "{margin_sum:+.2f}",
-        "per byte": "{margin_bytes:+.4f}",
-    }
     tables = [
-        Table("texts", pd.DataFrame(texts, columns=["what", "text"]), {"what": "{what}", "text": "{text}"}),
-        Table("outcomes", outcomes, columns),
+        make_table("texts", pd.DataFrame(texts, columns=["what", "text"])),
+        make_table("outcomes", outcomes),
     ]
     labels = ", ".join(filter(None, first[["category", "subcategory", "severity"]]))
     return Report(f"test {test_id}", f"{paired.title}, test {test_id}", [f"Category: {labels}."], tables)

@@ -15,11 +15,12 @@ from nnd_tasks.page.browsing import PAGE_LIMIT, frame_tests, pack
 from nnd_tasks.redact import hide, without_secrets
 from nnd_tasks.results import token_analyses as spans
 from nnd_tasks.results.compare import Comparison, compare
-from nnd_tasks.results.comparison_report import LEGEND, RATE, report_comparison
+from nnd_tasks.results.comparison_report import LEGEND, report_comparison
 from nnd_tasks.results.paired import Paired, not_compared, pair
 from nnd_tasks.results.read_runs import notes_on
 from nnd_tasks.results.readers import pair_readers
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, Table
 
@@ -70,7 +71,7 @@ def _list_settings(runs: Sequence[Run]) -> Table:
         )
         for key, value in without_secrets(settings).items()  # plain lm_eval may have stored some
     )
-    return Table("settings", rows, {"part": "{part}", "{model}": "{value}"})
+    return make_table("settings", rows)
 
 
 def report_pages(pairs: Sequence[Paired]) -> list[Report]:
@@ -118,10 +119,9 @@ def render_page(
     pairs = [section.paired for section in sections]
     rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
     overall = rates[rates["category"] == ALL]
-    summary = Table("summary", overall, {"model": "{model}", "{task}": RATE}, "Pass rate over all tests of a set.")
     return render(
         "page.html.j2",
-        overview=Report("summary", title, tables=[summary], legend=LEGEND),
+        overview=Report("summary", title, tables=[make_table("summary", overall)], legend=LEGEND),
         sections=sections,
         notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
         home=home,

@@ -19,13 +19,14 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.page.page import Section, make_section, render_page
-from nnd_tasks.results.comparison_report import LEGEND, RATE
+from nnd_tasks.results.comparison_report import LEGEND
 from nnd_tasks.results.paired import asked_texts, pair
 from nnd_tasks.results.read_runs import read_usable
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.sets.licences import terms_of, texts_may_go
 from nnd_tasks.show.forms import render, to_json
-from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.show.report import Report, file_stem
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import some_of
 
@@ -66,14 +67,12 @@ def write_site(paths: Sequence[str | Path], folder: Path, select: Sequence[str] 
     )
     overall = rates[rates["category"] == ALL]
     stands_apart = overall["note"] != ""
-    columns = {"model": "{model}", "{set}": RATE}
-    asked = {"set": "{set}", "what differs": "{note}", "model": "{model}", "pass rate": RATE}
     trained = [run for section in sections for run in section.paired.runs if run.trained_on]
     training = dict.fromkeys(f"{run.model} was trained on {', '.join(run.trained_on)}." for run in trained)
     front = Report(
         name="index",
         title="NND results",
-        tables=[Table("rates", overall[~stands_apart], columns), Table("apart", overall[stands_apart], asked)],
+        tables=[make_table("sets", overall[~stands_apart]), make_table("apart", overall[stands_apart])],
         legend=LEGEND,
         findings=list(training),
         notes=[f"left out: {line}" for line in skipped],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.readers import reader_tables
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import recount
-from nnd_tasks.results.token_analyses import margins_table
+from nnd_tasks.results.tables import make_table
+from nnd_tasks.results.token_analyses import margin_parts
 from nnd_tasks.rule import Likelihood, Normalization, passes
 from nnd_tasks.show.report import Report, Table, write_cell
 from nnd_tasks.significance import LARGEST_MDE, LEVEL, POWER, RESAMPLES, needed
@@ -24,8 +24,6 @@ from nnd_tasks.statistics import FEW, FEW_PROMPTS
 from nnd_tasks.store import find_table
 from nnd_tasks.text import counted, some_of
 
-#: How a rate is written.
-RATE = "{rate:.3f}{beaten:§} [{low:.3f}, {high:.3f}]"
 LEGEND = {
     **FEW_PROMPTS,
     "§": 'a baseline, such as "the longer text wins", passes as many tests or more.',
@@ -34,39 +32,6 @@ LEGEND = {
     "none": "no difference can be found: with so few prompts no p (Holm) is below 0.05.",
     "≠": "p (Holm) decides whether a difference is shown. The interval, which is of this pair alone, does not agree.",
 }
-_RATES = {
-    "category": "{category}",
-    "tests": "{tests:,}",
-    "prompts": "{prompts:,}{few:†}",
-    "{model}": RATE,
-}
-_RANKS = {
-    "rank group": "{group}",
-    "model": "{model}",
-    "pass rate": "{rate:.3f}",
-    "best rank": "{best}",
-    "worst rank": "{worst}",
-}
-_RANKS_CAPTION = (
-    "Ranks. Between rank groups every pair of models differs; within one, some may differ too, as the differences on all "
-    "tests say (paired permutation, Holm over pairs, 0.05)."
-)
-_DIFFERENCES = {
-    "category": "{category}",
-    "second - first": "{second} - {first}",
-    "difference (points)": "{difference:+points}",
-    "95% interval": "{low:+points} to {high:+points}{disagrees: ≠}",
-    "p": "{p:p}",
-    "p (Holm)": "{p_holm:p}",
-    "MDE (points)": "{mde:points}{underpowered:‡}",
-}
-_DIFFERENCES_CAPTION = (
-    "Differences in percentage points, paired by test and clustered by prompt: 95% t interval, p by permutation "
-    f"({RESAMPLES:,} resamples), MDE: the smallest true difference that p (Holm) finds with probability {POWER}. A difference is "
-    f"shown if p (Holm) is below {LEVEL}. p (Holm) answers two questions. On all tests: which models differ? Corrected over the "
-    "pairs of models. On a category: which models differ on which categories? Corrected over pairs and categories together. "
-    "With equal models, each question gives a false positive in at most 5% of tables."
-)
 
 
 def report_comparison(comparison: Comparison) -> Report:
@@ -79,21 +44,20 @@ def report_comparison(comparison: Comparison) -> Report:
     baselines = baselines_of(paired)
     rates = comparison.rates.merge(baselines[["category", "best_baseline"]], how="left")
     rates["beaten"] = rates["best_baseline"] >= rates["rate"]
-    caption = "Pass rates with 95% intervals (Wilson's), clustered by prompt."
+    of_sample = ""
     if paired.prompts_in_set is not None:
-        caption += f" Of a sample: {len(paired.runs[0].documents):,} of the set's {paired.prompts_in_set:,} prompts."
+        of_sample = f" Of a sample: {len(paired.runs[0].documents):,} of the set's {paired.prompts_in_set:,} prompts."
+    diagnostics = pd.concat(map(diagnostics_of, paired.runs), ignore_index=True)
     tables = [
-        Table("rates", rates, _RATES, caption),
-        Table("ranks", comparison.ranks, _RANKS, _RANKS_CAPTION),
-        Table("differences", differences, _DIFFERENCES, _DIFFERENCES_CAPTION),
+        make_table("rates", rates, of_sample=of_sample),
+        make_table("ranks", comparison.ranks),
+        make_table("differences", differences, resamples=RESAMPLES, power=POWER, level=LEVEL),
         baselines_table(baselines),
-        diagnostics_table(pd.concat(map(diagnostics_of, paired.runs), ignore_index=True)),
+        make_table("diagnostics", diagnostics),
         *reader_tables(paired),
-        margins_table(paired),
+        make_table("margin_parts", margin_parts(paired)),
     ]
     overall = differences[differences["category"] == ALL].assign(task=paired.title)
-    columns = {name: cell for name, cell in _DIFFERENCES.items() if name not in ("category", "p")}
-    brief = [Table("differences", overall, {"task": "{task}", **columns})]
     return Report(
         name=f"compare {paired.name}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
@@ -103,7 +67,7 @@ def report_comparison(comparison: Comparison) -> Report:
         tables=[table for table in tables if len(table.data)],
         notes=[*comparison.not_compared, signatures_for_print(paired.runs)],
         legend=LEGEND,
-        brief=[table for table in brief if len(table.data)],
+        brief=[make_table("overall_differences", overall)] if len(overall) else [],
         facts={
             "set": paired.set,
             "task": paired.title,
@@ -151,12 +115,11 @@ def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
             continue
         both = ", ".join(f"{model} {100 * rate_of[model]:.1f}%" for model in (overall.first, overall.second))
         if overall.significant:
-            better, worse = (
-                (overall.second, overall.first) if overall.difference > 0 else (overall.first, overall.second)
-            )
+            models = overall.second, overall.first
+            better, worse = models if overall.difference > 0 else reversed(models)
             sentence = f"{better} passes more tests than {worse}: {both} ({_describe_difference(overall)})."
         else:
-            sentence = f"No difference shown: {both} ({_describe_interval(overall)})."
+            sentence = f"No difference shown: {both} ({_describe_difference(overall)})."
             sentence += _describe_power(overall, len(pairs))
         sentences.append(sentence + by_category)
     if not_listed:
@@ -182,21 +145,14 @@ def _describe_categories(categories: list[Any]) -> str:
 
 
 def _describe_difference(row: Any) -> str:
-    """How large a significant difference is, and how sure."""
+    """How large a significant difference is, and how sure; else what differences the interval leaves possible."""
+    points, p = _write_points(row.difference), _write_p(row)
     if math.isnan(row.low):
-        return f"{_write_points(row.difference)} points on every prompt, p {_write_p(row)}"
+        return f"{points} points on every prompt, p {p}" if row.difference else "the same on every prompt"
     interval = f"{_write_points(row.low)} to {_write_points(row.high)}"
-    return f"{_write_points(row.difference)} points, 95% interval {interval}, p {_write_p(row)}"
-
-
-def _describe_interval(row: Any) -> str:
-    """What differences the interval leaves possible; with p where that is why none is shown."""
-    if math.isnan(row.low) and row.difference:
-        return f"{_write_points(row.difference)} points on every prompt, p {_write_p(row)}"
-    if math.isnan(row.low):
-        return "the same on every prompt"
-    interval = f"{_write_points(row.low)} to {_write_points(row.high)} points"
-    return f"{interval}, but p {_write_p(row)}" if row.disagrees else interval
+    if row.significant:
+        return f"{points} points, 95% interval {interval}, p {p}"
+    return f"{interval} points, but p {p}" if row.disagrees else f"{interval} points"
 
 
 def _describe_power(row: Any, hypotheses: int) -> str:
@@ -242,11 +198,16 @@ def baselines_of(paired: Paired) -> pd.DataFrame:
     run = paired.runs[0]
     tests = run.tests.assign(**run.texts).set_index("test_id").loc[paired.tests["test_id"]]
     contexts = [str(run.documents[document].get("context") or "") for document in tests["document"]]
-    pairs = tuple(zip(contexts, tests["high"], tests["low"], strict=True))
-    # Words are counted in the whole set.
-    texts, writers_of_test = _set_facts(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
-    writers = tuple(writers_of_test.get(test_id, ("", "")) for test_id in tests.index) if writers_of_test else ()
-    rates = pd.DataFrame.from_dict(baseline_rates(pairs, tuple(tests["category"]), texts, writers), orient="index")
+    pairs = [*zip(contexts, tests["high"], tests["low"], strict=True)]
+    table = find_table(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
+    texts, writers = None, list[Writers]()
+    if table is not None:
+        # Words are counted in the whole set.
+        columns = {name: table.column(name).to_pylist() for name in ("test_id", "high", "low")}
+        texts = [*{*columns["high"], *columns["low"]}]
+        writers_of_test = dict(zip(columns["test_id"], writers_of(table), strict=False))
+        writers = [writers_of_test.get(test_id, ("", "")) for test_id in tests.index] if writers_of_test else []
+    rates = pd.DataFrame.from_dict(baseline_rates(pairs, tests["category"], texts, writers), orient="index")
     rates = rates.reindex(columns=[name for name in BASELINES if name in rates])
     best = rates.drop(columns="system", errors="ignore").max(axis=1)
     return rates.assign(best_baseline=best).rename_axis("category").reset_index()
@@ -288,37 +249,3 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
         for name in [ALL, *sorted(tests["category"].unique())]
     ]
     return pd.DataFrame(rows)
-
-
-def diagnostics_table(diagnostics: pd.DataFrame) -> Table:
-    """The table of `diagnostics_of` several runs."""
-    columns = {
-        "category": "{category}",
-        "model": "{model}",
-        "near ties": "{near:.3f}",
-        "flips, bytes": "{flips_bytes:.3f}",
-        "flips, sum": "{flips_sum:.3f}",
-        "PMI": "{pmi:.3f}",
-        "survives": "{survives:.3f}",
-    }
-    caption = (
-        "Diagnostics: share of tests decided by less than 1e-6, and flips (share of outcomes that differ from per-token scoring "
-        "with the likelihood per byte, or the summed one)."
-    )
-    return Table("diagnostics", diagnostics, columns, caption)
-
-
-@lru_cache(maxsize=4)
-def _set_facts(name: str, config: str, data: str) -> tuple[tuple[str, ...] | None, dict[str, Writers]]:
-    """The distinct candidates of a whole set, and who wrote those of each test; None and nothing where it is not built.
-
-    Args:
-        name: of the set.
-        config: of the set.
-        data: fingerprint of the config.
-    """
-    table = find_table(name, config, data)
-    if table is None:
-        return None, {}
-    writers = dict(zip(table.column("test_id").to_pylist(), writers_of(table), strict=False))
-    return tuple({*table.column("high").to_pylist(), *table.column("low").to_pylist()}), writers

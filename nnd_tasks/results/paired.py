@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,18 +15,12 @@ import pandas as pd
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.results.runs import Run
+from nnd_tasks.statistics import CountsByPrompt, sum_by_prompt
 from nnd_tasks.text import counted
 
 #: Parts of the protocol that say little to people: digests, and what goes with the number of exemplars.
 _DIGESTS = {"data", "prompt", "system"}
 _OF_SHOTS = {"shots_seed", "exemplars"}
-
-
-class CountsByPrompt(NamedTuple):
-    """Sums over the tests of each prompt, shape (prompts, n), and numbers of tests, shape (prompts,)."""
-
-    counts: np.ndarray[Any, Any]
-    tests: np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(eq=False)
@@ -35,7 +29,6 @@ class Paired:
 
     Attributes:
         task: name of the task, or of the tasks.
-        set: name of the set and its config.
         runs: one per model; with the prompts that all of them have.
         tests: one row per test that all models have scored: ``test_id``, ``cluster_id``, ``category``, ``subcategory``,
             ``severity``, ``document`` (of the first run).
@@ -46,6 +39,7 @@ class Paired:
         unshared_tests: number of tests that only some of the runs have, as the others ran on a sample.
         prompts_in_set: where not all prompts of the set are here, how many it has.
         conflict: why a run that was asked the same as others cannot be compared with them.
+        set: name of the set and its config.
         models: names of the models.
         categories: ``all``, then the categories of the tests.
         name: of the task, with what tells these runs from others of it.
@@ -56,7 +50,6 @@ class Paired:
     """
 
     task: str
-    set: str
     runs: list[Run]
     tests: pd.DataFrame = field(repr=False)
     passed: np.ndarray[Any, np.dtype[np.bool_]] = field(repr=False)
@@ -65,15 +58,10 @@ class Paired:
     unshared_tests: int = 0
     prompts_in_set: int | None = None
     conflict: str = ""
-    models: list[str] = field(init=False)
-    categories: list[str] = field(init=False)
-    name: str = field(init=False)
-    title: str = field(init=False)
-    notes: list[str] = field(init=False, repr=False)
-    passed_by_prompt: dict[str, CountsByPrompt] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compute what reports say of all of it."""
+        self.set = self.runs[0].set
         self.models = [run.model for run in self.runs]
         self.categories = [ALL, *sorted(self.tests["category"].unique())]
         prompts = len(self.runs[0].documents)
@@ -102,15 +90,9 @@ class Paired:
         return np.asarray(self.tests["category"].eq(category) | (category == ALL), dtype=bool)
 
     def sum_by_prompt(self, outcomes: np.ndarray[Any, Any], category: str) -> CountsByPrompt:
-        """Sum outcomes of the tests of a category by prompt, in order of appearance.
-
-        Args:
-            outcomes: such as `passed`, shape (tests, n).
-            category: of the tests.
-        """
+        """Sum outcomes, such as `passed`, of the tests of a category by prompt; see `nnd_tasks.statistics.sum_by_prompt`."""
         chosen = self.of_category(category)
-        prompts = pd.DataFrame(outcomes[chosen]).groupby(self.tests.loc[chosen, "cluster_id"].to_numpy(), sort=False)
-        return CountsByPrompt(prompts.sum().to_numpy(), prompts.size().to_numpy())
+        return sum_by_prompt(outcomes[chosen], self.tests.loc[chosen, "cluster_id"])
 
 
 def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: bool = False) -> list[Paired]:
@@ -133,8 +115,7 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: boo
         raise NNDError(f"--allow {unknown[0]}: no part of the protocol; they are {', '.join(sorted(keys))}")
     pairs = []
     for name in dict.fromkeys(run.set for run in runs):
-        of_set = [run for run in runs if run.set == name]
-        for distinguished_by, group in _group_runs(of_set, allow):
+        for distinguished_by, group in _group_runs([run for run in runs if run.set == name], allow):
             try:
                 paired = _join(group, allow, distinguished_by)
                 if split_conflicts and len(group) > 1 and paired.tests.empty:
@@ -143,9 +124,10 @@ def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: boo
             except NNDError as error:
                 if not split_conflicts:
                     raise
+                several_of_a_model = len({run.model for run in group}) < len(group)
                 for run in group:
-                    name = run.model if len({run.model for run in group}) == len(group) else f"{run.model}, {run.date}"
-                    label = f"{distinguished_by}, {name}" if distinguished_by else name
+                    label = f"{run.model}, {run.date}" if several_of_a_model else run.model
+                    label = f"{distinguished_by}, {label}" if distinguished_by else label
                     pairs.append(replace(_join([run], allow, label), conflict=str(error)))
     return pairs
 
@@ -183,7 +165,11 @@ def _group_runs(runs: Sequence[Run], allow: Sequence[str]) -> list[tuple[str, li
     task_per_model = len({run.task for run in runs}) == len({run.model for run in runs}) == len(runs)
     by_task = not (allow or task_per_model)
     skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
-    groups = _group_equal(runs, skip)
+    groups = []
+    for group in _group_equal(runs, "comparison_key", skip):
+        # One model twice: then also those are apart that differ in what would have been done with texts that are too long.
+        once = len({run.model for run in group}) == len(group)
+        groups += [group] if once else _group_equal(group, "asked", skip)
     extended = [
         _add_larger(group, [run for run in runs if not by_task or run.task == group[0].task], allow) for group in groups
     ]
@@ -197,35 +183,21 @@ def _group_runs(runs: Sequence[Run], allow: Sequence[str]) -> list[tuple[str, li
     return [(label, [run for run in runs if run in extended[i]]) for label, i in zip(labels, needed, strict=True)]
 
 
-def _group_equal(runs: Sequence[Run], skip: Container[str]) -> list[list[Run]]:
-    """Put runs together whose comparison keys are equal, parts to ``skip`` aside."""
+def _group_equal(runs: Sequence[Run], attribute: str, skip: Container[str]) -> list[list[Run]]:
+    """Put runs together of which an attribute is equal, parts to ``skip`` aside."""
     equal: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        equal[_key_text(run.comparison_key, skip)].append(run)
-    groups = []
-    for group in equal.values():
-        if len({run.model for run in group}) == len(group):
-            groups.append(group)
-            continue
-        # One model twice: then also those are apart that differ in what would have been done with texts that are too long.
-        exact: dict[str, list[Run]] = defaultdict(list)
-        for run in group:
-            exact[_key_text(run.asked, skip)].append(run)
-        groups += exact.values()
-    return groups
-
-
-def _key_text(comparison_key: Mapping[str, Any], skip: Container[str]) -> str:
-    return str(sorted((key, str(value)) for key, value in comparison_key.items() if key not in skip))
+        settings = getattr(run, attribute).items()
+        equal[str(sorted((key, str(value)) for key, value in settings if key not in skip))].append(run)
+    return list(equal.values())
 
 
 def _add_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str]) -> list[Run]:
     """Add the runs of other models to a group whose prompts hold its own and more; of each model the smallest."""
-    first = group[0]
     extended = list(group)
     for run in sorted(runs, key=lambda run: len(run.documents)):
-        larger = run.model not in {member.model for member in extended} and first.prompt_ids < run.prompt_ids
-        if larger and not find_conflict(first, run, allow):
+        is_larger = group[0].prompt_ids < run.prompt_ids and run.model not in {member.model for member in extended}
+        if is_larger and not find_conflict(group[0], run, allow):
             extended.append(run)
     return extended
 
@@ -258,24 +230,21 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     """A line for each run that is in no comparison, and why."""
     lines = []
     for paired in pairs:
-        lone = paired.runs[0]
         if len(paired.runs) > 1:
             continue
-        if paired.conflict:
-            lines.append(f"the run of {lone.model} on {paired.title} is in no comparison: {paired.conflict}")
-            continue
+        lone = paired.runs[0]
         why = f"no other model ran on {lone.set}"
         others = [run for run in runs if run.set == lone.set and run.model != lone.model]
         if others:
-            likeness = [
-                (run.task == lone.task, len(run.comparison_key.items() & lone.comparison_key.items())) for run in others
-            ]
-            nearest = others[likeness.index(max(likeness))]
+            nearest = max(
+                others,
+                key=lambda run: (run.task == lone.task, len(run.comparison_key.items() & lone.comparison_key.items())),
+            )
             why = f"another run of {lone.model} is compared"
             if nearest.task != lone.task:
                 why = f"the others ran {nearest.task}; --allow task compares all tasks on {lone.set}"
             why = find_conflict(lone, nearest) or why
-        lines.append(f"the run of {lone.model} on {paired.title} is in no comparison: {why}")
+        lines.append(f"the run of {lone.model} on {paired.title} is in no comparison: {paired.conflict or why}")
     return lines
 
 
@@ -315,7 +284,6 @@ def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> P
     columns = ["test_id", "cluster_id", "category", "subcategory", "severity", "document"]
     return Paired(
         task=" / ".join(dict.fromkeys(run.task for run in runs)),
-        set=first.set,
         runs=list(runs),
         tests=first.tests.loc[scored, columns].reset_index(drop=True),
         passed=outcomes[scored].to_numpy(dtype=bool),

@@ -13,7 +13,8 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import SIDES, Run, take_values
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Table
 from nnd_tasks.statistics import ClusteredMean, is_few, paired_difference, summarize_rate
@@ -91,8 +92,8 @@ def reader_tables(paired: Paired) -> list[Table]:
     """
     several = _has_several_readers(paired)
     return [
-        Table("cells", pd.DataFrame(_cells(paired) if several else ()), _CELLS, _CELLS_CAPTION),
-        Table("checks", pd.DataFrame(_checks(paired) if several else ()), _CHECKS, _CHECKS_CAPTION),
+        make_table("cells", pd.DataFrame(_cells(paired) if several else ())),
+        make_table("checks", pd.DataFrame(_checks(paired) if several else ())),
     ]
 
 
@@ -138,16 +139,12 @@ def _outcomes(run: Run) -> pd.DataFrame:
     ``ties``: both texts have one score; ``flips``: a choice took one letter in both orders; ``mass``: P of the two answers.
     """
     tests = run.tests.set_index("test_id")
-    sides = [
-        pd.DataFrame(
-            [run.documents[i]["scores"][j] or {} for i, j in zip(tests["document"], tests[side], strict=True)],
-            index=tests.index,
-        )
+    high, low = (
+        pd.DataFrame([score or {} for score in take_values(run.documents, tests, side, "scores")], index=tests.index)
         .reindex(columns=["sum", "swapped", "mass"])
         .astype(float)
-        for side in ("high", "low")
-    ]
-    high, low = sides
+        for side in SIDES
+    )
     same = (high["sum"] > 0) == (low["sum"] > 0)
     return pd.DataFrame(
         {
@@ -159,37 +156,3 @@ def _outcomes(run: Run) -> pd.DataFrame:
         },
         dtype=float,
     )
-
-
-_CELLS_CAPTION = (
-    "What a model says and what it would write: share of tests, with Wilson's 95% interval clustered by prompt. It notices if "
-    "the asked reader passes the test, and would not write the worse text if the writer passes it. A reader that tosses a coin "
-    "notices half of what the writer passes, and half of the rest."
-)
-_CHECKS_CAPTION = (
-    "Does a reader read? At chance: the 95% interval of its rate contains 0.5; with few prompts "
-    "this says little. By one letter: the order decides more than 90% of its choices. Ties fail; a "
-    "model in 16 bits has many. Answers swapped: its rate when the question "
-    "names the answers in the other order. Without context: its rate on the candidates alone (metadata context_reliance), "
-    "and what the context adds, paired by test. One letter: share of choices that the order decides. Mass: mean probability "
-    "of the two answers; the rest goes to other tokens."
-)
-_CELLS = {
-    "category": "{category}",
-    "asked": "{asked}",
-    "tests": "{tests:,}",
-    "prompts": "{prompts:,}{few:†}",
-    "{cell}": "{mean:.3f} [{low:.3f}, {high:.3f}]",
-}
-_CHECKS = {
-    "category": "{category}",
-    "reader": "{reader}",
-    "rate": "{mean:.3f} [{low:.3f}, {high:.3f}]",
-    "verdict": "{verdict}",
-    "ties": "{ties:.3f}",
-    "answers swapped": "{swapped:.3f}",
-    "without context": "{without_context:.3f}",
-    "context adds": "{gain_mean:+.3f} [{gain_low:+.3f}, {gain_high:+.3f}]",
-    "one letter": "{flips:.3f}",
-    "mass": "{mass:.2g}",
-}

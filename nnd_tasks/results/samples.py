@@ -131,8 +131,8 @@ def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any])
         wrong |= lost["low_sum"] & ~lost["high_sum"] & (stored == 0)
     for row in tests[wrong].itertuples():
         raise NNDError(
-            f"{path}: test {row.test_id}: its outcome, {name_outcome(row.passed, row.tie)}, contradicts the sums and tokens of its "
-            "texts; the file is damaged, run the task again"
+            f"{path}: test {row.test_id}: its outcome, {name_outcome(row.passed, row.tie)}, contradicts the sums and tokens of "
+            "its texts; the file is damaged, run the task again"
         )
 
 

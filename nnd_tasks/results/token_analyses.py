@@ -216,29 +216,6 @@ def _summarize(table: pd.DataFrame) -> dict[str, float]:
     return row
 
 
-def margins_table(paired: Paired) -> Table:
-    """The table of `margin_parts`."""
-    columns = {
-        "category": "{category}",
-        "model": "{model}",
-        "tests": "{tests:,}",
-        "left out": "{left_out:,}",
-        "tokens at (better / worse)": "{tokens_high:.1f} / {tokens_low:.1f}",
-        "at": "{at:+.2f} [{at_low:+.2f}, {at_high:+.2f}]",
-        "after": "{after:+.2f} [{after_low:+.2f}, {after_high:+.2f}]",
-        "noticed at": "{noticed:.3f}",
-        "only after": "{only_after:.3f}",
-        "lost after": "{lost_after:.3f}",
-    }
-    caption = (
-        "Margin parts: log-probability of the better text less that of the worse one, in nats, at the words that differ and "
-        "after the first of them, with 95% intervals clustered by prompt. Noticed at: share of tests whose part at those words "
-        "is positive. Only after: it is not, but the whole margin is. Lost after: it is, but the whole margin is not. Of two "
-        "texts the one with more tokens at those words loses there in any case, noticed or not."
-    )
-    return Table("margin_parts", margin_parts(paired), columns, caption)
-
-
 # ---------------------------------------------------------------- surprise around marked errors
 
 #: Tokens that are looked at on each side of an error.

@@ -67,4 +67,4 @@ def make_paired(passed: Any, clusters: Sequence[str], categories: Sequence[str] 
     table = np.asarray(passed, dtype=bool)
     runs = [make_run(f"m{j}", table[:, j].tolist(), clusters, categories) for j in range(table.shape[1])]
     tests = runs[0].tests[["test_id", "cluster_id", "category", "subcategory", "severity", "document"]]
-    return Paired("nnd_demo", "nnd/demo (default)", runs, tests, table, 0)
+    return Paired("nnd_demo", runs, tests, table, 0)

@@ -18,7 +18,6 @@ import pytest
 from nnd_tasks.baselines import mean_frequency
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
-from nnd_tasks.results import comparison_report as reading
 from nnd_tasks.results.comparison_report import baselines_of, diagnostics_of
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import not_compared, pair
@@ -278,9 +277,7 @@ def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
     rows = read_table(home / "nnd" / "demo", "authors").to_pylist()
     rows_of_run = [row for row in rows if row["test_id"] in set(run.tests["test_id"])]
     for place, counted in ((home, rows), (scored, rows_of_run)):  # in the second the set is not built
-        reading._set_facts.cache_clear()
         monkeypatch.setenv("NND_HOME", str(place))
         frequency = mean_frequency({row[side] for row in counted for side in ("high", "low")})
         passed = [frequency(row["high"]) > frequency(row["low"]) for row in rows_of_run]
         assert baselines_of(pair([run])[0])["unigram"][0] == pytest.approx(np.mean(passed))
-    reading._set_facts.cache_clear()
