@@ -1,7 +1,7 @@
 """`compare`, `rank`, `report_comparison`, `give_verdicts` and `significance`: against slow definitions, scipy, simulations.
 
-Also covers category_rates, compare_runs, Comparison, detectable, holm, is_few, is_underpowered, marked_points,
-needed, permutation_p, planned_by_category.
+Also covers category_rates, compare_runs, Comparison, CountsByPrompt, detectable, holm, is_few, is_underpowered, make_table,
+marked_points, needed, permutation_p, planned_by_category, sum_by_prompt.
 """
 
 from __future__ import annotations

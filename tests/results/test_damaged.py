@@ -1,6 +1,6 @@
 """`read_results`, `read_usable` on results that are damaged or of several runs: refused in one line, never a traceback.
 
-Also covers check_types, notes_on, noting, read_lines, read_samples, recount, Sample, TaskResults.
+Also covers check_types, name_outcome, notes_on, noting, read_lines, read_samples, recount, Sample, take_values, TaskResults.
 
 NND_FUZZ is the number of mutations, 60 if it is not set.
 """
