@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from nnd_tasks.results.compare import compare  # noqa: E402
 from nnd_tasks.results.comparison_report import give_verdicts  # noqa: E402
 from nnd_tasks.significance import LEVEL, detectable, holm, permutation_p  # noqa: E402
-from nnd_tasks.statistics import clustered_standard_error, confidence_interval, paired_difference  # noqa: E402
+from nnd_tasks.statistics import paired_difference, summarize_rate  # noqa: E402
 from tests.results.runs import make_paired  # noqa: E402
 
 PROMPTS = (4, 7, 10, 20, 30, 100, 300)
@@ -67,7 +67,7 @@ def percentiles(difference: Counts, tests: Counts, rng: np.random.Generator) -> 
 def plain_t(passed: Counts, tests: Counts) -> tuple[float, float]:
     """Return rate ± t(k - 1) x error within 0 and 1, which is often taken."""
     rate = passed.sum() / tests.sum()
-    half = stdtrit(tests.size - 1, 1 - LEVEL / 2) * clustered_standard_error(passed, tests)
+    half = stdtrit(tests.size - 1, 1 - LEVEL / 2) * summarize_rate(passed, tests).standard_error
     return max(0.0, rate - half), min(1.0, rate + half)
 
 
@@ -122,7 +122,7 @@ def rate_cell(sizes: str, rate: float, k: int, runs: int) -> str:
     rng = np.random.default_rng([k, int(100 * rate), SIZES.index(sizes)])
     tests, passed = outcomes(rng, runs, k, (rate,), sizes)
     plain = [missed(*plain_t(x, n), rate) for x, n in zip(passed[..., 0], tests, strict=True)]
-    ends = [confidence_interval(x, n) for x, n in zip(passed[..., 0], tests, strict=True)]
+    ends = [summarize_rate(x, n)[2:] for x, n in zip(passed[..., 0], tests, strict=True)]
     ours = [missed(low, high, rate) for low, high in ends]
     width = np.mean([high - low for low, high in ends])
     return f"{100 * np.mean(plain):.1f} / {100 * np.mean(ours):.1f} ({width:.2f})"
@@ -167,7 +167,7 @@ def assumption_cell(sizes: str, correlation: float, chances: tuple[float, ...], 
     wrong = 0
     for n, counts in zip(tests, passed, strict=True):
         if means.size == 1:
-            wrong += missed(*confidence_interval(counts[:, 0], n), chances[0])
+            wrong += missed(*summarize_rate(counts[:, 0], n)[2:], chances[0])
         else:
             difference = paired_difference(counts[:, 0], counts[:, 1], n)
             wrong += missed(difference.low, difference.high, chances[1] - chances[0])

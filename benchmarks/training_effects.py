@@ -25,7 +25,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.readers import WRITER
-from nnd_tasks.statistics import clustered_mean, pooled_rate
+from nnd_tasks.statistics import clustered_mean, summarize_rate
 
 
 def group(paired: Paired) -> tuple[int, dict[str, list[int]]]:
@@ -47,7 +47,7 @@ def print_rates(paired: Paired) -> None:
     print("| trained on |", " | ".join(paired.categories), "|")
     print("|---|", "---|" * len(paired.categories), sep="")
     by_category = paired.passed_by_prompt
-    rates = [f"{pooled_rate(passed[:, base], tests):.3f}" for passed, tests in by_category.values()]
+    rates = [f"{summarize_rate(passed[:, base], tests).mean:.3f}" for passed, tests in by_category.values()]
     print("| nothing |", " | ".join(rates), "|")
     for name, places in trained.items():
         cells = []

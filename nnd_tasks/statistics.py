@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # imports scipy.special when it is first used; scipy.stats would take most of a second
@@ -49,32 +49,6 @@ class ClusteredMean(NamedTuple):
         return {f"{name}{end}": number for end, number in zip(ends, self, strict=True)}
 
 
-class CountsByPrompt(NamedTuple):
-    """What the functions below take: ``totals`` over the tests of each prompt, and numbers of ``tests``.
-
-    Attributes:
-        totals: shape (prompts,), or (prompts, n) for n numbers of each test.
-        tests: shape (prompts,).
-    """
-
-    totals: NDArray[Any]
-    tests: NDArray[np.int64]
-
-
-def sum_by_prompt(outcomes: ArrayLike, prompts: ArrayLike) -> CountsByPrompt:
-    """Sum outcomes, or other numbers of tests, by prompt, in order of appearance.
-
-    Args:
-        outcomes: of each test, shape (tests,) or (tests, n).
-        prompts: of each test, its ``cluster_id``, shape (tests,).
-    """
-    import pandas as pd  # slow to import
-
-    table = pd.DataFrame(np.asarray(outcomes)).groupby(np.asarray(prompts, dtype=object), sort=False)
-    totals = table.sum().to_numpy()
-    return CountsByPrompt(totals if np.ndim(outcomes) > 1 else totals[:, 0], table.size().to_numpy())
-
-
 def _as_arrays(
     totals: ArrayLike, tests: ArrayLike, influence: ArrayLike | None
 ) -> tuple[_Floats, _Floats, _Floats, float]:
@@ -84,21 +58,6 @@ def _as_arrays(
     keep = (n > 0) | (moved != 0)
     x, n, moved = x[keep], n[keep], moved[keep]
     return x, n, moved, float(x.sum() / n.sum()) if n.any() else math.nan
-
-
-def pooled_rate(passed: ArrayLike, tests: ArrayLike) -> float:
-    """Pool the pass rate over tests, p = sum(passed) / sum(tests); nan without tests. See `summarize_rate`."""
-    return summarize_rate(passed, tests).mean
-
-
-def clustered_standard_error(passed: ArrayLike, tests: ArrayLike) -> float:
-    """Compute the standard error of `summarize_rate`."""
-    return summarize_rate(passed, tests).standard_error
-
-
-def confidence_interval(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> tuple[float, float]:
-    """Compute the interval of `summarize_rate`: (low, high)."""
-    return summarize_rate(passed, tests, level)[2:]
 
 
 #: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21

@@ -1,5 +1,4 @@
-"""Covers clustered_mean, clustered_standard_error, ClusteredMean, confidence_interval, effective_tests,
-paired_difference, pool, pooled_rate, wilson.
+"""Covers clustered_mean, ClusteredMean, effective_tests, paired_difference, pool, summarize_rate, wilson.
 
 Rates and errors against slow definitions, in exact fractions and by simulation.
 """
@@ -21,11 +20,9 @@ from nnd_tasks.statistics import (
     WITHIN,
     ClusteredMean,
     clustered_mean,
-    clustered_standard_error,
-    confidence_interval,
     paired_difference,
     pool,
-    pooled_rate,
+    summarize_rate,
 )
 
 quick = settings(max_examples=50, deadline=None)
@@ -99,16 +96,19 @@ def close(value: float) -> Any:
 @quick
 @given(clusters)
 def test_rate_and_error_are_those_of_the_definition(pairs: list[tuple[int, int]]) -> None:
-    assert pooled_rate(*pool(pairs)) == close(slow_rate(pairs))
-    assert clustered_standard_error(*pool(pairs)) == close(slow_error(pairs))
+    found = summarize_rate(*pool(pairs))
+    assert found.mean == close(slow_rate(pairs))
+    assert found.standard_error == close(slow_error(pairs))
     if sum(tests > 0 for _, tests in pairs) < 2:
-        assert all(math.isnan(bound) for bound in confidence_interval(*pool(pairs)))
+        assert math.isnan(found.low)
+        assert math.isnan(found.high)
 
 
 def test_known_values() -> None:
     # 3 of 6 pass; residuals 2 - 1, 0 - 1, 1 - 1: sqrt(3/2 * 2) / 6
-    assert clustered_standard_error([2, 0, 1], [2, 2, 2]) == close(math.sqrt(3) / 6)
-    assert pooled_rate(np.array([1, 100], dtype=np.int8), (1, 101)) == close(101 / 102)  # not the mean of 1 and 100/101
+    assert summarize_rate([2, 0, 1], [2, 2, 2]).standard_error == close(math.sqrt(3) / 6)
+    uneven = summarize_rate(np.array([1, 100], dtype=np.int8), (1, 101))
+    assert uneven.mean == close(101 / 102)  # not the mean of 1 and 100/101
 
 
 WRONG = {
@@ -125,7 +125,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_counts_that_cannot_be_are_refused(name: str) -> None:
     with pytest.raises(ValueError):
-        confidence_interval(*WRONG[name])
+        summarize_rate(*WRONG[name])
 
 
 # ---------------------------------------------------------------- intervals
@@ -139,9 +139,9 @@ def test_counts_that_cannot_be_are_refused(name: str) -> None:
 @example([(2, 4), (3, 6)], 0.95)  # no spread at all
 def test_the_interval_is_wilsons_with_the_effective_number_of_tests(pairs: list[tuple[int, int]], level: float) -> None:
     assume(sum(tests > 0 for _, tests in pairs) >= 2)
-    low, high = confidence_interval(*pool(pairs), level)
+    rate, _, low, high = summarize_rate(*pool(pairs), level)
     assert (low, high) == pytest.approx(slow_interval(pairs, level), abs=1e-6)
-    assert 0 <= low <= pooled_rate(*pool(pairs)) <= high <= 1
+    assert 0 <= low <= rate <= high <= 1
     assert high > low, "all alike is no certainty"
 
 
@@ -167,7 +167,7 @@ def test_intervals_cover_a_rate_near_1_and_a_difference_of_equal_models(
     for n, passed in zip(*outcomes(rng, runs, prompts, rates, sizes), strict=True):
         if len(rates) == 1:
             x = passed[:, 0]
-            ours += missed(*confidence_interval(x, n), rates[0])
+            ours += missed(*summarize_rate(x, n)[2:], rates[0])
             often_taken += missed(*plain_t(x, n), rates[0])
         else:
             ours += missed(*paired_difference(*passed.T, n)[2:], 0)
@@ -180,7 +180,7 @@ def test_the_clustered_error_is_the_spread_of_the_rate_over_repeated_studies() -
     generator = np.random.default_rng(7)
     sizes = generator.choice([1, 2, 6, 12], size=(3000, 80))
     passed = generator.binomial(sizes, generator.beta(1.2, 0.8, size=sizes.shape))
-    found = [(pooled_rate(x, n), clustered_standard_error(x, n)) for x, n in zip(passed, sizes, strict=True)]
+    found = [summarize_rate(x, n)[:2] for x, n in zip(passed, sizes, strict=True)]
     rates, errors = np.transpose(found)
     assert errors.mean() == pytest.approx(rates.std(), rel=0.06)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,34 @@ import pandas as pd
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.results.runs import Run
-from nnd_tasks.statistics import CountsByPrompt, sum_by_prompt
 from nnd_tasks.text import counted
 
 #: Parts of the protocol that say little to people: digests, and what goes with the number of exemplars.
 _DIGESTS = {"data", "prompt", "system"}
 _OF_SHOTS = {"shots_seed", "exemplars"}
+
+
+class CountsByPrompt(NamedTuple):
+    """What rates and their clustered errors are made of (`nnd_tasks.statistics.summarize_rate`).
+
+    Attributes:
+        totals: of the tests of each prompt, shape (prompts,), or (prompts, n) for n numbers of each test.
+        tests: how many there are, shape (prompts,).
+    """
+
+    totals: np.ndarray[Any, Any]
+    tests: np.ndarray[Any, np.dtype[np.int64]]
+
+
+def sum_by_prompt(outcomes: pd.DataFrame | pd.Series[Any], prompts: pd.Series[str]) -> CountsByPrompt:
+    """Sum outcomes, or other numbers of tests, by prompt, in order of appearance.
+
+    Args:
+        outcomes: of each test, shape (tests,) or (tests, n).
+        prompts: of each test, its ``cluster_id``.
+    """
+    groups = outcomes.groupby(prompts.to_numpy(), sort=False)
+    return CountsByPrompt(groups.sum().to_numpy(), groups.size().to_numpy())
 
 
 @dataclass(eq=False)
@@ -90,9 +112,9 @@ class Paired:
         return np.asarray(self.tests["category"].eq(category) | (category == ALL), dtype=bool)
 
     def sum_by_prompt(self, outcomes: np.ndarray[Any, Any], category: str) -> CountsByPrompt:
-        """Sum outcomes, such as `passed`, of the tests of a category by prompt; see `nnd_tasks.statistics.sum_by_prompt`."""
+        """Sum outcomes, such as `passed`, of the tests of a category by prompt; see the function of this name."""
         chosen = self.of_category(category)
-        return sum_by_prompt(outcomes[chosen], self.tests.loc[chosen, "cluster_id"])
+        return sum_by_prompt(pd.DataFrame(outcomes[chosen]), self.tests.loc[chosen, "cluster_id"])
 
 
 def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: bool = False) -> list[Paired]:

@@ -24,8 +24,6 @@ from nnd_tasks.schema import category_slugs
 HOW_TO_WRITE = "run the task with --log_samples --output_path FOLDER"
 #: How far a rate may be from the one that is stored.
 _CLOSE = 1e-9
-#: Margin -> what the log-likelihoods are divided by.
-_MARGINS = {"margin": Normalization.TOKENS, "margin_sum": Normalization.NONE, "margin_bytes": Normalization.BYTES}
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
@@ -84,10 +82,13 @@ def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> 
             tests[f"{side}_{quantity}"] = np.array([score.get(quantity) for score in scores], dtype=float)
         without_context = take_values(documents, tests, side, "no_context")
         tests[f"{side}_no_context"] = np.array([score and score["mean"] for score in without_context], dtype=float)
-    for name, by in _MARGINS.items():
-        high, low = (normalize(likelihoods(tests, side, by), by) for side in SIDES)
-        tests[name] = high - low
-    return tests.assign(margin_no_context=tests["high_no_context"] - tests["low_no_context"])
+    per_byte = {side: tests[f"{side}_sum"] / tests[f"{side}_bytes"] for side in SIDES}
+    return tests.assign(
+        margin=tests["high_mean"] - tests["low_mean"],
+        margin_sum=tests["high_sum"] - tests["low_sum"],
+        margin_bytes=per_byte["high"] - per_byte["low"],
+        margin_no_context=tests["high_no_context"] - tests["low_no_context"],
+    )
 
 
 def likelihoods(tests: pd.DataFrame, side: str, by: Normalization = Normalization.TOKENS) -> Likelihood:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.languages import split_words
-from nnd_tasks.results.paired import Paired
+from nnd_tasks.results.paired import Paired, sum_by_prompt
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.token_scores import CandidateTokens, read_tokens
 from nnd_tasks.show.report import Report, Table, file_stem
@@ -205,14 +205,12 @@ def _summarize(table: pd.DataFrame) -> dict[str, float]:
     tests = table[table["at"].notna()]
     noticed, won = tests["at"] > 0, tests["before"] + tests["at"] + tests["after"] > 0
     tests = tests.assign(noticed=noticed, only_after=~noticed & won, lost_after=noticed & ~won)
-    prompts = tests.groupby("cluster_id", sort=False)
-    totals, counts = prompts.sum(numeric_only=True), prompts.size()
     row: dict[str, float] = {"tests": len(tests), "left_out": len(table) - len(tests)}
     row |= tests[["before", "tokens_high", "tokens_low"]].mean().to_dict()
     for name in ("at", "after"):
-        row |= clustered_mean(totals[name], counts).columns(name)
+        row |= clustered_mean(*sum_by_prompt(tests[name], tests["cluster_id"])).columns(name)
     for name in ("noticed", "only_after", "lost_after"):
-        row |= summarize_rate(totals[name], counts).columns(name)
+        row |= summarize_rate(*sum_by_prompt(tests[name], tests["cluster_id"])).columns(name)
     return row
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
-from nnd_tasks.statistics import FEW, clustered_standard_error, pool, pooled_rate
+from nnd_tasks.statistics import FEW, pool, summarize_rate
 
 #: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
@@ -148,7 +148,7 @@ def _side_likelihoods(tests: Sequence[Mapping[str, Any]], side: str, scores: Seq
 
 def aggregate_rate(items: Sequence[Counts]) -> float | str:
     """Return the rate pooled over tests; ``N/A`` without any."""
-    rate = pooled_rate(*pool(items))
+    rate = summarize_rate(*pool(items)).mean
     return UNDEFINED if math.isnan(rate) else rate
 
 
@@ -167,7 +167,7 @@ def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0) -> float | str:
     An error of fewer than `FEW` prompts, or of 0, is an `UnreliableError`.
     """
     passed, tests = pool(items)
-    error = unit * clustered_standard_error(passed, tests)
+    error = unit * summarize_rate(passed, tests).standard_error
     if math.isnan(error):
         return UNDEFINED
     prompts = int(np.count_nonzero(tests))

@@ -19,7 +19,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
-from nnd_tasks.statistics import clustered_standard_error, summarize_rate
+from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.adjust import ADJUSTED, Floats, Margins, adjust, curve, fit, influence, left_over, won
 from tests.commands import Command
 from tests.results.fake_runs import sample_of_tokens, write_run
@@ -136,7 +136,7 @@ def test_the_error_is_the_spread_over_repeated_studies_with_the_noise_of_the_fit
         rest = left_over(margins, link)
         passed, tests = np.bincount(of, won(rest)), np.bincount(of)
         found = summarize_rate(passed, tests, influence=influence(margins, link, rest, np.full(len(of), True)))
-        studies.append((found.mean, found.standard_error, clustered_standard_error(passed, tests)))
+        studies.append((found.mean, found.standard_error, summarize_rate(passed, tests).standard_error))
     rates, errors, without_the_fit = np.array(studies).T
     assert errors.mean() == pytest.approx(rates.std(), rel=0.2)
     assert without_the_fit.mean() < 0.6 * rates.std()

@@ -17,7 +17,7 @@ from scipy import stats
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.show.terminal import write_reports
-from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.stress.stress_report import draw_levels, judge, report_results
 from tests.results.fake_runs import write_run
 
@@ -49,7 +49,7 @@ def slow_levels(rows: Rows, error: str) -> list[dict[str, Any]]:
         wins = [[row["gold"] > row["score"] for row in own] for own in of_text.values() if own]
         sure = 1 - 0.05 / (2 * len(names))
         step = stats.ttest_1samp([here[text][0] - below[text][0] for text in golds], 0).confidence_interval(sure)
-        rate = confidence_interval(list(map(sum, wins)), list(map(len, wins)), sure)
+        rate = summarize_rate(list(map(sum, wins)), list(map(len, wins)), sure)[2:]
         gold, score = fmean(golds.values()), fmean(score for score, _ in here.values())
         numbers = {"gold": gold, "score": score, "change": (score - gold) / abs(gold)}
         numbers |= {"noise": fmean(noise for _, noise in here.values()), "texts": sum(map(len, wins))}

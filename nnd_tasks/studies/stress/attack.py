@@ -33,7 +33,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Cell, Table
-from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.stress.corpora import Gold, read_corpus
 from nnd_tasks.studies.stress.edits import LISTS, WORDS, Edit, Parser, is_spoken, like, load_parser
 from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
@@ -331,7 +331,7 @@ def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:
     fitting = attempts[~attempts["too_long"]]
     successes = fitting[fitting["text"].notna()]
     changes = successes["steps"].explode().sort_values().value_counts()[:_LISTED].to_dict()
-    low, high = confidence_interval(fitting["text"].notna(), [1] * len(fitting))
+    low, high = summarize_rate(fitting["text"].notna(), [1] * len(fitting))[2:]
     return {
         "texts": len(fitting),
         "too_long": len(attempts) - len(fitting),

@@ -21,7 +21,7 @@ from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.significance import holm
-from nnd_tasks.statistics import confidence_interval
+from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
 from nnd_tasks.studies.stress.likelihood import name_scorers
@@ -203,5 +203,5 @@ def _estimate_bias(scores: Floats, index: int) -> dict[str, Any]:
         low, high = test.confidence_interval()
         row |= {name: differences.mean(), f"{name}_low": low, f"{name}_high": high, "p_holm": test.pvalue}
     wins = own_scores[:, [index]] > np.delete(own_scores, index, axis=1)
-    low, high = confidence_interval(wins.sum(axis=1), [wins.shape[1]] * len(wins))
+    low, high = summarize_rate(wins.sum(axis=1), [wins.shape[1]] * len(wins))[2:]
     return {**row, "prefers": wins.mean(), "prefers_low": low, "prefers_high": high}

@@ -17,7 +17,7 @@ from nnd_tasks.files import expand
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.show.figures import draw_lines
 from nnd_tasks.show.report import Report, Table
-from nnd_tasks.statistics import clustered_mean, confidence_interval
+from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.store import read_table
 from nnd_tasks.studies.stress.corpora import Corpus
 from nnd_tasks.studies.stress.error_types import ERRORS
@@ -222,7 +222,7 @@ def _judge_levels(error: str, golds: pd.Series, tests: pd.DataFrame) -> pd.DataF
         step = clustered_mean(here["score"] - below["score"], [1] * len(golds), confidence)
         # Where all texts differ alike (by 0), the mean stands for its interval.
         step_low, step_high = (step.low, step.high) if step.standard_error else (step.mean, step.mean)
-        rate_low, rate_high = confidence_interval(won["sum"], won["count"], confidence)
+        rate_low, rate_high = summarize_rate(won["sum"], won["count"], confidence)[2:]
         rows.append(
             {
                 "level": level,
