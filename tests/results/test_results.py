@@ -1,4 +1,7 @@
-"""`read_results`, `select_runs`, `short_names`, `pair`, `diagnostics_of`, `baselines_of`: on real results of lm-eval."""
+"""`read_results`, `select_runs`, `short_names`, `pair`, `diagnostics_of`, `baselines_of`: on real results of lm-eval.
+
+Also covers run_lm_eval.
+"""
 
 from __future__ import annotations
 

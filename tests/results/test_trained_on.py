@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
-from tests.commands import Outcome
+from tests.commands import Command
 from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run
 
@@ -67,20 +66,9 @@ def test_a_split_and_the_whole_set_are_apart(tmp_path: Path) -> None:
         compare_runs([run(tmp_path, "a"), run(tmp_path, "b", split="test")])
 
 
-def test_command_and_pages_mark_it(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_command_and_site_mark_it(nnd: Command, tmp_path: Path) -> None:
     runs = [run(tmp_path / "r", "a", "made_up:train"), run(tmp_path / "r", "b", seed=1)]
     assert "run both with --split test" in nnd("compare", tmp_path / "r").err
-    page = tmp_path / "page.html"
-    assert nnd("report", tmp_path / "r", "-o", page).status == 0
-    shown = text_of(parse(page.read_text("utf-8")))
-    for model in "ab":  # each has a section of its own, and the page says why
-        assert f"nnd_made_up ({model})" in shown
-        assert (
-            f"the run of {model} on nnd_made_up ({model}) is in no comparison: a and b cannot be compared: a was"
-            in shown
-        )
-    assert nnd("report", tmp_path / "r", "-o", page, "--allow", "trained_on").status == 0
-    assert "a was trained on made_up:train" in text_of(parse(page.read_text("utf-8")))
     skipped: list[str] = []
     [sections] = group_runs(runs, skipped).values()
     assert [(one.paired.models, one.note) for one in sections] == [(["b"], ""), (["a"], "trained on made_up:train")]
