@@ -128,10 +128,10 @@ def report(
     from nnd_tasks.page.browsing import find_test, render_test, report_test
     from nnd_tasks.page.page import render_report, report_pages
     from nnd_tasks.results.paired import pair
-    from nnd_tasks.results.read_runs import read_usable
+    from nnd_tasks.results.read_runs import read_results
 
     left_out: list[str] = []
-    chosen = read_usable(runs, select or (), left_out)
+    chosen = read_results(runs, select or (), left_out, tokens=True)
     for line in left_out:
         warn(f"left out: {line}")
     if test is not None:

@@ -21,7 +21,7 @@ from nnd_tasks.files import expand, write_texts
 from nnd_tasks.page.page import Section, make_section, render_page
 from nnd_tasks.results.comparison_report import LEGEND
 from nnd_tasks.results.paired import asked_texts, pair
-from nnd_tasks.results.read_runs import read_usable
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.tables import make_table
 from nnd_tasks.sets.licences import terms_of, texts_may_go
@@ -53,7 +53,7 @@ def write_site(paths: Sequence[str | Path], folder: Path, select: Sequence[str] 
         NNDError: no run can be used, or the folder cannot be written.
     """
     skipped: list[str] = []
-    sets = group_runs(read_usable(paths, select, skipped), skipped)
+    sets = group_runs(read_results(paths, select, skipped, tokens=True), skipped)
     if not sets:
         raise NNDError(f"{', '.join(map(str, paths))}: no results can be used: {some_of(skipped, 3, str)}")
     names = _name_pages(sets)

@@ -53,13 +53,11 @@ def short_names(models: Sequence[str], infos: Sequence[Mapping[str, Any]] = ()) 
             `` (dtype=float16)``.
     """
     paths = [model.replace("\\", "/").strip("/") for model in models]
-    names = [_shorten(path, {*paths} - {path}) for path in paths]
-    infos_of_name: dict[str, list[Mapping[str, Any]]] = {}
-    for name, info in zip(names, infos, strict=False):
-        infos_of_name.setdefault(name, []).append(info)
-    if infos:
-        names = [name + _suffix(info, infos_of_name[name]) for name, info in zip(names, infos, strict=True)]
-    return [visible(name) for name in names]
+    named = [*zip((_shorten(path, {*paths} - {path}) for path in paths), infos or [{}] * len(paths), strict=True)]
+    suffixes = [
+        _suffix(info, [other for name_of_other, other in named if name_of_other == name]) for name, info in named
+    ]
+    return [visible(name + suffix) for (name, _), suffix in zip(named, suffixes, strict=True)]
 
 
 def _shorten(path: str, others: set[str]) -> str:
@@ -110,12 +108,13 @@ class Tags:
     def number(self, run: Run, column: str) -> float | None:
         """A number of a run's model, None where the file has none; raise NNDError where it is not a finite number."""
         text = self.text(run, column)
-        number = math.nan
+        if text is None:
+            return None
         with suppress(ValueError):
-            number = float(text or math.nan)
-        if text and not math.isfinite(number):
-            raise NNDError(f"{self.path}: {column} of {run.model} is {text!r}, which is not a number")
-        return number if text else None
+            number = float(text)
+            if math.isfinite(number):
+                return number
+        raise NNDError(f"{self.path}: {column} of {run.model} is {text!r}, which is not a number")
 
 
 def read_tags(path: str | Path) -> Tags:
@@ -154,9 +153,11 @@ def _revision(run: Run) -> str:
 
 def guess_step(run: Run) -> float | None:
     """Guess the training step that a model's revision or path names (``step-00620``, ``checkpoint-500``, ``step10k``)."""
-    for number, unit in _STEP.findall(_revision(run) or _full_name(run))[-1:]:
-        return float(number) * {"": 1, "k": 1_000, "m": 1_000_000}[unit.lower()]
-    return None
+    steps = _STEP.findall(_revision(run) or _full_name(run))
+    if not steps:
+        return None
+    number, unit = steps[-1]
+    return float(number) * {"": 1, "k": 1_000, "m": 1_000_000}[unit.lower()]
 
 
 def guess_training(run: Run) -> str:

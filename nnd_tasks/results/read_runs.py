@@ -40,7 +40,11 @@ _logger = logging.getLogger(__name__)
 
 
 def read_results(
-    places: str | Path | Iterable[str | Path], select: Sequence[str] = (), skipped: list[str] | None = None
+    places: str | Path | Iterable[str | Path],
+    select: Sequence[str] = (),
+    skipped: list[str] | None = None,
+    *,
+    tokens: bool = False,
 ) -> Runs:
     """Read every NND run below the given places.
 
@@ -52,6 +56,7 @@ def read_results(
         select: ``KEY=VALUE`` texts, such as ``shots=0,limit=all``: only runs of this protocol, see `select_runs`.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
             is such a file, the one before is taken. None raises an error instead.
+        tokens: a run whose token scores are damaged cannot be used either.
 
     Returns:
         The runs, in the order of the places, then by task; each model has a short name of its own.
@@ -77,34 +82,16 @@ def read_results(
         while same:
             last = replace(same.pop(), model=name, earlier=tuple(run.file for run in same))
             with noting(skipped):
-                runs.append(_add_samples(last))
+                run = _add_samples(last)
+                if tokens:
+                    read_tokens(run)
+                runs.append(run)
                 break
     if not runs:
         raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
     for note in notes_on(runs):
         _logger.warning(visible(note))
     return runs
-
-
-def read_usable(places: Iterable[str | Path], select: Sequence[str], skipped: list[str]) -> Runs:
-    """Read the runs whose files can all be used, token scores too.
-
-    Args:
-        places: as for `read_results`.
-        select: as there.
-        skipped: takes a line for each file that cannot be used.
-
-    Raises:
-        NNDError: no run can be used.
-    """
-    usable = Runs()
-    for run in read_results(places, select, skipped):
-        with noting(skipped):
-            read_tokens(run)
-            usable.append(run)
-    if not usable:
-        raise NNDError(f"no results can be used: {some_of(skipped, 3, str)}")
-    return usable
 
 
 def notes_on(runs: Sequence[Run]) -> list[str]:

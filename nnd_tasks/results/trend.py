@@ -107,20 +107,15 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
         rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
         rates["task"] = paired.title
         rates["family"] = rates["model"].map(families)
-        rates["x"] = rates["model"].map({run.model: _find_x(run, x, tags) for run in paired.runs})
+        rates["x"] = rates["model"].map({run.model: known_number(run, x, tags) for run in paired.runs})
+        for model in rates.loc[rates["x"].isna(), "model"]:
+            raise NNDError(
+                f"{x} of {model} is not known; give it with --tags FILE, a CSV file with the columns model and {x}"
+            )
         rates["signature"] = rates["model"].map({run.model: run.line for run in paired.runs})
         tables.append(rates)
         notes += [f"{paired.title}: {note}" for note in paired.notes]
     return Trend(x, _sort_points(pd.concat(tables), x), notes)
-
-
-def _find_x(run: Run, x: str, tags: Tags | None) -> float:
-    number = known_number(run, x, tags)
-    if number is None:
-        raise NNDError(
-            f"{x} of {run.model} is not known; give it with --tags FILE, a CSV file with the columns model and {x}"
-        )
-    return number
 
 
 def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:

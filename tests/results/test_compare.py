@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nnd_tasks import significance as module
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import compare, compare_runs, rank
 from nnd_tasks.results.comparison_report import give_verdicts, report_comparison
@@ -71,14 +70,6 @@ def test_many_clusters_agree_with_scipy() -> None:
     )
     found = permutation_p(values, resamples=20_000, seed=1)[0]
     assert found == pytest.approx(other.pvalue, abs=4 * math.sqrt(other.pvalue / 20_000) + 1e-3)
-
-
-def test_one_mask_serves_all_pairs_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(0).integers(-2, 3, size=(80, 5))
-    together = permutation_p(values, resamples=500)
-    assert permutation_p(-values, resamples=500).tolist() == together.tolist()
-    monkeypatch.setattr(module, "_BLOCK", 8)
-    assert [permutation_p(values[:, [j]], resamples=500)[0] for j in range(5)] == together.tolist()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

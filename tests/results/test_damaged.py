@@ -1,4 +1,4 @@
-"""`read_results`, `read_usable` on results that are damaged or of several runs: refused in one line, never a traceback.
+"""`read_results` on results that are damaged or of several runs: refused in one line, never a traceback.
 
 Also covers check_types, name_outcome, notes_on, noting, read_lines, read_samples, recount, Sample, take_values, TaskResults.
 
@@ -29,7 +29,7 @@ from nnd_tasks.page.page import render_report
 from nnd_tasks.page.site import write_site
 from nnd_tasks.results.compare import compare_readers, compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
-from nnd_tasks.results.read_runs import read_results, read_usable
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import rates_of
 from nnd_tasks.results.trend import read_trend, report_trend
 from nnd_tasks.show.forms import to_json, to_markdown
@@ -207,7 +207,7 @@ def count_passes(path: Path) -> tuple[int, int]:
 def use_all(folder: Path, out: Path) -> None:
     """Make all that is made of results; an `NNDError` is no fault, every other error is."""
     skipped: list[str] = []
-    runs = read_usable([folder], (), skipped)
+    runs = read_results([folder], (), skipped, tokens=True)
     assert len(runs) > 1, "one file took others with it"
     assert all(line.isprintable() and len(line) < 1000 for line in skipped)
     if skipped:

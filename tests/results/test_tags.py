@@ -59,22 +59,14 @@ def test_the_step_is_in_the_name_or_the_revision(name: str, revision: str | None
     assert guess_training(run) == training
 
 
-TAGS = {
-    ".csv": "model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\n",
-    ".json": '[{"model": "a/m-1", "family": "A", "tokens": 7000000}, {"model": "m-2", "family": "B", "tokens": 5}]',
-    ".jsonl": '{"model": "a/m-1", "family": "A", "tokens": "7e6"}\n{"model": "m-2", "family": "B", "tokens": 5}\n',
-}
-
-
-@pytest.mark.parametrize("suffix", TAGS)
-def test_tags_say_the_same_in_every_format(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"tags{suffix}"
-    path.write_text(TAGS[suffix])
+def test_a_name_is_matched_by_whole_parts_of_the_path(tmp_path: Path) -> None:
+    path = tmp_path / "tags.csv"
+    path.write_text("model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\n")
     tags = read_tags(path)
     first, second = run_of("/disk/a/m-1", short="m-1"), run_of("/disk/b/m-2")
     assert (tags.text(first, "family"), tags.text(second, "family")) == ("A", "B")
     assert (known_number(first, "tokens", tags), known_number(second, "tokens", tags)) == (7e6, 5)
-    assert tags.text(run_of("/disk/xm-2"), "family") is None, "a name is matched by whole parts of the path"
+    assert tags.text(run_of("/disk/xm-2"), "family") is None
 
 
 def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
@@ -84,21 +76,14 @@ def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("t.csv", "name,x\na,1\n", "each row must name a model"),
-        ("t.csv", "model,x\na,1\na ,2\n", "a is there twice"),
-        ("t.csv", "model,x\na,1,5\n", "row 2: 3 cells, the header has 2"),
-        ("t.csv", "model,x\n", "no row is in it"),
-        ("t.doc", "a", "a table ends in"),
-    ],
+    ("content", "message"),
+    [("name,x\na,1\n", "each row must name a model"), ("model,x\na,1\na ,2\n", "a is there twice")],
 )
-def test_wrong_tags_are_named(name: str, content: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / name
+def test_wrong_tags_are_named(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
     path.write_text(content)
-    with pytest.raises(NNDError, match=re.escape(message)) as caught:
+    with pytest.raises(NNDError, match=f"^{re.escape(str(path))}: .*{message}"):
         read_tags(path)
-    assert str(path) in str(caught.value)
 
 
 def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
