@@ -128,10 +128,6 @@ class Reach:
     window: int | None = None
     chunk: int | None = None
 
-    def within(self, length: int) -> Reach:
-        """Return the reach in inputs of at most ``length`` tokens, where a bound of ``length`` or more is none."""
-        return Reach() if min(self.window or length, self.chunk or length) >= length else self
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -144,6 +140,7 @@ class Layout:
         places: see `DecoderType`.
         alibi: whether its attention has linear biases.
         recurrent: see `DecoderType`.
+        windows: lengths beyond which the model may read differently: windows, chunks and convolutions, in tokens.
     """
 
     reaches: dict[str, Reach]
@@ -152,18 +149,7 @@ class Layout:
     places: bool = False
     alibi: bool = False
     recurrent: bool = False
-
-    def describe(self) -> str:
-        """Return the attention in words: ``full attention, windows of 512``."""
-        if self.recurrent:
-            return "recurrent layers"
-        if self.alibi:
-            return "full attention with linear biases"
-        words = {
-            f"windows of {reach.window:,}" if reach.window else f"chunks of {reach.chunk:,}" if reach.chunk else ""
-            for reach in self.reaches.values()
-        }
-        return ", ".join(word or "full attention" for word in sorted(words))
+    windows: frozenset[int] = frozenset()
 
 
 def text_config(config: Any) -> Any:
@@ -201,9 +187,8 @@ def layout_of(config: Any) -> Layout:
         scale /= float(getattr(text, decoder_type.divisor))
     cap = getattr(text, decoder_type.cap) if decoder_type.cap else None
     alibi = decoder_type.alibi and getattr(text, "alibi", True)
-    return Layout(
-        reaches, scale, None if cap is None else float(cap), decoder_type.places, alibi, decoder_type.recurrent
-    )
+    cap = None if cap is None else float(cap)
+    return Layout(reaches, scale, cap, decoder_type.places, alibi, decoder_type.recurrent, _windows_of(config))
 
 
 def why_not_config(config: Any, backend: str) -> str | None:
@@ -259,11 +244,8 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     return None
 
 
-def windows(config: Any) -> set[int]:
-    """Return the lengths beyond which a model may read differently: its windows, chunks and convolutions, in tokens.
-
-    They are recognized by their names in the config.
-    """
+def _windows_of(config: Any) -> frozenset[int]:
+    """Find the windows, chunks and convolutions of a model by their names in its config; see `Layout`."""
     scan = DECODERS.get(config.model_type, _FULL).scan
     sizes: set[int] = {scan} if scan else set()
     waiting: list[tuple[bool, Any]] = [(False, item.to_dict()) for item in config_parts(config)]
@@ -275,7 +257,7 @@ def windows(config: Any) -> set[int]:
             waiting += [(named, item) for item in value]
         elif named and isinstance(value, int) and not isinstance(value, bool) and value > 0:
             sizes.add(value)
-    return sizes
+    return frozenset(sizes)
 
 
 def _rope_kinds(config: Any) -> set[str]:

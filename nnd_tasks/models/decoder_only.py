@@ -29,20 +29,18 @@ from transformers.masking_utils import sdpa_mask
 
 from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
 from nnd_tasks.models.hybrid import States, TreeScan, along_tree
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, SortedRequests
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, SortedRequests
 from nnd_tasks.models.prefix_tree import (
     Ints,
     Pack,
     PackLimits,
     Ranges,
     TreeMask,
-    branch_mask,
     chains,
     make_packs,
-    rows_of,
-    trunk_mask,
+    make_rows,
 )
-from nnd_tasks.models.token_requests import TokenRequest
+from nnd_tasks.models.token_requests import ScoredRequest, TokenRequest
 
 
 class _Trunk(DynamicCache):  # type: ignore[misc]
@@ -172,18 +170,19 @@ class DecoderOnlyScoring(PrefixScoring):
         if cache is not None:
             cache.keep = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
         if len(pack.tokens):
-            hidden = self._read(pack.tokens, trunk_mask(pack), cache)
+            hidden = self._read(pack.tokens, pack.mask, cache)
             work.score_targets(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
         if cache is not None:
             cache.complete = True
-        for row in rows_of(pack.branches, work.sequences, self.row_tokens):
-            rests = [work.sequences[branch.sequence][branch.start :] for branch in row]
-            lengths = [len(rest) for rest in rests]
-            hidden = self._read(np.concatenate(rests), branch_mask(pack, row, lengths), cache)
-            starts = np.cumsum(lengths) - lengths
-            row_indices = [range(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        for row in make_rows(pack, work.sequences, self.row_tokens):
+            hidden = self._read(row.tokens, row.mask, cache)
+            starts = np.cumsum(row.lengths) - row.lengths
             work.score_targets(
-                hidden, [(b.sequence, b.start, indices) for b, indices in zip(row, row_indices, strict=True)]
+                hidden,
+                [
+                    (branch.sequence, branch.start, range(start, start + length))
+                    for branch, start, length in zip(row.branches, starts, row.lengths, strict=True)
+                ],
             )
 
     def _read(self, tokens: Any, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
@@ -194,13 +193,18 @@ class DecoderOnlyScoring(PrefixScoring):
         if cache is None and (layout.places or layout.recurrent):
             cache = _Trunk()
             cache.complete = True  # nothing was read before, and nothing is kept
-        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], "use_cache": cache is not None}
+        attention = {} if mask is None else {"attention_mask": self._attention(mask)}
+        arguments: dict[str, Any] = {
+            **attention,
+            "input_ids": self._tensor(tokens)[None],
+            "use_cache": cache is not None,
+        }
         if cache is not None:
             arguments[self._cache_argument] = cache
         with ExitStack() as stack:
             if mask is not None:
                 positions = self._tensor(mask.positions)
-                arguments |= {"attention_mask": self._attention(mask), "position_ids": positions[None]}
+                arguments["position_ids"] = positions[None]
                 if cache is not None and layout.places:
                     cache.shift = positions - torch.arange(len(positions), device=positions.device)
                 if layout.alibi:
@@ -301,9 +305,9 @@ def _shifted(pieces: Ranges, offset: int) -> Ranges:
 def blocks_of(mask: TreeMask) -> list[Block]:
     """Return the blocks of a row. The keys are numbered as in `TreeMask`: stem, trunk, row."""
     stem: Ranges = ((0, mask.stem),) if mask.stem else ()
+    row = mask.keys - len(mask.ends)  # the first key of the row
     trunk = list(chains(mask.trunk_ends))
     starts = [start for start, _, _ in trunk]
-    row = mask.stem + len(mask.trunk_ends)
     runs = []
     for start, stop, pieces in chains(mask.ends):
         ancestors: Ranges = ()

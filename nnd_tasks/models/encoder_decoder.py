@@ -14,9 +14,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, EncoderDecoderCache
 
 from nnd_tasks.models.architectures import Layout, layout_of
-from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, ScoredRequest, SortedRequests
+from nnd_tasks.models.prefix_scoring import ByInput, PrefixScoring, SortedRequests
 from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs
-from nnd_tasks.models.token_requests import TokenRequest
+from nnd_tasks.models.token_requests import ScoredRequest, TokenRequest
 
 
 class PackedDecoder:
@@ -130,9 +130,8 @@ class EncoderDecoderScoring(PrefixScoring):
         limits = PackLimits(self.decoder_row_tokens, self.decoder_row_tokens)
         for pack in make_packs(work.sequences, limits, stems=False):
             rows, context_numbers = pack.without_roots()
-            mask = TreeMask(rows.positions, rows.ends)
             across = self._bias(self._tensor(context_numbers)[:, None] == source) if len(group) > 1 else None
-            masks = self._masks(mask, layout)
+            masks = self._masks(TreeMask(rows.positions, rows.ends), layout)
             hidden = decoder.read(self._tensor(rows.tokens), self._tensor(rows.positions), masks, across)
             work.score_targets(hidden, [(i, 0, path) for i, path in rows.paths.items()])
             yield [work.sequences[i] for i in pack.paths]

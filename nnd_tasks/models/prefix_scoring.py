@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask
 
-from nnd_tasks.models.architectures import FLEX, Layout
+from nnd_tasks.models.architectures import FLEX, Layout, Reach
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.prefix_tree import Ints, TreeMask
-from nnd_tasks.models.token_requests import TokenAnswer
+from nnd_tasks.models.token_requests import ScoredRequest
 
 _ELEMENTS = 1 << 21  # number of logits in a slice: 8 MiB in float32
 
@@ -88,27 +88,6 @@ logger = logging.getLogger("lm_eval.nnd")
 _SMALLEST_ROW = 64
 
 
-@dataclass
-class ScoredRequest:
-    """A request while it is scored.
-
-    Attributes:
-        index: of the request in the call.
-        targets: tokens to score.
-        logprobs: log-probabilities of the targets that are scored so far, in nats, in the order of the targets.
-        greedy: whether all of these targets were the likeliest tokens.
-    """
-
-    index: int
-    targets: list[int]
-    logprobs: list[float] = field(default_factory=list)
-    greedy: bool = True
-
-    def answer(self) -> tuple[int, TokenAnswer]:
-        """Return the request's index and the answer to it."""
-        return self.index, TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
-
-
 #: Tokens that the model reads -> the requests that need them.
 ByInput = dict[tuple[int, ...], list[ScoredRequest]]
 
@@ -168,11 +147,8 @@ class PrefixScoring(TokenizingOnce):
     decoder_row_tokens = 256
     #: Most tokens of contexts that are encoded together. A longer context is encoded alone.
     source_tokens = 640
-
-    @property
-    def _inner(self) -> Any:
-        """The transformers model below an adapter."""
-        return self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+    #: The transformers model below an adapter.
+    _inner: Any
 
     @property
     def _dtype(self) -> Any:
@@ -198,7 +174,11 @@ class PrefixScoring(TokenizingOnce):
 
     def _masks(self, mask: TreeMask, layout: Layout) -> dict[str, Any]:
         """Return the mask, shape (1, 1, row, keys), for each kind of layer."""
-        reaches = {layer_kind: reach.within(mask.length) for layer_kind, reach in layout.reaches.items()}
+        longest = int(mask.positions.max()) + 1
+        reaches = {  # a bound that no sequence is longer than is none
+            layer_kind: reach if min(reach.window or longest, reach.chunk or longest) < longest else Reach()
+            for layer_kind, reach in layout.reaches.items()
+        }
         mask_of_reach = {reach: self._mask_of(mask.visible(self.device, reach)) for reach in set(reaches.values())}
         return {layer_kind: mask_of_reach[reach] for layer_kind, reach in reaches.items()}
 

@@ -25,6 +25,69 @@ from nnd_tasks.models.architectures import Reach
 Ints = NDArray[np.int64]
 
 
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class TreeMask:
+    """The tree that a row is a part of. Its keys are the tokens of stem, trunk and row, in this order.
+
+    Attributes:
+        positions: position of each token of the row in its sequence, shape (row,).
+        ends: end of the subtree below each token of the row, shape (row,): token j is token i, or an ancestor of it, if
+            j <= i < ends[j].
+        stem: number of tokens of the stem; each token of the row sees them.
+        trunk_positions: of each token of the trunk, if it was read before the row, shape (trunk,).
+        trunk_ends: as ``ends``, in the trunk, shape (trunk,).
+        anchors: the last token of the trunk that each token of the row follows, shape (row,); -1 if it follows none.
+    """
+
+    positions: Ints
+    ends: Ints
+    stem: int = 0
+    trunk_positions: Ints = field(default_factory=_none)
+    trunk_ends: Ints = field(default_factory=_none)
+    anchors: Ints = field(default_factory=_none)
+
+    @property
+    def keys(self) -> int:
+        """Number of keys."""
+        return self.stem + len(self.trunk_ends) + len(self.ends)
+
+    @property
+    def key_positions(self) -> Ints:
+        """Position of each key in its sequences, shape (keys,)."""
+        return np.concatenate([np.arange(self.stem), self.trunk_positions, self.positions])
+
+    def visible(self, device: Any, reach: Reach = Reach()) -> torch.Tensor:  # noqa: B008 - it never changes
+        """Mark which token of the row sees which key, shape (row, keys), made on ``device``.
+
+        Args:
+            device: of torch.
+            reach: how far tokens see among their ancestors and themselves.
+        """
+
+        def put(values: Ints) -> torch.Tensor:
+            return torch.from_numpy(values).to(device)
+
+        index = torch.arange(len(self.ends), device=device)
+        parts = [torch.ones(len(index), self.stem, dtype=torch.bool, device=device)]
+        if len(self.trunk_ends):
+            trunk, anchors = torch.arange(len(self.trunk_ends), device=device), put(self.anchors)[:, None]
+            parts.append((trunk <= anchors) & (anchors < put(self.trunk_ends)))
+        parts.append((index <= index[:, None]) & (index[:, None] < put(self.ends)))
+        seen = torch.cat(parts, dim=1)
+        if reach == Reach():
+            return seen
+        query_positions, keys = put(self.positions)[:, None], put(self.key_positions)
+        if reach.window is not None:
+            seen &= query_positions - keys < reach.window
+        if reach.chunk is not None:
+            seen &= query_positions // reach.chunk == keys // reach.chunk
+        return seen
+
+
 @dataclass(frozen=True)
 class Branch:
     """The part of one sequence that no other sequence of its pack has.
@@ -53,6 +116,7 @@ class Pack:
         branches: the rest of each sequence that is not wholly in stem and trunk.
         stem: length of the stem, in tokens; 0 without one. These tokens are not in the trunk.
         owner: index of a sequence that begins with the stem, the same for all packs of one stem; -1 without a stem.
+        mask: the tree of the trunk; None if there is no stem and every token sees all tokens before it.
     """
 
     tokens: Ints
@@ -62,6 +126,7 @@ class Pack:
     branches: list[Branch]
     stem: int = 0
     owner: int = -1
+    mask: TreeMask | None = None
 
     def without_roots(self) -> tuple[Pack, Ints]:
         """Return this pack, which is all trunk, without the first token of each sequence, and the removed tokens.
@@ -70,7 +135,7 @@ class Pack:
         to no token of its own and must not be used.
 
         Returns:
-            The pack; and for each token of its trunk, the first token of its sequences, shape (trunk,).
+            The pack, without a mask; and for each token of its trunk, the first token of its sequences, shape (trunk,).
         """
         not_root = self.positions > 0
         new_index = np.maximum(np.cumsum(not_root) - 1, 0)
@@ -224,30 +289,51 @@ def _pack(
             branches.append(Branch(i, path[split - 1] if split else -1, stem + split))
     for j in path:
         ends[j] = len(tokens)
-    return Pack(
-        np.asarray(tokens, dtype=np.int64),
-        np.asarray(positions, dtype=np.int64),
-        np.asarray(ends, dtype=np.int64),
-        paths,
-        branches,
-        stem,
-        owner,
-    )
+    ids, at, subtrees = (np.asarray(numbers, dtype=np.int64) for numbers in (tokens, positions, ends))
+    linear = not stem and np.array_equal(at, np.arange(len(at)))
+    return Pack(ids, at, subtrees, paths, branches, stem, owner, None if linear else TreeMask(at, subtrees, stem))
 
 
-def rows_of(branches: Sequence[Branch], sequences: Sequence[tuple[int, ...]], most: int) -> Iterator[list[Branch]]:
-    """Yield branches in rows of at most ``most`` tokens; a longer branch has a row of its own."""
-    row: list[Branch] = []
+@dataclass(frozen=True)
+class Row:
+    """Branches of a pack that are read together.
+
+    Attributes:
+        branches: in the order of the row.
+        lengths: number of tokens of each.
+        tokens: ids of all of them, shape (row,).
+        mask: the tree of the row.
+    """
+
+    branches: list[Branch]
+    lengths: list[int]
+    tokens: Ints
+    mask: TreeMask
+
+
+def make_rows(pack: Pack, sequences: Sequence[tuple[int, ...]], most: int) -> Iterator[Row]:
+    """Yield the branches of a pack in rows of at most ``most`` tokens; a longer branch has a row of its own."""
+    branches: list[Branch] = []
     size = 0
-    for branch in branches:
+    for branch in pack.branches:
         length = len(sequences[branch.sequence]) - branch.start
-        if row and size + length > most:
-            yield row
-            row, size = [], 0
-        row.append(branch)
+        if branches and size + length > most:
+            yield _row(branches, pack, sequences)
+            branches, size = [], 0
+        branches.append(branch)
         size += length
-    if row:
-        yield row
+    if branches:
+        yield _row(branches, pack, sequences)
+
+
+def _row(branches: list[Branch], pack: Pack, sequences: Sequence[tuple[int, ...]]) -> Row:
+    rests = [sequences[branch.sequence][branch.start :] for branch in branches]
+    lengths = [len(rest) for rest in rests]
+    positions = [np.arange(branch.start, len(sequences[branch.sequence])) for branch in branches]
+    ends = np.repeat(np.cumsum(lengths), lengths)
+    anchors = np.repeat([branch.anchor for branch in branches], lengths)
+    mask = TreeMask(np.concatenate(positions), ends, pack.stem, pack.positions, pack.ends, anchors)
+    return Row(branches, lengths, np.concatenate(rests), mask)
 
 
 #: Places from a start to a stop, ascending.
@@ -278,92 +364,3 @@ def chains(ends: Ints) -> Iterator[tuple[int, int, Ranges]]:
         yield start, stop, pieces
         pieces = (*pieces, (start, stop))
         start = stop
-
-
-def _none() -> Ints:
-    return np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class TreeMask:
-    """The tree that a row is a part of. Its keys are the tokens of stem, trunk and row, in this order.
-
-    Attributes:
-        positions: position of each token of the row in its sequence, shape (row,).
-        ends: end of the subtree below each token of the row, shape (row,): token j is token i, or an ancestor of it, if
-            j <= i < ends[j].
-        stem: number of tokens of the stem; each token of the row sees them.
-        trunk_positions: of each token of the trunk, if it was read before the row, shape (trunk,).
-        trunk_ends: as ``ends``, in the trunk, shape (trunk,).
-        anchors: the last token of the trunk that each token of the row follows, shape (row,); -1 if it follows none.
-    """
-
-    positions: Ints
-    ends: Ints
-    stem: int = 0
-    trunk_positions: Ints = field(default_factory=_none)
-    trunk_ends: Ints = field(default_factory=_none)
-    anchors: Ints = field(default_factory=_none)
-
-    @property
-    def keys(self) -> int:
-        """Number of keys."""
-        return self.stem + len(self.trunk_ends) + len(self.ends)
-
-    @property
-    def key_positions(self) -> Ints:
-        """Position of each key in its sequences, shape (keys,)."""
-        return np.concatenate([np.arange(self.stem), self.trunk_positions, self.positions])
-
-    @property
-    def length(self) -> int:
-        """Length of the longest sequence that ends in the row, in tokens."""
-        return int(self.positions.max()) + 1
-
-    def visible(self, device: Any, reach: Reach = Reach()) -> torch.Tensor:  # noqa: B008 - it never changes
-        """Mark which token of the row sees which key, shape (row, keys), made on ``device``.
-
-        Args:
-            device: of torch.
-            reach: how far tokens see among their ancestors and themselves.
-        """
-
-        def put(values: Ints) -> torch.Tensor:
-            return torch.from_numpy(values).to(device)
-
-        index = torch.arange(len(self.ends), device=device)
-        parts = [torch.ones(len(index), self.stem, dtype=torch.bool, device=device)]
-        if len(self.trunk_ends):
-            trunk, anchors = torch.arange(len(self.trunk_ends), device=device), put(self.anchors)[:, None]
-            parts.append((trunk <= anchors) & (anchors < put(self.trunk_ends)))
-        parts.append((index <= index[:, None]) & (index[:, None] < put(self.ends)))
-        seen = torch.cat(parts, dim=1)
-        if reach == Reach():
-            return seen
-        query_positions, keys = put(self.positions)[:, None], put(self.key_positions)
-        if reach.window is not None:
-            seen &= query_positions - keys < reach.window
-        if reach.chunk is not None:
-            seen &= query_positions // reach.chunk == keys // reach.chunk
-        return seen
-
-
-def trunk_mask(pack: Pack) -> TreeMask | None:
-    """Return the tree of a pack's trunk; None if there is no stem and every token sees all tokens before it."""
-    if not pack.stem and np.array_equal(pack.positions, np.arange(len(pack.tokens))):
-        return None
-    return TreeMask(pack.positions, pack.ends, pack.stem)
-
-
-def branch_mask(pack: Pack, row: Sequence[Branch], lengths: Sequence[int]) -> TreeMask:
-    """Return the tree of a row of branches.
-
-    Args:
-        pack: the pack of the branches.
-        row: the branches.
-        lengths: number of tokens of each.
-    """
-    positions = [np.arange(branch.start, branch.start + length) for branch, length in zip(row, lengths, strict=True)]
-    ends = np.repeat(np.cumsum(lengths), lengths)
-    anchors = np.repeat([branch.anchor for branch in row], lengths)
-    return TreeMask(np.concatenate(positions), ends, pack.stem, pack.positions, pack.ends, anchors)

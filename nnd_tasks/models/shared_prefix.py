@@ -20,12 +20,17 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from nnd_tasks.models.architectures import config_parts, layout_of, text_config, why_unsuitable, windows
+from nnd_tasks.models.architectures import Layout, config_parts, layout_of, text_config, why_unsuitable
 from nnd_tasks.models.decoder_only import DecoderOnlyScoring
 from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
 from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.prefix_scoring import ScoredRequest
-from nnd_tasks.models.token_requests import Response, TokenRequest, check_requests, collect_responses
+from nnd_tasks.models.token_requests import (
+    Response,
+    ScoredRequest,
+    TokenRequest,
+    check_requests,
+    collect_responses,
+)
 from nnd_tasks.models.upstream import register_model
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -47,6 +52,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
 
     def __init__(self, *args: Any, shared_prefix: bool = True, token_scores: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._inner = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         self.token_scores = token_scores
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
@@ -66,7 +72,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         if self._shared_prefix:
             reason = why_unsuitable(self.model, self._inner, self.backend) or self._self_check()
         if reason is None:
-            seen = layout_of(self._inner.config).describe()
+            seen = describe_layers(layout_of(self._inner.config))
             logger.info("hf-shared-prefix: every distinct token is read once (%s%s)", seen, self._covered)
             return None
         logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", reason)
@@ -86,15 +92,15 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         """
         if self._inner.get_output_embeddings().weight.is_meta:  # accelerate lends it to the model's own pass only
             return "the vocabulary head is kept on disk or in main memory"
-        config = self._inner.config
+        config, layout = self._inner.config, layout_of(self._inner.config)
         size = min(int(text_config(config).vocab_size), len(self.tokenizer))
-        lengths = sorted(length for length in windows(config) if length < self.max_length)
+        lengths = sorted(length for length in layout.windows if length < self.max_length)
         seq2seq = self.backend == "seq2seq"  # its decoder reads candidates only, which are short in this check
         budget = 0 if seq2seq else self.check_work[self.device.type != "cpu"]
         per_token = self._inner.num_parameters(exclude_embeddings=True)  # about one multiplication each
         work = accumulate(6 * (length + 6) * per_token for length in lengths)
         read = [length for length, needed in zip(lengths, work, strict=True) if needed <= budget]
-        can = set() if not seq2seq and layout_of(config).recurrent else {length for *_, length in to_shorten(config)}
+        can = set() if not seq2seq and layout.recurrent else {length for *_, length in to_shorten(config)}
         short = [length for length in lengths if length not in read and length in can]
         self._covered = covered(read, short, [length for length in lengths if length not in read and length not in can])
         pairs = short_pairs(size)
@@ -296,6 +302,19 @@ def shortened(config: Any) -> Iterator[None]:
         for config_part, name, _ in to_shorten(config):
             stack.enter_context(patch.object(config_part, name, SHORT))
         yield
+
+
+def describe_layers(layout: Layout) -> str:
+    """Say how the layers of a model see: ``full attention, windows of 512``."""
+    if layout.recurrent:
+        return "recurrent layers"
+    if layout.alibi:
+        return "full attention with linear biases"
+    words = {
+        f"windows of {reach.window:,}" if reach.window else f"chunks of {reach.chunk:,}" if reach.chunk else ""
+        for reach in layout.reaches.values()
+    }
+    return ", ".join(word or "full attention" for word in sorted(words))
 
 
 def covered(read: Sequence[int], short: Sequence[int], beyond_reach: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,27 @@ class TokenAnswer(tuple[float, bool]):
         answer = cls((float(total), bool(greedy)))
         answer.logprobs = np.asarray(logprobs, dtype=np.float32)
         return answer
+
+
+@dataclass
+class ScoredRequest:
+    """A request while it is scored.
+
+    Attributes:
+        index: of the request in the call.
+        targets: tokens to score.
+        logprobs: log-probabilities of the targets that are scored so far, in nats, in the order of the targets.
+        greedy: whether all of these targets were the likeliest tokens.
+    """
+
+    index: int
+    targets: list[int]
+    logprobs: list[float] = field(default_factory=list)
+    greedy: bool = True
+
+    def answer(self) -> tuple[int, TokenAnswer]:
+        """Return the request's index and the answer to it."""
+        return self.index, TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
 
 
 #: Text (context, continuation), tokens of the context, tokens of the continuation. Parts of rolling requests have no text.

@@ -15,7 +15,7 @@ VOCABULARY: int = _FAMILIES["parts"]["size"]["vocab_size"]
 LENGTH: int = _FAMILIES["parts"]["size"]["max_position_embeddings"]
 #: Windows and chunks, shorter than most of the tests' requests.
 WINDOW: int = _FAMILIES["parts"]["kinds"]["sliding_window"]
-#: Name -> (settings, what `Layout.describe` says of it). The first word of a name is the type.
+#: Name -> (settings, what `describe_layers` says of it). The first word of a name is the type.
 TINY: dict[str, tuple[dict[str, Any], str]] = {
     name: (settings, layout) for layout, configs in _FAMILIES["configs"].items() for name, settings in configs.items()
 }

@@ -19,7 +19,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from nnd_tasks.models import decoder_only as tree_attention
 from nnd_tasks.models.decoder_only import Block, _Plan, blocks_of, in_blocks
-from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, branch_mask, make_packs, rows_of, trunk_mask
+from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs, make_rows
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
 sequences = st.lists(
@@ -45,9 +45,8 @@ def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[Tre
     """Yield the trees of all rows with which these sequences are read."""
     for pack in make_packs(found, PackLimits(row, total, min_shared=2)):
         if len(pack.tokens):
-            yield trunk_mask(pack) or TreeMask(pack.positions, pack.ends)
-        for branches in rows_of(pack.branches, found, row):
-            yield branch_mask(pack, branches, [len(found[branch.sequence]) - branch.start for branch in branches])
+            yield pack.mask or TreeMask(pack.positions, pack.ends)
+        yield from (rows.mask for rows in make_rows(pack, found, row))
 
 
 @settings(max_examples=150, deadline=None)

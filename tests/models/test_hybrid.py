@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nnd_tasks.models import hybrid
 from nnd_tasks.models.hybrid import TreeScan, _Reading
-from nnd_tasks.models.prefix_tree import PackLimits, make_packs, rows_of
+from nnd_tasks.models.prefix_tree import PackLimits, make_packs, make_rows
 from tests.models.test_block_attention import sequences
 
 
@@ -70,14 +70,12 @@ def test_each_token_goes_on_from_its_own_sequence(
             for i, path in pack.paths.items():
                 for k, place in enumerate(path.tolist(), pack.stem + 1):
                     assert (scanned[place], convolved[place]) == expected[found[i][:k]]
-        for branches in rows_of(pack.branches, found, row):
-            parts = [found[branch.sequence][branch.start :] for branch in branches]
-            lengths = [len(part) for part in parts]
-            of = np.repeat([branch.anchor for branch in branches], lengths)
-            origins = np.zeros(len(of), int) if states is None else states.rows(of)
-            ends = np.repeat(np.cumsum(lengths), lengths)
-            scanned, convolved, _ = read(np.concatenate(parts), ends, origins, nowhere, states)
-            places = [found[b.sequence][:k] for b in branches for k in range(b.start + 1, len(found[b.sequence]) + 1)]
+        for rows in make_rows(pack, found, row):
+            origins = np.zeros(len(rows.tokens), int) if states is None else states.rows(rows.mask.anchors)
+            scanned, convolved, _ = read(rows.tokens, rows.mask.ends, origins, nowhere, states)
+            places = [
+                found[b.sequence][:k] for b in rows.branches for k in range(b.start + 1, len(found[b.sequence]) + 1)
+            ]
             assert list(zip(scanned.tolist(), convolved.tolist(), strict=True)) == [expected[one] for one in places]
 
 

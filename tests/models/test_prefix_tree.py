@@ -1,4 +1,4 @@
-"""Covers branch_mask, common_prefix, make_packs, Pack, PackLimits, rows_of, TreeMask, trunk_mask.
+"""Covers common_prefix, make_packs, make_rows, Pack, PackLimits, Row, TreeMask.
 
 Packs of a prefix tree: every sequence is there, and every token sees its own ancestors and nothing else.
 """
@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.models.architectures import Reach
-from nnd_tasks.models.prefix_tree import Pack, PackLimits, TreeMask, branch_mask, make_packs, rows_of, trunk_mask
+from nnd_tasks.models.prefix_tree import Pack, PackLimits, TreeMask, make_packs, make_rows
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)
 
 
 def full_mask(pack: Pack) -> np.ndarray:
-    mask = trunk_mask(pack)
-    return np.tri(len(pack.tokens), dtype=bool) if mask is None else mask.visible("cpu").numpy()
+    return np.tri(len(pack.tokens), dtype=bool) if pack.mask is None else pack.mask.visible("cpu").numpy()
 
 
 @settings(max_examples=400)
@@ -44,12 +43,12 @@ def test_every_token_of_every_sequence_sees_its_own_ancestors(
         left = {branch.sequence: branch for branch in pack.branches}
         for i, path in pack.paths.items():
             assert (i in left) == (stem + len(path) < len(found[i]))
-        for branches in rows_of(pack.branches, found, row):
-            lengths = [len(found[branch.sequence]) - branch.start for branch in branches]
+        for rows in make_rows(pack, found, row):
+            branches, lengths = rows.branches, rows.lengths
+            assert lengths == [len(found[branch.sequence]) - branch.start for branch in branches]
             assert sum(lengths) <= row or len(branches) == 1
-            row_mask = branch_mask(pack, branches, lengths)
-            assert row_mask.keys == stem + trunk + sum(lengths)
-            seeing = row_mask.visible("cpu").numpy()
+            assert rows.mask.keys == stem + trunk + sum(lengths)
+            seeing = rows.mask.visible("cpu").numpy()
             assert seeing[:, :stem].all()
             seeing = seeing[:, stem:]
             offset = 0
@@ -76,7 +75,6 @@ def assert_reaches(mask: TreeMask, paths: dict[int, list[int]], reach: Reach) ->
             and (reach.chunk is None or position // reach.chunk == own // reach.chunk)
         ]
         assert np.flatnonzero(seen[token]).tolist() == sorted(near)
-    assert mask.length == max(map(len, paths.values()))
 
 
 @settings(max_examples=200)
@@ -91,22 +89,16 @@ def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(
     for pack in make_packs(found, PackLimits(row, 4 * row, 0)):
         stem, trunk = list(range(pack.stem)), len(pack.tokens)
         before = {i: [*stem, *(pack.stem + path).tolist()] for i, path in pack.paths.items()}
-        if (mask := trunk_mask(pack)) is not None and trunk:
+        if pack.mask is not None and trunk:
             ancestors = {k - pack.stem: keys[: at + 1] for keys in before.values() for at, k in enumerate(keys)}
-            assert_reaches(mask, {token: path for token, path in ancestors.items() if token >= 0}, reach)
-        for branches in rows_of(pack.branches, found, row):
-            lengths = [len(found[branch.sequence]) - branch.start for branch in branches]
+            assert_reaches(pack.mask, {token: path for token, path in ancestors.items() if token >= 0}, reach)
+        for rows in make_rows(pack, found, row):
             offset, paths = 0, {}
-            for branch, length in zip(branches, lengths, strict=True):
+            for branch, length in zip(rows.branches, rows.lengths, strict=True):
                 own = [pack.stem + trunk + offset + k for k in range(length)]
                 paths |= {offset + k: [*before[branch.sequence], *own[: k + 1]] for k in range(length)}
                 offset += length
-            assert_reaches(branch_mask(pack, branches, lengths), paths, reach)
-
-
-def test_a_bound_that_no_input_is_longer_than_is_none() -> None:
-    assert Reach(window=8).within(8) == Reach(chunk=8).within(8) == Reach().within(100) == Reach()
-    assert [one.within(9) for one in (Reach(window=8), Reach(chunk=8))] == [Reach(window=8), Reach(chunk=8)]
+            assert_reaches(rows.mask, paths, reach)
 
 
 def read(found: list[tuple[int, ...]], row: int) -> int:
@@ -150,7 +142,7 @@ def test_a_large_pack_reads_what_is_shared_once_and_the_rest_in_rows() -> None:
     found = sorted((*stem, i, i, i) for i in range(30))
     [pack] = make_packs(found, PackLimits(50, 1000))
     assert pack.tokens.tolist() == list(stem)
-    assert [len(row) for row in rows_of(pack.branches, found, 50)] == [16, 14]
+    assert [len(row.branches) for row in make_rows(pack, found, 50)] == [16, 14]
 
 
 def test_little_in_common_is_no_reason_for_a_large_pack() -> None:
@@ -165,7 +157,7 @@ def test_without_their_roots_sequences_of_different_roots_share_nothing(found: l
     [whole] = make_packs(found, PackLimits(10**6, 10**6))
     pack, roots = whole.without_roots()
     assert len(pack.tokens) == len({sequence[:n] for sequence in found for n in range(2, len(sequence) + 1)})
-    mask = full_mask(pack)
+    mask = TreeMask(pack.positions, pack.ends).visible("cpu").numpy()
     for i, path in pack.paths.items():
         path = path[1:]
         assert tuple(pack.tokens[path]) == found[i][1:]

@@ -1,4 +1,4 @@
-"""Covers EncoderDecoderScoring, PrefixScoring, reason_with_type, ScoredRequest, SharedPrefixLM, SortedRequests.
+"""Covers describe_layers, EncoderDecoderScoring, PrefixScoring, reason_with_type, ScoredRequest, SharedPrefixLM, SortedRequests.
 
 ``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request.
 """
@@ -28,8 +28,8 @@ from nnd_tasks.models.architectures import DECODERS, SEQ2SEQ, layout_of
 from nnd_tasks.models.encoder_decoder import PackedDecoder
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.prefix_scoring import SortedRequests, VocabularyHead
-from nnd_tasks.models.prefix_tree import PackLimits, make_packs, trunk_mask
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.prefix_tree import PackLimits, make_packs
+from nnd_tasks.models.shared_prefix import SharedPrefixLM, describe_layers
 from nnd_tasks.store import read_table
 from nnd_tasks.task.documents import cluster_documents
 from tests import random_models
@@ -72,7 +72,7 @@ def test_every_type_has_a_config() -> None:
 def test_adversarial_requests_score_as_with_plain_hf(name: str) -> None:
     plain, sharing = pair_of(name)
     assert sharing.why_not() is None
-    assert layout_of(plain.model.config).describe() == TINY[name][1]
+    assert describe_layers(layout_of(plain.model.config)) == TINY[name][1]
     assert_same(plain, sharing, adversarial(14), (1024, 8))
 
 
@@ -81,7 +81,7 @@ def test_adversarial_requests_score_as_with_plain_hf(name: str) -> None:
 def test_more_adversarial_requests_score_as_with_plain_hf(name: str) -> None:
     plain, sharing = pair_of(name)
     assert sharing.why_not() is None
-    assert layout_of(plain.model.config).describe() == TINY[name][1]
+    assert describe_layers(layout_of(plain.model.config)) == TINY[name][1]
     assert_same(plain, sharing, adversarial(), (1024, 8, 16, 64, 3))
 
 
@@ -331,12 +331,11 @@ def test_flex_attention_gets_the_masks_as_blocks() -> None:
     sharing = pair_of("gemma3_text")[1]
     sequences = sorted({tuple([*context, *more][:LENGTH]) for _, context, more in adversarial(20)})
     pack = next(make_packs(sequences, PackLimits(1024, 1024)))
-    mask = trunk_mask(pack)
-    assert mask is not None
+    assert pack.mask is not None
     layout = layout_of(sharing.model.config)
-    biases = sharing._masks(mask, layout)
+    biases = sharing._masks(pack.mask, layout)
     sharing.model.config._attn_implementation = "flex_attention"
-    for kind, blocks in sharing._masks(mask, layout).items():
+    for kind, blocks in sharing._masks(pack.mask, layout).items():
         index = torch.arange(len(pack.tokens))
         assert torch.equal(blocks.mask_mod(0, 0, index[:, None], index[None]), biases[kind][0, 0] == 0)
         assert blocks.shape == biases[kind].shape
