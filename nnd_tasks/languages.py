@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 
 _NAMES: dict[str, list[str]] = read_yaml(Path(__file__).with_name("languages.yaml"))
@@ -19,6 +21,10 @@ _PAIR = re.compile(
     rf"|(?:^|(?<=_))(?:({_ANY})2({_ANY})|(en)_({_ANY})|({_ANY})_(en)|({_WMT})_({_WMT})))(?=_|$)"
 )
 _NAME = re.compile(rf"(?<![a-z])({'|'.join(_CODES)})(?![a-z])")
+
+#: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
+#: the template, so a YAML that includes another one and sets its own prompt does not inherit it.
+_DECLARED = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
 
 #: Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese. Each character is a word.
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -48,12 +54,31 @@ def language_pair(config: str) -> tuple[str, str] | None:
 def translation_prompt(languages: tuple[str, str] | None) -> str:
     """Write the template of a prompt for translations; it names no languages where they are not known.
 
-    The comment in it renders to nothing; it refuses data of other languages (`nnd_tasks.task.sandbox`).
+    The comment in it renders to nothing; it refuses data of other languages (`check_languages`).
     """
     if languages is None:
         return "Source: {{context}}\nTranslation:"
     source, target = (LANGUAGES[code] for code in languages)
     return f"{{# languages: {'-'.join(languages)} #}}{source}: {{{{context}}}}\n{target}:"
+
+
+def check_languages(template: Any, config: str, task: str | None, where: str) -> None:
+    """Raise NNDError when a prompt template is written for other languages than those of the data.
+
+    Args:
+        template: the prompt template; one without a comment that names its languages fits all data.
+        config: the config of the data; its name may end in a language pair, such as ``ende``.
+        task: name of the task.
+        where: where the data comes from.
+    """
+    declared = _DECLARED.search(template) if isinstance(template, str) else None
+    languages = language_pair(config)
+    if declared is None or languages is None or languages == declared.groups():
+        return
+    raise NNDError(
+        f"task {task}: its prompt is for {'-'.join(declared.groups())}, {where} config {config} is {'-'.join(languages)}; "
+        f"take the task that `nnd build` wrote for this config, or set doc_to_text in the YAML: {translation_prompt(languages)!r}"
+    )
 
 
 def code_of(language: str) -> str:

@@ -35,6 +35,8 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
     """An `HFLM` that keeps the tokens of each text, and shares them within `shared_encodings`."""
 
     tokenizer: Any
+    #: Encode as lm-eval's clients of servers do: they need no prefix token, and look for none in a text.
+    as_client = False
 
     def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **loading: Any) -> None:
         named = all(isinstance(name, str) for name in (pretrained, tokenizer or ""))
@@ -49,12 +51,14 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
         """Tokenize as `HFLM` does, or return the tokens from the cache."""
         key = (string, add_special_tokens, self.add_bos_token, self.prefix_token_id)
         if key not in self._encodings:
-            self._encodings[key] = np.asarray(self._encode(string, add_special_tokens), dtype=np.int32)
+            if self.as_client:
+                special = self.add_bos_token if add_special_tokens is None else add_special_tokens
+                encoded = self.tokenizer.encode(string, add_special_tokens=special)
+            else:
+                encoded = super().tok_encode(string, add_special_tokens)
+            self._encodings[key] = np.asarray(encoded, dtype=np.int32)
         tokens: list[int] = self._encodings[key].tolist()
         return tokens
-
-    def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
-        return list(super().tok_encode(string, add_special_tokens))
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Return the tokens of context and continuation, split as lm-eval does.

@@ -303,7 +303,8 @@ def fail_on_unsaved_results() -> Iterator[None]:
                 f"--output_path {tracker.output_path}: the results could not be saved, as lm-eval says above; make room and "
                 "run again (a run with --use_cache FILE keeps the model's answers)"
             )
-        write_tokens(tracker)
+        if getattr(tracker, "nnd_tokens", None):
+            write_tokens(tracker)
 
 
 @contextmanager

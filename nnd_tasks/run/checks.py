@@ -248,8 +248,7 @@ def check_run(
     tokens = any(task.settings.tokens for task in ours)
     samples = select_prompts(loaded["tasks"], ours, options.get("samples"), asked.sample)
     tracker = options.get("evaluation_tracker")
-    folder = folder_name(asked.arguments)
-    check_output(getattr(tracker, "output_path", None), folder, loaded["tasks"])
+    folder = check_output(getattr(tracker, "output_path", None), asked.arguments, loaded["tasks"])
     shares = asked.shared_prefix and asked.model == "hf"
     model = resolve_model_type("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
     arguments = asked.arguments
@@ -257,7 +256,8 @@ def check_run(
     if tokens:
         model, arguments = with_token_scores(model, arguments, tracker)
     for task in ours:
-        task.prepare(model, arguments, chat=chat)
+        check_metadata(task.metadata, model, arguments)
+        task.prepare(model, chat=chat)
     return CheckedRun(model, arguments, loaded, ours, samples, folder)
 
 
@@ -337,19 +337,55 @@ def check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -
         )
 
 
-def check_output(output_path: str | None, folder: str | None, tasks: Iterable[str]) -> None:
+#: Keys of the metadata that say which model runs and how it tokenizes.
+_OF_THE_MODEL = {
+    *("pretrained", "model", "peft", "revision", "subfolder", "gguf_file", "base_url", "backend"),
+    *("tokenizer", "tokenizer_backend", "use_fast_tokenizer"),
+    *("add_bos_token", "prefix_token_id", "custom_prefix_token_id"),
+    *("max_length", "max_model_len", "context_length"),
+}
+
+
+def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any]) -> None:
+    """Compare a task's metadata with the arguments of the model that will run.
+
+    Args:
+        metadata: settings of the task and arguments of the model, as lm-eval mixes them.
+        model: what ``--model`` names, or a ready-made model.
+        arguments: the parsed ``--model_args``.
+
+    Raises:
+        NNDError: the metadata names another model than the one that runs, so that tokens would be counted and contexts
+            shortened for the wrong one.
+    """
+    if not isinstance(model, str):
+        return
+    for key in sorted(_OF_THE_MODEL & metadata.keys()):
+        # Models of lm-eval whose names begin with hf take all of these keys.
+        if (model.startswith("hf") or key in arguments) and metadata[key] != arguments.get(key):
+            raise NNDError(
+                f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in "
+                "--model_args"
+            )
+
+
+def check_output(output_path: str | None, arguments: Mapping[str, Any], tasks: Iterable[str]) -> str | None:
     """Write and remove a file of each name that the run will write, as lm-eval would only log an error, after the run.
 
     Args:
         output_path: the option.
-        folder: name of the model's folder, see `folder_name`.
+        arguments: of the model.
         tasks: names of the tasks.
+
+    Returns:
+        Name of the model's folder, see `folder_name`.
 
     Raises:
         NNDError: one cannot be written.
     """
+    folder = folder_name(arguments)
     if not output_path:
-        return
+        return folder
     place = results_folder(output_path, folder)
     with changing(f"--output_path {output_path}"):
         missing = [path for path in (place, *place.parents) if not path.exists()]
@@ -362,3 +398,4 @@ def check_output(output_path: str | None, folder: str | None, tasks: Iterable[st
             for path in missing:  # a run that ends with an error leaves no empty folders
                 with suppress(OSError):
                     path.rmdir()
+    return folder

@@ -108,9 +108,7 @@ def write_tokens(tracker: Any) -> None:
     Raises:
         NNDError: a file cannot be written; then no file of the run is kept.
     """
-    tables: Mapping[str, pa.Table] = getattr(tracker, "nnd_tokens", {})
-    if not tables:
-        return
+    tables: Mapping[str, pa.Table] = tracker.nnd_tokens
     files = {_folder(tracker) / f"tokens_{task}_{tracker.date_id}.parquet": table for task, table in tables.items()}
     try:
         with writing_all(files, hint="no file of this run was kept") as new:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 import datasets
@@ -12,11 +12,14 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
 from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.languages import check_languages
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN, check_table, fingerprint
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.splits import sources_of, split_of
 from nnd_tasks.store import find_dataset, list_configs, read_table
-from nnd_tasks.task.selection import sample_order
+from nnd_tasks.task.settings import Settings
+
+logger = logging.getLogger("lm_eval.nnd")
 
 _OURS = "nnd/"
 _PATIENCE = 10.0  # seconds to wait for the hub's answer
@@ -24,69 +27,28 @@ _TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
 _STRESS_KEYS = ("noise_ratio", "seed")  # columns that only sets of synthetic errors have
 
 
-def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
-    """Turn a table with one test per row into one document per prompt, in the order of first appearance.
+def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> tuple[datasets.Dataset, dict[str, Any]]:
+    """Load the set of a task, see `cluster_documents`.
 
     Args:
-        tests: rows of the dataset schema; those with one ``cluster_id`` have one prompt.
-        where: what to name in an error.
+        task: lm-eval's `TaskConfig`.
+        settings: of the task.
+        kwargs: further arguments of `datasets.load_dataset`, for the hub.
 
     Returns:
-        A dataset with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
-        prompt), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
-        indices into ``candidates``). Where the set has error spans, ``error_spans`` has those of each candidate, each once.
+        The documents; and what identifies the data: ``dataset``, ``config``, ``local``, ``fingerprint``.
 
     Raises:
-        NNDError: tests of one prompt have different contexts, or a prompt field has a reserved name.
+        NNDError: the set is not built, cannot be loaded, or is not the one that the YAML declares.
     """
-    extra = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
-    clash = DOCUMENT_COLUMNS & set(extra)
-    if clash:
-        raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
-    documents: dict[str, dict[str, Any]] = {}
-    stress = [name for name in _STRESS_KEYS if name in tests.column_names]
-    varying: set[str] = set()
-    for row in tests.to_list():
-        fields = {name: row[name] for name in ("cluster_id", "context", *extra)}
-        document = documents.setdefault(row["cluster_id"], {**fields, "candidates": {}, "tests": [], "error_spans": []})
-        if document["context"] != row["context"]:
-            raise NNDError(
-                f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({row['cluster_id']})"
-            )
-        varying.update(name for name in extra if document[name] != row[name])
-        indices, errors = document["candidates"], document["error_spans"]
-        for side in ("high", "low") if row["high_first"] else ("low", "high"):
-            if row[side] not in indices:
-                indices[row[side]] = len(indices)
-                errors.append([])
-        test = {name: "" if row.get(name) is None else row[name] for name in _TEST_KEYS}
-        test |= {name: row[name] for name in stress}
-        document["tests"].append({**test, "high": indices[row["high"]], "low": indices[row["low"]]})
-        for error in row.get(SPANS_COLUMN) or []:  # of marks in a text, only the test says what kind of error they are
-            named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
-            if named not in errors[indices[row["low"]]]:
-                errors[indices[row["low"]]].append(named)
-    left_out = varying if SPANS_COLUMN in tests.column_names else {*varying, "error_spans"}
-    rows = [{**document, "candidates": list(document["candidates"])} for document in documents.values()]
-    return datasets.Dataset.from_list(
-        [{name: value for name, value in document.items() if name not in left_out} for document in rows]
-    )
-
-
-def take_split(tests: datasets.Dataset, split: str | None, where: str) -> datasets.Dataset:
-    """Return the tests whose source is in a split, or all for None; raise NNDError, naming ``where``, if there are none."""
-    if split is None:
-        return tests
-    chosen = [i for i, source in enumerate(sources_of(tests.data.table)) if split_of(source) == split]
-    if not chosen:
-        raise NNDError(f"{where}: none of its tests is in the split {split}")
-    return tests.select(chosen)
-
-
-def sample_of(documents: datasets.Dataset, count: int) -> list[int]:
-    """Return the places of ``count`` prompts in ascending order, the first of `sample_order`; all if there are fewer."""
-    categories = [{test["category"] for test in tests} for tests in documents["tests"]]
-    return sorted(islice(sample_order(documents["cluster_id"], categories), count))
+    if not task.dataset_path or not task.test_split:
+        raise NNDError(f"task {task.task}: its YAML must set dataset_path and test_split (include _base)")
+    tests, origin, where = load_tests(task.dataset_path, task.dataset_name, task.test_split, kwargs)
+    config, fingerprint = str(origin["config"]), origin["fingerprint"]
+    logger.info("%s: %d tests from %s (config %s, fingerprint %s)", task.task, len(tests), where, config, fingerprint)
+    check_languages(task.doc_to_text, config, task.task, where)
+    _check_categories(settings.categories, set(tests["category"]), task.task, where)
+    return cluster_documents(take_split(tests, settings.split, where), where), origin
 
 
 def load_tests(
@@ -143,3 +105,81 @@ def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
         raise NNDError(f"{missing} (the hub has its ids, and no texts)")
     table = check_table(tests.data.table, f"{path} on the hub")
     return datasets.Dataset(table, info=datasets.DatasetInfo(config_name=tests.config_name))
+
+
+def _check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
+    """Raise NNDError if the data has other categories than the YAML declares.
+
+    Args:
+        declared: the setting ``categories``; None allows any.
+        present: the categories of the data.
+        task: name of the task.
+        where: where the data comes from.
+    """
+    if declared is None:
+        return
+    undeclared, absent = sorted(present - set(declared)), sorted(set(declared) - present)
+    if undeclared or absent:
+        raise NNDError(
+            f"{where} has the undeclared categories {undeclared} and lacks the declared {absent}; task {task} is made for other "
+            "data. Set `metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
+        )
+
+
+def take_split(tests: datasets.Dataset, split: str | None, where: str) -> datasets.Dataset:
+    """Return the tests whose source is in a split, or all for None; raise NNDError, naming ``where``, if there are none."""
+    if split is None:
+        return tests
+    chosen = [i for i, source in enumerate(sources_of(tests.data.table)) if split_of(source) == split]
+    if not chosen:
+        raise NNDError(f"{where}: none of its tests is in the split {split}")
+    return tests.select(chosen)
+
+
+def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
+    """Turn a table with one test per row into one document per prompt, in the order of first appearance.
+
+    Args:
+        tests: rows of the dataset schema; those with one ``cluster_id`` have one prompt.
+        where: what to name in an error.
+
+    Returns:
+        A dataset with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
+        prompt), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
+        indices into ``candidates``). Where the set has error spans, ``error_spans`` has those of each candidate, each once.
+
+    Raises:
+        NNDError: tests of one prompt have different contexts, or a prompt field has a reserved name.
+    """
+    extra = [name for name in tests.column_names if name not in RESERVED_COLUMNS]
+    clash = DOCUMENT_COLUMNS & set(extra)
+    if clash:
+        raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
+    documents: dict[str, dict[str, Any]] = {}
+    stress = [name for name in _STRESS_KEYS if name in tests.column_names]
+    varying: set[str] = set()
+    for row in tests.to_list():
+        fields = {name: row[name] for name in ("cluster_id", "context", *extra)}
+        document = documents.setdefault(row["cluster_id"], {**fields, "candidates": {}, "tests": [], "error_spans": []})
+        if document["context"] != row["context"]:
+            raise NNDError(
+                f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({row['cluster_id']})"
+            )
+        varying.update(name for name in extra if document[name] != row[name])
+        indices, errors = document["candidates"], document["error_spans"]
+        for side in ("high", "low") if row["high_first"] else ("low", "high"):
+            if row[side] not in indices:
+                indices[row[side]] = len(indices)
+                errors.append([])
+        test = {name: "" if row.get(name) is None else row[name] for name in _TEST_KEYS}
+        test |= {name: row[name] for name in stress}
+        document["tests"].append({**test, "high": indices[row["high"]], "low": indices[row["low"]]})
+        for error in row.get(SPANS_COLUMN) or []:  # of marks in a text, only the test says what kind of error they are
+            named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
+            if named not in errors[indices[row["low"]]]:
+                errors[indices[row["low"]]].append(named)
+    left_out = varying if SPANS_COLUMN in tests.column_names else {*varying, "error_spans"}
+    rows = [{**document, "candidates": list(document["candidates"])} for document in documents.values()]
+    return datasets.Dataset.from_list(
+        [{name: value for name, value in document.items() if name not in left_out} for document in rows]
+    )

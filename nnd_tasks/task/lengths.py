@@ -17,11 +17,10 @@ import datasets
 import torch
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
-from nnd_tasks.models.architectures import text_config
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.text_models import MASKED, REWARD, encode_chat, text_window
-from nnd_tasks.task.settings import Settings, check_bos
+from nnd_tasks.task.settings import Settings
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -115,8 +114,9 @@ class TokenCounter(TokenizingOnce):
             self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
         why_no_config = self._find_config(tokenizer if model is None else model, loading)
         self._find_backend(metadata.get("backend", "default"), why_no_config, trust=loading["trust_remote_code"])
-        if self.remote or self.whole:
-            self.add_bos_token = bool(self.add_bos_token)  # without it, lm-eval's API clients add no special token
+        self.as_client = self.remote or self.whole
+        if self.as_client:  # clients add no special token unless asked; around whole texts they come later
+            self.add_bos_token = bool(self.add_bos_token) and self.remote
         try:
             self._model = model
             self._create_tokenizer(
@@ -220,23 +220,16 @@ class TokenCounter(TokenizingOnce):
             return context > self.window
         return context + continuation > self.window + (0 if self.remote or self.whole else self.room)
 
-    def _encode(self, string: str, add_special_tokens: bool | None) -> list[int]:
-        if self.whole:  # special tokens stand around context and continuation together
-            return list(self.tokenizer.encode(string, add_special_tokens=False))
-        if self.remote:  # lm-eval's API clients, other than HFLM, need no prefix token and look for none in the text
-            special = self.add_bos_token if add_special_tokens is None else add_special_tokens
-            return list(self.tokenizer.encode(string, add_special_tokens=special))
-        return super()._encode(string, add_special_tokens)
+    def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Tokenize context and continuation as lm-eval does.
 
-    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        Raises:
+            NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
+        """
         try:
-            return super()._encode_pair(context, continuation)
+            return self._encode_pair(context, continuation)
         except ModelError as error:
             raise NNDError(str(error)) from error
-
-    def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Tokenize context and continuation as lm-eval does."""
-        return self._encode_pair(context, continuation)
 
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
         """Count two numbers of tokens: those that the backend conditions on, and those whose log-probabilities it sums.
@@ -250,7 +243,7 @@ class TokenCounter(TokenizingOnce):
             tokens = len(self.tok_encode(continuation, add_special_tokens=False))
             return len(encode_chat(self.tokenizer, context, continuation)) - tokens, tokens
         if context:
-            encoded, scored = self._encode_pair(context, continuation)
+            encoded, scored = self.split(context, continuation)
             return len(encoded), len(scored)
         scored = self.tok_encode(continuation, add_special_tokens=False)
         if self.whole:
@@ -258,23 +251,23 @@ class TokenCounter(TokenizingOnce):
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
 
-    def check(self, settings: Settings, task: str | None, prompt: str, *, chat: bool) -> None:
+    def check(self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
         """Check that the tokenizer can do what the run needs.
 
         Args:
             settings: of the task.
             task: its name.
             prompt: one of its prompts.
+            texts: its prompts and candidates.
             chat: whether prompts will go through the chat template.
 
         Raises:
             NNDError: the tokenizer lacks a special token or the chat template, or appends a token to every text, so that a
-                model would be asked for something else than the candidates.
+                model would be asked for something else than the candidates; or the model lacks a token of a text.
         """
         for needed, which in ((settings.append_eos, "eos"), (settings.append_bos, "bos")):
             if needed:
                 self.special_text(which)
-        check_bos(settings, task, chat=chat)
         if not chat:
             self.lengths(prompt, " a")  # raises if the tokenizer appends a token
         elif getattr(self.tokenizer, "chat_template", None) is None:
@@ -282,18 +275,12 @@ class TokenCounter(TokenizingOnce):
                 f"the tokenizer {self.name} has no chat template; leave out --apply_chat_template, or name the tokenizer of a "
                 "chat model with tokenizer=... in --model_args"
             )
+        self._check_vocabulary(texts)
 
-    def check_vocabulary(self, texts: Iterable[str]) -> None:
-        """Check that the model has an embedding for each token of some texts, or else torch says "index out of range".
-
-        Args:
-            texts: prompts and candidates.
-
-        Raises:
-            NNDError: one of them has a token that the model lacks.
-        """
+    def _check_vocabulary(self, texts: Iterable[str]) -> None:
+        """Raise NNDError if a text has a token without an embedding, or else torch would say "index out of range"."""
         resized = "peft" in self._given or "delta" in self._given  # lm-eval fits these to the tokenizer
-        size = getattr(self._config and text_config(self._config), "vocab_size", None)
+        size = getattr(self._config and self._config.get_text_config(decoder=True), "vocab_size", None)
         if size is None or self.remote or resized or len(self.tokenizer) <= size:
             return
         for text in texts:
@@ -313,13 +300,13 @@ class TokenCounter(TokenizingOnce):
         """
         if not context:
             return []
-        tokens, _ = self._encode_pair(context, continuation)
+        tokens, _ = self.split(context, continuation)
         bos = [self.tokenizer.bos_token_id]
         return ["merged"] * self.merges(context, continuation) + ["bos_twice"] * (tokens[:2] == bos * 2)
 
     def merges(self, context: str, continuation: str) -> bool:
         """Tell whether a token has characters of both the context, which is not empty, and the continuation."""
-        tokens, _ = self._encode_pair(context, continuation)
+        tokens, _ = self.split(context, continuation)
         together = tokens if self.backend == "seq2seq" else self.tok_encode(context + continuation)
         return together[: len(tokens)] != tokens
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,13 +17,15 @@ from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import FEW, pool, summarize_rate
 
+if TYPE_CHECKING:
+    from nnd_tasks.task.request import Answer
+    from nnd_tasks.task.settings import Settings
+
 #: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
 
 #: Is scored, and its score ignored, in the place of an empty text, for which lm-eval has no likelihood.
 PLACEHOLDER = "."
-
-ENOUGH = 8  # from fewer sums, neither rounding nor a server that answers 0 to everything is inferred
 
 #: What the samples have of each test, where the set has it.
 _RECORDED = ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
@@ -79,6 +82,73 @@ def list_rates(breakdown: Breakdown, *, context_reliance: bool) -> dict[str, tup
         subsets |= {name.removeprefix("pass_rate"): selector for name, selector in breakdown.items()}
         rates |= {f"{rate}{suffix}": (rate, selector) for suffix, selector in subsets.items() for rate in RELIANCE}
     return rates
+
+
+def document_metrics(
+    doc: Mapping[str, Any],
+    answers: Sequence[Answer],
+    settings: Settings,
+    breakdown: Breakdown,
+    score: Callable[[Mapping[str, Any], Sequence[Answer], Settings], list[Likelihood | None]],
+) -> dict[str, Any]:
+    """Return the metrics of one document, and what ``--log_samples`` writes of its candidates.
+
+    Args:
+        doc: the document.
+        answers: to all of its requests.
+        settings: of the task.
+        breakdown: which rates to report.
+        score: gives the score of each candidate, as `score_likelihoods` does.
+    """
+    with_context, bare = (
+        [answer for answer in answers if (answer.context_part == "none") == without] for without in (False, True)
+    )
+    scores = score(doc, with_context, settings)
+    without_context = score(doc, bare, settings) if settings.context_reliance else None
+    return {
+        **score_document(doc["tests"], scores, breakdown, ties=settings.ties, without_context=without_context),
+        "truncated_contexts": int(
+            any(answer.context_part == "shortened" and answer.candidate is not None for answer in answers)
+        ),
+        "candidates": _records(scores, with_context),
+        **({} if without_context is None else {"no_context": _records(without_context, bare)}),
+    }
+
+
+def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Likelihood | None]:
+    """Return the likelihood of each candidate of a document; None for one that could not be scored.
+
+    Args:
+        doc: the document.
+        answers: one to each request, a request for each candidate.
+        settings: of the task.
+    """
+    scores: list[Likelihood | None] = [None] * len(doc["candidates"])
+    for answer in answers:
+        if answer.candidate is not None:
+            total, _, tokens = answer
+            text = settings.scored(doc["candidates"][answer.candidate])
+            scores[answer.candidate] = Likelihood(float(total), tokens, max(len(text.encode("utf-8")), 1))
+    return scores
+
+
+def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Likelihood | None]:
+    """Return the reward of each candidate, whatever its length; arguments as for `score_likelihoods`."""
+    return [score and Likelihood(score.total, tokens=1, size=1) for score in score_likelihoods(doc, answers, settings)]
+
+
+def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
+    """Make the record of each candidate for the samples; its flaws are keys that are true."""
+    flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
+    records: list[dict[str, Any] | None] = []
+    for index, score in enumerate(scores):
+        if score is None:
+            records.append(None)
+            continue
+        # JSON has no number for what is not finite.
+        total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
+        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **flaws[index]})
+    return records
 
 
 def score_document(
@@ -185,11 +255,7 @@ def aggregations(rates: Iterable[str]) -> dict[str, Callable[[Any], Any]]:
         functions[name] = aggregate_rate
         functions[f"{name}_stderr"] = aggregate_stderr
     counts = dict.fromkeys(("clusters", "ties", "unscored", "truncated_contexts"), sum)
-    return {
-        **functions,
-        "no_context": count_present,
-        **counts,
-    }
+    return {**functions, "no_context": count_present, **counts}
 
 
 def count_present(items: Sequence[Sequence[Any]]) -> int:
@@ -215,19 +281,24 @@ def sizes_by(column: str, items: Sequence[Sequence[Mapping[str, Any]]]) -> dict[
     return {value: {"tests": tests[value], "clusters": clusters[value]} for value in sorted(tests)}
 
 
-def coarse_precision(totals: Sequence[float]) -> str | None:
-    """Return ``bfloat16`` or ``float16`` when all sums can be written exactly in that type, None otherwise.
+@dataclass
+class PooledRecords:
+    """What the records of all documents tell: with several processes, they come together only where they are pooled.
 
-    lm-eval's hf models sum log-probabilities in the type of the model. In bfloat16 the numbers between -128 and -256 are
-    1 apart, so that different candidates get equal sums.
-
-    Args:
-        totals: summed log-likelihoods, shape (requests,). From fewer than `ENOUGH` nothing is inferred.
+    Attributes:
+        sizes: ``categories`` and ``severities``, see `sizes_by`; empty before.
+        candidates: the records of the scored candidates; None before.
     """
-    values = np.asarray([total for total in totals if math.isfinite(total)], dtype=np.float32)
-    if values.size < ENOUGH:
-        return None
-    if not (values.view(np.uint32) & 0xFFFF).any():  # bfloat16 is the upper half of float32
-        return "bfloat16"
-    with np.errstate(over="ignore"):
-        return "float16" if (values.astype(np.float16) == values).all() else None
+
+    sizes: dict[str, Any] = field(default_factory=dict)
+    candidates: list[Mapping[str, Any]] | None = None
+
+    def count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
+        """Count the scored tests, and keep the numbers of each category and severity."""
+        self.sizes = {"categories": sizes_by("category", items), "severities": sizes_by("severity", items)}
+        return sum(record["passed"] is not None for records in items for record in records)
+
+    def count_candidates(self, items: Sequence[Sequence[Mapping[str, Any] | None]]) -> int:
+        """Count the scored candidates, and keep their records."""
+        self.candidates = [record for of_document in items for record in of_document if record]
+        return len(self.candidates)

@@ -18,15 +18,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.schema import short_hash
-from nnd_tasks.task.metrics import Breakdown, score_document
-from nnd_tasks.task.request import (
-    Answer,
-    Prompt,
-    document_metrics,
-    score_likelihoods,
-    score_rewards,
-    split_before_candidate,
-)
+from nnd_tasks.task.metrics import Breakdown, document_metrics, score_document, score_likelihoods, score_rewards
+from nnd_tasks.task.request import Answer, Prompt, split_before_candidate
 from nnd_tasks.task.settings import READER_KEYS, Settings, first_mistake
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
@@ -40,59 +33,50 @@ logger = logging.getLogger("lm_eval.nnd")
 VIEWS = "reader_views"
 #: Keys of a document that is rendered: the place of the candidate to ask about, and whether the answers trade places.
 VIEW, SWAPPED = "reader_view", "reader_swapped"
-#: Rates that say nothing of an answer: it is one token, whatever the candidate's length.
-_OF_TEXTS = ("pass_rate_sum", "pass_rate_bytes")
 
 
-def read_reader(config: Mapping[str, Any]) -> Writer:
+def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
     """Make the reader that a YAML names under ``reader``; without it, a writer.
 
     Raises:
-        NNDError: one of the keys about the reader has a value that it cannot have.
+        NNDError: one of the keys about the reader has a value that it cannot have, or a setting does not fit the reader.
     """
     if config.get("reader", "writer") == "writer":
         return Writer()
-    return Asker(Asked.read(config), str(config.get("target_delimiter", " ")))
+    asked = Asked.read(config)
+    for name in ("tokens", "append_eos", "append_bos"):
+        if getattr(settings, name):
+            raise NNDError(
+                f"task {config.get('task')}: {name} is about the tokens of a text, and a {asked.reader} gives an answer about "
+                "it; leave it out"
+            )
+    return Asker(asked, str(config.get("target_delimiter", " ")))
 
 
 class Writer:
     """Which text would the model write? Each candidate is scored as what follows the prompt.
 
-    Other readers override what they do otherwise.
+    Other readers override what they do otherwise. Methods stand in the order in which a task calls them.
 
     Attributes:
         overrides: keys of the YAML that the reader sets itself.
         requests_each: number of requests for each candidate.
+        protocol: items of the signature's protocol.
+        facts: items of the results file.
+        omitted_rates: rates of a writer that say nothing of this reader.
+        own_rates: further rates.
     """
 
     overrides: Mapping[str, Any] = MappingProxyType({})
     requests_each = 1
-
-    def check_settings(self, settings: Settings, task: str | None) -> None:
-        """Raise NNDError where a setting does not fit the reader."""
+    protocol: Mapping[str, Any] = MappingProxyType({})
+    facts: Mapping[str, Any] = MappingProxyType({})
+    omitted_rates: tuple[str, ...] = ()
+    own_rates: tuple[str, ...] = ()
 
     def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
         """Add to the documents of a set what the reader needs to show them."""
         return documents
-
-    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
-        """Tell whether the reader can judge a candidate that is not blank."""
-        return True
-
-    def as_reward(self, task: str | None, *, chat: bool) -> Writer:
-        """Give the reader of the same task where the model gives rewards.
-
-        Raises:
-            NNDError: it cannot be read by such a model.
-        """
-        if chat:
-            raise NNDError(
-                "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
-            )
-        return RewardReader()
-
-    def warn_of_rounding(self, task: str | None, rounds_to: str | None) -> None:
-        """Warn where a model that computes in 16 bits makes this reader useless."""
 
     def show_question(self, doc: Mapping[str, Any], settings: Settings) -> str:
         """Write what stands between the prompt of a document and the text to score."""
@@ -103,6 +87,28 @@ class Writer:
         better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
         return settings.scored(next((text for text in better if text.strip()), better[0]))
 
+    def for_model(self, task: str | None, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
+        """Give the reader of the same task for the model that runs.
+
+        Args:
+            task: its name.
+            reward: whether the model gives rewards.
+            chat: whether prompts go through the chat template.
+            rounds_to: the 16-bit type that the model computes in.
+
+        Raises:
+            NNDError: such a model cannot read the candidates in this way.
+        """
+        if reward and chat:
+            raise NNDError(
+                "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
+            )
+        return RewardReader() if reward else self
+
+    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
+        """Tell whether the reader can judge a candidate that is not blank."""
+        return True
+
     def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
         """Make a document for each prompt in which something is asked about candidates; none where nothing is asked."""
         return []
@@ -111,31 +117,17 @@ class Writer:
         """Make (prompt, answer) of each answer to the question that ends a prompt of `views`; none where nothing is asked."""
         return []
 
-    def protocol(self) -> dict[str, Any]:
-        """Items of the signature's protocol; a writer has none."""
-        return {}
-
-    def facts(self) -> dict[str, Any]:
-        """Items of the results file; a writer has none."""
-        return {}
-
     def metrics(
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
     ) -> dict[str, Any]:
         """Compute the metrics of one document, see `document_metrics`."""
         return document_metrics(doc, answers, settings, breakdown, score_likelihoods)
 
-    def rates(self, names: list[str]) -> list[str]:
-        """List the rates of the reader, from those of a writer."""
-        return names
-
 
 class RewardReader(Writer):
     """Which text has the higher reward? The lengths of the texts do not matter."""
 
-    def protocol(self) -> dict[str, Any]:
-        """Name the reader."""
-        return {"reader": "reward"}
+    protocol = MappingProxyType({"reader": "reward"})
 
     def metrics(
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
@@ -233,21 +225,15 @@ class Asker(Writer):
 
     overrides = MappingProxyType({"target_delimiter": " "})
     requests_each = 4  # both answers to the question, then both to the swapped one
+    omitted_rates = ("pass_rate_sum", "pass_rate_bytes")  # an answer is one token, whatever the candidate's length
 
     def __init__(self, asked: Asked, delimiter: str) -> None:
         self.asked = asked
+        self.protocol = {"reader": asked.reader, "questions": digest(asked.model_dump())}
+        self.facts = {"reader": asked.model_dump()}
+        self.own_rates = ("pass_rate_swapped", *(("order_flips",) if asked.reader == "choice" else ()))
         self._delimiter = delimiter
         self._answer_delimiter: str | None = None
-        self._tokens: dict[str, int] = {}
-
-    def check_settings(self, settings: Settings, task: str | None) -> None:
-        """Raise NNDError where a setting is about the tokens of a text."""
-        for name in ("tokens", "append_eos", "append_bos"):
-            if getattr(settings, name):
-                raise NNDError(
-                    f"task {task}: {name} is about the tokens of a text, and a {self.asked.reader} gives an answer about it; "
-                    "leave it out"
-                )
 
     def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
         """Let a candidate stand once for each question, and in a choice for each rival, that tests give it.
@@ -280,23 +266,6 @@ class Asker(Writer):
         ]
         return {**doc, "candidates": [texts[text] for text, _, _ in indices], "tests": tests, VIEWS: views}
 
-    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
-        """Tell whether a candidate has no blank rival."""
-        return self.asked.reader == "validator" or bool(doc[VIEWS][index]["rival"].strip())
-
-    def as_reward(self, task: str | None, *, chat: bool) -> Writer:
-        """Raise NNDError: a reward model answers no question."""
-        raise NNDError(f"task {task}: a reward model answers no question; run the plain task with --model nnd_reward")
-
-    def warn_of_rounding(self, task: str | None, rounds_to: str | None) -> None:
-        """Warn of 16 bits: the difference of two coarse logits is 0 in many tests."""
-        if rounds_to:
-            logger.warning(
-                "%s: answers differ by so few steps of %s that many tests tie and fail; add dtype=float32 to --model_args",
-                task,
-                rounds_to,
-            )
-
     # ------------------------------------------------------------ questions
 
     def show_question(self, doc: Mapping[str, Any], settings: Settings) -> str:
@@ -315,6 +284,28 @@ class Asker(Writer):
         number = int(short_hash(doc["cluster_id"]), 16)
         test, better = doc["tests"][number // 2 % len(doc["tests"])], number % 2 == 0
         return test["high" if better else "low"], better
+
+    def for_model(self, task: str | None, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
+        """Refuse a reward model, and warn of 16 bits: the difference of two coarse logits is 0 in many tests.
+
+        Raises:
+            NNDError: a reward model answers no question.
+        """
+        if reward:
+            raise NNDError(
+                f"task {task}: a reward model answers no question; run the plain task with --model nnd_reward"
+            )
+        if rounds_to:
+            logger.warning(
+                "%s: answers differ by so few steps of %s that many tests tie and fail; add dtype=float32 to --model_args",
+                task,
+                rounds_to,
+            )
+        return self
+
+    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
+        """Tell whether a candidate has no blank rival."""
+        return self.asked.reader == "validator" or bool(doc[VIEWS][index]["rival"].strip())
 
     def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
         """Make a document for the question about each candidate, and one with its answers in the other order."""
@@ -343,7 +334,7 @@ class Asker(Writer):
             )
             decoded = tuple(counter.tokenizer.decode([token]).strip() for token in (good, bad))
             if before_good == before_bad and decoded == words:
-                self._tokens = {words[0]: good, words[1]: bad}
+                self.facts = {"reader": {**self.asked.model_dump(), "tokens": {words[0]: good, words[1]: bad}}}
                 return delimiter
         raise NNDError(
             f"task {task}: the tokenizer {counter.name} has no single token for each of "
@@ -352,14 +343,6 @@ class Asker(Writer):
         )
 
     # ------------------------------------------------------------ results
-
-    def protocol(self) -> dict[str, Any]:
-        """Name the reader, and what it asks."""
-        return {"reader": self.asked.reader, "questions": digest(self.asked.model_dump())}
-
-    def facts(self) -> dict[str, Any]:
-        """Give the questions, and the tokens of the answers once they are known."""
-        return {"reader": self.asked.model_dump() | ({"tokens": self._tokens} if self._tokens else {})}
 
     def metrics(
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
@@ -383,7 +366,7 @@ class Asker(Writer):
                 checks = {"swapped": normalize(score), "mass": math.exp(sums[0]) + math.exp(sums[1])}
                 record |= {name: value if math.isfinite(value) else None for name, value in checks.items()}
         values |= rates | {f"{name}_stderr": counts for name, counts in rates.items()}
-        return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in _OF_TEXTS}
+        return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in self.omitted_rates}
 
     def _scores(
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, *, swapped: bool = False
@@ -400,8 +383,3 @@ class Asker(Writer):
             if answer.candidate is not None:
                 sums[answer.candidate].append(float(answer[0]))
         return sums
-
-    def rates(self, names: list[str]) -> list[str]:
-        """Leave out the rates of texts, and add those of answers."""
-        of_answers = ["pass_rate_swapped", *(["order_flips"] if self.asked.reader == "choice" else [])]
-        return [*(name for name in names if name not in _OF_TEXTS), *of_answers]

@@ -1,4 +1,4 @@
-"""Prompts, requests and answers, each with what the later steps need to know of it, up to the metrics of a document."""
+"""Prompts, requests and answers, each with what the later steps need to know of it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from lm_eval.api.instance import Instance
 from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.rule import Likelihood, normalize
-from nnd_tasks.task.metrics import ENOUGH, Breakdown, coarse_precision, score_document
 from nnd_tasks.task.sandbox import doubles_space
 from nnd_tasks.task.scored_tokens import ScoredTokens, scored_tokens
-from nnd_tasks.task.settings import Settings
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
@@ -99,21 +97,18 @@ class Prompt(str):
 
     Attributes:
         arguments: keyword arguments of `NNDTask.fewshot_context`, to render the prompt again with less context.
+        chat: whether it went through the chat template.
     """
 
     arguments: Mapping[str, Any]
+    chat: bool
 
     @classmethod
     def of(cls, text: str, **arguments: Any) -> Prompt:
         """Return a text with the arguments that it was rendered with."""
         prompt = cls(text)
-        prompt.arguments = arguments
+        prompt.arguments, prompt.chat = arguments, bool(arguments.get("apply_chat_template"))
         return prompt
-
-    @property
-    def chat(self) -> bool:
-        """Whether it went through the chat template."""
-        return bool(self.arguments.get("apply_chat_template"))
 
 
 class ClosedPrompt(str):
@@ -190,49 +185,6 @@ def make_requests(method: str, arguments: Iterable[tuple[Any, ...]]) -> list[Ins
         arguments: of each: (context, continuation), or what else the method takes.
     """
     return [Instance(method, {}, of_request, i) for i, of_request in enumerate(arguments)]
-
-
-def build_requests(
-    pairs: Sequence[tuple[str, str]], candidates: Sequence[int], about: Mapping[str, Any], counter: TokenCounter
-) -> list[Request]:
-    """Return the requests of one document, with their numbers of tokens.
-
-    Args:
-        pairs: (context, continuation) of each candidate, or one pair for a placeholder.
-        candidates: index of the candidate of each; empty for a placeholder.
-        about: fields that all of them have.
-        counter: counts the tokens.
-
-    Raises:
-        NNDError: a candidate has no token of its own, or more tokens than the model's window holds.
-    """
-    requests = []
-    owners: Sequence[int | None] = candidates or [None]
-    for idx, (candidate, pair) in enumerate(zip(owners, pairs, strict=True)):
-        prompt_tokens, tokens = counter.lengths(*pair)
-        request = Request(
-            "loglikelihood",
-            arguments=pair,
-            idx=idx,
-            candidate=candidate,
-            prompt_tokens=prompt_tokens,
-            tokens=tokens,
-            flaws=counter.find_flaws(*pair),
-            **about,
-        )
-        if tokens < 1:
-            raise NNDError(
-                f"{request.describe()} has no token of its own after its prompt with the tokenizer {counter.name}; change "
-                "target_delimiter, or use append_eos"
-            )
-        if counter.window is not None and tokens > counter.window:
-            raise OverlongError(
-                f"{request.describe()} has {tokens:,} tokens, more than the model's window of {counter.window:,}; take a model "
-                """with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
-                request,
-            )
-        requests.append(request)
-    return requests
 
 
 class OverlongError(NNDError):
@@ -362,6 +314,9 @@ class Answer(tuple[float, bool, int]):
         return answer
 
 
+ENOUGH = 8  # from fewer sums, neither rounding nor a server that answers 0 to everything is inferred
+
+
 def check_sums(sums: Sequence[float], task: str | None) -> str | None:
     """Return the 16-bit type that the model rounded its sums to, and warn of it; None where it did not.
 
@@ -398,68 +353,19 @@ def check_sums(sums: Sequence[float], task: str | None) -> str | None:
     return rounded_to
 
 
-def document_metrics(
-    doc: Mapping[str, Any],
-    answers: Sequence[Answer],
-    settings: Settings,
-    breakdown: Breakdown,
-    score: Callable[[Mapping[str, Any], Sequence[Answer], Settings], list[Likelihood | None]],
-) -> dict[str, Any]:
-    """Return the metrics of one document, and what ``--log_samples`` writes of its candidates.
+def coarse_precision(totals: Sequence[float]) -> str | None:
+    """Return ``bfloat16`` or ``float16`` when all sums can be written exactly in that type, None otherwise.
+
+    lm-eval's hf models sum log-probabilities in the type of the model. In bfloat16 the numbers between -128 and -256 are
+    1 apart, so that different candidates get equal sums.
 
     Args:
-        doc: the document.
-        answers: to all of its requests.
-        settings: of the task.
-        breakdown: which rates to report.
-        score: gives the score of each candidate, as `score_likelihoods` does.
+        totals: summed log-likelihoods, shape (requests,). From fewer than `ENOUGH` nothing is inferred.
     """
-    with_context, bare = (
-        [answer for answer in answers if (answer.context_part == "none") == without] for without in (False, True)
-    )
-    scores = score(doc, with_context, settings)
-    without_context = score(doc, bare, settings) if settings.context_reliance else None
-    return {
-        **score_document(doc["tests"], scores, breakdown, ties=settings.ties, without_context=without_context),
-        "truncated_contexts": int(
-            any(answer.context_part == "shortened" and answer.candidate is not None for answer in answers)
-        ),
-        "candidates": _records(scores, with_context),
-        **({} if without_context is None else {"no_context": _records(without_context, bare)}),
-    }
-
-
-def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Likelihood | None]:
-    """Return the likelihood of each candidate of a document; None for one that could not be scored.
-
-    Args:
-        doc: the document.
-        answers: one to each request, a request for each candidate.
-        settings: of the task.
-    """
-    scores: list[Likelihood | None] = [None] * len(doc["candidates"])
-    for answer in answers:
-        if answer.candidate is not None:
-            total, _, tokens = answer
-            text = settings.scored(doc["candidates"][answer.candidate])
-            scores[answer.candidate] = Likelihood(float(total), tokens, max(len(text.encode("utf-8")), 1))
-    return scores
-
-
-def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Likelihood | None]:
-    """Return the reward of each candidate, whatever its length; arguments as for `score_likelihoods`."""
-    return [score and Likelihood(score.total, tokens=1, size=1) for score in score_likelihoods(doc, answers, settings)]
-
-
-def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
-    """Make the record of each candidate for the samples; its flaws are keys that are true."""
-    flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
-    records: list[dict[str, Any] | None] = []
-    for index, score in enumerate(scores):
-        if score is None:
-            records.append(None)
-            continue
-        # JSON has no number for what is not finite.
-        total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
-        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **flaws[index]})
-    return records
+    values = np.asarray([total for total in totals if math.isfinite(total)], dtype=np.float32)
+    if values.size < ENOUGH:
+        return None
+    if not (values.view(np.uint32) & 0xFFFF).any():  # bfloat16 is the upper half of float32
+        return "bfloat16"
+    with np.errstate(over="ignore"):
+        return "float16" if (values.astype(np.float16) == values).all() else None

@@ -20,11 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.languages import language_pair, translation_prompt
 
-#: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
-#: the template, so a YAML that includes another one and sets its own prompt does not inherit it.
-_LANGUAGES = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
 #: White space within a line, with the no-break space.
 _SPACES = (" ", "\t", "\u00a0")
 
@@ -284,22 +280,3 @@ def names_in(template: str, where: str) -> set[str]:
         return set(meta.find_undeclared_variables(SANDBOX.parse(template))) - SANDBOX.globals.keys()
     except Exception as error:  # a template can be wrong in many ways
         raise NNDError(f"{where}: {reason_of(error)}") from error
-
-
-def check_languages(template: Any, config: str, task: str | None, where: str) -> None:
-    """Raise NNDError when a prompt template is written for other languages than those of the data.
-
-    Args:
-        template: the prompt template; one without a comment that names its languages fits all data.
-        config: the config of the data; its name may end in a language pair, such as ``ende``.
-        task: name of the task.
-        where: where the data comes from.
-    """
-    declared = _LANGUAGES.search(template) if isinstance(template, str) else None
-    languages = language_pair(config)
-    if declared is None or languages is None or languages == declared.groups():
-        return
-    raise NNDError(
-        f"task {task}: its prompt is for {'-'.join(declared.groups())}, {where} config {config} is {'-'.join(languages)}; "
-        f"take the task that `nnd build` wrote for this config, or set doc_to_text in the YAML: {translation_prompt(languages)!r}"
-    )

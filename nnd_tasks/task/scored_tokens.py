@@ -93,7 +93,7 @@ def tokens_and_characters(
     count = counter.lengths(context, continuation)[1]
     if context and counter.backend == "causal":
         text, before = context + continuation, len(context)
-        ids = counter._encode_pair(context, continuation)[1]
+        ids = counter.split(context, continuation)[1]
     else:  # an encoder-decoder reads the continuation apart; after an empty context there is nothing else
         text, before = continuation, 0
         ids = counter.tok_encode(continuation, add_special_tokens=False)[-count:]

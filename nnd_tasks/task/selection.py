@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -80,16 +81,20 @@ def select_prompts(
             raise NNDError(
                 f"--sample: {others[0]} is none of our tasks, so it has no categories; run it apart, with --limit"
             )
-        return {name: task.sample(sample) for name, task in tasks.items()}
-    if samples is None:
+        places = {}
+        for name, task in tasks.items():
+            task.sample_size = sample
+            places[name] = sample_of(task.eval_docs, sample)
+    elif samples is None:
         return None
-    indices = read_samples(samples)
-    for name in indices:
+    else:
+        places = read_samples(samples)
+    for name in places:
         if name not in tasks:
             meant = did_you_mean(name, tasks) or f"there are: {some_of(list(tasks), 6, str)}"
             raise NNDError(f"--samples: no task {name!r} is run; {meant}")
-        indices[name] = check_places(indices[name], len(tasks[name].eval_docs), name)
-    return indices
+        places[name] = check_places(places[name], len(tasks[name].eval_docs), name)
+    return places
 
 
 def check_places(places: Any, total: int | None, task: str) -> list[int]:
@@ -132,6 +137,12 @@ def check_limit(limit: Any, option: str) -> None:
         raise NNDError(f"{name}: no prompt is left; take 1 or more, or leave it out")
     if limit != int(limit) and (limit > 1 or option == "sample"):
         raise NNDError(f"{name}: expected a whole number of prompts{', or a share below 1' * (option == 'limit')}")
+
+
+def sample_of(documents: Any, count: int) -> list[int]:
+    """Return the places of ``count`` prompts in ascending order, the first of `sample_order`; all if there are fewer."""
+    categories = [{test["category"] for test in tests} for tests in documents["tests"]]
+    return sorted(islice(sample_order(documents["cluster_id"], categories), count))
 
 
 def sample_order(prompts: Sequence[str], categories: Sequence[Collection[str]]) -> Iterator[int]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -97,20 +96,6 @@ def first_mistake(error: ValidationError) -> tuple[str, str]:
     return str(mistake["loc"][0]), plain.replace("a valid tuple", "a list of names")
 
 
-def settings_asked(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a task that differ from those of its YAML: what a command must give to ask the same.
-
-    Args:
-        metadata: of the task; lm-eval puts the path of the YAML there, as ``config_source``.
-    """
-    from nnd_tasks.task.task_yaml import read_task_yaml  # imports this module
-
-    source = Path(str(metadata.get("config_source", "")).removeprefix(","))  # 0.5 puts a comma there
-    of_yaml = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
-    asked, written = (Settings.read(values).model_dump() for values in (metadata, of_yaml or {}))
-    return {name: value for name, value in asked.items() if value != written[name]}
-
-
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Keep what may be written into the results: no Python objects, such as models and tokenizers, and no secrets."""
     return dict(without_secrets({key: value for key, value in metadata.items() if _is_plain(value)}, None))
@@ -164,63 +149,3 @@ def check_config(config: Mapping[str, Any], sampler: Any) -> None:
         raise NNDError(f"{task}: its YAML names another split for exemplars; a set has only {split}")
     if values.get("doc_to_text") is None:  # an empty one is a task without a context
         raise NNDError(f"{task}: its YAML has no doc_to_text, the template of the prompt")
-
-
-def check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
-    """Raise NNDError if the data has other categories than the YAML declares.
-
-    Args:
-        declared: the setting ``categories``; None allows any.
-        present: the categories of the data.
-        task: name of the task.
-        where: where the data comes from.
-    """
-    if declared is None:
-        return
-    undeclared, absent = sorted(present - set(declared)), sorted(set(declared) - present)
-    if undeclared or absent:
-        raise NNDError(
-            f"{where} has the undeclared categories {undeclared} and lacks the declared {absent}; task {task} is made for other "
-            "data. Set `metadata: {version: 1-A}` in a YAML of your own to accept the categories of the data"
-        )
-
-
-#: Keys of the metadata that say which model runs and how it tokenizes.
-_OF_THE_MODEL = {
-    *("pretrained", "model", "peft", "revision", "subfolder", "gguf_file", "base_url", "backend"),
-    *("tokenizer", "tokenizer_backend", "use_fast_tokenizer"),
-    *("add_bos_token", "prefix_token_id", "custom_prefix_token_id"),
-    *("max_length", "max_model_len", "context_length"),
-}
-
-
-def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any]) -> None:
-    """Compare a task's metadata with the arguments of the model that will run.
-
-    Args:
-        metadata: settings of the task and arguments of the model, as lm-eval mixes them.
-        model: what ``--model`` names, or a ready-made model.
-        arguments: the parsed ``--model_args``.
-
-    Raises:
-        NNDError: the metadata names another model than the one that runs, so that tokens would be counted and contexts
-            shortened for the wrong one.
-    """
-    if not isinstance(model, str):
-        return
-    for key in sorted(_OF_THE_MODEL & metadata.keys()):
-        # Models of lm-eval whose names begin with hf take all of these keys.
-        if (model.startswith("hf") or key in arguments) and metadata[key] != arguments.get(key):
-            raise NNDError(
-                f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in "
-                "--model_args"
-            )
-
-
-def check_bos(settings: Settings, task: str | None, *, chat: bool | None) -> None:
-    """Raise NNDError when the BOS token would follow a chat template."""
-    if chat and settings.append_bos:
-        raise NNDError(
-            f"task {task} puts the BOS token between prompt and candidate, where it would follow the chat template; leave "
-            "out --apply_chat_template, or take the task without _gpt2"
-        )

@@ -249,16 +249,35 @@ def environment(*more: str) -> tuple[tuple[str, str], ...]:
     return (*versions, ("python", platform.python_version()))
 
 
-def whole_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], spans: str | None) -> dict[str, Any]:
-    """Return the signature of a run as the results file has it: the three parts, all of them in one ``line``, and ``short``.
+def whole_signature(
+    protocol: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    counter: Any,
+    *,
+    model_type: str | None,
+    chat_template: str | None,
+    rounded_to: str | None,
+    spans: str | None,
+) -> dict[str, Any]:
+    """Compose the signature of a run as the results file has it: the three parts, all of them in one ``line``, and ``short``.
 
     Args:
         protocol: see `protocol_part`.
-        model: see `model_part`.
+        metadata: see `model_part`.
+        counter: see `model_part`.
+        model_type: what ``--model`` names.
+        chat_template: see `chat_digest`.
+        rounded_to: the 16-bit type of the sums.
         spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
             depends on it.
     """
-    packages = dict(environment(*engine_packages(model.get("type"))))
+    packages = dict(environment(*engine_packages(model_type)))
+    model = {
+        "type": model_type,
+        **model_part(metadata, counter),
+        "chat_template": chat_template,
+        "rounded_to": rounded_to,
+    }
     return {
         "line": line(protocol, model, packages) + (f" || spans:{spans}" if spans else ""),
         "short": short_signature(protocol, model, packages),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lm_eval.api.task import ConfigurableTask
@@ -19,7 +20,7 @@ from lm_eval.api.task import ConfigurableTask
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
-from nnd_tasks.task.documents import cluster_documents, load_tests, sample_of, take_split
+from nnd_tasks.task.documents import load_documents
 from nnd_tasks.task.reader import Writer, read_reader
 from nnd_tasks.task.request import (
     LEFT_OUT,
@@ -29,28 +30,18 @@ from nnd_tasks.task.request import (
     OverlongError,
     Prompt,
     Request,
-    build_requests,
     check_sums,
     count_flaws,
     shorten,
     split_before_candidate,
     warn_of_requests,
 )
-from nnd_tasks.task.sandbox import check_languages, render
+from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.selection import check_places
-from nnd_tasks.task.settings import (
-    READER_KEYS,
-    Settings,
-    check_bos,
-    check_categories,
-    check_config,
-    check_metadata,
-    plain_metadata,
-    settings_asked,
-)
-from nnd_tasks.task.signature import answers_digest, chat_digest, model_part, protocol_part, selection, whole_signature
+from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, plain_metadata
+from nnd_tasks.task.signature import answers_digest, chat_digest, protocol_part, selection, whole_signature
 from nnd_tasks.task.span_metrics import SpanMetrics, unigram_surprise
-from nnd_tasks.task.task_yaml import SAMPLER
+from nnd_tasks.task.task_yaml import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
     from nnd_tasks.task.lengths import TokenCounter
@@ -99,27 +90,6 @@ class BuiltRequests:
     chat_template: str | None  # its digest; None if the run uses none
 
 
-@dataclass
-class PooledRun:
-    """What `NNDTask.aggregation` knows: with several processes, the records of all documents come together only there."""
-
-    facts: dict[str, Any] = field(default_factory=dict)  # categories, severities, answers
-    flaws: dict[str, int] = field(default_factory=dict)
-
-    def count_tests(self, items: Sequence[Sequence[Mapping[str, Any]]]) -> int:
-        """Count the scored tests, and keep the numbers of each category and severity."""
-        self.facts["categories"] = metrics.sizes_by("category", items)
-        self.facts["severities"] = metrics.sizes_by("severity", items)
-        return sum(record["passed"] is not None for records in items for record in records)
-
-    def count_candidates(self, items: Sequence[Sequence[Mapping[str, Any] | None]]) -> int:
-        """Count the scored candidates, and keep how many of them have flaws, and the digest of all answers."""
-        records = [record for of_document in items for record in of_document if record]
-        self.flaws = count_flaws(records)
-        self.facts["answers"] = answers_digest(records)
-        return len(records)
-
-
 class NNDTask(ConfigurableTask):  # type: ignore[misc]
     """Near-Negative Distinction: does a model find the better of two candidates likelier (`nnd_tasks.rule`)?
 
@@ -145,26 +115,25 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def __init__(self, config: dict[str, Any]) -> None:
         """Build the task from a YAML's configuration, as lm-eval's task factory calls it."""
-        self.reader: Writer = read_reader(config)
+        check_config(config, ClusterSampler)
+        self.metadata: dict[str, Any] = dict(config.get("metadata") or {})
+        self.settings = Settings.read(self.metadata)
+        metadata = plain_metadata(self.metadata)  # lm-eval copies it into the results
+        self.reader: Writer = read_reader(config, self.settings)
         # In a group, 0.5 would put its name before the task's.
         left_out = ("class", "_qualified_name", "variants", *READER_KEYS)
         config = {key: value for key, value in config.items() if key not in left_out}
-        config |= self.reader.overrides
-        check_config(config, ClusterSampler)
+        config |= {"metadata": metadata, **self.reader.overrides}
         # A fewshot_config in a YAML replaces the one of the YAML that it includes as a whole, with the sampler.
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
-        self._metadata: dict[str, Any] = dict(config.get("metadata") or {})
-        self.settings = Settings.read(self._metadata)
-        self.reader.check_settings(self.settings, config.get("task"))
-        config["metadata"] = plain_metadata(self._metadata)  # lm-eval copies it into the results
         self._prepared = False
         self._evaluated = False  # lm-eval's own tests build requests that no model answers
         self._counter: TokenCounter | None = None
-        self.sample_size: int | None = None
+        self.sample_size: int | None = None  # number of prompts of ``--sample``, for the results
         self.model = ChosenModel()
         self.built: BuiltRequests | None = None
         self.rounded_to: str | None = None  # the 16-bit type of the answers, known from `apply_filters` on
-        self.pooled = PooledRun()
+        self.pooled = metrics.PooledRecords()
         super().__init__(config=config)
         self.config.filter_list = config.get("filter_list")  # 0.5 puts its own there, and the signature has it
         # Render every template once, as some of them would else fail only after the model is loaded.
@@ -180,30 +149,14 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         Raises:
             NNDError: the set cannot be built, or is not the one that the YAML declares.
         """
-        task, split = self.config.task, self.config.test_split
-        if not self.config.dataset_path or not split:
-            raise NNDError(f"task {task}: its YAML must set dataset_path and test_split (include _base)")
-        name = self.config.dataset_name
-        tests, origin, where_from = load_tests(self.config.dataset_path, name, split, dataset_kwargs or {})
-        config, fingerprint = str(origin["config"]), origin["fingerprint"]
-        logger.info(
-            "%s: %d tests from %s (config %s, fingerprint %s)", task, len(tests), where_from, config, fingerprint
-        )
-        check_languages(self.config.doc_to_text, config, task, where_from)
-        check_categories(self.settings.categories, set(tests["category"]), task, where_from)
-        documents = cluster_documents(take_split(tests, self.settings.split, where_from), where_from)
+        documents, origin = load_documents(self.config, self.settings, dataset_kwargs or {})
         breakdown = metrics.break_down(test for document in documents for test in document["tests"])
         spans = None
         if self.settings.tokens and "error_spans" in documents.column_names:
             reliance = self.settings.context_reliance
             spans = SpanMetrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
-        self.dataset = {split: self.reader.add_views(documents, str(task))}
-
-    def sample(self, count: int) -> list[int]:
-        """List ``count`` documents for lm-eval's ``samples``, see `sample_of`; the results will say ``count``."""
-        self.sample_size = count
-        return sample_of(self.eval_docs, count)
+        self.dataset = {self.config.test_split: self.reader.add_views(documents, str(self.config.task))}
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
         """List the indices of the candidates that can be scored.
@@ -215,28 +168,34 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     # ================================================================ 2. before the model is loaded
 
-    def prepare(self, model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> None:
+    def prepare(self, model: Any, *, chat: bool = False) -> None:
         """Tell the task which model will run, and check what can be checked before it is loaded.
 
         Args:
             model: what ``--model`` names, or a ready-made model.
-            arguments: the parsed ``--model_args``.
             chat: whether prompts will go through the chat template.
 
         Raises:
-            NNDError: the metadata contradicts the arguments, no tokenizer can be loaded, or it cannot do what the run needs.
+            NNDError: no tokenizer can be loaded, or it cannot do what the run needs.
         """
         self._prepared = self._evaluated = True
-        check_metadata(self._metadata, model, arguments)
-        model_type = model if isinstance(model, str) else getattr(model, "model_type", None)
-        self.model = ChosenModel(model_type)
-        if self.counter.reward:
-            self.reader = self.reader.as_reward(self.config.task, chat=chat)
-        self.counter.check(self.settings, self.config.task, self.doc_to_text(self.eval_docs[0]), chat=chat)
-        self.counter.check_vocabulary(self._texts(chat=chat))
+        task, name = self.config.task, model if isinstance(model, str) else getattr(model, "model_type", None)
+        self.model = ChosenModel(name)
+        self._check_bos(chat=chat)
         # The name of a ready-made model does not tell its precision.
-        self.model = ChosenModel(model_type, self.counter.warn_of_rounding() if model_type else None)
-        self.reader.warn_of_rounding(self.config.task, self.model.rounds_to)
+        rounds_to = self.counter.warn_of_rounding() if name else None
+        prompt = self.doc_to_text(self.eval_docs[0])
+        self.counter.check(self.settings, task, prompt, self._texts(chat=chat), chat=chat)
+        self.model = ChosenModel(name, rounds_to)
+        self.reader = self.reader.for_model(task, reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
+
+    def _check_bos(self, *, chat: bool | None) -> None:
+        """Raise NNDError when the BOS token would follow a chat template."""
+        if chat and self.settings.append_bos:
+            raise NNDError(
+                f"task {self.config.task} puts the BOS token between prompt and candidate, where it would follow the chat "
+                "template; leave out --apply_chat_template, or take the task without _gpt2"
+            )
 
     @property
     def counter(self) -> TokenCounter:
@@ -246,10 +205,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """
         from nnd_tasks.task.lengths import NoTokenizer, TokenCounter  # imports torch and transformers
 
-        if not self._evaluated and not {"tokenizer", "pretrained", "model"} & self._metadata.keys():
+        if not self._evaluated and not {"tokenizer", "pretrained", "model"} & self.metadata.keys():
             return cast("TokenCounter", NoTokenizer())
         if self._counter is None:
-            self._counter = TokenCounter(self._metadata, self.model.type)
+            self._counter = TokenCounter(self.metadata, self.model.type)
         return self._counter
 
     def _texts(self, *, chat: bool) -> Iterator[str]:
@@ -277,7 +236,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 task,
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
-        check_bos(self.settings, task, chat=kwargs.get("apply_chat_template"))
+        self._check_bos(chat=kwargs.get("apply_chat_template"))
         self._evaluated |= not kwargs.keys() <= {"limit", "samples", "rank", "world_size"}
         if self.counter.tokenizer is None:
             super().build_all_requests(**kwargs)
@@ -304,7 +263,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         )
         self.built = BuiltRequests(
             tokenization,
-            protocol | self.reader.protocol(),
+            {**protocol, **self.reader.protocol},
             chat_digest(render_chat, getattr(self.counter.tokenizer, "chat_template", None)),
         )
 
@@ -443,9 +402,41 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         pairs: Sequence[tuple[str, str]],
         identity: Mapping[str, Any],
     ) -> list[Request]:
-        common = {**identity, "doc": doc, "target": self.doc_to_target(doc), "context_part": context_part}
-        candidates = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
-        return build_requests(pairs, candidates, common, self.counter)
+        """Make a request of each pair (context, continuation), with its numbers of tokens.
+
+        Raises:
+            NNDError: a candidate has no token of its own, or more tokens than the model's window holds.
+        """
+        counter, requests, target = self.counter, [], self.doc_to_target(doc)
+        candidates: list[int | None] = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
+        for idx, (candidate, pair) in enumerate(zip(candidates or [None], pairs, strict=True)):
+            prompt_tokens, tokens = counter.lengths(*pair)
+            request = Request(
+                "loglikelihood",
+                doc,
+                pair,
+                idx,
+                candidate=candidate,
+                context_part=context_part,
+                prompt_tokens=prompt_tokens,
+                tokens=tokens,
+                flaws=counter.find_flaws(*pair),
+                target=target,
+                **identity,
+            )
+            if tokens < 1:
+                raise NNDError(
+                    f"{request.describe()} has no token of its own after its prompt with the tokenizer {counter.name}; change "
+                    "target_delimiter, or use append_eos"
+                )
+            if counter.window is not None and tokens > counter.window:
+                raise OverlongError(
+                    f"{request.describe()} has {tokens:,} tokens, more than the model's window of {counter.window:,}; take a "
+                    """model with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
+                    request,
+                )
+            requests.append(request)
+        return requests
 
     def _pairs(self, doc: Mapping[str, Any], prompt: Prompt, context: str | None = None) -> list[tuple[str, str]]:
         """Make (prompt, text) of each text to score; with another context, the prompt is rendered again."""
@@ -549,7 +540,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def _rates(self) -> list[str]:
         rates = metrics.list_rates(self.loaded.breakdown, context_reliance=self.settings.context_reliance)
-        return self.reader.rates([*rates, *(self.loaded.spans.names if self.loaded.spans else ())])
+        of_spans = self.loaded.spans.names if self.loaded.spans else ()
+        return [name for name in (*rates, *of_spans) if name not in self.reader.omitted_rates] + [
+            *self.reader.own_rates
+        ]
 
     def aggregate(self, bootstrap_iters: int | None = None) -> Any:
         """Pool the results; only 0.5 calls this, and would bootstrap the standard errors of all metrics, which ours have."""
@@ -564,27 +558,34 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         # lm-eval's loggers, such as the one of Weights & Biases, read the names of the metrics here.
         counts = ("tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts")
         dumped["metric_list"] = [{"metric": name} for name in (*self._rates(), *counts)]
+        # lm-eval puts the path of the YAML there; 0.5 puts a comma before it.
+        source = Path(str(self.metadata.get("config_source", "")).removeprefix(","))
+        of_yaml = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
+        written, records = Settings.read(of_yaml or {}), self.pooled.candidates
         facts = {
             "version": __version__,
             "normalization": "token",
             **{name: getattr(self.settings, name) for name in ("append_eos", "append_bos", "ties")},
-            "settings": settings_asked(self._metadata),
+            # What a command must give to ask the same.
+            "settings": {name: value for name, value in self.settings if value != getattr(written, name)},
             "rounded_to": self.rounded_to,
             **self.loaded.origin,
-            **self.reader.facts(),
-            **self.pooled.facts,
+            **self.reader.facts,
+            **self.pooled.sizes,
+            **({} if records is None else {"answers": self.answers}),
             **({} if self.sample_size is None else {"sample": self.sample_size}),
         }
         if self.built:
-            facts["tokenization"] = self.built.tokenization | self.pooled.flaws
-            model = {
-                "type": self.model.type,
-                **model_part(self._metadata, self.counter),
-                "chat_template": self.built.chat_template,
-                "rounded_to": self.rounded_to,
-            }
-            spans_digest = self.loaded.spans.digest if self.loaded.spans else None
-            facts["signature"] = whole_signature(self.built.protocol, model, spans_digest)
+            facts["tokenization"] = self.built.tokenization | ({} if records is None else count_flaws(records))
+            facts["signature"] = whole_signature(
+                self.built.protocol,
+                self.metadata,
+                self.counter,
+                model_type=self.model.type,
+                chat_template=self.built.chat_template,
+                rounded_to=self.rounded_to,
+                spans=self.loaded.spans.digest if self.loaded.spans else None,
+            )
         dumped["metadata"] = {**dumped.get("metadata", {}), "nnd": facts}
         return dumped
 
@@ -595,4 +596,4 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     @property
     def answers(self) -> str:
         """The digest of the answers, which tells the files of the run from others; known from `aggregation` on."""
-        return str(self.pooled.facts["answers"])
+        return answers_digest(self.pooled.candidates or ())

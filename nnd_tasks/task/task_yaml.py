@@ -11,7 +11,7 @@ import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import PlainLoader, expand, parse_yaml, read_text, reading
-from nnd_tasks.task.sandbox import check_languages
+from nnd_tasks.languages import check_languages
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.

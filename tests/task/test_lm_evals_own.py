@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.task import task as task_module
+from nnd_tasks.task import documents
 from tests.task.tasks import SHIPPED, load_task
 
 LIMIT = 10
@@ -39,9 +39,9 @@ def assert_as_lm_eval(task: Any) -> None:
             assert task.config[f"{name}_split"] is not None
     assert task.has_test_docs() is True
     assert task.should_decontaminate() is False
-    documents = list(islice(task.test_docs(), LIMIT))
-    assert len(documents) == min(LIMIT, len(task.eval_docs))
-    for document in documents:
+    docs = list(islice(task.test_docs(), LIMIT))
+    assert len(docs) == min(LIMIT, len(task.eval_docs))
+    for document in docs:
         prompt = task.doc_to_text(document)
         assert isinstance(prompt, str)
         spaced = task.config.target_delimiter.isspace() and prompt[-1:].isspace()
@@ -53,7 +53,7 @@ def assert_as_lm_eval(task: Any) -> None:
         requests = task.construct_requests(doc=document, ctx=task.doc_to_text(document))
         assert len(requests) >= len(choices)
     task.build_all_requests(rank=1, limit=LIMIT, world_size=1)
-    assert {request.doc_id for request in task.instances} == set(range(1, len(documents)))
+    assert {request.doc_id for request in task.instances} == set(range(1, len(docs)))
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -61,8 +61,8 @@ def test_a_task_passes_the_tests_of_lm_evals_ci(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request.getfixturevalue("home" if SHIPPED[name] == "demo" else "real_home")
-    take = task_module.take_split
-    monkeypatch.setattr(task_module, "take_split", lambda *args: first_prompts(take(*args)))
+    take = documents.take_split
+    monkeypatch.setattr(documents, "take_split", lambda *args: first_prompts(take(*args)))
     assert_as_lm_eval(load_task(name))
 
 

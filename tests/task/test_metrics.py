@@ -1,4 +1,4 @@
-"""Covers aggregate_rate, aggregate_stderr, aggregations, break_down, coarse_precision, list_rates, score_document,
+"""Covers aggregate_rate, aggregate_stderr, aggregations, break_down, PooledRecords, coarse_precision, list_rates, score_document,
 sizes_by.
 
 `nnd_tasks.task.metrics`: score_document, break_down, aggregate_rate, aggregate_stderr, sizes_by, coarse_precision.
@@ -30,10 +30,10 @@ from nnd_tasks.task.metrics import (
     aggregate_rate,
     aggregate_stderr,
     break_down,
-    coarse_precision,
     score_document,
     sizes_by,
 )
+from nnd_tasks.task.request import coarse_precision
 
 quick = settings(max_examples=30, deadline=None)
 

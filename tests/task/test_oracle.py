@@ -1,5 +1,5 @@
-"""Covers build_requests, check_sums, count_flaws, document_metrics, OverlongError, Prompt, score_likelihoods,
-score_rewards, warn_of_requests.
+"""Covers check_sums, count_flaws, document_metrics, OverlongError, Prompt, score_likelihoods, score_rewards,
+warn_of_requests.
 
 What the task used, recomputed straight from the models' logits.
 """

@@ -21,7 +21,7 @@ from lm_eval.utils import make_table
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.store import tasks_dir
-from nnd_tasks.task.documents import sample_of
+from nnd_tasks.task.selection import sample_of
 from tests.random_models import evaluate
 
 #: Categories of each prompt; every prompt has a test.

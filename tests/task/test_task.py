@@ -1,5 +1,4 @@
-"""Covers Answer, check_bos, check_categories, check_config, check_metadata, ClusterSampler, first_mistake,
-plain_metadata, Request, Settings, settings_asked, take_split, tasks_dir.
+"""Covers Answer, check_config, ClusterSampler, first_mistake, load_documents, plain_metadata, Request, Settings, tasks_dir.
 
 The task inside the harness: documents, requests, settings, exemplars, results.
 """
