@@ -30,6 +30,7 @@ from nnd_tasks.models.token_requests import (
     TokenRequest,
     check_requests,
     collect_responses,
+    make_answers,
 )
 from nnd_tasks.models.upstream import register_model
 
@@ -201,7 +202,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             )
         with torch.inference_mode():
             scored = self._score(requests) if shares else self._score_each(requests)
-            return collect_responses(self, requests, (request.answer() for request in scored), disable_tqdm)
+            return collect_responses(self, requests, make_answers(scored), disable_tqdm)
 
     def _plain(self, requests: Sequence[TokenRequest], **kwargs: Any) -> list[Response]:
         """Score as `HFLM` does.

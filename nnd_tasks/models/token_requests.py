@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,10 +49,6 @@ class ScoredRequest:
     logprobs: list[float] = field(default_factory=list)
     greedy: bool = True
 
-    def answer(self) -> tuple[int, TokenAnswer]:
-        """Return the request's index and the answer to it."""
-        return self.index, TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
-
 
 #: Text (context, continuation), tokens of the context, tokens of the continuation. Parts of rolling requests have no text.
 TokenRequest = tuple[Any, list[int], list[int]]
@@ -71,6 +67,12 @@ def check_requests(requests: Iterable[TokenRequest], window: int) -> None:
             raise ModelError(
                 f"the continuation {text_shown} has more than {window} tokens, which do not fit the model's window"
             )
+
+
+def make_answers(scored: Iterable[ScoredRequest]) -> Iterator[tuple[int, TokenAnswer]]:
+    """Yield the index of each request, and the answer to it, as soon as it is scored."""
+    for request in scored:
+        yield request.index, TokenAnswer.of(sum(request.logprobs), request.greedy, request.logprobs)
 
 
 def collect_responses(
