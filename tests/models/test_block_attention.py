@@ -1,24 +1,22 @@
 """Covers chains.
 
-Attention in blocks: what it leaves out is masked, and what it computes is what attention over the whole row computes.
+Attention in blocks: what it leaves out is masked. That models give the same numbers with it is shown in `test_sums.py`, where
+rows are also read in as many blocks as there can be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from nnd_tasks.models import decoder_only as tree_attention
-from nnd_tasks.models.decoder_only import Block, _Plan, blocks_of, in_blocks
+from nnd_tasks.models.decoder_only import Block, blocks_of, in_blocks
 from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs, make_rows
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
@@ -71,32 +69,6 @@ def test_many_contexts_in_a_row_are_blocks_and_short_rows_are_one() -> None:
     ]
     [mask] = masks_of([(1, 2, 3), (1, 2, 4), (5, 6)], 1024, 4096)
     assert len(blocks_of(mask)) == 1
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_blocks_give_the_attention_of_the_whole_row(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(0)
-    query = torch.randn(1, 4, 9, 8, generator=generator)
-    key, value = (torch.randn(1, 4 // groups, 13, 8, generator=generator) for _ in range(2))
-    seen = torch.zeros(9, 13, dtype=torch.bool)
-    blocks = [Block(0, 4, ((0, 3), (5, 9))), Block(4, 5, ((2, 4),)), Block(5, 9, ((0, 2), (4, 5), (9, 13)))]
-    for block in blocks:
-        for start, stop in block.keys:
-            size = block.stop - block.start, stop - start
-            seen[block.start : block.stop, start:stop] = torch.rand(*size, generator=generator).gt(0.3)
-        seen[block.start : block.stop, block.keys[0][0]] = True
-    mask = torch.zeros(1, 1, 9, 13).masked_fill(~seen, torch.finfo(torch.float32).min)
-    module: Any = SimpleNamespace(num_key_value_groups=groups, is_causal=True)
-    expected, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=0.3)
-
-    def attend(shape: tuple[int, int], blocks: list[Block]) -> torch.Tensor:
-        monkeypatch.setattr(tree_attention, "_plan", _Plan(shape, blocks))
-        return tree_attention.block_attention(module, query, key, value, mask, scaling=0.3)[0]
-
-    torch.testing.assert_close(attend((9, 13), blocks), expected)
-    torch.testing.assert_close(attend((9, 12), blocks), expected)  # a mask of another shape: the whole row at once
-    wrong = attend((9, 13), [Block(0, 9, ((0, 9),))])
-    assert not torch.allclose(wrong, expected), "blocks are what is computed"
 
 
 def test_the_model_gets_its_own_attention_back() -> None:

@@ -31,12 +31,13 @@ def logprob(prefix: Tokens, token: int) -> float:
     return -(1 + int.from_bytes(value[:2], "big") % 5000) / 1000
 
 
+def scored(prefix: Tokens, token: int) -> tuple[float, bool]:
+    return logprob(prefix, token), logprob(prefix, token) == max(logprob(prefix, other) for other in VOCABULARY)
+
+
 def truth(tokens: Tokens, start: int) -> tuple[float, bool]:
-    total, likeliest = 0.0, True
-    for at in range(start, len(tokens)):
-        total += logprob(tokens[:at], tokens[at])
-        likeliest &= logprob(tokens[:at], tokens[at]) == max(logprob(tokens[:at], other) for other in VOCABULARY)
-    return total, likeliest
+    numbers = [scored(tokens[:at], tokens[at]) for at in range(start, len(tokens))]
+    return sum(number for number, _ in numbers), all(likeliest for _, likeliest in numbers)
 
 
 @dataclass
@@ -44,18 +45,15 @@ class FakeAnswer:
     ask: Ask
     cached: int | None
 
-    def _scored(self, prefix: Tokens, token: int) -> tuple[float, bool]:
-        return logprob(prefix, token), logprob(prefix, token) == max(logprob(prefix, other) for other in VOCABULARY)
-
     def row(self, position: int) -> tuple[float, bool] | None:
         assert self.ask.rows
         if position <= (self.cached or 0):
             return GARBAGE, True
-        return self._scored(self.ask.tokens[:position], self.ask.tokens[position])
+        return scored(self.ask.tokens[:position], self.ask.tokens[position])
 
     def after(self, token: int) -> tuple[float, bool] | None:
         assert token in self.ask.following
-        return self._scored(self.ask.tokens, token)
+        return scored(self.ask.tokens, token)
 
 
 @dataclass
@@ -117,39 +115,31 @@ def text(length: int, seed: int = 0) -> Tokens:
 # ---------------------------------------------------------------- cases
 
 
-def test_a_context_is_read_once_and_without_log_probabilities() -> None:
+@pytest.mark.parametrize(
+    ("context", "continuations", "seeds"),
+    [
+        # A context is read once, and without log-probabilities.
+        (text(21), [text(n, n) for n in (3, 5, 6)], [Ask(text(21)[:20])]),
+        # The first token after a context that ends with a block comes from the context.
+        (text(8), [(1, 2), (2, 2), (2, 3, 1), (5,)], [Ask(text(8), following=(1, 2, 5))]),
+        # Candidates that part where a block ends need one prompt more.
+        (text(6), [(*text(6, 1), *rest) for rest in ((1, 2), (2,), (3, 3, 3))],
+         [Ask(text(6)[:4]), Ask(text(6) + text(6, 1), rows=True, following=(1, 2, 3))]),
+        # More first tokens than one prompt may ask for.
+        (text(8), [(token,) for token in VOCABULARY], [Ask(text(8), following=(1, 2, 3)), Ask(text(8), following=(4, 5))]),
+        # A candidate that another begins with is not sent.
+        (text(6), [text(10, 1)[:n] for n in (10, 6, 2, 10)], [Ask(text(6)[:4])]),
+    ],
+)  # fmt: skip
+def test_what_is_sent(context: Tokens, continuations: list[Tokens], seeds: list[Ask]) -> None:
     engine = FakeEngine(4)
-    context = text(21)
-    requests = [(context, text(n, n)) for n in (3, 5, 6)]
-    scoring = score(engine, requests)
-    seed, *others = engine.asks
-    assert seed == Ask(context[:20])
-    assert [ask.tokens for ask in others] == sorted(context + continuation for _, continuation in requests)
-    assert scoring.sent.again == 0
-    assert scoring.sent.tokens == 20 + sum(1 + len(continuation) for _, continuation in requests)
-
-
-def test_the_first_token_after_a_context_that_ends_with_a_block_comes_from_the_context() -> None:
-    engine = FakeEngine(4)
-    context = text(8)
-    scoring = score(engine, [(context, (1, 2)), (context, (2, 2)), (context, (2, 3, 1)), (context, (5,))])
-    assert engine.asks[0] == Ask(context, following=(1, 2, 5))
-    assert scoring.sent.again == 0
-
-
-def test_candidates_that_part_where_a_block_ends_need_one_prompt_more_and_none_twice() -> None:
-    engine = FakeEngine(4)
-    context, common = text(6), text(6, 1)  # 12 tokens, three blocks
-    scoring = score(engine, [(context, (*common, 1, 2)), (context, (*common, 2)), (context, (*common, 3, 3, 3))])
-    assert Ask(context + common, rows=True, following=(1, 2, 3)) in engine.asks
-    assert scoring.sent.again == 0
-
-
-def test_a_candidate_that_another_begins_with_is_not_sent() -> None:
-    engine = FakeEngine(4)
-    context, long = text(6), text(10, 1)
-    scoring = score(engine, [(context, long), (context, long[:6]), (context, long[:2]), (context, long)])
-    assert [ask.tokens for ask in engine.asks] == [context[:4], context + long]
+    scoring = score(engine, [(context, continuation) for continuation in continuations], following=3)
+    assert [ask for ask in engine.asks if ask.following or not ask.rows] == seeds
+    sent = {ask.tokens for ask in engine.asks if ask not in seeds}
+    longest = [
+        one for one in continuations if not any(other[: len(one)] == one and other != one for other in continuations)
+    ]
+    assert sent == {context + one for one in longest}
     assert scoring.sent.again == 0
 
 
@@ -169,13 +159,6 @@ def test_an_engine_that_does_not_say_what_was_cached_is_not_believed() -> None:
     engine = FakeEngine(4, silent=True)
     with pytest.raises(RuntimeError, match="no log-probabilities"):
         score(engine, [(text(6), (1, 2))])
-
-
-def test_more_first_tokens_than_one_prompt_may_ask_for() -> None:
-    engine = FakeEngine(4)
-    scoring = score(engine, [(text(8), (token,)) for token in VOCABULARY], following=2)
-    assert [ask.following for ask in engine.asks if not ask.rows] == [(1, 2), (3, 4), (5,)]
-    assert scoring.sent.again == 0
 
 
 def test_a_cache_that_holds_little_is_filled_part_by_part() -> None:

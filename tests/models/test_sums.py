@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import datasets
 import lm_eval
 import pytest
 import torch
@@ -30,8 +29,6 @@ from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.prefix_scoring import SortedRequests, VocabularyHead
 from nnd_tasks.models.prefix_tree import PackLimits, make_packs
 from nnd_tasks.models.shared_prefix import SharedPrefixLM, describe_layers
-from nnd_tasks.store import read_table
-from nnd_tasks.task.documents import cluster_documents
 from tests import random_models
 from tests.models.comparing import (
     Requests,
@@ -42,7 +39,7 @@ from tests.models.comparing import (
     pair_of,
     run_out_of_memory,
 )
-from tests.models.families import LENGTH, RARE, TINY, VOCABULARY, tiny
+from tests.models.families import LENGTH, RARE, TINY, tiny
 
 #: Configs that show one thing more of a type, and rare types: `make test` leaves them out.
 MORE = {name for name in TINY if " " in name and name.split()[0] in TINY} | RARE
@@ -68,21 +65,18 @@ def test_every_type_has_a_config() -> None:
     assert {name.split()[0] for name in TINY} == {*DECODERS, *SEQ2SEQ} - {"gemma3n", "qwen3_5_moe"}
 
 
-@pytest.mark.parametrize("name", [name for name in TINY if name not in MORE])
-def test_adversarial_requests_score_as_with_plain_hf(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "count", "rows"),
+    [
+        *((name, 14, (1024, 8)) for name in TINY if name not in MORE),
+        *(pytest.param(name, None, (1024, 8, 16, 64, 3), marks=pytest.mark.complete) for name in TINY),
+    ],
+)
+def test_adversarial_requests_score_as_with_plain_hf(name: str, count: int | None, rows: tuple[int, ...]) -> None:
     plain, sharing = pair_of(name)
     assert sharing.why_not() is None
     assert describe_layers(layout_of(plain.model.config)) == TINY[name][1]
-    assert_same(plain, sharing, adversarial(14), (1024, 8))
-
-
-@pytest.mark.complete
-@pytest.mark.parametrize("name", TINY)
-def test_more_adversarial_requests_score_as_with_plain_hf(name: str) -> None:
-    plain, sharing = pair_of(name)
-    assert sharing.why_not() is None
-    assert describe_layers(layout_of(plain.model.config)) == TINY[name][1]
-    assert_same(plain, sharing, adversarial(), (1024, 8, 16, 64, 3))
+    assert_same(plain, sharing, adversarial(count), rows)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -101,23 +95,6 @@ def test_what_cannot_share_is_scored_as_by_plain_hf_also_token_by_token(name: st
     for answer, (_, _, continuation) in zip(answers, requests, strict=True):
         assert len(answer.logprobs) == len(continuation)
         assert answer[0] == pytest.approx(float(answer.logprobs.sum(dtype="float64")), rel=1e-6)
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
-def test_one_context_with_500_candidates_and_500_contexts_with_one(name: str) -> None:
-    plain, sharing = pair_of(name)
-    draw = random.Random(3)
-
-    def text(most: int) -> list[int]:
-        return [draw.randrange(2, VOCABULARY) for _ in range(draw.randint(1, most))]
-
-    context = text(30) + text(30)
-    check = draw.sample(range(500), 60)
-    for contexts in ([context] * 500, [text(20) for _ in range(500)]):
-        requests: Requests = [(("c", "x"), one, text(10)) for one in contexts]
-        found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
-        some = [requests[i] for i in check]
-        assert_close(some, [found[i] for i in check], one_by_one(plain, some))
 
 
 # ---------------------------------------------------------------- texts
@@ -168,27 +145,6 @@ def test_cut_requests_are_counted_in_one_warning(caplog: pytest.LogCaptureFixtur
     requests: Requests = [(("c", "x"), [5] * length, [6, 7]) for length in (LENGTH - 1, LENGTH, LENGTH + 1)]
     pair_of("gpt2")[1]._loglikelihood_tokens(requests, disable_tqdm=True)
     assert f"2 requests are longer than the window of {LENGTH} tokens" in caplog.text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama", "t5"])
-def test_real_requests_score_as_with_plain_hf(
-    name: str, built_home: Path, models: Path, tiny_models: dict[str, Path]
-) -> None:
-    """Documents of Quiz Design (shortened), and of SummEval, which are longer than the window."""
-    settings = {"pretrained": str(tiny_models[name]), "dtype": "float32", "device": "cpu", "max_length": 256}
-    plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
-    requests: Requests = []
-    for of, config, words in (("quiz_design", "authors", 30), ("summeval", "all_rows", None)):
-        documents = cluster_documents(datasets.Dataset(read_table(built_home / "nnd" / of, config)), of)
-        for document in list(documents)[:2]:
-            prompt = f"{' '.join(document['context'].split()[:words])}\n\nText:"
-            pairs = [(prompt, f" {text}") for text in document["candidates"] if text.strip()]
-            requests += [(pair, *plain._encode_pair(*pair)) for pair in pairs]
-    fitting = [request for request in requests if len(request[2]) <= 256]
-    assert len(fitting) > 15
-    assert min(len(context) for _, context, _ in fitting) < 256 < max(len(context) for _, context, _ in fitting)
-    assert_same(plain, sharing, fitting)
 
 
 # ---------------------------------------------------------------- what is read, memory
