@@ -107,7 +107,7 @@ def clean_name(config: str) -> str:
 VARIANTS = ("choice", "clean", "heldout", "validator")
 
 #: What follows ``pass_rate_`` in metrics that are not of a category; no category may have such a slug.
-RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi"})
+RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi", "prompts", "prompts_sum", "prompts_bytes"})
 
 
 def metric_slugs(names: Iterable[str], role: str, prefix: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Covers Likelihood, Normalization, normalize, passes, Ties.
+"""Covers Likelihood, Normalization, normalize, passes, passes_all, Ties.
 
 `nnd_tasks.rule`: passes and normalize, by cases and in exact fractions.
 """
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
+from nnd_tasks.rule import Likelihood, Normalization, Ties, passes, passes_all
 
 nan, inf = math.nan, math.inf
 
@@ -55,3 +55,13 @@ def test_columns_of_texts_are_divided_by_the_length_that_is_asked_for(
     columns = Likelihood(*np.array(rows, dtype=float).T)
     for row, value in zip(rows, exact, strict=True):
         assert passes(columns, Likelihood(*row), by).tolist() == [other > value for other in exact]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [([1], 1), ([1, 1], 1), ([0], 0), ([1, 0], 0), ([nan, 0], 0), ([1, nan], nan), ([nan], nan)],
+)
+def test_a_prompt_passes_all_its_tests_or_not_where_the_unscored_ones_leave_that_open(
+    outcomes: list[float], expected: float
+) -> None:
+    assert passes_all(np.array(outcomes)) == pytest.approx(expected, nan_ok=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
+from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes, passes_all
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import FEW, pool, summarize_rate
 
@@ -40,6 +40,8 @@ NORMALIZATIONS = {
     "pass_rate_sum": Normalization.NONE,
     "pass_rate_bytes": Normalization.BYTES,
 }
+#: Rate of the prompts that pass all of their tests -> the rate that says which tests pass.
+PROMPT_RATES = {name.replace("pass_rate", "pass_rate_prompts"): name for name in NORMALIZATIONS}
 #: The rates that a task reports for parts of its tests: name -> (column, value); the rate is over the tests that have the value.
 Breakdown = Mapping[str, tuple[str, str]]
 
@@ -72,10 +74,12 @@ def list_rates(breakdown: Breakdown, *, context_reliance: bool) -> dict[str, tup
         context_reliance: whether the rates of `RELIANCE` are among them.
 
     Returns:
-        Name -> what decides a test, a key of `NORMALIZATIONS` or one of `RELIANCE`; and (column, value) that selects the
-        tests, None for all.
+        Name -> what decides a test, a key of `NORMALIZATIONS` or one of `RELIANCE`, or a prompt, a key of `PROMPT_RATES`; and
+        (column, value) that selects the tests, None for all.
     """
-    rates: dict[str, tuple[str, tuple[str, str] | None]] = {name: (name, None) for name in NORMALIZATIONS}
+    rates: dict[str, tuple[str, tuple[str, str] | None]] = {
+        name: (name, None) for name in (*NORMALIZATIONS, *PROMPT_RATES)
+    }
     rates |= {name: ("pass_rate", selector) for name, selector in breakdown.items()}
     if context_reliance:
         subsets: dict[str, tuple[str, str] | None] = {"": None}
@@ -182,10 +186,12 @@ def score_document(
             high_gain, low_gain = normalize(high) - normalize(high_alone), normalize(low) - normalize(low_alone)
         passed["pass_rate_pmi"] = passes(Likelihood(high_gain), Likelihood(low_gain))
         passed["survival"] = np.where(passed["pass_rate"] == 1, passes(high_alone, low_alone), np.nan)
+    passed |= {name: np.array([passes_all(passed[rate])]) for name, rate in PROMPT_RATES.items()}
     metrics: dict[str, Any] = {}
     for name, (rate, selector) in list_rates(breakdown, context_reliance=without_context is not None).items():
-        selected = [selector is None or test[selector[0]] == selector[1] for test in tests]
-        outcomes = passed[rate][np.array(selected, dtype=bool)]
+        outcomes = passed[rate]
+        if selector:
+            outcomes = outcomes[np.array([test[selector[0]] == selector[1] for test in tests], dtype=bool)]
         metrics[name] = metrics[f"{name}_stderr"] = (int(np.nansum(outcomes)), int((~np.isnan(outcomes)).sum()))
     ties_met = normalize(high) == normalize(low)
     records = [

@@ -225,7 +225,8 @@ class Asker(Writer):
 
     overrides = MappingProxyType({"target_delimiter": " "})
     requests_each = 4  # both answers to the question, then both to the swapped one
-    omitted_rates = ("pass_rate_sum", "pass_rate_bytes")  # an answer is one token, whatever the candidate's length
+    #: An answer is one token, whatever the candidate's length.
+    omitted_rates = ("pass_rate_sum", "pass_rate_bytes", "pass_rate_prompts_sum", "pass_rate_prompts_bytes")
 
     def __init__(self, asked: Asked, delimiter: str) -> None:
         self.asked = asked

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -181,6 +182,23 @@ def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_clu
             squares = sum((passes[i] - rate * sizes[i]) ** 2 for i in sizes)
             error = math.sqrt(Fraction(k, k - 1) * squares) / len(own)
         assert aggregate_stderr([result[f"{name}_stderr"] for result in results]) == pytest.approx(error, abs=1e-9)
+
+
+@quick
+@given(collections, rules)
+def test_a_prompt_passes_if_all_its_tests_do_and_counts_once(collection: list[Document], ties: str) -> None:
+    results = score_all(collection, ties)
+    for unit in ("", "_sum", "_bytes"):
+        whole = []
+        for document in collection:
+            outcomes = {slow_outcome(test, document.scores, unit, ties)[0] for test in document.tests}
+            if False in outcomes or None not in outcomes:
+                whole.append(float(False not in outcomes))
+        name = f"pass_rate_prompts{unit}"
+        rate = statistics.mean(whole) if whole else "N/A"
+        error = statistics.stdev(whole) / math.sqrt(len(whole)) if len(whole) > 1 else "N/A"
+        assert aggregate_rate([result[name] for result in results]) == pytest.approx(rate)
+        assert aggregate_stderr([result[f"{name}_stderr"] for result in results]) == pytest.approx(error)
 
 
 # ---------------------------------------------------------------- which rates
