@@ -6,7 +6,6 @@ A set on which "the shorter candidate wins" passes most tests says little about 
 from __future__ import annotations
 
 import math
-import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -139,15 +138,3 @@ def writers_of(tests: pa.Table) -> list[Writers]:
         return []
     high, low = (tests[name].fill_null("").to_pylist() for name in WRITERS)
     return [*zip(high, low, strict=True)]
-
-
-#: On a larger set, cards give the baselines' rates on this many tests, drawn at random. All published sets are smaller.
-SAMPLE = 45_000
-
-
-def table_rates(tests: pa.Table) -> dict[str, dict[str, float]]:
-    """Compute the `baseline_rates` of a table of tests; of a larger one than `SAMPLE`, those of a sample, always the same."""
-    if tests.num_rows > SAMPLE:
-        tests = tests.take(sorted(random.Random(0).sample(range(tests.num_rows), SAMPLE)))  # noqa: S311
-    context, high, low, category = (tests[name].to_pylist() for name in ("context", "high", "low", "category"))
-    return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))

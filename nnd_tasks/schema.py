@@ -12,15 +12,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nnd_tasks.errors import NNDError, reason_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCHEMA_VERSION = 1
 
@@ -63,7 +60,6 @@ _COLUMNS = {name: TYPES[type_name] for name, type_name in {**REQUIRED_COLUMNS, *
 }
 #: Rows that `fingerprint` takes at a time.
 _PIECE = 10_000
-_NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
 RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {SPANS_COLUMN}
 #: What a document of the harness holds besides prompt fields; no column may have these names.
 DOCUMENT_COLUMNS = frozenset({"candidates", "tests", "error_spans", "left_out"})
@@ -164,29 +160,7 @@ def cluster_key(context: str, fields: Mapping[str, str]) -> str:
     return short_hash(*parts)
 
 
-def check_field_names(names: Iterable[str]) -> None:
-    """Raise NNDError for a prompt field whose name is one of the schema's own columns, or no identifier."""
-    for name in names:
-        if name in RESERVED_COLUMNS | DOCUMENT_COLUMNS:
-            raise NNDError(f"prompt field {name!r} has a name that is in use; rename it")
-        if not name.isidentifier():
-            raise NNDError(f"prompt field {name!r} cannot be used in a prompt template; use letters, digits and _")
-
-
 # ---------------------------------------------------------------- tables
-
-
-def to_arrow(tests: pd.DataFrame) -> pa.Table:
-    """Convert tests, whose spans are JSON, to an Arrow table with the types of the schema."""
-    types = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
-    arrays = {}
-    for name in tests:
-        if name == SPANS_COLUMN:
-            cells = [[{**_NO_SPAN, **span} for span in json.loads(cell)] if cell else [] for cell in tests[name]]
-            arrays[name] = pa.array(cells, SPANS)
-        else:
-            arrays[name] = pa.array(tests[name].to_numpy(), TYPES[types.get(name, "string")])
-    return pa.table(arrays)
 
 
 class Fault(NamedTuple):

@@ -203,17 +203,3 @@ def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> d
 def is_underpowered(mde: float, prompts: int) -> bool:
     """Tell whether a category cannot separate realistic models: too few prompts, or an MDE above `LARGEST_MDE`."""
     return prompts < FEW or mde > LARGEST_MDE
-
-
-def marked_points(mde: float, prompts: int) -> str:
-    """Write a `planned` MDE in percentage points, with ‡ where it `is_underpowered`.
-
-    It is ``none`` if no p value can be small enough, and ``>30`` if the MDE cannot be reached.
-    """
-    if math.isnan(mde):
-        points = "?"
-    elif math.isinf(mde):
-        points = "none"
-    else:
-        points = f"{100 * mde:.0f}" if mde <= DISAGREEMENT else f">{100 * DISAGREEMENT:.0f}"
-    return f"{points} ‡" if is_underpowered(mde, prompts) else points

@@ -70,10 +70,6 @@ _EDGE = re.compile(r"\A(?:[>#]|[-+](?=\s|\Z)|[-=](?=[-=\s]*\Z))|(?<=\A\d)[.)](?=
 #: Those that a backslash does not hide from what looks for HTML.
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 
-#: The part of an address that makes a renderer turn it into a link; on GitHub also mentions and references to issues, which
-#: it looks for in the rendered text, where the # of an entity is none.
-_LINK = re.compile(r":(?=//)|(?<=www)\.|@|(?<!\\)\\#|(?<!&)#|(?<=gh)-", re.IGNORECASE)
-
 
 def escape_cell(text: str) -> str:
     """Escape text for a cell of a table, so that no character is markup; white space becomes single spaces."""
@@ -83,14 +79,6 @@ def escape_cell(text: str) -> str:
 def escape_markdown(text: str) -> str:
     """Do what `escape_cell` does, also for text at the start or end of a line."""
     return _EDGE.sub(r"\\\g<0>", escape_cell(text))
-
-
-def escape_links(text: str) -> str:
-    """Do what `escape_markdown` does, and break each address, mention (@name) and reference (#1, gh-1) of GitHub.
-
-    A character without width breaks it, so that it does not become a link.
-    """
-    return _LINK.sub(lambda match: f"&#{ord(match[0][-1])};&#8203;", escape_markdown(text))
 
 
 def code(text: str, *, in_table: bool = True) -> str:

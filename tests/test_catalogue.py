@@ -1,6 +1,6 @@
 """`nnd list` and `nnd show`: every set, built or not, of the package and of the user, broken ones included.
 
-Also covers check_licences, code_of, header_values, is_open, licence_columns, licence_id, licence_names,
+Also covers code_of, header_values, is_open, licence_columns, licence_id, licence_names,
 report_set, report_sets, tabulate_examples, Terms, terms_of, texts_may_go, training_note.
 """
 

@@ -1,4 +1,4 @@
-"""Covers category_slugs, check_field_names, cluster_key, normalize, severity_slugs, short_hash, slug.
+"""Covers category_slugs, cluster_key, normalize, severity_slugs, short_hash, slug.
 
 Names, hashes and columns of the schema.
 """
@@ -17,12 +17,13 @@ from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
     category_slugs,
-    check_field_names,
     cluster_key,
     normalize,
     short_hash,
     slug,
 )
+from nnd_tasks.sets.recipe import make_recipe
+from tests.sets.tables import LABELS
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -76,8 +77,8 @@ def test_two_categories_with_one_slug_are_refused_and_both_are_named(pair: tuple
 
 @pytest.mark.parametrize("name", [*COLUMNS, "", "two words", "2nd", "a-b", "{{x}}"])
 def test_a_prompt_field_is_an_identifier_that_is_no_column(name: str) -> None:
-    with pytest.raises(NNDError, match=f"^prompt field {re.escape(repr(name))}"):
-        check_field_names(["answer", name])
+    with pytest.raises(NNDError, match=f"prompt field {re.escape(repr(name))}"):
+        make_recipe({**LABELS, "field": {"answer": "a", name: "b"}}, "")
 
 
 # ---------------------------------------------------------------- columns

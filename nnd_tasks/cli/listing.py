@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from nnd_tasks.sets.card import ERRORS, find_fact
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe, list_recipes
 from nnd_tasks.sets.licences import licence_columns, terms_of
 from nnd_tasks.show.report import Cell, Report, Table
-from nnd_tasks.significance import marked_points, planned_by_category
+from nnd_tasks.significance import DISAGREEMENT, is_underpowered, planned_by_category
 from nnd_tasks.store import (
     built_sets,
     dataset_folder,
@@ -109,6 +110,20 @@ def _describe_config(folder: Path, name: str) -> dict[str, Any]:
         "categories": {category: counts[category] for category in planned},
         "points": {category: marked_points(*planned[category]) for category in planned},
     }
+
+
+def marked_points(mde: float, prompts: int) -> str:
+    """Write a `planned` MDE in percentage points, with ‡ where it `is_underpowered`.
+
+    It is ``none`` if no p value can be small enough, and ``>30`` if the MDE cannot be reached.
+    """
+    if math.isnan(mde):
+        points = "?"
+    elif math.isinf(mde):
+        points = "none"
+    else:
+        points = f"{100 * mde:.0f}" if mde <= DISAGREEMENT else f">{100 * DISAGREEMENT:.0f}"
+    return f"{points} ‡" if is_underpowered(mde, prompts) else points
 
 
 def _choose(sets: pd.DataFrame, option: str, wanted: str, values: pd.Series[Any]) -> pd.DataFrame:

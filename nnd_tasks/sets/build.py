@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,10 +15,20 @@ import pandas as pd
 import pyarrow as pa
 
 from nnd_tasks import __version__
-from nnd_tasks.baselines import SAMPLE, favourite, table_rates, writers_of
+from nnd_tasks.baselines import baseline_rates, favourite, writers_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, write_text
-from nnd_tasks.schema import ConfigSummary, check_table, clean_name, summarize, to_arrow
+from nnd_tasks.schema import (
+    OPTIONAL_COLUMNS,
+    REQUIRED_COLUMNS,
+    SPANS,
+    SPANS_COLUMN,
+    TYPES,
+    ConfigSummary,
+    check_table,
+    clean_name,
+    summarize,
+)
 from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
 from nnd_tasks.sets.copies import sha256_of
@@ -60,7 +72,7 @@ class BuiltSet:
         """Add the tests of a config; raise NNDError where another has its name, or they are not as the schema says."""
         if config in self.tables:
             raise NNDError(f"two configs would be called {config!r}; rename one of the files")
-        table = check_table(to_arrow(tests), f"config {config}")
+        table = check_table(_to_arrow(tests), f"config {config}")
         self.tables[config] = table
         self.summaries[config] = summarize(config, table)
         report = {**details, **asdict(self.summaries[config]), "trivial_rules": table_rates(table)}
@@ -71,6 +83,35 @@ class BuiltSet:
         if best_system:
             report["trivial_system"] = best_system
         self.report[config] = report
+
+
+#: On a larger set, cards give the baselines' rates on this many tests, drawn at random. All published sets are smaller.
+SAMPLE = 45_000
+
+
+def table_rates(tests: pa.Table) -> dict[str, dict[str, float]]:
+    """Compute the `baseline_rates` of a table of tests; of a larger one than `SAMPLE`, those of a sample, always the same."""
+    if tests.num_rows > SAMPLE:
+        tests = tests.take(sorted(random.Random(0).sample(range(tests.num_rows), SAMPLE)))  # noqa: S311
+    context, high, low, category = (tests[name].to_pylist() for name in ("context", "high", "low", "category"))
+    return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))
+
+
+#: What an error span says where the source says nothing.
+_NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
+
+
+def _to_arrow(tests: pd.DataFrame) -> pa.Table:
+    """Convert tests, whose spans are JSON, to an Arrow table with the types of the schema."""
+    types = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
+    arrays = {}
+    for name in tests:
+        if name == SPANS_COLUMN:
+            cells = [[{**_NO_SPAN, **span} for span in json.loads(cell)] if cell else [] for cell in tests[name]]
+            arrays[name] = pa.array(cells, SPANS)
+        else:
+            arrays[name] = pa.array(tests[name].to_numpy(), TYPES[types.get(name, "string")])
+    return pa.table(arrays)
 
 
 def build_set(

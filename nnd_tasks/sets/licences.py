@@ -1,6 +1,6 @@
 """What may be published: licences that let anyone pass a set on, and the terms of texts of our sets (from `terms.yaml`).
 
-The rule: a set is published with its texts where every licence on its card is one of `_OPEN` (`check_licences`), and the terms
+The rule: a set is published with its texts where every licence on its card is one of `_OPEN` (`is_open`), and the terms
 of its texts allow it (`terms_of`, `texts_may_go`). Otherwise only ids and a recipe are published. Where the publisher of an
 annotation grants a licence but the texts belong to others, the stricter reading counts. Not legal advice.
 """
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 
 # ---------------------------------------------------------------- licences on a card
@@ -55,21 +54,6 @@ def licence_names(value: object) -> list[str]:
 def is_open(licence: str) -> bool:
     """Tell whether a licence, a hub identifier in lower case, is known to let anyone publish a set with its texts."""
     return bool(_OPEN.fullmatch(licence))
-
-
-def check_licences(names: Sequence[str], prefix: str) -> None:
-    """Check that licences allow to publish a set with its texts.
-
-    Args:
-        names: hub identifiers, in lower case.
-        prefix: what to name in an error.
-
-    Raises:
-        NNDError: one of them does not, such as one that allows no derivatives, or is unknown.
-    """
-    if closed := [licence for licence in names if not is_open(licence)]:
-        why = "is not known to let you publish pairs that are made of the texts"
-        raise NNDError(f"{prefix}: licence {closed[0]} {why}; publish ids and a recipe instead with --ids-only")
 
 
 # ---------------------------------------------------------------- terms of the texts

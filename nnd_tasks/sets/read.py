@@ -7,20 +7,20 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, parse_json, parse_json_sequence, read_bytes
 from nnd_tasks.sets.cells import PATH, ROW, kind_of
-from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
-from nnd_tasks.sets.elements import read_elements
+from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_content, read_text, split_ending, warn_once
 from nnd_tasks.sets.recipe import FILE, KEY, SHEET, Recipe
 from nnd_tasks.text import counted, some_of
 
@@ -306,7 +306,7 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
-    """Yield the objects of a JSON Lines, JSON or XML file that are its rows (`find_rows`, `read_elements`).
+    """Yield the objects of a JSON Lines, JSON or XML file that are its rows (`find_rows`, `_read_elements`).
 
     An object keyed by id, and one of several lists, has the key in ``@key``. While one is at hand, an error of ``prepare.py``
     names its place.
@@ -328,7 +328,7 @@ def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None,
     ending = split_ending(path)[0]
     if ending == ".xml":
         yield from (
-            (f"{path}, item {number}", None, record) for number, record in enumerate(read_elements(path), start=1)
+            (f"{path}, item {number}", None, record) for number, record in enumerate(_read_elements(path), start=1)
         )
         return
     text = read_text(path, encoding)
@@ -425,3 +425,64 @@ def _read_pandas(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     else:
         return None
     return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+# ---------------------------------------------------------------- XML
+
+
+def _read_elements(path: Path) -> list[dict[str, Any]]:
+    """Read the records of an XML file: the elements that hold the innermost list of elements with attributes or children.
+
+    ``<doc><seg id="1"><src>q</src><hyp score="2">a</hyp><hyp score="3">b</hyp></seg></doc>`` has one record:
+    ``{"id": "1", "src": "q", "hyp": [{"score": "2", "text": "a"}, {"score": "3", "text": "b"}]}``. An element that holds nothing
+    but the list stands for it. Where only the root holds a list, its elements are the records.
+
+    Raises:
+        NNDError: it is no XML, defines entities, or repeats no such element.
+    """
+    content = read_content(path)
+    try:
+        if b"<!ENTITY" in content:
+            raise ValueError("it defines entities, which are not unfolded here")
+        root = ElementTree.fromstring(content)  # noqa: S314 - without entities there is nothing to unfold
+    except (ElementTree.ParseError, ValueError) as error:
+        raise NNDError(f"{path}: is not XML that can be read here ({error})") from None
+    parents = {child: element for element in root.iter() for child in element}
+    depths = {root: 0}
+    for child, element in parents.items():
+        depths[child] = depths[element] + 1
+    counts = Counter((element, child.tag) for child, element in parents.items())
+    lists = {tag for (_, tag), count in counts.items() if count > 1}
+    items = [element for element in parents if element.tag in lists and (element.attrib or len(element))]
+    if not items:
+        raise NNDError(f"{path}: no element in it is repeated; is it the right file?")
+    innermost = max(depths[item] for item in items)
+    items = [item for item in items if depths[item] == innermost]
+    holders = [parents[item] for item in items]
+    holders = [parents[holder] if holder is not root and _is_list(holder, lists) else holder for holder in holders]
+    records = items if root in holders else [*dict.fromkeys(holders)]
+    return [_as_object(record, lists) for record in records]
+
+
+def _is_list(element: ElementTree.Element, lists: Container[str]) -> bool:
+    """Whether an element holds a list and nothing else."""
+    tags = {child.tag for child in element}
+    return not element.attrib and len(tags) == 1 and tags.pop() in lists
+
+
+def _as_object(element: ElementTree.Element, lists: Container[str]) -> dict[str, Any]:
+    record: dict[str, Any] = dict(element.attrib)
+    if (element.text or "").strip():
+        record["text"] = element.text
+    for child in element:
+        name = child.tag.rpartition("}")[2]  # without its namespace
+        value: Any = child.text or ""
+        if child.attrib or len(child):
+            value = _as_object(child, lists)
+        if _is_list(child, lists):
+            [value] = value.values()
+        if child.tag in lists:
+            record.setdefault(name, []).append(value)
+        else:
+            record[name] = value
+    return record

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import StrictLoader, parse_yaml, read_text
-from nnd_tasks.schema import check_field_names
+from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.sets.licences import licence_id
 from nnd_tasks.store import NAME
 from nnd_tasks.text import did_you_mean
@@ -281,10 +281,13 @@ class Recipe(_Strict):
     @field_validator("field")
     @classmethod
     def _name_fields(cls, fields: dict[str, str]) -> dict[str, str]:
-        try:
-            check_field_names(fields)
-        except NNDError as error:
-            raise ValueError(str(error)) from None
+        for name in fields:
+            if name in RESERVED_COLUMNS | DOCUMENT_COLUMNS:
+                raise ValueError(f"prompt field {name!r} has a name that is in use; rename it")
+            if not name.isidentifier():
+                raise ValueError(
+                    f"prompt field {name!r} cannot be used in a prompt template; use letters, digits and _"
+                )
         return fields
 
     @model_validator(mode="after")

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from nnd_tasks.baselines import table_rates
 from nnd_tasks.schema import fingerprint
+from nnd_tasks.sets.build import table_rates
 from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
 from nnd_tasks.sets.write import write_dataset

@@ -1,6 +1,6 @@
 """CheckReport.markdown and CheckReport.json: what is in them, and that texts of a set are neither markup nor links.
 
-Also covers escape_links, Finding, finding.
+Also covers Finding, finding.
 """
 
 from __future__ import annotations

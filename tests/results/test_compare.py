@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from nnd_tasks.cli.listing import marked_points
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import compare, compare_runs, rank
 from nnd_tasks.results.comparison_report import give_verdicts, report_comparison
@@ -29,7 +30,6 @@ from nnd_tasks.significance import (
     POWER,
     detectable,
     holm,
-    marked_points,
     needed,
     permutation_p,
     planned,

@@ -26,7 +26,7 @@ from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, make_recipe, re
 from nnd_tasks.show.forms import dump_json
 from nnd_tasks.store import SPLIT, look_up_set
 from nnd_tasks.task.task_files import written_folders
-from nnd_tasks.text import code, counted, escape_links, some_of
+from nnd_tasks.text import code, counted, escape_markdown, some_of
 
 
 def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = ()) -> CheckReport:
@@ -136,10 +136,23 @@ class CheckReport:
             rendered: escape text from the data, so that it becomes neither formatting nor a link; a terminal shows it as it is.
         """
         page = SandboxedEnvironment(autoescape=False)
-        escape = escape_links if rendered else visible
+        escape = _escape_links if rendered else visible
         page.filters |= {"plain": lambda value: escape(str(value)), "code": code}
         template = page.from_string(Path(__file__).with_name("report.md.jinja").read_text("utf-8"))
         return template.render(vars(self), totals=self.totals, texts=texts)
+
+
+#: The part of an address that makes a renderer turn it into a link; on GitHub also mentions and references to issues, which
+#: it looks for in the rendered text, where the # of an entity is none.
+_LINK = re.compile(r":(?=//)|(?<=www)\.|@|(?<!\\)\\#|(?<!&)#|(?<=gh)-", re.IGNORECASE)
+
+
+def _escape_links(text: str) -> str:
+    """Do what `escape_markdown` does, and break each address, mention (@name) and reference (#1, gh-1) of GitHub.
+
+    A character without width breaks it, so that it does not become a link.
+    """
+    return _LINK.sub(lambda match: f"&#{ord(match[0][-1])};&#8203;", escape_markdown(text))
 
 
 # ---------------------------------------------------------------- the card
