@@ -8,6 +8,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from nnd_tasks.errors import NNDError as NNDError
+    from nnd_tasks.results.compare import compare_runs as compare_runs
     from nnd_tasks.results.read_runs import read_results as read_results
     from nnd_tasks.run.callback import NNDCallback as NNDCallback
     from nnd_tasks.run.run import evaluate as evaluate
@@ -19,10 +20,16 @@ _PUBLIC = {
     "load": "nnd_tasks.sets.first_use",
     "NNDCallback": "nnd_tasks.run.callback",
     "NNDError": "nnd_tasks.errors",
+    "compare_runs": "nnd_tasks.results.compare",
     "evaluate": "nnd_tasks.run.run",
     "read_results": "nnd_tasks.results.read_runs",
 }
-__all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "evaluate", "load", "read_results"]
+__all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "compare_runs", "evaluate", "load", "read_results"]
+
+
+def __dir__() -> list[str]:
+    """List the public names, also those that are not imported yet."""
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

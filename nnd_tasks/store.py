@@ -78,6 +78,11 @@ def user_tasks_dir() -> Path:
     return nnd_home() / "task_yamls"
 
 
+def results_dir() -> Path:
+    """Name the folder where runs are saved, and looked for, where the user names no other."""
+    return nnd_home() / "results"
+
+
 def find_dataset(path: str) -> Path | None:
     """Find the local folder of a dataset, or None when there is none.
 

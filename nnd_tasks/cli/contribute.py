@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Exit, Option
 
-from nnd_tasks.cli.typer_app import Replace, parts_of, verb
+from nnd_tasks.cli.typer_app import Replace, announce_tasks, complete_set, parts_of, verb
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
@@ -108,8 +108,7 @@ def new(
     say_lines(f"\nwritten to {draft.built_set.folder}\nrecipe: {draft.set_recipe.path}")
     for note in draft.built_set.notes:
         warn(f"note: {note}")
-    names = ",".join(task.name for task in tasks)
-    say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
+    announce_tasks([task.name for task in tasks])
     _print_missing(draft)
 
 
@@ -278,7 +277,7 @@ def check(
     "nnd publish answers --repo YOU/answers --source answers.csv  # publishes it",
 )
 def publish(
-    name: Annotated[str, Argument(help="A set that is built here, or a dataset folder.")],
+    name: Annotated[str, Argument(help="A set, or a dataset folder.", autocompletion=complete_set)],
     repo: Annotated[str, Option(help="The dataset repository of the hub: NAMESPACE/NAME.")],
     source: Annotated[
         str | None,

@@ -23,7 +23,10 @@ from nnd_tasks.show.console import say, warn
 if TYPE_CHECKING:
     from nnd_tasks.results.runs import Runs
 
-Results = Annotated[list[Path], Argument(help="What --output_path named, or results_*.json files.")]
+Results = Annotated[
+    list[Path] | None,
+    Argument(help="What --output_path named, or results_*.json files. Default: $NND_HOME/results.", show_default=False),
+]
 Allow = Annotated[str, Option(help="Parts of the protocol that may differ, such as prompt,shots.")]
 Tags = Annotated[
     Path | None,
@@ -35,19 +38,27 @@ Select = Annotated[
 ]
 
 
-def _read(runs: list[Path], select: list[str] | None) -> Runs:
+def _list_places(runs: list[Path] | None) -> list[Path]:
+    from nnd_tasks.store import results_dir
+
+    if not runs and not results_dir().is_dir():
+        raise NNDError(f"{results_dir()}: no run is saved there yet (nnd run does that); or name a folder of results")
+    return runs or [results_dir()]
+
+
+def _read(runs: list[Path] | None, select: list[str] | None) -> Runs:
     from nnd_tasks.results.read_runs import read_results
 
-    return read_results(runs, select or ())
+    return read_results(_list_places(runs), select or ())
 
 
 @verb(
     "Conclusions",
-    "nnd compare results --brief  # each pair of models: difference, interval, verdict",
+    "nnd compare --brief  # each pair of models: difference, interval, verdict",
     "nnd compare results/small results/large --select shots=0 --adjust --out tables  # two runs, and files of all tables",
 )
 def compare(
-    runs: Results,
+    runs: Results = None,
     out: Out = None,
     allow: Allow = "",
     select: Select = None,
@@ -80,11 +91,11 @@ def compare(
 
 @verb(
     "Conclusions",
-    "nnd report results -o report.html  # a page with every test to look at",
+    "nnd report  # a page with every test to look at",
     "nnd report anna ben --site site --select limit=all  # a site of two people's runs, on whole sets",
 )
 def report(
-    runs: Results,
+    runs: Results = None,
     output: Annotated[Path, Option("--output", "-o", help="The page to write.")] = Path("report.html"),
     site: Annotated[
         Path | None,
@@ -120,7 +131,7 @@ def report(
             raise NNDError("--site: takes --select only; leave --test, --out and --allow out")
         from nnd_tasks.page.site import write_site
 
-        front, skipped = write_site(runs, site, select or ())
+        front, skipped = write_site(_list_places(runs), site, select or ())
         for line in skipped:
             warn(f"left out: {line}")
         say(f"written: {front}")
@@ -131,7 +142,7 @@ def report(
     from nnd_tasks.results.read_runs import read_results
 
     left_out: list[str] = []
-    chosen = read_results(runs, select or (), left_out, tokens=True)
+    chosen = read_results(_list_places(runs), select or (), left_out, tokens=True)
     for line in left_out:
         warn(f"left out: {line}")
     if test is not None:
@@ -153,7 +164,7 @@ def report(
     "nnd trend results --x year --tags models.csv  # against a number of your own",
 )
 def trend(
-    runs: Results,
+    runs: Results = None,
     x: Annotated[
         str | None,
         Option(
@@ -174,7 +185,7 @@ def trend(
     """
     from nnd_tasks.results.trend import read_trend, report_trend
 
-    points = read_trend(runs, x, tags, parts_of(allow), select or ())
+    points = read_trend(_list_places(runs), x, tags, parts_of(allow), select or ())
     show([report_trend(points)], out, form, brief)
 
 
@@ -184,7 +195,7 @@ def trend(
     "nnd signal results --brief  # which categories are worth running, on how many prompts",
 )
 def signal(
-    runs: Results,
+    runs: Results = None,
     tags: Tags = None,
     allow: Allow = "",
     select: Select = None,
@@ -210,7 +221,7 @@ def signal(
     "nnd familiarity results --own mixqg  # and pass rates by whether the better text is of mixqg",
 )
 def familiarity(
-    runs: Results,
+    runs: Results = None,
     own: Annotated[
         list[str] | None,
         Option(metavar="[MODEL=]SYSTEM,...", help="Systems that the model, or its family, is; repeatable."),

@@ -7,16 +7,17 @@ from typing import Annotated
 
 from typer import Argument, Context, Option, echo
 
-from nnd_tasks.cli.typer_app import RUN_GPT2, verb
+from nnd_tasks.cli.typer_app import RUN_GPT2, complete_task, verb
 from nnd_tasks.show.console import say
 from nnd_tasks.text import counted
 
+_SAVING = "Save nothing. Default: results and samples go to --output_path, or to $NND_HOME/results."
 _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
 
 
 @verb(
     "Run",
-    f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples  # what nnd compare reads is in out",
+    f"{RUN_GPT2} --tasks nnd_quiz_design  # then nnd report, or nnd compare after another model",
     f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20  # 20 prompts of each, from all categories",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
@@ -26,6 +27,7 @@ def run(
         list[str] | None,
         Argument(
             metavar="[OPTIONS OF LM_EVAL]...",
+            autocompletion=complete_task,
             help="Whatever lm_eval takes, such as --model, --model_args, --tasks, --batch_size, --device, --output_path, "
             "--log_samples, --limit, --use_cache. All of them follow below this help.",
         ),
@@ -41,6 +43,7 @@ def run(
         str | None,
         Option(metavar="SPLIT", help="Score the tests of train, validation or test; see nnd build --preference."),
     ] = None,
+    no_save: Annotated[bool, Option("--no-save", help=_SAVING)] = False,
     no_shared_prefix: Annotated[bool, Option("--no-shared-prefix", help=_SHARING)] = False,
 ) -> None:
     """Run lm-eval with our tasks known to it.
@@ -58,7 +61,7 @@ def run(
         say(context.get_help())
         say("The options of lm_eval:")
         say()
-    run_lm_eval(words, shared_prefix=not no_shared_prefix, sample=sample)
+    run_lm_eval(words, shared_prefix=not no_shared_prefix, sample=sample, save=not no_save)
 
 
 @verb(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, show, verb
+from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, show, verb
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
 
@@ -44,7 +44,7 @@ def list_sets(
     name="show",
 )
 def show_set(
-    name: Annotated[str, Argument(help="A set, as `nnd list` shows them.")],
+    name: Annotated[str, Argument(help="A set, as `nnd list` shows them.", autocompletion=complete_set)],
     config: Annotated[str | None, Option(help="One of its configs. Default: its default.")] = None,
     count: Annotated[int, Option("--tests", min=0, help="How many tests to show.")] = 5,
 ) -> None:
@@ -65,7 +65,9 @@ def show_set(
 def build(
     name: Annotated[
         str,
-        Argument(help="A set, as `nnd list` shows them, or the path of a recipe (_recipe)."),
+        Argument(
+            help="A set, as `nnd list` shows them, or the path of a recipe (_recipe).", autocompletion=complete_set
+        ),
     ],
     source: Annotated[
         str | None,
@@ -99,8 +101,7 @@ def build(
             parts = [f"{counted(size, 'pair')} in {split}" for split, size in sizes.items()]
             say(f"{config}: {', '.join(parts)}")
     if tasks:
-        names = ",".join(task.name for task in tasks)
-        say(f"run it: nnd run --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {names}")
+        announce_tasks([task.name for task in tasks])
 
 
 def _print_build(result: BuiltSet) -> None:

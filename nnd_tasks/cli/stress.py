@@ -15,6 +15,7 @@ from nnd_tasks.cli.typer_app import (
     Out,
     Replace,
     SetOut,
+    announce_tasks,
     app,
     examples,
     parts_of,
@@ -96,9 +97,7 @@ def _print_set(result: StressSet) -> None:
     say(f"written to {result.folder}")
     if result.task.edited:
         warn(f"note: {result.task.path} was kept as it is")
-    arguments = f"--model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks {result.task.name}"
-    say(f"score it: nnd run {arguments} --output_path results --log_samples")
-    say("then:     nnd stress report results")
+    announce_tasks([result.task.name])
 
 
 @verb(

@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperOption
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show import Form
+from nnd_tasks.show.console import say, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.show.report import Report
@@ -49,7 +50,7 @@ def examples(*lines: str) -> str:
 
 
 #: The beginning of examples that run a model.
-RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2,softmax_dtype=float32"
+RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2"
 
 
 def parts_of(names: str) -> list[str]:
@@ -57,11 +58,39 @@ def parts_of(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
+def announce_tasks(names: Sequence[str]) -> None:
+    """Say how to run new tasks, and make them known to ``lm_eval`` where the others are."""
+    from nnd_tasks.run.register import update_registration
+
+    try:
+        update_registration()
+    except NNDError as error:
+        warn(f"note: lm_eval does not know the new tasks: {error}")
+    say(f"run it: nnd run --model hf --model_args pretrained=MODEL --tasks {','.join(names)}")
+
+
 def show(reports: Sequence[Report], out: Path | None = None, form: Form = "text", brief: bool = False) -> None:
     """Print reports, and write their files, as the options ``--out --format --brief`` say."""
     from nnd_tasks.show.terminal import show_reports
 
     show_reports(reports, out=out, form=form, brief=brief)
+
+
+def complete_set(incomplete: str) -> list[str]:
+    """List the sets that an unfinished word may mean, for the shell (``nnd --install-completion``)."""
+    from nnd_tasks.sets.catalogue import list_recipes
+    from nnd_tasks.store import built_sets
+
+    return [name for name in dict.fromkeys([*list_recipes(), *built_sets()]) if name.startswith(incomplete)]
+
+
+def complete_task(incomplete: str) -> list[str]:
+    """List the tasks that the last of some names between commas may mean."""
+    from nnd_tasks.task.task_files import write_task_folder
+
+    before, comma, last = incomplete.rpartition(",")
+    names = sorted(path.stem for path in write_task_folder().rglob(f"{last}*.yaml")) if last.startswith("nnd") else []
+    return [f"{before}{comma}{name}" for name in names]
 
 
 class _Verb(TyperCommand):
@@ -79,7 +108,7 @@ app = Typer(
     name="nnd",
     help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",
     epilog=examples(
-        f"{RUN_GPT2} --tasks nnd_quiz_design --output_path out --log_samples  # a model on a set",
+        f"{RUN_GPT2} --tasks nnd_quiz_design  # a model on a set",
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -321,7 +321,7 @@ With nnd-tasks ({_INSTALL}):
 
 ```sh
 hf download {{repo}} nnd_{{name}}.yaml --repo-type dataset --local-dir tasks
-nnd run --include_path tasks --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks nnd_{{name}}
+nnd run --include_path tasks --model hf --model_args pretrained=MODEL --tasks nnd_{{name}}
 ```
 
 lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All that it \

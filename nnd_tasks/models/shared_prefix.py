@@ -41,7 +41,8 @@ logger = logging.getLogger("lm_eval.nnd")
 class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     """`HFLM`, with all its arguments, which reads common beginnings of requests once if the model allows it.
 
-    Log-probabilities are computed in float32, also of models in 16 bits, unless ``softmax_dtype`` names another type.
+    Log-probabilities are computed in float32, also of models in 16 bits and where nothing is shared, unless ``softmax_dtype``
+    names another type.
 
     Args:
         shared_prefix: False scores every request as `HFLM` does.
@@ -52,7 +53,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     check_work = 2e12, 2e15
 
     def __init__(self, *args: Any, shared_prefix: bool = True, token_scores: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"softmax_dtype": "float32", **kwargs})
         self._inner = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
         self.token_scores = token_scores
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
@@ -77,12 +78,6 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             logger.info("hf-shared-prefix: every distinct token is read once (%s%s)", seen, self._covered)
             return None
         logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", reason)
-        if self.softmax_dtype is None and self._dtype in (torch.bfloat16, torch.float16):
-            logger.warning(
-                "hf-shared-prefix: plain hf will round the log-likelihoods to %s, which makes ties and wrong outcomes; "
-                "add softmax_dtype=float32 to --model_args",
-                str(self._dtype).removeprefix("torch."),
-            )
         return reason
 
     def _self_check(self) -> str | None:

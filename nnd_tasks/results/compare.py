@@ -58,6 +58,9 @@ def category_rates(paired: Paired) -> pd.DataFrame:
 def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool = False) -> list[Comparison]:
     """Compare the models on every set that at least two of them ran on.
 
+    Example:
+        ``compare_runs(read_results("results"))[0].differences`` is a data frame, a row per category and pair of models.
+
     Args:
         runs: as `nnd_tasks.results.read_runs.read_results` returns them.
         allow: parts of the protocol that may differ.

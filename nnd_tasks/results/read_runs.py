@@ -48,6 +48,9 @@ def read_results(
 ) -> Runs:
     """Read every NND run below the given places.
 
+    Example:
+        ``[(run.model, run.task, run.reported["pass_rate,none"]) for run in read_results("results")]``
+
     Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
 
     Args:

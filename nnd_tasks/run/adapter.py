@@ -267,8 +267,10 @@ def _cached_if_good(hook: Any) -> Iterator[None]:
 
 
 @contextmanager
-def fail_on_unsaved_results() -> Iterator[None]:
+def fail_on_unsaved_results() -> Iterator[list[Any]]:
     """Raise when lm-eval could not save its files, and remove those that are cut off; else write the token scores.
+
+    Yields the writers of results that have saved some.
 
     Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py) catches every error while it writes, warns, and the
     run ends with status 0. A full disk leaves files that are cut off. Here the error is raised at the end of the context,
@@ -295,7 +297,7 @@ def fail_on_unsaved_results() -> Iterator[None]:
         patch.object(EvaluationTracker, "save_results_aggregated", save_noted),
         patch.object(EvaluationTracker, "save_results_samples", save_samples_noted),
     ):
-        yield
+        yield trackers
     for tracker in trackers:
         if tracker.output_path and not are_saved(tracker, counts):
             remove_results(tracker)

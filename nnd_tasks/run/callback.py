@@ -45,6 +45,9 @@ _LAST = "train_runtime"
 class NNDCallback(TrainerCallback):  # type: ignore[misc]
     """Evaluate NND tasks at regular steps of a `transformers.Trainer`, and at the end of training.
 
+    Example:
+        ``Trainer(model, arguments, callbacks=[NNDCallback("nnd_quiz_design", every=500)], ...)``
+
     Pass rates go through the Trainer's `log`, as ``nnd/<task>`` and ``nnd/<task>/<category>``, and so to
     ``trainer.state.log_history``, TensorBoard and wherever else the Trainer reports. A file gets one JSON object per
     evaluation and task, with ``step``, ``epoch``, ``task``, ``signature`` and ``rates``. The rates are, for ``all`` and each

@@ -18,7 +18,7 @@ from typing import Any
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, expand
 from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
-from nnd_tasks.run.model_type import resolve_model_type, with_token_scores
+from nnd_tasks.run.model_type import HF, resolve_model_type, with_token_scores
 from nnd_tasks.run.outputs import file_names, folder_name, results_folder
 from nnd_tasks.store import nnd_home, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
@@ -26,8 +26,7 @@ from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_files import write_task_folder, written_folders
 from nnd_tasks.text import did_you_mean, some_of
 
-#: Models of transformers, as lm-eval and we name them; and all that fail without ``device`` where torch has no CUDA.
-HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
+#: All models that fail without ``device`` where torch has no CUDA.
 ON_TORCH = (*HF, "nnd_mlm", "nnd_reward")
 _VLLM = ("vllm", "vllm-shared-prefix")
 

@@ -17,6 +17,18 @@ logger = logging.getLogger("lm_eval.nnd")
 VLLM, SHARED = "vllm", "vllm-shared-prefix"
 
 
+#: Models of transformers, as lm-eval and we name them.
+HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
+
+
+def with_exact_sums(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Add ``softmax_dtype=float32`` to the arguments of a model of transformers, unless they name a type.
+
+    `HFLM` would sum log-probabilities in the type of its weights: in bfloat16, different texts tie.
+    """
+    return {**({"softmax_dtype": "float32"} if model in HF else {}), **arguments}
+
+
 def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
     """Name the model type to take in place of ``model``: another one if that names vLLM, else ``model`` itself.
 

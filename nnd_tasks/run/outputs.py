@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_json, writing_all
 from nnd_tasks.redact import bare_urls
+from nnd_tasks.store import results_dir
 from nnd_tasks.task.signature import digest, engine_packages, environment, model_files
 
 #: Bytes that the name of a folder may have; file systems allow 255.
@@ -93,6 +95,21 @@ def are_saved(tracker: Any, samples: Mapping[str, int]) -> bool:
     except (NNDError, OSError, ValueError):
         return False
     return True
+
+
+def describe_saved(tracker: Any) -> list[str]:
+    """Say where the files of a run are, and which command reads them: with another model beside it, the one that compares.
+
+    Args:
+        tracker: it has saved the results of a run.
+    """
+    folder, named = _folder(tracker), Path(tracker.output_path)
+    lines = [f"saved in {folder}"]
+    if any(folder.glob(f"samples_*_{tracker.date_id}.jsonl")):
+        place = named.parent if named.suffix == ".json" else named
+        verb = "compare" if len({path.parent for path in place.rglob("results_*.json")}) > 1 else "report"
+        lines.append(shlex.join(["next:", "nnd", verb, *([] if place == results_dir() else [str(place)])]))
+    return lines
 
 
 def remove_results(tracker: Any) -> None:

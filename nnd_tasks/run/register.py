@@ -48,6 +48,12 @@ def register() -> tuple[Path, int]:
     return folder, sum(1 for _ in folder.rglob("*.yaml"))
 
 
+def update_registration() -> None:
+    """Make new tasks known to stock ``lm_eval`` too, if `register` made the others known; raises as `register` does."""
+    if (lm_eval_tasks_dir() / FOLDER / MARKER).is_file():
+        register()
+
+
 def unregister() -> Path | None:
     """Remove the folder that `register` made, and return it; None if there was none.
 

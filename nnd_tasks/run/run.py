@@ -26,8 +26,13 @@ from nnd_tasks.run.adapter import (
     run_command_line,
     simple_evaluate,
     task_manager,
+    words_by_option,
 )
+from nnd_tasks.run.model_type import with_exact_sums
+from nnd_tasks.run.outputs import describe_saved
 from nnd_tasks.run.smollm2 import resolve_model
+from nnd_tasks.show.console import say
+from nnd_tasks.store import results_dir
 
 _VERBS = ("run", "ls", "validate")
 
@@ -125,13 +130,17 @@ def _name_results(tracker: Any, folder: str | None) -> None:
         names.model_name_sanitized = folder
 
 
-def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample: int | None = None) -> None:
+def run_lm_eval(
+    arguments: Sequence[str], *, shared_prefix: bool = True, sample: int | None = None, save: bool = False
+) -> None:
     """Run ``lm_eval`` in this process with ``arguments``, our tasks known to it.
 
     Args:
         arguments: as one would type them after ``lm_eval``; the verb ``run`` may be left out.
         shared_prefix: read common beginnings of requests once, for ``--model hf`` and ``--model vllm``.
         sample: number of prompts of each task, spread over its categories; None takes all.
+        save: write results and samples into `results_dir` where ``arguments`` name no other place, and say in the end where
+            they are and which command reads them.
 
     Raises:
         SystemExit: as lm-eval's command line does.
@@ -140,16 +149,19 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
     verb = arguments[0] if arguments and arguments[0] in _VERBS else "run"
     rest = list(arguments[1:] if arguments and arguments[0] == verb else arguments) or ["--help"]
     instead = partial(_evaluate_checked, shared_prefix=shared_prefix, sample=sample)
+    trackers: list[list[Any]] = []
     with _hidden_in_errors(), hidden_in_logs(), ExitStack() as patches:
 
         def begin(options: Any) -> None:
             _complete_options(options)
             patches.enter_context(our_tasks(checks.check_task_name))
-            patches.enter_context(fail_on_unsaved_results())
+            trackers.append(patches.enter_context(fail_on_unsaved_results()))
 
         try:
             if verb == "run":
                 checks.check_words(rest)
+                if save and not {"output_path", "config"} & {words.option for words in words_by_option(rest)}:
+                    rest += ["--output_path", str(results_dir()), "--log_samples"]
                 patches.enter_context(configured_by(begin))  # what it patches later takes seconds to import
             else:
                 patches.enter_context(our_tasks(checks.check_task_name))
@@ -159,11 +171,16 @@ def run_lm_eval(arguments: Sequence[str], *, shared_prefix: bool = True, sample:
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
             reason = cut_middle(hide(typed_reason_of(error)), 300)  # half a secret would not be recognized
             raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
+    for tracker in trackers[0] if save and trackers else ():
+        if tracker.output_path:
+            say(*describe_saved(tracker))
 
 
 def _complete_options(options: Any) -> None:
     """Check what the command line says, and put the folder of a model that we know by name in place of that name."""
     checks.check_options(options)
+    options.model_args = with_exact_sums(options.model, options.model_args)
+    options.metadata = with_exact_sums(options.model, options.metadata)
     pretrained = options.model_args.get("pretrained")
     if isinstance(pretrained, str):
         folder = resolve_model(pretrained)
@@ -198,6 +215,9 @@ def evaluate(
 
     `lm_eval.simple_evaluate` with a task manager that knows our folders and how the model tokenizes.
 
+    Example:
+        ``evaluate("nnd_quiz_design", model_args="pretrained=gpt2")["results"]["nnd_quiz_design"]["pass_rate,none"]``
+
     Args:
         tasks: names of tasks or groups.
         model: a name that lm-eval knows, or a ready-made ``LM`` object.
@@ -214,7 +234,7 @@ def evaluate(
         NNDError: there is no such task, a set cannot be built, or the model or its tokenizer cannot be identified.
     """
     names = [tasks] if isinstance(tasks, str) else list(tasks)
-    arguments = parse_model_args(model_args)
+    arguments = with_exact_sums(model, parse_model_args(model_args))
     if isinstance(arguments.get("pretrained"), str):
         arguments = {**arguments, "pretrained": resolve_model(arguments["pretrained"])}
     about_model = dict(arguments)

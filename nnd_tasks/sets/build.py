@@ -127,6 +127,9 @@ def build_set(
 
     A recipe from elsewhere is copied to ``$NND_HOME/task_yamls/NAME``, unless ``out`` is given.
 
+    Example:
+        ``build_set("quiz_design").tables["authors"].num_rows``
+
     Args:
         name: of a set that `nnd list` shows, the path of a recipe, or what `find_recipe` returns for one of these.
         source: the publisher's file, an archive, a pattern, or a folder that holds it; None downloads it.

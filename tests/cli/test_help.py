@@ -1,12 +1,15 @@
-"""Covers examples, parts_of, verb.
+"""Covers complete_set, complete_task, examples, parts_of, verb.
 
 `--help`: panels, and examples that can be typed as they stand.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,6 +24,7 @@ from nnd_tasks import cli
 from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
+from nnd_tasks.store import results_dir
 from tests.conftest import REPO
 from tests.results.fake_runs import write_run
 from tests.test_docs import parse
@@ -100,8 +104,9 @@ def test_examples_that_can_run_here_run(tmp_path: Path, monkeypatch: pytest.Monk
     answers = ["new", "answers", "--from", str(REPO / "examples" / "answers.csv"), "--better", "right"]
     assert CliRunner().invoke(app, answers).exit_code == 0
     for year, name in enumerate(("small", "large", "anna", "ben"), start=2019):
-        folder = "results" if year < 2021 else "."
-        write_run(tmp_path / folder / name, name, parameters=10 ** (year - 2013), seed=year)
+        folder = tmp_path / "results" if year < 2021 else tmp_path
+        write_run(folder / name, name, parameters=10 ** (year - 2013), seed=year)
+    results_dir().symlink_to(tmp_path / "results")
     files = {
         "models.csv": "model,year\nsmall,2019\nlarge,2020\n",
         "judged.csv": "article,summary,verdict\na,b,good\na,c,bad\n",
@@ -171,3 +176,23 @@ def test_help_of_run_has_ours_first_and_then_that_of_lm_eval(capsys: pytest.Capt
 def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them() -> None:
     shown = CliRunner(env=WIDE).invoke(app, ["list", "--help"]).output
     assert "percentage points, if they decide 30%" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("nnd show quiz", ["quiz_design"]),
+        ("nnd build summev", ["summeval"]),
+        ("nnd run --model hf --tasks nnd_demo,nnd_frank_v", ["nnd_demo,nnd_frank_validator"]),
+    ],
+)
+def test_the_shell_completes_names_of_sets_and_tasks(line: str, expected: list[str]) -> None:
+    environment = {
+        **os.environ,
+        "_NND_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(line.count(" ")),
+    }
+    command = [sys.executable, "-c", "import sys; sys.argv = ['nnd']; from nnd_tasks.cli import main; main()"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == expected

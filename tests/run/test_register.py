@@ -1,14 +1,17 @@
 """`register`, `unregister`, `is_current`: what stock lm-eval knows, and what is left when one of them is killed.
 
-Also covers is_filled, workshop, written_folders.
+Also covers announce_tasks, is_filled, update_registration, workshop, written_folders.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,9 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run import register as registration
 from nnd_tasks.run.register import FOLDER, is_current, register, unregister
-from nnd_tasks.task.task_files import write_task_folder
+from nnd_tasks.task.task_files import MARKER, write_task_folder
+from tests.commands import Command
+from tests.conftest import REPO
 
 
 @pytest.fixture
@@ -65,6 +70,42 @@ def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
     assert [process.exitcode for process in processes] == [0] * 4
     assert names_in(tasks / FOLDER) == names_in(write_task_folder())
     assert is_current()
+
+
+def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(
+    nnd: Command, tmp_path: Path, tasks: Path
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("q,text,right\n" + "".join(f"q{i},good {i},yes\nq{i},bad {i},no\n" for i in range(3)))
+    options = ("--from", table, "--context", "q", "--candidate", "text", "--label", "right", "--better", "yes")
+    assert nnd("new", "first", *options).status == 0
+    assert list(tasks.iterdir()) == []
+    register()
+    made = nnd("new", "second", *options)
+    assert {"nnd_first", "nnd_second", "nnd_second_choice"} <= {*names_in(tasks / FOLDER)}
+    assert "run it: nnd run --model hf --model_args pretrained=MODEL --tasks nnd_second" in made.out
+    (tasks / FOLDER / MARKER).write_text("")
+    (tasks.parent / ".nnd_tasks.lock").mkdir()  # no new folder can be prepared
+    assert "note: lm_eval does not know the new tasks: " in nnd("new", "third", *options).err
+
+
+def test_an_lm_eval_that_asks_installed_packages_finds_all_tasks() -> None:
+    """As its pull request 4015 describes: the entry point names a package, whose folder is searched for YAMLs."""
+    code = """
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+from lm_eval.tasks import TaskManager
+[entry] = entry_points(group="lm_eval.tasks")
+package = entry.load()
+[folder] = {Path(package.__file__).parent, *map(Path, package.__path__), Path(str(files(package)))}
+print(*TaskManager(include_path=str(folder), include_defaults=False).all_tasks)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPO).stdout
+    assert {name for name in names_in(write_task_folder()) if name.startswith("nnd")} <= {*found.split()}
+    assert {entry.name for entry in entry_points(group="lm_eval.models") if entry.value.startswith("nnd_tasks.")} == {
+        "hf-shared-prefix", "vllm-shared-prefix", "nnd_mlm", "nnd_reward"
+    }  # fmt: skip
 
 
 def test_a_stub_that_is_gone_is_seen(tasks: Path) -> None:

@@ -1,6 +1,6 @@
 """`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded.
 
-Also covers Asked, check_options, check_run, check_task_name, check_words, main.
+Also covers Asked, check_options, describe_saved, check_run, check_task_name, check_words, main.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.read_runs import read_results
-from tests.commands import nnd_process
+from tests.commands import Command, nnd_process
 from tests.commands import refused as refused_message
 from tests.conftest import REPO
 from tests.random_models import evaluate
@@ -76,7 +76,7 @@ CASES = {
     """--metadata '{"max_length": 9000}'""": "metadata max_length=9000 is not what the model gets (None); give it in",
     """--metadata '{"append_bos": true}' --apply_chat_template""": "leave out --apply_chat_template",
     "--apply_chat_template": "has no chat template; leave out",
-    "--metadata tokens=true": "add --output_path FOLDER",
+    "--no-save --metadata tokens=true": "add --output_path FOLDER",
     "--cache_requests true": "--cache_requests: lm-eval keys that cache by task name",
     "--limit 0": "--limit 0: no prompt is left; take 1 or more",
     "--limit nan": "--limit nan: expected a number of prompts",
@@ -366,3 +366,35 @@ def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(gpt2: Path, hom
     named = evaluate(gpt2, ["nnd_demo"], limit=3)
     for one, two in zip(found["samples"]["nnd_demo"], named["samples"]["nnd_demo"], strict=True):
         assert [c["sum"] for c in one["candidates"]] == pytest.approx([c["sum"] for c in two["candidates"]])
+
+
+# ---------------------------------------------------------------- where results go
+
+
+def test_results_are_saved_at_home_and_the_last_line_is_the_command_that_comes_next(
+    nnd: Command, tiny_models: dict[str, Path], demo_home: Path, nnd_home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(demo_home / "nnd", nnd_home / "nnd")
+    refusal = nnd("compare")
+    assert (refusal.status, "no run is saved there yet" in refusal.err) == (1, True)
+
+    def last_lines(model: str, *more: str | Path) -> list[str]:
+        done = nnd("run", *hf(tiny_models[model], "--tasks", "nnd_demo", "--limit", "2"), *more)
+        assert done.status == 0, done.err
+        return done.out.splitlines()[-2:]
+
+    saved, following = last_lines("gpt2")
+    assert following == "next: nnd report"
+    folder = Path(saved.removeprefix("saved in "))
+    assert folder.parent == nnd_home / "results"
+    [results] = folder.glob("results_*.json")
+    assert json.loads(results.read_text("utf-8"))["config"]["model_args"]["softmax_dtype"] == "float32"
+    assert len([*folder.glob("samples_nnd_demo_*.jsonl")]) == 1
+    assert last_lines("llama")[1] == "next: nnd compare"
+    assert nnd("compare", "--brief").status == 0
+    before = {*nnd_home.rglob("*")}
+    assert not any(line.startswith(("saved", "next")) for line in last_lines("gpt2", "--no-save"))
+    assert (
+        last_lines("gpt2", "--log_samples", "--output_path", tmp_path / "out")[1] == f"next: nnd report {tmp_path}/out"
+    )
+    assert {*nnd_home.rglob("*")} == before

@@ -125,7 +125,7 @@ def test_every_found_text_fools_the_model(
     folders = [tiny_models["gpt2"], tiny_models["llama"]]
     done = nnd("stress", "attack", "found", "--models", ",".join(map(str, folders)), "--corpus", corpus)
     assert done.status == 0, done.err
-    assert "score it: nnd run" in done.out
+    assert "run it: nnd run" in done.out
     folder = nnd_home / "nnd" / "found"
     rows = read_table(folder, "stress").to_pylist()
     assert {(row["category"], row["subcategory"]) for row in rows} >= {("gpt2", "errors"), ("gpt2", "edits")}

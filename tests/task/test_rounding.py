@@ -25,9 +25,8 @@ SHARED, ALONE = {"shared_prefix": True}, {"shared_prefix": False}
 #: How a model of 16 bits is run -> what is told before it scores, and the type that the results name.
 ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], str, str | None]] = {
     "stock lm_eval": ({}, {}, _SUMS, "bfloat16"),
-    "nnd run without shared prefixes": ({}, ALONE, _SUMS, "bfloat16"),
+    "nnd run without shared prefixes": ({}, ALONE, _LOGITS, "bfloat16"),
     "nnd run": ({}, SHARED, _LOGITS, "bfloat16"),
-    "softmax_dtype": ({"softmax_dtype": "float32"}, ALONE, _LOGITS, "bfloat16"),
     "stock lm_eval with softmax_dtype": ({"softmax_dtype": "float32"}, {}, _LOGITS, "bfloat16"),
     "in float32": ({"dtype": "float32"}, ALONE, "", None),
     "a type of its own name": ({"dtype": "half"}, {}, _SUMS, "float16"),

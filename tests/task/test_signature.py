@@ -193,7 +193,8 @@ def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(
         ("llama", {"dtype": "bfloat16"}, {"dtype", "rounded_to"}),
         ("llama", {"max_length": 500}, {"window", "arguments"}),
         ("llama", {"add_bos_token": False}, {"arguments"}),
-        ("llama", {"softmax_dtype": "float32"}, {"arguments"}),
+        ("llama", {"softmax_dtype": "float64"}, {"arguments"}),
+        ("llama", {"softmax_dtype": "float32"}, set()),  # the default
         ("llama", {"token_scores": True}, set()),  # the same numbers, and more of them kept
     ],
 )

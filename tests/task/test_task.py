@@ -334,4 +334,6 @@ def test_examples_of_hf_do_not_end_in_rounded_sums() -> None:
     ]
     assert sum("lm_eval --model hf " in line for line in lines) == 2 + 12
     assert len(lines) > 20
-    assert [line for line in lines if "softmax_dtype=float32" not in line] == []
+    literal = [line for line in lines if line.startswith("lm_eval ")]
+    assert [line for line in literal if "softmax_dtype=float32" not in line] == []
+    assert [line for line in lines if "nnd run" in line and "softmax_dtype" in line] == [], "it is the default"
