@@ -121,7 +121,7 @@ def report(
     if hub is not None:
         if site or test or out or allow:
             raise NNDError("--hub: takes --select only; leave --site, --test, --out and --allow out")
-        from nnd_tasks.results.hub_results import list_hub_results
+        from nnd_tasks.results.compare import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(_read(runs, select))), hint="name a file with --hub")
         say(f"written: {hub}")

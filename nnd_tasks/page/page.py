@@ -22,7 +22,7 @@ from nnd_tasks.results.readers import pair_readers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.tables import make_table
 from nnd_tasks.show.forms import render
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.report import Report, Table, file_stem
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,23 @@ def report_pages(pairs: Sequence[Paired]) -> list[Report]:
     for section in map(make_section, pairs):
         reports.append(section.report)
         if len(section.around):
-            reports.append(spans.report_spans(section.around))
+            reports.append(_report_spans(section.around))
     return reports
+
+
+def _report_spans(around: pd.DataFrame) -> Report:
+    """Show what `spans.around_errors` gives, in a table for each task.
+
+    Args:
+        around: at least one row.
+    """
+    columns = {"token": "{place}", "{model}: {value}": "{mean:.2f} [{low:.2f}, {high:.2f}]"}
+    return Report(
+        name="around_errors",
+        title="Surprise around marked errors",
+        tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in around.groupby("task")],
+        notes=[spans.CAPTION],
+    )
 
 
 def render_report(runs: Sequence[Run], allow: Sequence[str] = (), skipped: Sequence[str] = ()) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair, pair_several
 from nnd_tasks.results.readers import pair_readers
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import Run, Runs
 from nnd_tasks.significance import LEVEL, detectable, holm, is_underpowered, permutation_p
 from nnd_tasks.statistics import is_few, paired_difference, summarize_rate
 
@@ -160,3 +161,39 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
         worst=[len(order) - sum(winner == model for winner, _ in beats) for model in order],
         group=np.cumsum(begins_group),
     )
+
+
+# ---------------------------------------------------------------- rates of one model for the hub
+
+
+def list_hub_results(runs: Runs) -> list[dict[str, Any]]:
+    """Make the entries of a file in ``.eval_results`` of a model's repository, one per run.
+
+    The form is that of https://huggingface.co/docs/hub/eval-results. ``task_id`` is not that of the ``eval.yaml`` which
+    `nnd publish` writes, because a choice of a generated letter is another measurement than a likelihood.
+
+    Raises:
+        NNDError: there are several models, or a run is of a part of its set.
+    """
+    models = sorted({str(run.model_info["name"]) for run in runs})
+    if len(models) > 1:
+        raise NNDError(
+            f"--hub: the file is for one model, and these are of {', '.join(models)}; name the results of one"
+        )
+    entries = []
+    for run in runs:
+        if run.protocol["selection"] != "all":
+            raise NNDError(f"--hub: the run of {run.task} is of a part of its set; run it without --limit and --sample")
+        [paired] = pair(Runs([run]))
+        whole = category_rates(paired).iloc[0]
+        kind = "likelihood" if run.reader == "writer" else run.reader
+        entries.append(
+            {
+                "dataset": {"id": run.protocol["set"], "task_id": f"{run.protocol['config']}_{kind}"},
+                "value": round(float(whole["rate"]), 4),
+                "date": run.date[:10],
+                "notes": f"pass rate of {whole['tests']} tests, 95% interval {whole['low']:.3f} to {whole['high']:.3f}, "
+                f"by {kind}; {run.short_line}",
+            }
+        )
+    return entries

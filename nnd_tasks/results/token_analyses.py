@@ -25,7 +25,6 @@ from nnd_tasks.languages import split_words
 from nnd_tasks.results.paired import Paired, sum_by_prompt
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.token_scores import CandidateTokens, read_tokens
-from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
 
@@ -293,18 +292,3 @@ def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: N
     last = middle.pop() if middle else np.nan
     mean = np.mean(middle) if middle else np.nan
     return [*around[before : before + SIDE], first, mean, last, *around[after : after + SIDE]]
-
-
-def report_spans(around: pd.DataFrame) -> Report:
-    """Show what `around_errors` gives, in a table for each task.
-
-    Args:
-        around: at least one row.
-    """
-    columns = {"token": "{place}", "{model}: {value}": "{mean:.2f} [{low:.2f}, {high:.2f}]"}
-    return Report(
-        name="around_errors",
-        title="Surprise around marked errors",
-        tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in around.groupby("task")],
-        notes=[CAPTION],
-    )

@@ -31,8 +31,7 @@ from nnd_tasks.schema import (
 )
 from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
-from nnd_tasks.sets.copies import sha256_of
-from nnd_tasks.sets.download import Source, open_source
+from nnd_tasks.sets.download import Source, open_source, sha256_of
 from nnd_tasks.sets.pair import clean_tests, make_tests
 from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, load_recipe
 from nnd_tasks.sets.rows import config_of, read_rows

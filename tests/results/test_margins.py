@@ -1,6 +1,6 @@
 """`character_blocks`, `label_tokens`, `margin_table`, `margin_parts`: where a test is won or lost, against a slow definition.
 
-Also covers CandidateTokens, report_spans, split_words.
+Also covers CandidateTokens, split_words.
 """
 
 from __future__ import annotations

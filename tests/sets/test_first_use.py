@@ -17,7 +17,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets import download
-from nnd_tasks.sets.copies import find_by_hash, find_by_name, sha256_of
+from nnd_tasks.sets.download import find_by_hash, find_by_name, sha256_of
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import dataset_folder, find_dataset, list_configs, look_up_set
 from nnd_tasks.task.documents import load_tests

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, parse_json, read_text, read_yaml
 from nnd_tasks.schema import normalize
-from nnd_tasks.sets.copies import sha256_of
+from nnd_tasks.sets.download import sha256_of
 from nnd_tasks.store import nnd_home
 
 #: Bytes that a corpus file may have; it is read into memory.
