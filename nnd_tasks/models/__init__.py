@@ -1,1 +1,1 @@
-"""Models of lm-eval for every task of likelihoods: `hf-shared-prefix`, `vllm-shared-prefix`, `nnd_mlm`, `nnd_reward`."""
+"""Models of lm-eval for every task of likelihoods, named in `README.md` beside this file."""

@@ -229,6 +229,8 @@ def check_run(
     Raises:
         NNDError: something is wrong.
     """
+    from nnd_tasks.models.score_file import FILE
+    from nnd_tasks.task.lengths import name_engine
     from nnd_tasks.task.task import NNDTask  # imports torch
 
     check_model(asked.model, asked.arguments)
@@ -247,7 +249,8 @@ def check_run(
     tokens = any(task.settings.tokens for task in ours)
     samples = select_prompts(loaded["tasks"], ours, options.get("samples"), asked.sample)
     tracker = options.get("evaluation_tracker")
-    folder = check_output(getattr(tracker, "output_path", None), asked.arguments, loaded["tasks"])
+    named = {"model": name_engine(asked.arguments)[1]} if asked.model == FILE else asked.arguments
+    folder = check_output(getattr(tracker, "output_path", None), named, loaded["tasks"])
     shares = asked.shared_prefix and asked.model == "hf"
     model = resolve_model_type("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
     arguments = asked.arguments

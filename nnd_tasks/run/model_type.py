@@ -81,9 +81,15 @@ def _version() -> str:
 
 # ---------------------------------------------------------------- log-probabilities of every token
 
-_WHO = "hf and vllm keep the log-probabilities of tokens"
+_WHO = "hf and vllm keep the log-probabilities of tokens, and files of scores may have them"
 #: Model types -> ours, which can keep what each token gets. Ours also scores as the other does.
-_KEEPING = {"hf": "hf-shared-prefix", "hf-auto": "hf-shared-prefix", "huggingface": "hf-shared-prefix", VLLM: SHARED}
+_KEEPING = {
+    "hf": "hf-shared-prefix",
+    "hf-auto": "hf-shared-prefix",
+    "huggingface": "hf-shared-prefix",
+    VLLM: SHARED,
+    "nnd_file": "nnd_file",
+}
 
 
 def with_token_scores(model: Any, arguments: Mapping[str, Any], tracker: Any) -> tuple[Any, dict[str, Any]]:

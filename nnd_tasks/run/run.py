@@ -56,6 +56,7 @@ def _evaluate_checked(
     types ``hf`` and ``vllm`` read common beginnings of requests once, if that is known to give the same numbers. Only the model
     gets the secrets among the arguments.
     """
+    import nnd_tasks.models.score_file  # registers nnd_file
     import nnd_tasks.models.shared_prefix  # registers hf-shared-prefix
     import nnd_tasks.models.text_models  # noqa: F401 - registers nnd_mlm and nnd_reward
     from nnd_tasks.models.encodings import shared_encodings
@@ -123,9 +124,10 @@ def _without_secrets(results: Any) -> Any:
 def _name_results(tracker: Any, folder: str | None) -> None:
     """Let lm-eval write into the folder that was checked before the run, and name the model without its secrets."""
     names = getattr(tracker, "general_config_tracker", None)
-    if names is None or not names.model_name:
+    if names is None:
         return
-    names.model_name = bare_urls(names.model_name)
+    if names.model_name:
+        names.model_name = bare_urls(names.model_name)
     if folder is not None:
         names.model_name_sanitized = folder
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import datasets
 import torch
@@ -19,6 +20,7 @@ import torch
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.score_file import FILE, read_scores, request_id
 from nnd_tasks.models.text_models import MASKED, REWARD, encode_chat, text_window
 from nnd_tasks.task.settings import Settings
 
@@ -59,6 +61,7 @@ class TokenCounter(TokenizingOnce):
         model_type: what ``--model`` names; None if that is not known.
 
     Attributes:
+        engine: what computed the sums of a file; None where a model of lm-eval does.
         remote: the backend is a client of an HTTP server.
         whole: the model reads context and continuation as one text (``nnd_mlm``, ``nnd_reward``).
         reward: the model gives rewards, not likelihoods (``nnd_reward``).
@@ -69,12 +72,18 @@ class TokenCounter(TokenizingOnce):
         NNDError: the metadata names no tokenizer, or it cannot be loaded.
     """
 
+    will_answer = True
     _DEFAULT_MAX_LENGTH = 0  # what HFLM's `max_length` returns where it finds none
 
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
         # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
         self._given = frozenset(metadata)
         self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
+        self.of_file = is_of_file(metadata, model_type)
+        self.engine: str | None = None
+        self.model_name: str | None = None
+        if self.of_file:
+            self.engine, self.model_name = name_engine(metadata)
         self.reward = model_type == REWARD
         self.whole = self.reward or model_type == MASKED
         self.add_bos_token = metadata.get("add_bos_token")
@@ -114,7 +123,7 @@ class TokenCounter(TokenizingOnce):
             self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
         why_no_config = self._find_config(tokenizer if model is None else model, loading)
         self._find_backend(metadata.get("backend", "default"), why_no_config, trust=loading["trust_remote_code"])
-        self.as_client = self.remote or self.whole
+        self.as_client = self.remote or self.whole or self.of_file
         if self.as_client:  # clients add no special token unless asked; around whole texts they come later
             self.add_bos_token = bool(self.add_bos_token) and self.remote
         try:
@@ -136,7 +145,7 @@ class TokenCounter(TokenizingOnce):
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
             ) from error
-        if self.prefix_token_id is None and not (self.remote or self.whole):
+        if self.prefix_token_id is None and not self.as_client:
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
@@ -157,7 +166,7 @@ class TokenCounter(TokenizingOnce):
     def _find_config(self, model: Any, loading: Mapping[str, Any]) -> str:
         """Set ``self._config`` to the model's configuration, or to None; return why a named model has none."""
         self._config: Any = getattr(model, "config", None)
-        if self.remote or not isinstance(model, str):
+        if self.remote or self.of_file or not isinstance(model, str):
             return ""
         try:
             self._get_config(model, **loading)
@@ -169,7 +178,7 @@ class TokenCounter(TokenizingOnce):
 
     def _find_backend(self, asked: str, why_no_config: str, *, trust: bool) -> None:
         """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
-        self.backend = "causal" if self.remote or self.whole else asked
+        self.backend = "causal" if self.remote or self.whole or self.of_file else asked
         if self.backend not in ("default", "causal", "seq2seq"):
             raise NNDError(f"backend={asked}: expected causal or seq2seq")
         if self.backend == "default" and why_no_config:
@@ -193,6 +202,8 @@ class TokenCounter(TokenizingOnce):
             window = None if given is None else int(given)
         except (TypeError, ValueError):
             raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
+        if self.of_file:
+            return window
         if self.whole:
             window = window or text_window(self._config, self.tokenizer)
             return window - (0 if self.reward else int(self.tokenizer.num_special_tokens_to_add()))
@@ -351,6 +362,7 @@ class TokenCounter(TokenizingOnce):
 class NoTokenizer:
     """Stands for a `TokenCounter` where no model will answer, as in lm-eval's own tests of tasks."""
 
+    will_answer = False
     name, window, tokenizer, reward = "none", None, None, False
 
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
@@ -368,6 +380,75 @@ class NoTokenizer:
     def special_text(self, which: str) -> str:
         """Give a name in place of a special token's text."""
         return f"<{which}>"
+
+
+class EngineCounter(NoTokenizer):
+    """Stands for a `TokenCounter` where a file of scores tells the numbers of tokens, and no tokenizer is named.
+
+    Args:
+        metadata: the parsed ``--model_args`` and ``--metadata``.
+
+    Raises:
+        NNDError: the file of scores cannot be read.
+    """
+
+    will_answer = True
+    config, remote, backend, name = None, False, "causal", "of the engine"
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self.engine, self.model_name = name_engine(metadata)
+        self._tokens = {} if "scores" not in metadata else _read(metadata["scores"]).table["tokens"].to_dict()
+
+    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
+        """Look up the number of tokens of a continuation; one where the file has none, which is said when it is asked."""
+        return 1, int(self._tokens.get(request_id(context, continuation), 1))
+
+    def check(self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
+        """Raise NNDError if the run needs to see tokens."""
+        needing = [name for name in ("tokens", "append_eos", "append_bos") if getattr(settings, name)]
+        needing += ["--apply_chat_template"] * chat
+        if needing:
+            raise NNDError(
+                f"{needing[0]} needs the tokenizer of the engine; add tokenizer=NAME_OR_FOLDER to --model_args"
+            )
+
+    def warn_of_rounding(self) -> str | None:
+        """Say nothing: how the engine computes is not known."""
+        return None
+
+
+def make_counter(metadata: Mapping[str, Any], model_type: str | None) -> TokenCounter:
+    """Make the counter of a run, see `TokenCounter`; that of an engine without a tokenizer knows numbers only."""
+    if is_of_file(metadata, model_type) and metadata.get("tokenizer") is None:
+        return cast("TokenCounter", EngineCounter(metadata))
+    return TokenCounter(metadata, model_type)
+
+
+def is_of_file(metadata: Mapping[str, Any], model_type: str | None) -> bool:
+    """Tell whether another engine answers through a file (``nnd_file``); stock lm-eval does not tell the model's type."""
+    return model_type == FILE or (model_type is None and "scores" in metadata)
+
+
+def name_engine(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Name the engine that computed a file of scores, and the model.
+
+    Args:
+        metadata: the parsed ``--model_args`` and ``--metadata``.
+
+    Raises:
+        NNDError: the file cannot be read.
+    """
+    if "scores" not in metadata:
+        return None, FILE
+    scores = _read(metadata["scores"])
+    return scores.engine or None, scores.model or Path(scores.path).stem
+
+
+def _read(path: Any) -> Any:
+    try:
+        return read_scores(str(path))
+    except ModelError as error:
+        raise NNDError(str(error)) from error
 
 
 def _name(value: Any) -> str:

@@ -102,7 +102,7 @@ def protocol_part(
 
 def _without_unset(items: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out the items that signatures of earlier versions lack, where they are not set."""
-    added_later = ("number_lines", "split", "exemplars", "trained_on")
+    added_later = ("number_lines", "split", "exemplars", "trained_on", "engine")
     return {key: value for key, value in items.items() if value or key not in added_later}
 
 
@@ -143,7 +143,7 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
     # Left out: shown elsewhere, or without effect on numbers.
     skipped = {"version", "pretrained", "model", "tokenizer", "config_source", "shared_prefix", "token_scores"}
     skipped |= {*Settings.model_fields}
-    name = metadata.get("pretrained") or metadata.get("model")
+    name = metadata.get("pretrained") or metadata.get("model") or counter.model_name
     stored = getattr(counter.config, "dtype", None)
     items = {
         "name": bare_urls(name) if isinstance(name, str) else type(name).__name__,  # folder, or name on the hub
@@ -152,10 +152,12 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         "commit": getattr(counter.config, "_commit_hash", None),  # of a model of the hub
         "dtype": str(metadata.get("dtype") or "auto"),  # that the model was asked to compute in
         "stored_dtype": None if stored is None else str(stored).removeprefix("torch."),  # which ``auto`` takes
+        "engine": counter.engine,  # that computed a file of scores
         "backend": "server" if counter.remote else counter.backend,  # causal or seq2seq
         "window": counter.window,  # in tokens
         "tokenizer": bare_urls(counter.name),
-        "tokenizer_digest": tokenizer_digest(counter.tokenizer),  # vocabulary, rules and special tokens
+        "tokenizer_digest": counter.tokenizer
+        and tokenizer_digest(counter.tokenizer),  # vocabulary, rules and special tokens
         "trained_on": metadata.get("trained_on"),  # splits of our sets
         "arguments": {
             key: _shown(value)

@@ -203,12 +203,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         lm-eval's own tests build requests and name no model; then `NoTokenizer` takes its place.
         """
-        from nnd_tasks.task.lengths import NoTokenizer, TokenCounter  # imports torch and transformers
+        from nnd_tasks.task.lengths import NoTokenizer, make_counter  # imports torch and transformers
 
         if not self._evaluated and not {"tokenizer", "pretrained", "model"} & self.metadata.keys():
             return cast("TokenCounter", NoTokenizer())
         if self._counter is None:
-            self._counter = TokenCounter(self.metadata, self.model.type)
+            self._counter = make_counter(self.metadata, self.model.type)
         return self._counter
 
     def _texts(self, *, chat: bool) -> Iterator[str]:
@@ -238,7 +238,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
         self._check_bos(chat=kwargs.get("apply_chat_template"))
         self._evaluated |= not kwargs.keys() <= {"limit", "samples", "rank", "world_size"}
-        if self.counter.tokenizer is None:
+        if not self.counter.will_answer:
             super().build_all_requests(**kwargs)
             return
         if not self._prepared:

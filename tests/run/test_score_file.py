@@ -1,0 +1,210 @@
+"""Covers ScoreFile, Scores, read_scores, request_id, most_tokens, EngineCounter, make_counter, is_of_file, name_engine.
+
+``nnd_file``: requests out, scores in; the example scores them with plain transformers, and sums are those of ``--model hf``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nnd_tasks
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.score_file import ScoreFile, most_tokens, request_id
+from tests.commands import Outcome
+from tests.conftest import REPO
+
+TASKS = ["nnd_demo", "stock"]
+#: A task of lm-eval's own kind, over documents of ours.
+STOCK = """
+task: stock
+dataset_path: json
+dataset_kwargs: {data_files: {test: FILE}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: 0
+metric_list: [{metric: acc}, {metric: acc_norm}]
+"""
+
+
+@pytest.fixture(scope="module")
+def files(llama: Path, demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a folder with the task ``stock``, the requests of both tasks and their scores; and the model."""
+    folder = tmp_path_factory.mktemp("score_file")
+    documents = [
+        {"question": "The sky is", "choices": ["blue", "a fish"]},
+        {"question": "Two and two", "choices": ["4", "5"]},
+    ]
+    (folder / "docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in documents), encoding="utf-8")
+    (folder / "stock.yaml").write_text(STOCK.replace("FILE", str(folder / "docs.jsonl")), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NND_HOME", str(demo_home))
+        with pytest.raises(SystemExit) as end:
+            evaluate(folder, "nnd_file", requests=folder / "requests.parquet", tokenizer=llama)
+        assert end.value.code == 0
+    spec = importlib.util.spec_from_file_location("score_file", REPO / "examples" / "score_file.py")
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.main(str(llama), str(folder / "requests.parquet"), str(folder / "scores.parquet"))
+    return folder, llama
+
+
+def evaluate(folder: Path, model: str, metadata: Any = None, **arguments: Any) -> dict[str, Any]:
+    arguments = {key: str(value) for key, value in arguments.items()}
+    return nnd_tasks.evaluate(TASKS, model, arguments, metadata=metadata, include_path=folder, limit=6)
+
+
+def test_scores_of_a_file_are_those_of_hf(files: tuple[Path, Path], home: Path) -> None:
+    folder, model = files
+    expected = evaluate(folder, "hf", pretrained=model, dtype="float32")
+    for tokenizer in ({}, {"tokenizer": model}):
+        results = evaluate(folder, "nnd_file", scores=folder / "scores.parquet", **tokenizer)
+        for task in TASKS:
+            for name, value in expected["results"][task].items():
+                assert results["results"][task][name] == pytest.approx(value), name
+            for ours, theirs in zip(results["samples"][task], expected["samples"][task], strict=True):
+                for answer, sums in zip(ours["filtered_resps"], theirs["filtered_resps"], strict=True):
+                    assert answer[0] == pytest.approx(sums[0], abs=1e-4)
+        counted = [[row["tokens"] for row in sample["candidates"]] for sample in results["samples"]["nnd_demo"]]
+        assert counted == [
+            [row["tokens"] for row in sample["candidates"]] for sample in expected["samples"]["nnd_demo"]
+        ]
+        signature = results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]
+        assert signature["model"]["name"] == str(model)
+        assert signature["model"]["engine"].startswith("transformers ")
+        assert signature["protocol"] == expected["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["protocol"]
+
+
+def test_token_scores_come_from_the_file(files: tuple[Path, Path], home: Path) -> None:
+    folder, model = files
+    kept = evaluate(folder, "nnd_file", {"tokens": True}, scores=folder / "scores.parquet", tokenizer=model)
+    expected = evaluate(folder, "hf", {"tokens": True}, pretrained=model, dtype="float32")
+    ours, theirs = (results["tokens"]["nnd_demo"].to_pandas() for results in (kept, expected))
+    assert len(ours) == len(theirs)
+    for first, second in zip(ours["logprobs"], theirs["logprobs"], strict=True):
+        assert first == pytest.approx(second, abs=1e-4)
+
+
+def test_requests_are_each_text_once_with_its_tokens(files: tuple[Path, Path]) -> None:
+    requests = pd.read_parquet(files[0] / "requests.parquet")
+    assert requests["id"].is_unique
+    assert not requests.duplicated(["context", "continuation"]).any()
+    assert [request_id(row.context, row.continuation) for row in requests.itertuples()] == list(requests["id"])
+    scores = pd.read_parquet(files[0] / "scores.parquet").set_index("id")
+    assert list(scores["tokens"].reindex(requests["id"])) == list(requests["tokens"])
+    assert " blue" in set(requests["continuation"])
+    assert not list(files[0].glob(".*"))
+
+
+def change(column: str, value: Any, row: int = 0) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def changed(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(**{column: [value if i == row else old for i, old in enumerate(table[column])]})
+
+    return changed
+
+
+MISTAKES: list[tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = [
+    (lambda table: table.iloc[3:], r"3 of \d+ requests are missing; .* first: \w{32}, \w{32}, \w{32}$"),
+    (lambda table: pd.concat([table, table.iloc[:2]]), r"2 ids that stand several times; first: \w{32}, \w{32}$"),
+    (change("id", "0" * 32), r"1 of \d+ requests are missing"),
+    (lambda table: pd.concat([table, table.iloc[:1].assign(id="x")]), r"1 of \d+ rows are of no request; .* first: x$"),
+    (change("sum", float("nan")), r"1 sums that are no number; first: \w{32}$"),
+    (change("sum", float("-inf"), 1), r"1 sums that are no number"),
+    (change("sum", 0.5), r"1 sums above 0"),
+    (change("tokens", 0), r"1 counts of tokens that are no whole number above 0"),
+    (change("tokens", 1.5), r"1 counts of tokens that are no whole number above 0"),
+    (change("tokens", 10_000), r"1 counts of tokens above the number of bytes of the text"),
+    (lambda table: table.drop(columns="sum"), r"has no column sum; it has id, tokens, token_logprobs, greedy"),
+    (lambda table: table.assign(sum=table["sum"].astype(str)), r"column sum holds \w+, not numbers"),
+    (lambda table: table.assign(greedy="no"), r"column greedy holds \w+, not true and false"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES, ids=range(len(MISTAKES)))
+def test_a_file_that_cannot_be_right_is_one_line(
+    mistake: Callable[[pd.DataFrame], pd.DataFrame], words: str, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    scores = mistake(pd.read_parquet(files[0] / "scores.parquet").drop(columns="token_logprobs"))
+    if "it has" in words:
+        scores["token_logprobs"] = None
+        scores = scores[["id", "tokens", "token_logprobs", "greedy"]]
+    pq.write_table(pa.Table.from_pandas(scores), tmp_path / "s.parquet")
+    requests = pd.read_parquet(files[0] / "requests.parquet")
+    texts = {row.id: (row.context, row.continuation) for row in requests.itertuples()}
+    with pytest.raises(ModelError, match=words):
+        ScoreFile(scores=str(tmp_path / "s.parquet")).scores.check_requests(texts)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (None, "1 rows without token_logprobs"),
+        ([-1.0], "1 lists of token_logprobs of another length than tokens"),
+        ("shifted", "1 lists of token_logprobs that do not add up to sum"),
+    ],
+)
+def test_lists_of_token_logprobs_are_checked(values: Any, words: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+    scores = pd.read_parquet(files[0] / "scores.parquet")
+    longest = int(scores["tokens"].idxmax())
+    if values == "shifted":
+        values = [value - 0.5 for value in scores["token_logprobs"][longest]]
+    change("token_logprobs", values, longest)(scores).to_parquet(tmp_path / "s.parquet")
+    with pytest.raises(ModelError, match=words):
+        ScoreFile(scores=str(tmp_path / "s.parquet"))
+
+
+def test_counts_of_another_tokenizer_are_refused(files: tuple[Path, Path], home: Path, tmp_path: Path) -> None:
+    folder, model = files
+    scores = pd.read_parquet(folder / "scores.parquet").drop(columns="token_logprobs")
+    change("tokens", int(scores["tokens"][2]) + 1, 2)(scores).to_parquet(tmp_path / "s.parquet")
+    evaluate(folder, "nnd_file", scores=tmp_path / "s.parquet")  # without its tokenizer, nobody can tell
+    with pytest.raises(
+        nnd_tasks.NNDError, match=r"1 counts of tokens are not those of the tokenizer .*llama; first: \w"
+    ):
+        evaluate(folder, "nnd_file", scores=tmp_path / "s.parquet", tokenizer=model)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("", "nnd_file takes requests=FILE.parquet, to write the requests, or scores=FILE.parquet"),
+        ("requests=a.parquet,scores=SCORES", "nnd_file takes requests=FILE.parquet"),
+        ("scores=none.parquet", "scores=none.parquet: cannot be read (No such file"),
+        ("scores=SCORES,dtype=float32", "nnd_file has no argument dtype"),
+        ("scores=TEXT", "cannot be read as parquet"),
+        ("scores=SCORES --apply_chat_template", "--apply_chat_template needs the tokenizer of the engine"),
+        ("""scores=SCORES --metadata {"append_eos":true}""", "append_eos needs the tokenizer of the engine"),
+        ("requests=/proc/none/r.parquet", "requests=/proc/none/r.parquet: cannot be written"),
+    ],
+)
+def test_mistakes_on_the_command_line(
+    arguments: str, words: str, files: tuple[Path, Path], home: Path, nnd: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    (tmp_path / "text.parquet").write_text("no table", encoding="utf-8")
+    for name, path in (("SCORES", files[0] / "scores.parquet"), ("TEXT", tmp_path / "text.parquet")):
+        arguments = arguments.replace(name, str(path))
+    model_args, *options = arguments.split(" ")
+    given = ["--model_args", model_args] if model_args else []
+    outcome = nnd("run", "--model", "nnd_file", *given, *options, "--tasks", "nnd_demo", "--limit", "2")
+    assert outcome.status == 1
+    assert words in outcome.err.splitlines()[-1]
+
+
+@given(text=st.text(min_size=1))
+def test_no_tokenizer_of_bytes_or_letters_gives_more_tokens(text: str) -> None:
+    assert len(text.encode("utf-8", "surrogatepass")) + 1 <= most_tokens(text)
+    assert request_id("a", text) != request_id("", f"a{text}")
