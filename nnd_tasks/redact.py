@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 #: Replaces a secret.
 MARK = "***"
@@ -53,15 +52,6 @@ def is_secret(name: str) -> bool:
 def bare_urls(text: str) -> str:
     """Take the user, the password and the query out of every URL in a text."""
     return _URL.sub(r"\g<scheme>\g<place>", text)
-
-
-def open_query(url: str) -> list[tuple[str, str]]:
-    """List what the query of a URL asks for, secrets left out; empty for a text that is not a URL."""
-    try:
-        parts = urlsplit(url)
-        return [pair for pair in parse_qsl(parts.query) if parts.scheme and not is_secret(pair[0])]
-    except ValueError:
-        return []
 
 
 def hide(text: str) -> str:

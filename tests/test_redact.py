@@ -1,4 +1,4 @@
-"""Covers bare_urls, hidden_in_logs, hide, is_secret, open_query, Veiled, without_secrets.
+"""Covers bare_urls, hidden_in_logs, hide, is_secret, Veiled, without_secrets.
 
 Secrets: known by their names, at any depth; URLs without user, password and query.
 """

@@ -30,7 +30,6 @@ from nnd_tasks.models.token_requests import (
     TokenRequest,
     check_requests,
     collect_responses,
-    make_answers,
 )
 from nnd_tasks.models.upstream import register_model
 
@@ -197,7 +196,8 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             )
         with torch.inference_mode():
             scored = self._score(requests) if shares else self._score_each(requests)
-            return collect_responses(self, requests, make_answers(scored), disable_tqdm)
+            answers = ((request.index, request.answer) for request in scored)
+            return collect_responses(self, requests, answers, disable_tqdm)
 
     def _plain(self, requests: Sequence[TokenRequest], **kwargs: Any) -> list[Response]:
         """Score as `HFLM` does.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,11 @@ class ScoredRequest:
     logprobs: list[float] = field(default_factory=list)
     greedy: bool = True
 
+    @property
+    def answer(self) -> TokenAnswer:
+        """What the model says to the request, when all of its targets are scored."""
+        return TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
+
 
 #: Text (context, continuation), tokens of the context, tokens of the continuation. Parts of rolling requests have no text.
 TokenRequest = tuple[Any, list[int], list[int]]
@@ -67,12 +72,6 @@ def check_requests(requests: Iterable[TokenRequest], window: int) -> None:
             raise ModelError(
                 f"the continuation {text_shown} has more than {window} tokens, which do not fit the model's window"
             )
-
-
-def make_answers(scored: Iterable[ScoredRequest]) -> Iterator[tuple[int, TokenAnswer]]:
-    """Yield the index of each request, and the answer to it, as soon as it is scored."""
-    for request in scored:
-        yield request.index, TokenAnswer.of(sum(request.logprobs), request.greedy, request.logprobs)
 
 
 def collect_responses(

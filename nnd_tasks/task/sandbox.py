@@ -13,7 +13,7 @@ from typing import Any
 
 import jinja2
 import regex  # type: ignore[import-untyped]
-from jinja2 import meta, nodes
+from jinja2 import nodes
 from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -268,15 +268,3 @@ def render(template: Any, doc: Mapping[str, Any], where: str) -> Any:
 def doubles_space(prompt: str, continuation: str) -> bool:
     """Tell whether a prompt ends in a space, and what follows it begins with one."""
     return prompt[-1:] in _SPACES and continuation[:1] in _SPACES
-
-
-def names_in(template: str, where: str) -> set[str]:
-    """Return the fields that a template names.
-
-    Raises:
-        NNDError: it is no template.
-    """
-    try:
-        return set(meta.find_undeclared_variables(SANDBOX.parse(template))) - SANDBOX.globals.keys()
-    except Exception as error:  # a template can be wrong in many ways
-        raise NNDError(f"{where}: {reason_of(error)}") from error

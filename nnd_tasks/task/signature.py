@@ -17,11 +17,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import NoneType
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import xxhash
 
 from nnd_tasks import __version__
-from nnd_tasks.redact import bare_urls, hide, is_secret, open_query, without_secrets
+from nnd_tasks.redact import bare_urls, hide, is_secret, without_secrets
 from nnd_tasks.task.settings import Settings
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
@@ -174,12 +175,21 @@ def _shown(value: Any) -> Any:
         if content := weights_digest(value):
             return f"{value} ({content})"
         # The query of a URL may choose the model, and may hold secrets: its digest is shown, not its text.
-        asked = open_query(value)
+        asked = _open_query(value)
         return f"{hide(value)} (query {digest(asked)})" if asked else hide(value)
     value = without_secrets(value, None)
     if isinstance(value, (int, float, NoneType)):
         return value
     return digest(value if isinstance(value, (dict, list)) else type(value).__qualname__)
+
+
+def _open_query(url: str) -> list[tuple[str, str]]:
+    """List what the query of a URL asks for, secrets left out; empty for a text that is not a URL."""
+    try:
+        parts = urlsplit(url)
+        return [pair for pair in parse_qsl(parts.query) if parts.scheme and not is_secret(pair[0])]
+    except ValueError:
+        return []
 
 
 def tokenizer_digest(tokenizer: Any) -> str:

@@ -1,4 +1,4 @@
-"""Covers along_tree, check_requests, collect_responses, DecoderOnlyScoring, Layout, layout_of, make_answers, Reach,
+"""Covers along_tree, check_requests, collect_responses, DecoderOnlyScoring, Layout, layout_of, Reach,
 TokenizingOnce.
 
 The check of a model on itself finds every way to read a tree wrongly, and says what it covered.

@@ -1,6 +1,6 @@
 """Candidates that merge with their prompt, are empty, or follow a BOS token twice: counted in the results, and said once.
 
-Also covers check_languages, doubles_space, names_in.
+Also covers check_languages, doubles_space.
 """
 
 from __future__ import annotations

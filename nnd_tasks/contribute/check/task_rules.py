@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jinja2 import meta
+
 from nnd_tasks.contribute.check.reading import Folder
 from nnd_tasks.contribute.check.rules import Finding, Tests, finding
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.sets.catalogue import RecipeFile
 from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.store import how_to_build, task_yamls, tasks_dir
-from nnd_tasks.task.sandbox import doubles_space, names_in, render
+from nnd_tasks.task.sandbox import SANDBOX, doubles_space, render
 from nnd_tasks.task.task_files import list_variants
 from nnd_tasks.task.task_yaml import CLASS, check_settings, read_task_yaml
 from nnd_tasks.text import counted
@@ -117,10 +119,18 @@ def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator
 
 def _check_template(template: str, fields: Mapping[str, str], location: str, *, loose: bool) -> Iterator[Finding]:
     try:
-        named = dict.fromkeys(names_in(template, location), "some words") if loose else {}
+        named = dict.fromkeys(_names_in(template, location), "some words") if loose else {}
         render(template, {**named, **fields}, location)
     except NNDError as error:
         yield finding("prompt_invalid", str(error))
+
+
+def _names_in(template: str, where: str) -> set[str]:
+    """List the fields that a template names; raise NNDError if it is no template."""
+    try:
+        return set(meta.find_undeclared_variables(SANDBOX.parse(template))) - SANDBOX.globals.keys()
+    except Exception as error:  # a template can be wrong in many ways
+        raise NNDError(f"{where}: {reason_of(error)}") from error
 
 
 def _around(settings: Mapping[str, Any]) -> list[Any]:
