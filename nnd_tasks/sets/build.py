@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -32,9 +33,9 @@ from nnd_tasks.schema import (
 from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
 from nnd_tasks.sets.download import Source, open_source, sha256_of
-from nnd_tasks.sets.pair import clean_tests, make_tests
+from nnd_tasks.sets.pair import make_tests
 from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, load_recipe
-from nnd_tasks.sets.rows import config_of, read_rows
+from nnd_tasks.sets.rows import config_of, number_rows, read_rows
 from nnd_tasks.sets.write import write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.text import counted, some_of
@@ -188,7 +189,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         mended, mended_accounts = tests, accounts
         if config in rows.mended:
             mended, mended_accounts, contradictory = make_tests(rows.mended[config], recipe, rule)
-        clean, cleaning = clean_tests(mended, contradictory)
+        clean, cleaning = _clean_tests(mended, contradictory)
         if not mended.equals(tests):
             fewer = accounts["judgements"]["used"] - mended_accounts["judgements"]["used"]
             cleaning["mended"] = {"left_out": fewer, "tests": len(mended), "reasons": cleaning["reasons"]}
@@ -198,6 +199,29 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         else:
             built.notes.append(f"{config}: no test is left for {clean_name(config)}, so there is none")
     return built
+
+
+def _clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Take the tests that no reason leaves out (of repeated ones the first stays), and report on the others.
+
+    The full configs keep all tests that the publishers kept. Some say nothing about a model: the two texts are equal, the same
+    test occurs again, or people disagreed about a candidate.
+
+    Args:
+        tests: in the order of the source.
+        contradictory: whether a candidate of each test was judged both good and bad, shape (tests,).
+    """
+    high, low = tests["high"], tests["low"]
+    number, _ = number_rows(*(tests[name] for name in ("cluster_id", "high", "low", "category")))
+    left_out = {
+        "equal_texts": (high == low).to_numpy(bool),
+        "repeated": pd.Series(number).duplicated().to_numpy(bool),
+        "contradictory": contradictory,
+        "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
+    }
+    clean = tests[~np.logical_or.reduce(list(left_out.values()))].reset_index(drop=True)
+    reasons = {reason: {"tests": int(wrong.sum())} for reason, wrong in left_out.items()}
+    return clean, {"kept": len(clean), "reasons": reasons}
 
 
 def count_categories(configs: Mapping[str, Mapping[str, int]]) -> Counter[str]:

@@ -60,7 +60,7 @@ def _pair_judged(
     if not len(tests):
         raise NNDError(say_why_nothing(accounts))
     accounts |= look_at_texts(rows, tests, judged.prompts.drop(columns="cluster_id"), recipe)
-    contradicted = find_contradicted(rated, rule.min_gap)
+    contradicted = _find_contradicted(rated, rule.min_gap)
     return tests, accounts, contradicted[high[pair]] | contradicted[low[pair]]
 
 
@@ -163,6 +163,13 @@ def _make_table(columns: Mapping[str, Any], prompts: pd.DataFrame, always: Colle
     return table[[*(name for name in names if name in table), *fields]]
 
 
+def _find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
+    """Tell which candidates were judged both good and bad for one prompt and attribute; shape (candidates,)."""
+    text = candidates["candidate"].fillna("")
+    of_text = candidates["quality"].groupby([candidates["prompt"], candidates["attribute_id"], text])
+    return (of_text.transform("max") - of_text.transform("min") >= gap).to_numpy(bool)
+
+
 # ---------------------------------------------------------------- ready-made pairs
 
 
@@ -252,36 +259,3 @@ def _count_votes(pairs: pd.DataFrame) -> pd.DataFrame:
     if "rater" in used:
         pairs["rater"] = used["rater"].where(used.groupby(pair)["rater"].transform("nunique") == 1)
     return pairs.assign(exclusion=used["exclusion"].combine_first(pairs["exclusion"]))
-
-
-# ---------------------------------------------------------------- the clean config
-
-
-def find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
-    """Tell which candidates were judged both good and bad for one prompt and attribute; shape (candidates,)."""
-    text = candidates["candidate"].fillna("")
-    of_text = candidates["quality"].groupby([candidates["prompt"], candidates["attribute_id"], text])
-    return (of_text.transform("max") - of_text.transform("min") >= gap).to_numpy(bool)
-
-
-def clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Take the tests that no reason leaves out (of repeated ones the first stays), and report on the others.
-
-    The full configs keep all tests that the publishers kept. Some say nothing about a model: the two texts are equal, the same
-    test occurs again, or people disagreed about a candidate.
-
-    Args:
-        tests: in the order of the source.
-        contradictory: whether a candidate of each test was judged both good and bad, shape (tests,).
-    """
-    high, low = tests["high"], tests["low"]
-    number, _ = number_rows(*(tests[name] for name in ("cluster_id", "high", "low", "category")))
-    left_out = {
-        "equal_texts": (high == low).to_numpy(bool),
-        "repeated": pd.Series(number).duplicated().to_numpy(bool),
-        "contradictory": contradictory,
-        "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
-    }
-    clean = tests[~np.logical_or.reduce(list(left_out.values()))].reset_index(drop=True)
-    reasons = {reason: {"tests": int(wrong.sum())} for reason, wrong in left_out.items()}
-    return clean, {"kept": len(clean), "reasons": reasons}

@@ -1,7 +1,4 @@
-"""`take_pairs`, `find_winners`, `make_tests`: ready-made pairs of texts or chats, or two columns and a winner.
-
-Also covers clean_tests.
-"""
+"""`take_pairs`, `find_winners`, `make_tests`: ready-made pairs of texts or chats, or two columns and a winner."""
 
 from __future__ import annotations
 
