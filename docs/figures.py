@@ -32,8 +32,7 @@ COSTS = ("seconds", "minutes", "hours")
 PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
 #: Set -> its folder in ``NND_TEST_DATA``, where that is not the set's name.
 SOURCES = {
-    "webnlg": "extra/webnlg2020_en_human.jsonl",
-    "hanna": "extra/hanna.jsonl",
+    "webnlg": "extra_raw/webnlg",
     "humanevalfix": "today/humanevalpack",
 }
 

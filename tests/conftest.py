@@ -30,6 +30,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from tests.commands import Outcome
+from tests.hanna import write_ratings
 
 # A busy machine is no mistake. Every run tries the same examples; `make test-all` tries new ones.
 settings.register_profile("nnd", deadline=None, derandomize=not os.environ.get("NND_TEST_ALL"))
@@ -56,6 +57,21 @@ SIDE_BY_SIDE = DATA / "today/mqm2023/sxs_mqm_generalMT2023_ende.3ratingsPerSegme
 TODAY = {
     name: f"today/{'humanevalpack' if name == 'humanevalfix' else name}"
     for name in ("humanevalfix", "prmbench", "summedits", "llmbar", "lfqa", "bump", "bio_mqm")
+}
+
+#: Set -> the folder of its files in `DATA`, where that is not called as the set is.
+FOLDERS = {
+    **TODAY,
+    "lamp": "next/creativity/Writing_Alignment/LAMP/reannotation",
+    "wqrm": "next/creativity/WritingRewards",
+    "when2call": "next/when2call/data/test",
+    "bridge": "next/bridge/dataset",
+    "mtrag": "next/mtrag/mtrag-human/evaluations",
+    "crscore": "next/crscore/human_study/phase2",
+    "wmt_chat": "next/wmt_chat/data/mqm-annotations",
+    "d2t": "next/d2t_spans",
+    "webnlg": "extra_raw/webnlg",
+    "hanna": "extra",
 }
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data at {DATA}; set NND_TEST_DATA")
@@ -202,13 +218,16 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     """
 
     def get(name: str) -> Path:
-        if name != "demo" and not (DATA / TODAY.get(name, "")).is_dir():
+        if name != "demo" and not (DATA / FOLDERS.get(name, "")).is_dir():
             pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
 
         def make(home: Path) -> None:
             from nnd_tasks.sets.build import build_set
 
-            build_set(name, None if name == "demo" else DATA / TODAY.get(name, name), home / "nnd" / name)
+            source = None if name == "demo" else DATA / FOLDERS.get(name, name)
+            if name == "hanna":
+                source = write_ratings(DATA / "extra" / "hanna.jsonl", home / "sources")
+            build_set(name, source, home / "nnd" / name)
             if name == "mqm" and SIDE_BY_SIDE.is_file():
                 build_set(name, SIDE_BY_SIDE, home / "nnd" / name)
 
@@ -219,19 +238,17 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def built_home(data: Path, real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home in which every set is built from the real files; no test changes it."""
+    """Return a home in which the sets that many tests use are built from the real files; no test changes it."""
     return once(tmp_path_factory, "built_home", lambda home: _build_all(home, real_sets))
 
 
 def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
-    from nnd_tasks.sets.build import build_set
     from nnd_tasks.studies.stress.corpora import KNOWN
     from nnd_tasks.studies.stress.stress_set import build_stress_set
 
-    for name in ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3", *TODAY):
+    paper = ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3")
+    for name in (*paper, "webnlg", "hanna", *TODAY):
         shutil.copytree(real_sets(name), home / "nnd" / name)
-    for name, file in (("webnlg", "webnlg2020_en_human.jsonl"), ("hanna", "hanna.jsonl")):
-        build_set(name, DATA / "extra" / file, home / "nnd" / name)
     for corpus in KNOWN:
         name = f"blindspot_{corpus}"
         build_stress_set(name, corpus, folder=DATA / "blindspot", out=home / "nnd" / name, texts=3, levels="three")

@@ -191,7 +191,8 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
             mended, mended_accounts, contradictory = make_tests(rows.mended[config], recipe, rule)
         clean, cleaning = _clean_tests(mended, contradictory)
         if not mended.equals(tests):
-            fewer = accounts["judgements"]["used"] - mended_accounts["judgements"]["used"]
+            judged = "judgements" if "judgements" in accounts else "rows"  # a ready pair is one judgement
+            fewer = accounts[judged]["used"] - mended_accounts[judged]["used"]
             cleaning["mended"] = {"left_out": fewer, "tests": len(mended), "reasons": cleaning["reasons"]}
         built.add(config, tests, {"accounts": accounts, "cleaning": cleaning, **origin})
         if len(clean):

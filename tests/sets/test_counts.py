@@ -26,7 +26,8 @@ import pytest
 from nnd_tasks.schema import SPANS_COLUMN, summarize
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import list_configs, read_table
-from tests.conftest import DATA, SOURCES, TODAY, needs_data
+from tests.conftest import DATA, FOLDERS, SOURCES, needs_data
+from tests.sets.oracles import ORACLES_OF_2025
 
 pytestmark = needs_data
 Row = dict[str, Any]
@@ -279,23 +280,18 @@ ORACLES: dict[tuple[str, str], Callable[[Path], Iterator[tuple[Any, ...]]]] = {
                                                 "coherence complexity empathy engagement relevance surprise", 1),
     ("webnlg", "default"): lambda folder: scored(folder / "webnlg2020_en_human.jsonl", "triples", "text",
                                                  "Correctness DataCoverage Fluency Relevance TextStructure", 25),
+    **ORACLES_OF_2025,
 }  # fmt: skip
 KNOWN = ("category", "subcategory", "severity", "rater", "low_spans")
 
 
-@pytest.fixture
-def folder_of(request: pytest.FixtureRequest, real_sets: Callable[[str], Path]) -> Callable[[str], Path]:
-    """Give a function that finds the folder of a built set."""
-    extra = ("hanna", "webnlg")
-    return lambda name: request.getfixturevalue("built_home") / "nnd" / name if name in extra else real_sets(name)
-
-
 @pytest.mark.parametrize(("name", "config"), ORACLES, ids=str)
-def test_tests_are_those_of_the_raw_file_formed_anew(name: str, config: str, folder_of: Callable[[str], Path]) -> None:
-    raw = DATA / ("extra" if name in ("hanna", "webnlg") else TODAY.get(name, name))
+def test_tests_are_those_of_the_raw_file_formed_anew(name: str, config: str, real_sets: Callable[[str], Path]) -> None:
+    # The tables that other people joined are another source than what the set is built from.
+    raw = DATA / ("extra" if name in ("hanna", "webnlg") else FOLDERS.get(name, name))
     theirs = Counter(ORACLES[name, config](raw))
     known = KNOWN[: len(next(iter(theirs))) - 4]
-    rows = read_table(folder_of(name), config).to_pylist()
+    rows = read_table(real_sets(name), config).to_pylist()
     for row in rows:
         row["low_spans"] = tuple((span["start"], span["end"]) for span in row.get("low_spans") or ())
     ours = Counter(
@@ -307,8 +303,8 @@ def test_tests_are_those_of_the_raw_file_formed_anew(name: str, config: str, fol
 
 
 @pytest.mark.parametrize(("name", "config"), PUBLISHED, ids=str)
-def test_counts_are_the_published_ones(name: str, config: str, folder_of: Callable[[str], Path]) -> None:
-    counts = Counter(read_table(folder_of(name), config).column("category").to_pylist())
+def test_counts_are_the_published_ones(name: str, config: str, real_sets: Callable[[str], Path]) -> None:
+    counts = Counter(read_table(real_sets(name), config).column("category").to_pylist())
     assert PUBLISHED[name, config] in (counts, counts.total())
 
 
@@ -345,13 +341,13 @@ def pinned(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.skipif("NND_WRITE_PINS" not in os.environ, reason="pins are not to be written; set NND_WRITE_PINS")
-def test_pins_are_written(folder_of: Callable[[str], Path]) -> None:
-    PINS.write_text(json.dumps({name: pinned(folder_of(name)) for name in PINNED}, indent=1) + "\n")
+def test_pins_are_written(real_sets: Callable[[str], Path]) -> None:
+    PINS.write_text(json.dumps({name: pinned(real_sets(name)) for name in PINNED}, indent=1) + "\n")
 
 
 @pytest.mark.parametrize("name", PINNED)
-def test_every_config_is_what_it_was(name: str, folder_of: Callable[[str], Path]) -> None:
-    assert pinned(folder_of(name)) == PINNED[name]
+def test_every_config_is_what_it_was(name: str, real_sets: Callable[[str], Path]) -> None:
+    assert pinned(real_sets(name)) == PINNED[name]
     assert set(SOURCES[name].recipe.published) <= set(PINNED[name])
 
 

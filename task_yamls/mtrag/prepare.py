@@ -1,0 +1,31 @@
+"""MTRAG: questions in dialogues about passages, three answers each, and the scores of raters; all in one JSON object."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from nnd_tasks.sets.read import read_json
+
+DIMENSIONS = ["faithfulness", "appropriateness", "naturalness", "completeness"]
+
+
+def rows(folder: Path) -> pd.DataFrame:
+    """Return a row per answer and dimension."""
+    data = read_json(folder / "reference_subset_with_human_evaluations.json")
+    passages = {passage["document_id"]: passage["text"] for passage in data["documents"]}
+    tasks = {task["task_id"]: task for task in data["tasks"]}
+    return pd.DataFrame(
+        {
+            "group": answer["task_id"],
+            "context": "\n\n".join(passages[passage["document_id"]] for passage in task["contexts"]),
+            "dialogue": "\n\n".join(f"{turn['speaker'].title()}: {turn['text']}" for turn in task["input"]),
+            "candidate": answer["model_response"],
+            "system": answer["model_id"],
+            "attribute": dimension,
+            "score": [rating["value"] for rating in answer["annotations"][dimension].values()],
+            "where": f"evaluation {number}",
+        }
+        for number, answer in enumerate(data["evaluations"], start=1)
+        for task in [tasks[answer["task_id"]]]
+        for dimension in DIMENSIONS
+    )

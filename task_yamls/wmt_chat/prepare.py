@@ -1,0 +1,43 @@
+"""WMT chat translation: a CSV file per pair of languages and system, a row per sentence of a chat, with its errors."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from nnd_tasks.sets.read import read_delimited
+
+KEY, POSITIONS, TURNS = ["doc_id", "segment_id", "lp"], ["start_index", "end_index"], 10
+
+
+def rows(folder: Path) -> pd.DataFrame:
+    """Return a row per translation without errors beside one with errors; the label says what is odd about the texts."""
+    files = [(read_delimited(path, ","), path.name.split(".")[2]) for path in sorted(folder.rglob("*.csv"))]
+    table = pd.concat(table.assign(system=system) for table, system in files)
+    turns = table.drop_duplicates(KEY).to_dict("records")
+    chats = [write_chat(turns[max(0, number - TURNS) : number + 1]) for number in range(len(turns))]
+    table = table.merge(pd.DataFrame(turns)[KEY].assign(context=chats), on=KEY)
+    table["flawed"] = table["typology_error"] != ""
+    table["disputed"] = table.groupby([*KEY, "mt"])["flawed"].transform("nunique") > 1
+    pairs = table[~table["flawed"]].merge(table[table["flawed"]], on=[*KEY, "context"], suffixes=("_better", ""))
+    label = pd.Series("sure", pairs.index).mask(pairs["disputed"] | pairs["disputed_better"], "disputed")
+    return pd.DataFrame({
+        "config": pairs["lp"].str.replace("-br", ""), "context": pairs["context"],
+        "chosen": pairs["mt_better"], "rejected": pairs["mt"],
+        "high_system": pairs["system_better"], "low_system": pairs["system"],
+        "category": pairs["typology_error"].str.split("/").str[0],
+        "spans": [list(zip(*(cell.split("/") for cell in cells), strict=True)) for cells in pairs[POSITIONS].to_numpy()],
+        "label": label.mask(pairs["mt_better"] == pairs["mt"], "equal"),
+        "where": pairs["system"] + ", row " + pairs["@row"].astype(str),
+    })  # fmt: skip
+
+
+def mended(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the clean config: without texts that were judged both with and without an error."""
+    return rows[rows["label"] != "disputed"]
+
+
+def write_chat(turns: list[dict]) -> str:
+    """Return the last turn and those before it in its language, into which people translated the other side's."""
+    same_chat = [turn for turn in turns if turn["doc_id"] == turns[-1]["doc_id"]]
+    texts = [turn["source" if turn["lp"] == turns[-1]["lp"] else "reference"] for turn in same_chat]
+    return "\n".join(f"{turn['sender'].title()}: {text}" for turn, text in zip(same_chat, texts, strict=True))

@@ -1,0 +1,190 @@
+"""The tests of the sets of 2025 and 2026, formed anew from the publishers' files by short programs of their own.
+
+Each yields context, better, worse, whether the better one comes first, and what is known of the worse one, as `test_counts` says.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+Test = tuple[Any, ...]
+
+
+def nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def ready(context: str, better: str, worse: str, *known: Any) -> Test:
+    better, worse = nfc(better), nfc(worse)
+    return nfc(context), better, worse, better < worse, *known
+
+
+def mean(scores: list[Any]) -> Fraction:
+    return Fraction(sum(int(score) for score in scores), len(scores))
+
+
+def table(path: Path) -> list[Row]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def lamp(folder: Path) -> Iterator[Test]:
+    for path in folder.glob("*.json"):
+        for text in json.loads(path.read_text("utf-8")):
+            final = text["postedit"]
+            for edit in text["fine_grained_edits"]:
+                before, after = edit["originalText"], edit["editedText"]
+                if after.strip() and before != after and len(pieces := final.split(after)) == 2:
+                    spans = ((len(pieces[0]), len(pieces[0]) + len(before)),) if before else ()
+                    kind = edit["categorization"].replace("Unnecessary/ Redundant", "Unnecessary/Redundant")
+                    yield ready(text["instruction"], final, before.join(pieces), kind, "", "", "", spans)
+
+
+def wqrm(folder: Path) -> Iterator[Test]:
+    places = {"Most Preferred": 1, "Second Favorite": 2, "Least Preferred": 3}
+    for row in json.loads((folder / "WQRM_annotations.json").read_text("utf-8")):
+        asked = row["instruction"]
+        context = asked["plot"]
+        if row["genre"] != "marketing":
+            context += f"\nVoice: {asked['voice']}\nLength: {asked['word_count']} words"
+        orders = [{draft: places[rank[:-15]] for draft, rank in rater.items()} for rater in row["annotations"]]
+        for one, other in combinations(("first_draft", "random_cot", "best_cot"), 2):
+            won = Counter(min((one, other), key=order.__getitem__) for order in orders)
+            if won[one] != won[other]:
+                better, worse = (one, other) if won[one] > won[other] else (other, one)
+                yield ready(context, row[better]["candidate"], row[worse]["candidate"], "preference", row["genre"])
+
+
+def when2call(folder: Path) -> Iterator[Test]:
+    for line in (folder / "when2call_test_llm_judge.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        answers = row["answers"]
+        right = answers.pop(row["correct_answer"])
+        for behaviour in answers:
+            yield ready("[" + ", ".join(row["tools"]) + "]", right, answers[behaviour], behaviour)
+
+
+def bridge(folder: Path) -> Iterator[Test]:
+    moments = [one for path in folder.glob("*.json") for one in json.loads(path.read_text("utf-8"))]
+    frequent = {error for error, count in Counter(one["e"] for one in moments).items() if count > 40}
+    assert len(frequent) == 6
+    for one in moments:
+        chat = [f"{turn['user'][0].upper()}{turn['user'][1:]}: {turn['text']}" for turn in one["c_h"]]
+        texts = (" ".join(turn["text"] for turn in one[key]) for key in ("c_r_", "c_r"))
+        error = one["e"] if one["e"] in frequent else "other"
+        yield ready("\n".join(["Lesson: " + one["lesson_topic"], "", *chat]), *texts, error)
+
+
+def mtrag(folder: Path) -> Iterator[Test]:
+    data = json.loads((folder / "reference_subset_with_human_evaluations.json").read_text("utf-8"))
+    for task in data["tasks"]:
+        named = [passage["document_id"] for passage in task["contexts"]]
+        texts = [next(one["text"] for one in data["documents"] if one["document_id"] == name) for name in named]
+        answers = [one for one in data["evaluations"] if one["task_id"] == task["task_id"]]
+        assert len(answers) == 3
+        for dimension in ("faithfulness", "appropriateness", "naturalness", "completeness"):
+            judged = [
+                (one["model_response"], mean([rating["value"] for rating in one["annotations"][dimension].values()]))
+                for one in answers
+            ]
+            yield from judged_pairs("\n\n".join(texts), judged, 1, dimension)
+
+
+def judged_pairs(context: str, judged: list[tuple[str, Fraction]], gap: int, *known: Any) -> Iterator[Test]:
+    for (first, score), (second, other) in combinations(judged, 2):
+        if score - other >= gap:
+            yield nfc(context), nfc(first), nfc(second), True, *known
+        elif other - score >= gap:
+            yield nfc(context), nfc(second), nfc(first), False, *known
+
+
+def crscore(folder: Path) -> Iterator[Test]:
+    columns = {"Con (P)": "conciseness", "Comp (R)": "comprehensiveness", "Rel (F)": "relevance"}
+    for language in ("py", "java", "js"):
+        changes: list[list[tuple[Row, Row]]] = []
+        files = [table(folder / f"{language}_{rater}_review_qual_final.csv") for rater in ("atharva", "marcus")]
+        for rows in zip(*files, strict=True):
+            assert rows[0]["review"] == rows[1]["review"]
+            changes += [[]] if rows[0]["id"] else []
+            changes[-1].append(rows)
+        for change in changes:
+            for column, dimension in columns.items():
+                scores = [[row[column] for row in rows if row[column]] for rows in change]
+                judged = [
+                    (rows[0]["review"], mean(given))
+                    for rows, given in zip(change, scores, strict=True)
+                    if rows[0]["review"] and given
+                ]
+                yield from judged_pairs(change[0][0]["diff"], judged, 2, dimension, language)
+
+
+def wmt_chat(folder: Path, direction: str) -> Iterator[Test]:
+    source, target = direction.replace("pt", "pt-br").split("_")
+    systems = [table(path) for path in sorted(folder.glob(f"*{(target if source == 'en' else source)}/*.csv"))]
+    of_sentence: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in (row for rows in systems for row in rows):
+        of_sentence[row["doc_id"], int(row["segment_id"])].append(row)
+    for (chat, number), rows in of_sentence.items():
+        if rows[0]["source_language"] != source:
+            continue
+        lines = []
+        for place in range(number - 10, number + 1):
+            for turn in of_sentence.get((chat, place), [])[:1]:
+                text = turn["source"] if turn["source_language"] == source else turn["reference"]
+                lines.append(turn["sender"].capitalize() + ": " + text)
+        for good in rows:
+            for bad in rows:
+                if not good["typology_error"] and bad["typology_error"] and good["mt"] != bad["mt"]:
+                    ends = zip(bad["start_index"].split("/"), bad["end_index"].split("/"), strict=True)
+                    spans = tuple(
+                        (int(start), int(end)) for start, end in ends if int(start) < int(end) <= len(bad["mt"])
+                    )
+                    kind = bad["typology_error"].split("/")[0]
+                    yield ready("\n".join(lines), good["mt"], bad["mt"], kind, "", "", "", spans)
+
+
+def d2t(folder: Path) -> Iterator[Test]:
+    names = ["Contradictory", "Not checkable", "Misleading", "Incoherent", "Repetitive", "Other"]
+    texts, marks = {}, defaultdict(list)
+    for path in folder.glob("outputs/**/*.jsonl"):
+        for row in map(json.loads, path.read_text("utf-8").splitlines()):
+            texts[row["dataset"], row["split"], row["example_idx"], row["setup_id"]] = row["output"]
+    for line in (folder / "annotations/human/d2t-eval/test/annotations.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        marks[row["dataset"], row["split"], row["example_idx"], row["setup_id"]].append(row["annotations"])
+    groups = defaultdict(list)
+    for key, given in marks.items():
+        if key[1] == "test" and key in texts and len({bool(one) for one in given}) == 1:
+            groups[key[0], key[2]].append((texts[key], [mark for one in given for mark in one]))
+    for (kind, number), judged in groups.items():
+        data = json.loads((folder / f"inputs/d2t-eval/{kind}/test.json").read_text("utf-8"))
+        example = (data["forecasts"] if isinstance(data, dict) else data)[number]
+        for i, j in combinations(range(len(judged)), 2):
+            if bool(judged[i][1]) != bool(judged[j][1]):
+                good, bad = (j, i) if judged[i][1] else (i, j)
+                kinds = [mark["type"] for mark in judged[bad][1]]
+                spans = tuple((mark["start"], mark["start"] + len(mark["text"])) for mark in judged[bad][1])
+                known = names[max(kinds, key=kinds.count)], kind[4:], "", "", spans
+                yield (
+                    nfc(json.dumps(example, ensure_ascii=False)),
+                    nfc(judged[good][0]),
+                    nfc(judged[bad][0]),
+                    good < bad,
+                    *known,
+                )
+
+
+CHATS = ("en_de", "de_en", "en_fr", "fr_en", "en_pt", "pt_en")
+ORACLES_OF_2025: dict[tuple[str, str], Callable[[Path], Iterator[Test]]] = {
+    **{(one.__name__, "authors"): one for one in (lamp, wqrm, when2call, bridge, mtrag, crscore, d2t)},
+    **{("wmt_chat", name): lambda folder, name=name: wmt_chat(folder, name) for name in CHATS},
+}  # fmt: skip
