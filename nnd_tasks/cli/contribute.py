@@ -40,7 +40,7 @@ def new(
         str,
         Option(
             "--from",
-            help="csv, tsv, txt, xlsx, json, jsonl, xml or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar.",
+            help="csv, tsv, txt, xlsx, json, jsonl, xml or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar; task:NAME.",
         ),
     ],
     context: Annotated[str, _column("What a model is given.")] = "",
@@ -67,12 +67,14 @@ def new(
     missing: Annotated[str, _reading("VALUE,...: nobody judged.")] = "",
     decimal: Annotated[str, _reading("Decimal mark, . or ,")] = "",
     encoding: Annotated[str, _reading("Such as cp1252. Default: recognised.")] = "",
+    include_path: Annotated[str, Option("--include_path", help="Folder of your own tasks, for task:NAME.")] = "",
+    trust: Annotated[bool, Option("--trust", help="Run the code that these tasks name.")] = False,
     license_: Annotated[str, Option("--license", help="Such as cc-by-4.0.")] = "",
     language: Annotated[str, Option(help="Codes, such as en,de.")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would be made, write nothing.")] = False,
     replace: Replace = False,
 ) -> None:
-    """Make a set out of a table of judged texts or of pairs.
+    """Make a set out of a table of judged texts or of pairs, or of a task of lm-eval.
 
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
     edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
@@ -88,7 +90,13 @@ def new(
         "facts": _drop_empty({"license": license_, "language": parts_of(language)}),
     })  # fmt: skip
     try:
-        draft = draft_set(name, source, keys, replace=replace)
+        if source.startswith("task:"):
+            from nnd_tasks.contribute.from_task import draft_task  # imports lm-eval
+
+            task = source.removeprefix("task:")
+            draft = draft_task(name, task, keys, include_path=include_path, trust=trust, replace=replace)
+        else:
+            draft = draft_set(name, source, keys, replace=replace)
     except NeedsPrepareError as needs:
         skeleton = draft_skeleton(name, needs, replace=replace)
         say(str(needs))

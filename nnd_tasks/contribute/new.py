@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as change
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from nnd_tasks.contribute.shapes import (
     write_code,
 )
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import dump_yaml, write_text, write_texts
+from nnd_tasks.files import dump_yaml, write_texts
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
 from nnd_tasks.sets.catalogue import SetRecipe, check_free_name, check_set_name, find_prepare
 from nnd_tasks.sets.cells import PATH, as_number, is_missing, render, unpack
@@ -58,11 +58,13 @@ class Draft:
         set_recipe: its recipe.
         built_set: its tests.
         proposed: roles whose columns were taken by their names.
+        beside: name -> text of files that are written beside the recipe, which then builds the set from them.
     """
 
     set_recipe: SetRecipe
     built_set: BuiltSet
     proposed: list[str]
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, *, replace: bool = False) -> list[UserTask]:
         """Write the recipe, the dataset folder, and its task.
@@ -74,7 +76,8 @@ class Draft:
         if not replace:
             check_same_recipe(self.set_recipe, folder)
         write_built(self.set_recipe, self.built_set, folder, replace=replace)
-        write_text(self.set_recipe.path, dump_yaml(self.set_recipe.recipe.dump()))
+        files = {self.set_recipe.path.with_name(file): text for file, text in self.beside.items()}
+        write_texts({**files, self.set_recipe.path: dump_yaml(self.set_recipe.recipe.dump())})
         return write_tasks(self.set_recipe, self.built_set, replace=replace)
 
 
@@ -94,7 +97,9 @@ class NeedsPrepareError(NNDError):
         self.recipe, self.shape, self.files, self.columns = recipe, shape, [*source.files], columns
 
 
-def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool = False) -> Draft:
+def draft_set(
+    name: str, source: str, keys: Mapping[str, Any], *, facts: Mapping[str, Any] | None = None, replace: bool = False
+) -> Draft:
     """Make the tests of a set from a table, without writing anything.
 
     A column that no key names is taken where it is called as its role. Facts of the card stay from an earlier recipe.
@@ -103,6 +108,7 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
         name: of the set; letters, digits and ``_``.
         source: a table, a folder, a pattern or an archive of tables.
         keys: of the recipe.
+        facts: of the card, where neither ``keys`` nor an earlier recipe says them.
         replace: forget the facts of an earlier recipe of this name.
 
     Raises:
@@ -113,7 +119,7 @@ def draft_set(name: str, source: str, keys: Mapping[str, Any], *, replace: bool 
     check_free_name(name)
     path = user_tasks_dir() / name / RECIPE
     earlier = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
-    facts = {**earlier, **keys.get("facts", {})}
+    facts = {**(facts or {}), **earlier, **keys.get("facts", {})}
     pairs = {key: value for key, value in keys.items() if key in _PAIRS}
     single = {key: value for key, value in keys.items() if key not in _PAIRS}
     recipe = make_recipe({**single, **({"facts": facts} if facts else {})}, "options")

@@ -27,6 +27,7 @@ from nnd_tasks.redact import Veiled
 from nnd_tasks.run.outputs import are_saved, remove_results, write_tokens
 from nnd_tasks.run.register import is_current
 from nnd_tasks.run.server_answers import check_order, choose_probes, read_answers
+from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.task_files import write_task_folder
 
 __all__ = ["LM"]
@@ -170,6 +171,20 @@ def loaded_once(manager: Any, loaded: Any) -> Iterator[None]:
     before hearing of a mistake in a task.
     """
     with patch.object(manager, "load", lambda task_list: loaded):
+        yield
+
+
+@contextmanager
+def sandboxed_templates(task: str) -> Iterator[None]:
+    """Render the templates of lm-eval's tasks as those of ours; what is unsafe in ``task`` raises NNDError.
+
+    Upstream: `apply_template` (lm_eval/utils.py) renders without a sandbox.
+    """
+
+    def apply_template(template: str, doc: Mapping[str, Any]) -> str:
+        return str(render(template, doc, f"task {task}"))
+
+    with patch("lm_eval.utils.apply_template", apply_template):
         yield
 
 

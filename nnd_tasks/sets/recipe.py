@@ -210,7 +210,8 @@ class Recipe(_Strict):
         best: the best score; without it the highest of the table, by attribute.
         candidates: ``texts``: equal texts of a group are one candidate; ``rows``: each row is one, and a clean config stands
             beside it.
-        prompt: template of what a model reads before a candidate.
+        prompt: template of what a model reads before a candidate; or a list of it and the text between the two, which is else a
+            space, or nothing after white space: ``['{{context}}', '']``.
         published: config -> number of tests of the publisher; another number gives a note.
         expected: category -> number of tests: ``{fluency: 12}``.
         facts: for the card.
@@ -250,7 +251,7 @@ class Recipe(_Strict):
     majority: bool = False
     best: Annotated[float, Field(allow_inf_nan=False)] | None = None
     candidates: Literal["texts", "rows"] = "texts"
-    prompt: Prose = None
+    prompt: Prose | tuple[str, str] = None
     published: dict[str, int] = {}
     expected: dict[str, int] = {}
     facts: Facts = Facts()
@@ -305,7 +306,7 @@ class Recipe(_Strict):
             (self.pairs and rules, f"{rules}: pairs say themselves what is better"),
             (self.pairs and self.several_errors, "several_errors is of single texts; the table holds pairs"),
             *((True, mistake) for mistake in self._find_shared_columns()),
-            *((True, mistake) for mistake in find_prompt_mistakes(self.prompt or "", ["context", *sorted(self.field)])),
+            *((True, mistake) for mistake in find_prompt_mistakes(self.template or "", ["context", *sorted(self.field)])),
         ]  # fmt: skip
         if wrong_parts := [message for wrong, message in mistakes if wrong]:
             raise ValueError("; ".join(wrong_parts))
@@ -326,6 +327,16 @@ class Recipe(_Strict):
         roles += [("pair", column) for column in self.pair]
         roles += [(f"attribute {name}", column) for name, column in self.attribute.items()]
         return [(role, column) for role, column in roles if column]
+
+    @property
+    def template(self) -> str | None:
+        """The template of the prompt."""
+        return self.prompt[0] if isinstance(self.prompt, tuple) else self.prompt
+
+    @property
+    def delimiter(self) -> str | None:
+        """The text between prompt and candidate, where the recipe says it."""
+        return self.prompt[1] if isinstance(self.prompt, tuple) else None
 
     @property
     def pairs(self) -> bool:

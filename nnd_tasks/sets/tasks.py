@@ -139,7 +139,7 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
     languages, where they are known; and nothing before a text without a context.
     """
     fields = [column for column in tests.column_names if column not in RESERVED_COLUMNS]
-    prompt = recipe.prompt
+    prompt = recipe.template
     if prompt is None and recipe.facts.task_category == "translation" and not fields:
         prompt = translation_prompt(languages)
     elif prompt is None:
@@ -154,7 +154,9 @@ def task_fields(name: str, recipe: Recipe, tests: pa.Table, languages: tuple[str
             prompt = "{% if context %}{{context}}\n\n{% endif %}"
     fields_of_task: dict[str, Any] = {"dataset_path": f"nnd/{name}", "doc_to_text": prompt}
     # By default a space separates prompt and candidate; after white space it would be one too many.
-    if not prompt or prompt[-1].isspace():
+    if recipe.delimiter is not None:
+        fields_of_task["target_delimiter"] = recipe.delimiter
+    elif not prompt or prompt[-1].isspace():
         fields_of_task["target_delimiter"] = ""
     categories = tests.column("category").unique().to_pylist()
     return {**fields_of_task, "metadata": {"version": "1-A", "categories": sorted(categories)}}

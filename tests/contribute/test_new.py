@@ -68,14 +68,14 @@ def recipe(nnd_home: Path) -> Path:
     return nnd_home / "task_yamls" / "mine" / "_recipe"
 
 
-def new(source: Path, options: str = "", name: str = "mine") -> str:
+def new(source: Path | str, options: str = "", name: str = "mine") -> str:
     words = ["new", name, "--from", str(source), *options.split()]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def refusal(source: Path, options: str = "", name: str = "mine") -> str:
+def refusal(source: Path | str, options: str = "", name: str = "mine") -> str:
     with pytest.raises(NNDError) as caught:
         new(source, options, name)
     assert "\n" not in str(caught.value)

@@ -96,8 +96,8 @@ def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator
     """Check the prompt of a recipe and the tasks beside it, without data: a few words stand for each field."""
     fields = dict.fromkeys(["context", *(recipe.field if recipe else ())], "some words")
     loose = recipe is None or recipe_file.prepare is not None  # then the data may have other fields
-    if recipe and recipe.prompt is not None:
-        yield from _check_template(recipe.prompt, fields, "prompt of the recipe", loose=loose)
+    if recipe and recipe.template is not None:
+        yield from _check_template(recipe.template, fields, "prompt of the recipe", loose=loose)
     for path in sorted(recipe_file.path.parent.glob("*.yaml")):
         try:
             settings, foreign = read_task_yaml(path)

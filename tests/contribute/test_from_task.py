@@ -1,0 +1,308 @@
+"""Covers draft_task, sandboxed_templates.
+
+`nnd new NAME --from task:...`: any multiple-choice task of lm-eval is a set, whose rates of prompts are the task's own.
+
+The documents are made up here, in the format of each publisher, and lm-eval's own YAMLs read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nnd_tasks
+from nnd_tasks.files import dump_yaml, read_yaml
+from nnd_tasks.schema import fingerprint
+from nnd_tasks.sets.build import build_set
+from nnd_tasks.sets.first_use import load
+from nnd_tasks.store import list_configs, read_table
+from tests.conftest import MODELS, needs_models
+from tests.contribute.test_new import new, refusal
+
+INSTALLED = Path(find_spec("lm_eval").origin).parent / "tasks"  # type: ignore[union-attr, arg-type]
+LETTERS = ["A", "B", "C", "D"]
+#: Question, right answer, wrong answers.
+FACTS = [
+    ("What do bees make?", "honey", "milk", "wool from the grass", "bread"),
+    ("Where do fish live?", "in the water", "on the moon", "in a tree", "under a hat"),
+    ("What falls from clouds?", "rain", "stones and old shoes", "sand", "paper"),
+    ("What is ice made of?", "frozen water", "glass", "salt", "sugar and flour"),
+    ("What do cows eat?", "grass", "iron", "small cars", "books"),
+    ("When does the sun rise?", "in the morning", "at night", "never", "in the evening of the day"),
+    ("What pulls a sledge in Zürich?", "a dog", "a café", "a fish", "a naïve spoon"),
+    ("What is used to cut bread?", "a knife", "a pillow", "a cloud", "the colour blue"),
+    ("What keeps people warm?", "a coat", "snow", "cold wind", "an open window"),
+    ("What do plants need to grow?", "light and water", "noise", "darkness", "money in a bank"),
+    ("What has four legs?", "a horse", "a snake", "a bird", "a fish"),
+    ("What do people read?", "a book", "a stone", "a soup", "the wind"),
+]
+
+
+def choices_of(number: int) -> tuple[list[str], int]:
+    """The four answers in an order of their own, and the place of the right one."""
+    _, right, *wrong = FACTS[number]
+    place = number % 4
+    return [*wrong[:place], right, *wrong[place:]], place
+
+
+def named(number: int) -> dict[str, Any]:
+    choices, place = choices_of(number)
+    return {"choices": {"text": choices, "label": LETTERS}, "answerKey": LETTERS[place]}
+
+
+#: Task -> the YAML of lm-eval, what differs from it, and a document in the format of its publisher.
+TASKS: dict[str, tuple[str, dict[str, Any], Callable[[int], dict[str, Any]]]] = {
+    "made_arc": (
+        "arc/arc_easy.yaml",
+        {"num_fewshot": 2, "training_split": "train", "test_split": "test"},
+        lambda i: {"question": FACTS[i][0], **named(i)},
+    ),
+    "made_hellaswag": (
+        "hellaswag/hellaswag.yaml",
+        {"validation_split": "validation"},
+        lambda i: {
+            "activity_label": "Talking",
+            "ctx_a": "A child asks a question.",
+            "ctx_b": FACTS[i][0],
+            "endings": [f"[step] {choice}" for choice in choices_of(i)[0]],
+            "label": str(choices_of(i)[1]),
+        },
+    ),
+    "made_mmlu": (
+        "mmlu/default/mmlu_anatomy.yaml",
+        {"num_fewshot": 3, "test_split": "test", "fewshot_split": "dev"},
+        lambda i: {"question": FACTS[i][0], "choices": choices_of(i)[0], "answer": choices_of(i)[1], "subject": "life"},
+    ),
+    "made_openbookqa": (
+        "openbookqa/openbookqa.yaml",
+        {"test_split": "test"},
+        lambda i: {"question_stem": FACTS[i][0], **named(i)},
+    ),
+    "made_piqa": (
+        "piqa/piqa.yaml",
+        {"validation_split": "validation"},
+        lambda i: {"goal": FACTS[i][0], "sol1": FACTS[i][1 + i % 2], "sol2": FACTS[i][2 - i % 2], "label": i % 2},
+    ),
+    "made_blimp": (
+        "blimp/adjunct_island.yaml",
+        {"validation_split": "train"},
+        lambda i: {"sentence_good": f"It is {FACTS[i][1]} again.", "sentence_bad": f"It again {FACTS[i][2]} is."},
+    ),
+}
+
+
+def write_task(folder: Path, name: str, documents: Sequence[dict[str, Any]], **settings: Any) -> None:
+    """Write the YAML of a task, and its documents, which are those of all its splits."""
+    data = folder / f"{name}.jsonl"
+    data.write_text("".join(f"{json.dumps(document)}\n" for document in documents), encoding="utf-8")
+    splits = [split for key, split in settings.items() if key.endswith("_split") and split]
+    kwargs = {"data_files": dict.fromkeys(splits, str(data)), "cache_dir": str(folder / "cache")}
+    of_data = {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": kwargs}
+    (folder / f"{name}.yaml").write_text(dump_yaml({"task": name, **of_data, **settings}), encoding="utf-8")
+
+
+def write_own(folder: Path, documents: Sequence[dict[str, Any]], name: str = "own", **settings: Any) -> None:
+    """Write a task of one's own, whose documents have a question ``q``, choices ``c`` and the right one, ``r``."""
+    plain = {"output_type": "multiple_choice", "test_split": "test", "doc_to_text": "q"}
+    write_task(folder, name, documents, **{**plain, "doc_to_choice": "c", "doc_to_target": "r", **settings})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of tasks."""
+    (tmp_path / "tasks").mkdir()
+    return tmp_path / "tasks"
+
+
+def list_sets(home: Path) -> list[Path]:
+    return [*home.glob("nnd/*"), *home.glob("task_yamls/*")]
+
+
+@needs_models
+def test_the_rates_of_prompts_are_the_tasks_own(folder: Path, nnd_home: Path) -> None:
+    splits = dict.fromkeys(("training_split", "validation_split", "test_split"))
+    metrics = [{"metric": name, "aggregation": "mean"} for name in ("acc", "acc_norm", "acc_bytes")]
+    for task, (yaml, settings, document) in TASKS.items():
+        documents = [document(i) for i in range(len(FACTS))]
+        write_task(
+            folder, task, documents, include=str(INSTALLED / yaml), metric_list=metrics, **{**splits, **settings}
+        )
+    grouped = [task for task in TASKS if task != "made_blimp"]
+    (folder / "all.yaml").write_text(dump_yaml({"group": "all_made", "task": grouped}), encoding="utf-8")
+    new("task:all_made", f"--include_path {folder} --trust", "made")
+    new("task:made_blimp", f"--include_path {folder}", "grammar")
+    assert list_configs(nnd_home / "nnd" / "made")[0] == [task.removeprefix("made_") for task in grouped]
+    sets = {task: f"nnd_{task}" for task in grouped} | {"made_arc": "nnd_made", "made_blimp": "nnd_grammar"}
+    results = nnd_tasks.evaluate(
+        [*sets, *sets.values()],
+        model_args={"pretrained": str(MODELS / "tiny-lm-s" / "step-01244"), "dtype": "float32"},
+        include_path=folder,
+        batch_size=8,
+        device="cpu",
+    )
+    rates = results["results"]
+    for task, of_set in sets.items():
+        asked = list_requests(results, task)
+        assert asked == list_requests(results, of_set)
+        assert len(asked) == len(FACTS) * (2 if task in ("made_piqa", "made_blimp") else 4)
+        assert rates[of_set]["pass_rate_prompts_sum,none"] == rates[task]["acc,none"]
+        assert rates[of_set]["pass_rate_prompts_bytes,none"] == rates[task]["acc_bytes,none"]
+        assert rates[of_set]["clusters,none"] == len(FACTS)
+        error = rates[task]["acc_stderr,none"]
+        assert rates[of_set]["pass_rate_prompts_sum_stderr,none"] == pytest.approx(error)
+    assert len({rates[task]["acc,none"] for task in sets} | {rates[task]["acc_bytes,none"] for task in sets}) > 3
+
+
+def list_requests(results: dict[str, Any], task: str) -> list[tuple[str, str]]:
+    """List the (context, continuation) of all requests, sorted."""
+    return sorted((str(args[0]), args[1]) for sample in results["samples"][task] for args in sample["arguments"])
+
+
+# ---------------------------------------------------------------- a task of one's own
+
+DOCUMENTS = [
+    {"q": "one:", "c": ["None", "b", "b"], "r": 0, "kind": "easy"},
+    {"q": "two:", "c": ["a", "b", "c"], "r": 2, "kind": "hard"},
+]
+PAIRS = [("one:", "None", "b"), ("two:", "c", "a"), ("two:", "c", "b")]
+
+
+def pairs_of(name: str = "mine") -> list[tuple[str, str, str]]:
+    return [(test["context"], test["high"], test["low"]) for test in load(name)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "pairs"),
+    [
+        ({"doc_to_text": "Q: {{q}}"}, [(f"Q: {context}", *texts) for context, *texts in PAIRS]),
+        ({"doc_to_choice": "{{c}}", "doc_to_target": "{{c[r]}}"}, PAIRS),
+        (
+            {"doc_to_choice": ["x", "y", "z"]},
+            [("one:", "x", "y"), ("one:", "x", "z"), ("two:", "z", "x"), ("two:", "z", "y")],
+        ),
+        ({"doc_to_choice": {"first": "x", "second": "y"}, "doc_to_target": 1}, [("one:", "y", "x"), ("two:", "y", "x")]),
+        ({"doc_to_target": [0, 2]}, [("one:", "None", "b"), ("two:", "a", "b"), ("two:", "c", "b")]),
+        ({"num_fewshot": 1, "fewshot_config": {"samples": [{"q": "zero:", "c": ["d"], "r": 0}]}},
+         [(f"zero: d\n\n{context}", *texts) for context, *texts in PAIRS]),
+        ({"description": "Choose.\n", "gen_prefix": "So"}, [(f"Choose.\n{context} So", *texts) for context, *texts in PAIRS]),
+    ],
+    ids=["text", "target_text", "list", "object", "several_right", "examples", "description"],
+)  # fmt: skip
+def test_each_right_choice_is_better_than_each_wrong_one(
+    settings: dict[str, Any], pairs: list[tuple[str, str, str]], folder: Path
+) -> None:
+    write_own(folder, DOCUMENTS, **settings)
+    new("task:own", f"--include_path {folder}")
+    assert sorted(pairs_of()) == sorted(pairs)
+    assert {test["category"] for test in load("mine")} == {"wrong_choice"}
+
+
+def test_documents_with_one_context_are_prompts_of_their_own(folder: Path) -> None:
+    write_own(folder, DOCUMENTS, doc_to_text="")
+    new("task:own", f"--include_path {folder}")
+    prompts = {(test["cluster_id"], test["context"], test["doc_id"]) for test in load("mine")}
+    assert sorted(prompt[1:] for prompt in prompts) == [("", "0"), ("", "1")]
+
+
+def test_the_set_has_a_category_a_delimiter_and_a_card_and_is_built_again_without_the_task(
+    folder: Path, nnd_home: Path
+) -> None:
+    write_own(folder, DOCUMENTS, target_delimiter="\n")
+    options = f"--include_path {folder} --category kind --license mit"
+    assert "nothing written" in new("task:own", f"{options} --dry-run")
+    assert not list_sets(nnd_home)
+    new("task:own", options)
+    assert [(test["high"], test["category"]) for test in load("mine")] == [
+        ("None", "easy"),
+        ("c", "hard"),
+        ("c", "hard"),
+    ]
+    recipe = nnd_home / "task_yamls" / "mine" / "_recipe"
+    task = read_yaml(recipe.with_name("nnd_mine.yaml"))
+    assert (task["doc_to_text"], task["target_delimiter"]) == ("{{context}}", "\n")
+    card = (nnd_home / "nnd" / "mine" / "README.md").read_text("utf-8")
+    assert "The task own of lm-eval" in card
+    assert "license: mit" in card
+    assert "the authors of the benchmark say which choice is right" in card
+    recipe.write_text(recipe.read_text("utf-8").replace("The task own of lm-eval", "Ours"), encoding="utf-8")
+    new("task:own", options)
+    assert read_yaml(recipe)["facts"]["title"] == "Ours"
+    (folder / "own.yaml").unlink()
+    assert fingerprint(read_table(build_set("mine").folder)) == fingerprint(read_table(nnd_home / "nnd" / "mine"))
+
+
+OTHER = {"other_delimiter": {"target_delimiter": ""}, "other_context": {"doc_to_text": ""}}
+#: What a task says -> the refusal.
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"output_type": "generate_until"}, "task own: is generate_until, not multiple_choice"),
+    ({"output_type": "loglikelihood_rolling"}, "task own: is loglikelihood_rolling, not multiple_choice"),
+    ({"doc_to_text": "{{r}}"}, "task own: its choices are in the context (several inputs)"),
+    ({"doc_to_target": "{{r + 1}}"}, "task own, document 1: 3 is none of its 3 choices; has its split answers?"),
+    ({"doc_to_target": "-1"}, "task own, document 0: '-1' is none of its 3 choices"),
+    ({"doc_to_text": "{{ q.__class__.__mro__ }}"}, "is unsafe"),
+    ({"dataset_kwargs": {"data_files": {"test": "absent.jsonl"}}}, "task:own: lm-eval cannot load it"),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_a_task_without_choices_to_compare_is_refused(
+    settings: dict[str, Any], message: str, folder: Path, nnd_home: Path
+) -> None:
+    write_own(folder, DOCUMENTS, **settings)
+    assert message in refusal("task:own", f"--include_path {folder}")
+    assert not list_sets(nnd_home)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--category sort", "task own: its documents have no column 'sort'; there are: q, c, r, kind"),
+        ("--better a", "--better: a task says itself what is better"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused(options: str, message: str, folder: Path) -> None:
+    write_own(folder, DOCUMENTS)
+    assert message in refusal("task:own", f"--include_path {folder} {options}")
+
+
+@pytest.mark.parametrize("other", OTHER)
+def test_tasks_of_several_forms_are_no_set(other: str, folder: Path) -> None:
+    write_own(folder, DOCUMENTS)
+    write_own(folder, DOCUMENTS, "other", **OTHER[other])
+    (folder / "all.yaml").write_text(dump_yaml({"group": "both", "task": ["own", "other"]}), encoding="utf-8")
+    assert "make a set of each: own, other" in refusal("task:both", f"--include_path {folder}")
+
+
+def test_code_of_a_task_runs_with_trust_only(folder: Path, tmp_path: Path) -> None:
+    write_own(folder, DOCUMENTS)
+    code = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\ndef choices(doc): return doc['c']\n"
+    (folder / "utils.py").write_text(code, encoding="utf-8")
+    yaml = folder / "own.yaml"
+    yaml.write_text(
+        yaml.read_text("utf-8").replace("doc_to_choice: c", "doc_to_choice: !function utils.choices"), "utf-8"
+    )
+    (folder / "all.yaml").write_text(dump_yaml({"group": "all_own", "task": [{"task": "own"}]}), encoding="utf-8")
+    for name in ("own", "all_own"):
+        said = refusal(f"task:{name}", f"--include_path {folder}")
+        assert f"{yaml}: names code (utils.choices), which would run with your rights" in said.replace("'", "")
+    assert not (tmp_path / "ran").exists()
+    new("task:all_own", f"--include_path {folder} --trust")
+    assert (tmp_path / "ran").exists()
+    assert sorted(pairs_of()) == sorted(PAIRS)
+
+
+def test_answers_that_code_counts_are_refused(folder: Path) -> None:
+    (folder / "utils.py").write_text("def count(doc, results): return {'acc': 1}\n", encoding="utf-8")
+    write_own(folder, DOCUMENTS)
+    yaml = folder / "own.yaml"
+    yaml.write_text(yaml.read_text("utf-8") + "process_results: !function utils.count\n", encoding="utf-8")
+    assert "counts answers by code of its own" in refusal("task:own", f"--include_path {folder} --trust")
+
+
+def test_an_unknown_task_is_refused_with_a_name_like_it(folder: Path) -> None:
+    assert "lm-eval knows no such task; did you mean 'arc_easy'?" in refusal("task:arc_eazy")
