@@ -17,8 +17,10 @@ def rows(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "group": answer["task_id"],
-            "context": "\n\n".join(passages[passage["document_id"]] for passage in task["contexts"]),
-            "dialogue": "\n\n".join(f"{turn['speaker'].title()}: {turn['text']}" for turn in task["input"]),
+            "context": "\n\n".join(
+                [passages[one["document_id"]] for one in task["contexts"]] + write_turns(task["input"][:-1])
+            ),
+            "question": task["input"][-1]["text"],
             "candidate": answer["model_response"],
             "system": answer["model_id"],
             "attribute": dimension,
@@ -29,3 +31,8 @@ def rows(folder: Path) -> pd.DataFrame:
         for task in [tasks[answer["task_id"]]]
         for dimension in DIMENSIONS
     )
+
+
+def write_turns(turns: list[dict]) -> list[str]:
+    """Return the turns of a dialogue with their speakers."""
+    return [f"{turn['speaker'].title()}: {turn['text']}" for turn in turns]

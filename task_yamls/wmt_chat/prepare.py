@@ -17,17 +17,15 @@ def rows(folder: Path) -> pd.DataFrame:
     chats = [write_chat(turns[max(0, number - TURNS) : number + 1]) for number in range(len(turns))]
     table = table.merge(pd.DataFrame(turns)[KEY].assign(context=chats), on=KEY)
     table["flawed"] = table["typology_error"] != ""
-    table["disputed"] = table.groupby([*KEY, "mt"])["flawed"].transform("nunique") > 1
-    pairs = table[~table["flawed"]].merge(table[table["flawed"]], on=[*KEY, "context"], suffixes=("_better", ""))
-    label = pd.Series("sure", pairs.index).mask(pairs["disputed"] | pairs["disputed_better"], "disputed")
+    table["label"] = table.groupby([*KEY, "mt"])["flawed"].transform("nunique").map({1: "sure", 2: "disputed"})
+    pairs = table[~table["flawed"]].merge(table[table["flawed"]], on=[*KEY, "context"], suffixes=("_high", ""))
+    label = pairs["label"].mask(pairs["label"] == "sure", pairs["label_high"])
     return pd.DataFrame({
         "config": pairs["lp"].str.replace("-br", ""), "context": pairs["context"],
-        "chosen": pairs["mt_better"], "rejected": pairs["mt"],
-        "high_system": pairs["system_better"], "low_system": pairs["system"],
-        "category": pairs["typology_error"].str.split("/").str[0],
+        "chosen": pairs["mt_high"], "rejected": pairs["mt"], "high_system": pairs["system_high"], "low_system": pairs["system"],
+        "category": pairs["typology_error"].str.split("/").str[0], "where": pairs["doc_id"] + " " + pairs["segment_id"],
         "spans": [list(zip(*(cell.split("/") for cell in cells), strict=True)) for cells in pairs[POSITIONS].to_numpy()],
-        "label": label.mask(pairs["mt_better"] == pairs["mt"], "equal"),
-        "where": pairs["system"] + ", row " + pairs["@row"].astype(str),
+        "label": label.mask(pairs["mt_high"] == pairs["mt"], "equal"),
     })  # fmt: skip
 
 

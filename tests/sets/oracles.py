@@ -89,6 +89,7 @@ def mtrag(folder: Path) -> Iterator[Test]:
     for task in data["tasks"]:
         named = [passage["document_id"] for passage in task["contexts"]]
         texts = [next(one["text"] for one in data["documents"] if one["document_id"] == name) for name in named]
+        texts += [turn["speaker"].capitalize() + ": " + turn["text"] for turn in task["input"][:-1]]
         answers = [one for one in data["evaluations"] if one["task_id"] == task["task_id"]]
         assert len(answers) == 3
         for dimension in ("faithfulness", "appropriateness", "naturalness", "completeness"):
