@@ -41,6 +41,13 @@ def test_a_command_imports_its_own_module_only(module: str, commands: tuple[str,
     assert {name for name in cli.COMMANDS if f"nnd_tasks.cli.{name}" in loaded} == {module}
 
 
+def test_a_wrong_option_of_a_run_is_refused_before_lm_eval_is_imported_whole(tmp_path: Path) -> None:
+    for name in ("torch", "transformers", "datasets", "pandas", "scipy"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
+    status, _, err = nnd_process("run", "--bogus", PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPO)]))
+    assert (status, err.splitlines()[-1]) == (2, "lm-eval: error: unrecognized arguments: --bogus")
+
+
 @pytest.mark.parametrize(
     ("command", "without"),
     [

@@ -61,7 +61,8 @@ def run_command_line(arguments: list[str], evaluate: Callable[..., Any]) -> None
     import lm_eval
     from lm_eval.__main__ import cli_evaluate
 
-    with patch.object(sys, "argv", arguments), patch.object(lm_eval, "simple_evaluate", evaluate):
+    # `patch.object` would ask for upstream's function, which takes seconds to import before a wrong option is noticed.
+    with patch.object(sys, "argv", arguments), patch.dict(vars(lm_eval), simple_evaluate=evaluate):
         cli_evaluate()
 
 
