@@ -83,6 +83,25 @@ def results_dir() -> Path:
     return nnd_home() / "results"
 
 
+def sources_folder() -> Path:
+    """Name the folder where a publisher's file can be put by hand."""
+    return nnd_home() / "sources"
+
+
+def list_source_folders() -> list[Path]:
+    """List the folders that are searched for publishers' files: that of ``$NND_SOURCES``, then `sources_folder`.
+
+    Raises:
+        NNDError: ``$NND_SOURCES`` names no folder.
+    """
+    configured = os.environ.get("NND_SOURCES")
+    if not configured:
+        return [sources_folder()]
+    if not expand(configured).is_dir():
+        raise NNDError(f"NND_SOURCES={configured}: there is no such folder; name another, or unset it")
+    return [expand(configured), sources_folder()]
+
+
 def find_dataset(path: str) -> Path | None:
     """Find the local folder of a dataset, or None when there is none.
 

@@ -20,7 +20,7 @@ from nnd_tasks.files import changing, expand
 from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
 from nnd_tasks.run.model_type import HF, resolve_model_type, with_token_scores
 from nnd_tasks.run.outputs import file_names, folder_name, results_folder
-from nnd_tasks.store import nnd_home, task_yamls
+from nnd_tasks.store import list_source_folders, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_files import write_task_folder, written_folders
@@ -93,7 +93,7 @@ def check_options(options: Any) -> None:
     Raises:
         NNDError: an option has a value that cannot be taken.
     """
-    nnd_home()  # raises where NND_HOME is no folder
+    list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder
     check_model_arguments(options.model, options.model_args, options.metadata)
     if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
         raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
@@ -233,6 +233,7 @@ def check_run(
     from nnd_tasks.task.lengths import name_engine
     from nnd_tasks.task.task import NNDTask  # imports torch
 
+    list_source_folders()  # raises where NND_SOURCES is no folder, before a set is asked of the hub
     check_model(asked.model, asked.arguments)
     check_model_arguments(asked.model, asked.arguments, options.get("metadata") or {})
     check_selection({"sample": asked.sample, **options})

@@ -28,7 +28,7 @@ from nnd_tasks.sets.decode import check_unpacked
 from nnd_tasks.sets.read import SUFFIXES, is_table
 from nnd_tasks.sets.recipe import FILE, File
 from nnd_tasks.show.console import warn
-from nnd_tasks.store import nnd_home
+from nnd_tasks.store import list_source_folders, nnd_home, sources_folder
 from nnd_tasks.text import some_of
 
 _HASHES = "hashes.json"
@@ -211,20 +211,6 @@ def list_files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
-def sources_folder() -> Path:
-    """Name the folder where a publisher's file can be put by hand."""
-    return nnd_home() / "sources"
-
-
-def _list_folders() -> list[Path]:
-    named = os.environ.get("NND_SOURCES")
-    if not named:
-        return [sources_folder()]
-    if not expand(named).is_dir():
-        raise NNDError(f"NND_SOURCES={named}: there is no such folder")
-    return [expand(named), sources_folder()]
-
-
 def find_by_hash(name: str, sha256: str) -> Path | None:
     """Find a file by its SHA-256: first those called ``name``, then those with the same ending.
 
@@ -232,7 +218,7 @@ def find_by_hash(name: str, sha256: str) -> Path | None:
         NNDError: ``NND_SOURCES`` names no folder, or a file cannot be read.
     """
     wanted = Path(name)
-    for folder in _list_folders():
+    for folder in list_source_folders():
         alike = [path for path in list_files(folder).values() if path.suffix == wanted.suffix]
         for path in sorted(alike, key=lambda path: path.name != wanted.name):
             if _hash_once(path, path.stat().st_mtime_ns) == sha256:
@@ -256,7 +242,7 @@ def find_by_name(name: str, set_name: str) -> Path | None:
     Raises:
         NNDError: ``NND_SOURCES`` names no folder, or several files could be meant.
     """
-    for folder in _list_folders():
+    for folder in list_source_folders():
         files = list_files(folder)
         alike = [path for within, path in files.items() if f"/{within}".endswith(f"/{name}")]
         of_set = [path for path in alike if set_name in path.relative_to(folder).parts]

@@ -152,8 +152,10 @@ def test_what_needs_no_model_is_checked_before_torch_is_imported(home: Path, tmp
     for argument, message in mistakes.items():
         words = "run", "--model", "hf", "--tasks", "nnd_demo", "--model_args", argument
         assert message in refused_message(nnd_process(*words, PYTHONPATH=path, NND_HOME=str(home)))
-    no_folder = nnd_process("run", "--tasks", "nnd_demo", PYTHONPATH=path, NND_HOME=str(tmp_path / "torch.py"))
-    assert "is a file; name a folder" in refused_message(no_folder)
+    for folder, message in {"NND_HOME": "is a file; name a folder", "NND_SOURCES": "there is no such folder; "}.items():
+        wrong = {"NND_HOME": str(home), folder: str(tmp_path / "torch.py")}
+        refusal = refused_message(nnd_process("run", "--tasks", "nnd_demo", PYTHONPATH=path, **wrong))
+        assert refusal.startswith(f"{folder}={tmp_path}/torch.py: {message}")
 
 
 def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(

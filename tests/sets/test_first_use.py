@@ -1,4 +1,4 @@
-"""Covers find_by_hash, find_by_name, list_files, load, making, provide_set, sources_folder.
+"""Covers find_by_hash, find_by_name, list_files, list_source_folders, load, making, provide_set, sources_folder.
 
 The first use of a set builds it, from files that the user has; several processes, a kill and a lack of network do no harm.
 """
@@ -108,7 +108,7 @@ def test_of_files_with_one_name_that_of_the_set_is_taken_and_none_is_guessed(
     with pytest.raises(NNDError, match=r"3 files are called t.csv, .* into a folder yours there"):
         find_by_name("t.csv", "yours")
     monkeypatch.setenv("NND_SOURCES", str(tmp_path / "gone"))
-    with pytest.raises(NNDError, match=r"NND_SOURCES=.*gone: there is no such folder"):
+    with pytest.raises(NNDError, match=r"^NND_SOURCES=\S+gone: there is no such folder; name another, or unset it$"):
         find_by_name("t.csv", "mine")
 
 
