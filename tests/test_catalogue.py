@@ -70,6 +70,8 @@ def test_every_recipe_is_listed_built_or_not(own: Path) -> None:
     found = entries()
     assert set(found) == {*SOURCES, "mine"}
     assert all(entry["license"] and Path(entry["recipe"]).is_file() for entry in found.values())
+    assert found.pop("mine")["state"] == "not built; run: nnd build mine"
+    assert {entry["state"] for entry in found.values()} == {"built on first use"}
 
 
 @pytest.mark.parametrize("name", list(SOURCES))
@@ -77,7 +79,7 @@ def test_every_set_of_ours_can_be_shown_before_it_is_built(name: str) -> None:
     assert f"({name})" in report_set(name).title
     facts = facts_of(name)
     assert len(facts["rule"]) > 15
-    assert facts["not built"] == f"run: nnd build {name}"
+    assert facts["state"] == "built on first use"
 
 
 def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built: Path) -> None:
@@ -108,7 +110,7 @@ def test_a_recipe_that_somebody_sent_can_be_shown(tmp_path: Path) -> None:
     path = tmp_path / "sent" / "_recipe"
     path.parent.mkdir()
     path.write_text(BASE, encoding="utf-8")
-    assert "not built" in facts_of(str(path))
+    assert facts_of(str(path))["state"] == f"not built; run: nnd build {path}"
 
 
 @pytest.mark.parametrize(("template", "shown"), [("{{context}}?", "q?"), ("{{ nothing }}", ""), ("{{", "")])

@@ -68,7 +68,7 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
 
 def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]:
     """List a row per config of a set, with its recipe's facts and its folder's counts; an error hides no other set."""
-    row: dict[str, Any] = {**_EMPTY, "name": name, "state": f"not built; run: {how_to_build(name)}"}
+    row: dict[str, Any] = {**_EMPTY, "name": name, "state": _say_how_built(name, recipe_file)}
     codes: list[str] = []
     configs: list[dict[str, Any]] = []
     broken = ""
@@ -94,6 +94,12 @@ def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]
         row["state"] += f"; {broken}" if broken else ""
     row["languages"] = list(dict.fromkeys([*codes, *_languages_of(configs)]))
     return [{**row, **config} for config in configs or [{}]]
+
+
+def _say_how_built(name: str, recipe_file: RecipeFile | None) -> str:
+    """Say what builds a set that is not built: its first use, as `provide_set`, or a command."""
+    shipped = recipe_file is not None and recipe_file.origin == "package"
+    return "built on first use" if shipped else f"not built; run: {how_to_build(name)}"
 
 
 def _languages_of(configs: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -205,7 +211,7 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             facts["recipe unreadable"] = str(error)
     examples, prompt = [], ""
     if folder is None:
-        facts["not built"] = f"run: {how_to_build(name)}"
+        facts["state"] = _say_how_built(name, set_recipe)
     else:
         names, default = list_configs(folder)
         chosen = config or default
