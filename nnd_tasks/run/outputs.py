@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_json, writing_all
 from nnd_tasks.redact import bare_urls
-from nnd_tasks.store import results_dir
 from nnd_tasks.task.signature import digest, engine_packages, environment, model_files
 
 #: Bytes that the name of a folder may have; file systems allow 255.
@@ -73,7 +71,8 @@ def file_names(output_path: str, tasks: Iterable[str]) -> list[str]:
 # ---------------------------------------------------------------- files that lm-eval wrote
 
 
-def _folder(tracker: Any) -> Path:
+def saved_folder(tracker: Any) -> Path:
+    """Find the folder in which lm-eval's `EvaluationTracker` has saved the results of a run."""
     return results_folder(tracker.output_path, tracker.general_config_tracker.model_name_sanitized)
 
 
@@ -84,7 +83,7 @@ def are_saved(tracker: Any, samples: Mapping[str, int]) -> bool:
         tracker: it has saved the results of a run.
         samples: task -> number of documents in its file of samples.
     """
-    folder, date = _folder(tracker), tracker.date_id
+    folder, date = saved_folder(tracker), tracker.date_id
     try:
         [results] = folder.glob(f"*_{date}.json")
         read_json(results, limit=_MAX_RESULT_BYTES)
@@ -97,24 +96,9 @@ def are_saved(tracker: Any, samples: Mapping[str, int]) -> bool:
     return True
 
 
-def describe_saved(tracker: Any) -> list[str]:
-    """Say where the files of a run are, and which command reads them: with another model beside it, the one that compares.
-
-    Args:
-        tracker: it has saved the results of a run.
-    """
-    folder, named = _folder(tracker), Path(tracker.output_path)
-    lines = [f"saved in {folder}"]
-    if any(folder.glob(f"samples_*_{tracker.date_id}.jsonl")):
-        place = named.parent if named.suffix == ".json" else named
-        verb = "compare" if len({path.parent for path in place.rglob("results_*.json")}) > 1 else "report"
-        lines.append(shlex.join(["next:", "nnd", verb, *([] if place == results_dir() else [str(place)])]))
-    return lines
-
-
 def remove_results(tracker: Any) -> None:
     """Remove the files that lm-eval's `EvaluationTracker` has written."""
-    for path in _folder(tracker).glob(f"*_{tracker.date_id}.json*"):
+    for path in saved_folder(tracker).glob(f"*_{tracker.date_id}.json*"):
         with suppress(OSError):
             path.unlink()
 
@@ -126,7 +110,9 @@ def write_tokens(tracker: Any) -> None:
         NNDError: a file cannot be written; then no file of the run is kept.
     """
     tables: Mapping[str, pa.Table] = tracker.nnd_tokens
-    files = {_folder(tracker) / f"tokens_{task}_{tracker.date_id}.parquet": table for task, table in tables.items()}
+    files = {
+        saved_folder(tracker) / f"tokens_{task}_{tracker.date_id}.parquet": table for task, table in tables.items()
+    }
     try:
         with writing_all(files, hint="no file of this run was kept") as new:
             for path, table in zip(new, files.values(), strict=True):

@@ -5,6 +5,7 @@ Both go through `_evaluate_checked`, which finds a user's mistakes before the mo
 
 from __future__ import annotations
 
+import shlex
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,8 +29,7 @@ from nnd_tasks.run.adapter import (
     task_manager,
     words_by_option,
 )
-from nnd_tasks.run.model_type import with_exact_sums
-from nnd_tasks.run.outputs import describe_saved
+from nnd_tasks.run.outputs import saved_folder
 from nnd_tasks.run.smollm2 import resolve_model
 from nnd_tasks.show.console import say
 from nnd_tasks.store import results_dir
@@ -152,6 +152,7 @@ def run_lm_eval(
     rest = list(arguments[1:] if arguments and arguments[0] == verb else arguments) or ["--help"]
     instead = partial(_evaluate_checked, shared_prefix=shared_prefix, sample=sample)
     trackers: list[list[Any]] = []
+    default_folder = results_dir()
     with _hidden_in_errors(), hidden_in_logs(), ExitStack() as patches:
 
         def begin(options: Any) -> None:
@@ -163,7 +164,7 @@ def run_lm_eval(
             if verb == "run":
                 checks.check_words(rest)
                 if save and not {"output_path", "config"} & {words.option for words in words_by_option(rest)}:
-                    rest += ["--output_path", str(results_dir()), "--log_samples"]
+                    rest += ["--output_path", str(default_folder), "--log_samples"]
                 patches.enter_context(configured_by(begin))  # what it patches later takes seconds to import
             else:
                 patches.enter_context(our_tasks(checks.check_task_name))
@@ -175,20 +176,44 @@ def run_lm_eval(
             raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
     for tracker in trackers[0] if save and trackers else ():
         if tracker.output_path:
-            say(*describe_saved(tracker))
+            say(*_describe_saved(tracker, default_folder))
+
+
+def _describe_saved(tracker: Any, default_folder: Path) -> list[str]:
+    """Say where the files of a run are, and which command reads them: with another model beside it, the one that compares.
+
+    Args:
+        tracker: it has saved the results of a run.
+        default_folder: where commands look for results that are not told another folder.
+    """
+    folder, named = saved_folder(tracker), Path(tracker.output_path)
+    lines = [f"saved in {folder}"]
+    if any(folder.glob(f"samples_*_{tracker.date_id}.jsonl")):
+        all_results = named.parent if named.suffix == ".json" else named
+        verb = "compare" if len({path.parent for path in all_results.rglob("results_*.json")}) > 1 else "report"
+        lines.append(shlex.join(["next:", "nnd", verb, *([] if all_results == default_folder else [str(all_results)])]))
+    return lines
 
 
 def _complete_options(options: Any) -> None:
     """Check what the command line says, and put the folder of a model that we know by name in place of that name."""
     checks.check_options(options)
-    options.model_args = with_exact_sums(options.model, options.model_args)
-    options.metadata = with_exact_sums(options.model, options.metadata)
+    options.model_args = _with_exact_sums(options.model, options.model_args)
+    options.metadata = _with_exact_sums(options.model, options.metadata)
     pretrained = options.model_args.get("pretrained")
     if isinstance(pretrained, str):
         folder = resolve_model(pretrained)
         options.model_args = {**options.model_args, "pretrained": folder}
         if options.metadata.get("pretrained") == pretrained:
             options.metadata = {**options.metadata, "pretrained": folder}
+
+
+def _with_exact_sums(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Add ``softmax_dtype=float32`` to the arguments of a model of transformers, unless they name a type.
+
+    `HFLM` would sum log-probabilities in the type of its weights: in bfloat16, different texts tie.
+    """
+    return {**({"softmax_dtype": "float32"} if model in checks.HF else {}), **arguments}
 
 
 @contextmanager
@@ -236,7 +261,7 @@ def evaluate(
         NNDError: there is no such task, a set cannot be built, or the model or its tokenizer cannot be identified.
     """
     names = [tasks] if isinstance(tasks, str) else list(tasks)
-    arguments = with_exact_sums(model, parse_model_args(model_args))
+    arguments = _with_exact_sums(model, parse_model_args(model_args))
     if isinstance(arguments.get("pretrained"), str):
         arguments = {**arguments, "pretrained": resolve_model(arguments["pretrained"])}
     about_model = dict(arguments)

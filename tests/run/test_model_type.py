@@ -1,4 +1,4 @@
-"""Covers environment, resolve_model_type, with_exact_sums, vllm_class, why_too_old.
+"""Covers environment, resolve_model_type, vllm_class, why_too_old.
 
 ``--model vllm`` with a stand-in for vLLM: which model type it becomes, what is sent, and that the numbers are those of hf.
 
@@ -19,7 +19,7 @@ import nnd_tasks
 import nnd_tasks.models.shared_prefix  # registers its model type before the stand-in takes the registry
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.run import model_type
+from nnd_tasks.run import checks
 from nnd_tasks.run.outputs import cache_key
 from nnd_tasks.task.signature import environment
 from tests import random_models
@@ -193,7 +193,7 @@ def test_a_vllm_that_is_too_old_is_one_line(tmp_path: Path, caplog: pytest.LogCa
         caplog.clear()
         folder = tmp_path / str(number)
         with fake_vllm.installed(folder, release="0.9.2", **changes), caplog.at_level(logging.INFO):
-            assert model_type.resolve_model_type("vllm", shared_prefix=True) == "vllm"
+            assert checks.resolve_model_type("vllm", shared_prefix=True) == "vllm"
         [line] = said(caplog)
         assert "plain vllm instead: vLLM 0.9.2 is too old" in line
         assert reason in line
@@ -203,11 +203,11 @@ def test_a_vllm_that_lm_eval_cannot_load_is_one_line(tmp_path: Path) -> None:
     with fake_vllm.installed(tmp_path), pytest.MonkeyPatch.context() as patch:
         patch.setitem(__import__("sys").modules, "vllm", SimpleNamespace(__spec__=ModuleType("vllm")))
         with pytest.raises(NNDError, match=r"lm-eval cannot load vLLM 0\.32\.0 \(ImportError: .*pip install -U vllm"):
-            model_type.resolve_model_type("vllm", shared_prefix=True)
+            checks.resolve_model_type("vllm", shared_prefix=True)
 
 
 def test_without_vllm_there_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_type, "find_spec", lambda name: None)
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
     with pytest.raises(NNDError, match="--model vllm: vLLM is not installed; pip install vllm"):
         nnd_tasks.evaluate(["nnd_demo"], "vllm", {"pretrained": "x"})
 

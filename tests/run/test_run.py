@@ -1,6 +1,6 @@
 """`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded.
 
-Also covers Asked, check_options, describe_saved, check_run, check_task_name, check_words, main.
+Also covers Asked, check_options, saved_folder, check_run, check_task_name, check_words, main.
 """
 
 from __future__ import annotations
