@@ -155,6 +155,10 @@ def test_the_rates_of_prompts_are_the_tasks_own(folder: Path, nnd_home: Path) ->
         assert rates[of_set]["clusters,none"] == len(FACTS)
         error = rates[task]["acc_stderr,none"]
         assert rates[of_set]["pass_rate_prompts_sum_stderr,none"] == pytest.approx(error)
+    piqa = rates["nnd_made_piqa"]  # as docs/statistics.md says
+    shares = [piqa[f"pass_rate_prompts{unit},none"] for unit in ("_sum", "_bytes", "")]
+    assert [round(share, 3) for share in shares] == [0.583, 0.833, 0.333]
+    assert rates["made_piqa"]["acc_norm,none"] == shares[1]
     assert len({rates[task]["acc,none"] for task in sets} | {rates[task]["acc_bytes,none"] for task in sets}) > 3
 
 
