@@ -10,10 +10,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
+from lm_eval.api.registry import get_model
 
 import nnd_tasks
 from tests.conftest import REPO
@@ -61,6 +64,17 @@ def test_one_version_and_one_paper() -> None:
     assert paper["title"] in bibtex
     assert CITATION["title"] in bibtex
     assert f"version = {{{nnd_tasks.__version__}}}" in bibtex
+
+
+def test_every_model_type_of_ours_is_an_entry_point() -> None:
+    declared = PROJECT["entry-points"]["lm_eval.models"]
+    sources = [path.read_text("utf-8") for path in (REPO / "nnd_tasks").rglob("*.py")]
+    assert sum(len(re.findall(r"^@register_model\(", source, re.MULTILINE)) for source in sources) == len(declared)
+    for name, value in declared.items():
+        module, _, class_name = value.partition(":")
+        if name == "vllm-shared-prefix" and find_spec("vllm") is None:
+            continue
+        assert getattr(import_module(module), class_name) is get_model(name)
 
 
 def test_the_address_of_the_repository_is_that_of_pyproject_or_missing_everywhere() -> None:
