@@ -100,10 +100,10 @@ def clean_name(config: str) -> str:
 
 
 #: Variants of a task, each the end of its name, that a YAML may list under ``variants``.
-VARIANTS = ("choice", "clean", "heldout", "validator")
+VARIANTS = ("choice", "clean", "heldout", "judge", "rating", "validator")
 
 #: What follows ``pass_rate_`` in metrics that are not of a category; no category may have such a slug.
-RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi", "prompts", "prompts_sum", "prompts_bytes"})
+RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi", "half", "prompts", "prompts_sum", "prompts_bytes"})
 
 
 def metric_slugs(names: Iterable[str], role: str, prefix: str) -> dict[str, str]:
@@ -138,7 +138,7 @@ def category_slugs(categories: Iterable[str]) -> dict[str, str]:
     """
     slugs = metric_slugs(categories, "category", "pass_rate_")
     for category, name in slugs.items():
-        if name in RESERVED_SLUGS or name.startswith(("severity_", "pmi_")) or name.endswith("_stderr"):
+        if name in RESERVED_SLUGS or name.startswith(("severity_", "pmi_", "half_")) or name.endswith("_stderr"):
             raise NNDError(f"category {category!r} would be reported as pass_rate_{name}, a name in use; rename it")
     return slugs
 

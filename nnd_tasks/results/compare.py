@@ -90,7 +90,7 @@ def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comp
     if not groups:
         raise NNDError(
             "--readers: no model has two readers on one set with the same chat template and shots; run nnd_SET, "
-            "nnd_SET_validator and nnd_SET_choice alike"
+            "nnd_SET_validator and nnd_SET_choice alike, or nnd_SET_judge and nnd_SET_rating"
         )
     return [compare(paired) for paired in groups]
 

@@ -61,14 +61,16 @@ class Paired:
         unshared_tests: number of tests that only some of the runs have, as the others ran on a sample.
         prompts_in_set: where not all prompts of the set are here, how many it has.
         conflict: why a run that was asked the same as others cannot be compared with them.
+        credit: what each test counts, from 0 to 1, shape (tests, models), where a tie of some models counts as half passed;
+            None where `passed` says it.
         set: name of the set and its config.
         models: names of the models.
         categories: ``all``, then the categories of the tests.
         name: of the task, with what tells these runs from others of it.
         title: the same, and whether they are of some prompts only.
         notes: which tests are left out, and why; and what the models were trained on.
-        passed_by_prompt: category -> tests of it that each model passes of each prompt, shape (prompts, models), and how many
-            tests each prompt has, shape (prompts,).
+        passed_by_prompt: category -> tests of it that each model passes of each prompt, or their credit, shape (prompts,
+            models), and how many tests each prompt has, shape (prompts,).
     """
 
     task: str
@@ -80,6 +82,7 @@ class Paired:
     unshared_tests: int = 0
     prompts_in_set: int | None = None
     conflict: str = ""
+    credit: np.ndarray[Any, np.dtype[np.float64]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Compute what reports say of all of it."""
@@ -105,7 +108,8 @@ class Paired:
             )
         if self.left_out:
             self.notes.append(f"Left out: {counted(self.left_out, 'test')} that some model could not score.")
-        self.passed_by_prompt = {name: self.sum_by_prompt(self.passed, name) for name in self.categories}
+        counted_as = self.passed if self.credit is None else self.credit
+        self.passed_by_prompt = {name: self.sum_by_prompt(counted_as, name) for name in self.categories}
 
     def of_category(self, category: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tell which tests are of a category; of ``all`` every test is. Shape (tests,)."""

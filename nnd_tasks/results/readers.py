@@ -21,10 +21,12 @@ from nnd_tasks.statistics import ClusteredMean, is_few, paired_difference, summa
 
 #: The reader of a plain task.
 WRITER = "writer"
+#: Readers that write their verdict: their ties are frequent, so that guessing passes far fewer than half of the tests.
+IN_WRITING = ("judge", "rating")
 #: Share of choices that the order decides, above which a reader hardly reads.
 _MOSTLY = 0.9
 #: What may differ between readers of one model.
-_ALLOWED = ("reader", "questions", "prompt")
+_ALLOWED = ("reader", "questions", "prompt", "generation")
 #: Whether a model says what is better, and would write it -> what that means.
 CELLS = {
     (True, True): "notices, would not write it",
@@ -64,11 +66,20 @@ def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]
         keys = {key for run in readers for key in run.comparison_key}
         paired_readers = pair(readers, [*(name for name in _ALLOWED if name in keys), *allow])
         groups += [
-            replace(paired, task=f"{paired.runs[0].task} as read by {model}")
+            replace(paired, task=f"{paired.runs[0].task} as read by {model}", credit=_credit(paired))
             for paired in paired_readers
             if _has_several_readers(paired)
         ]
     return groups
+
+
+def _credit(paired: Paired) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Count a tie of a judge or a rating as half passed, so that guessing gives 0.5 with every reader."""
+    credit = paired.passed.astype(float)
+    for column, run in enumerate(paired.runs):
+        if run.reader in IN_WRITING:
+            credit[:, column] += run.tests.set_index("test_id")["tie"].loc[paired.tests["test_id"]].to_numpy() / 2
+    return credit
 
 
 def _has_several_readers(paired: Paired) -> bool:
@@ -115,9 +126,10 @@ def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
 
 
 def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
+    credit = _credit(paired)
     for column, run in enumerate(paired.runs):
         outcomes = _outcomes(run).loc[paired.tests["test_id"]]
-        both = np.column_stack([outcomes["without_context"], paired.passed[:, column]])
+        both = np.column_stack([outcomes["without_context"], credit[:, column]])
         for category in paired.categories:
             counts, tests = paired.sum_by_prompt(both, category)
             alone, passed = counts.T
@@ -136,7 +148,8 @@ def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
 def _outcomes(run: Run) -> pd.DataFrame:
     """How each test came out without the context and with the answers swapped; nan where that was not asked.
 
-    ``ties``: both texts have one score; ``flips``: a choice took one letter in both orders; ``mass``: P of the two answers.
+    ``ties``: both texts have one score; ``flips``: a choice or a judge took one letter in both orders; ``mass``: P of the two
+    answers; ``unread``: an answer that a judge or a rating wrote could not be read.
     """
     tests = run.tests.set_index("test_id")
     high, low = (
@@ -145,14 +158,16 @@ def _outcomes(run: Run) -> pd.DataFrame:
         .astype(float)
         for side in SIDES
     )
-    same = (high["sum"] > 0) == (low["sum"] > 0)
+    flips = {"choice": (high["sum"] > 0) == (low["sum"] > 0), "judge": high["sum"] * low["sum"] > 0}
+    unread = high["sum"].isna() | low["sum"].isna()
     return pd.DataFrame(
         {
             "without_context": passes(Likelihood(tests["high_no_context"]), Likelihood(tests["low_no_context"])),
             "swapped": passes(Likelihood(high["swapped"]), Likelihood(low["swapped"])),
             "ties": tests["tie"],
-            "flips": same if run.reader == "choice" else np.nan,
+            "flips": flips.get(run.reader, np.nan),
             "mass": (high["mass"] + low["mass"]) / 2,
+            "unread": unread if run.reader in IN_WRITING else np.nan,
         },
         dtype=float,
     )

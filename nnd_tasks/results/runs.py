@@ -54,7 +54,7 @@ class Run:
         answers: digest of the answers, by which its other files are known.
         file: its results file.
         tokens: where its token scores lie; the file is there only for runs with ``tokens``.
-        reader: who read the candidates: ``writer``, ``validator``, ``choice`` or ``reward``.
+        reader: who read the candidates: ``writer``, ``validator``, ``choice``, ``judge``, ``rating`` or ``reward``.
         set: name of the set and its config.
         asked: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
         settings: `asked` as people write it: ``yes``, ``no`` (also for None and ``""``), or the value itself.

@@ -25,7 +25,7 @@ from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
 from nnd_tasks.run.outputs import file_names, folder_name, results_folder
 from nnd_tasks.store import list_source_folders, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
-from nnd_tasks.task.settings import Settings
+from nnd_tasks.task.settings import Settings, is_chat_api
 from nnd_tasks.task.task_files import write_task_folder, written_folders
 from nnd_tasks.text import did_you_mean, some_of
 
@@ -255,6 +255,7 @@ def check_run(
             check_task_name(name, manager)
     loaded = manager.load(asked.tasks)
     ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+    check_chat_api(asked.model, [task for task in ours if not task.reader.writes], chat=chat)
     tokens = any(task.settings.tokens for task in ours)
     samples = select_prompts(loaded["tasks"], ours, options.get("samples"), asked.sample)
     tracker = options.get("evaluation_tracker")
@@ -276,7 +277,7 @@ def check_run(
 
 
 def check_model(model: Any, arguments: Mapping[str, Any]) -> None:
-    """Check that a model is named, and of a type that gives likelihoods.
+    """Check that a model is named, and of a type that there is.
 
     Args:
         model: what ``--model`` names, or a ready-made model.
@@ -295,13 +296,31 @@ def check_model(model: Any, arguments: Mapping[str, Any]) -> None:
     if model not in (known := model_types()):
         hint = did_you_mean(model, known) or f"there are: {', '.join(known)}"
         raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
-    if "-chat" in model:
-        raise NNDError(
-            f"--model {model}: chat APIs give no likelihoods of a given text; take --model local-completions with a server's "
-            "completions endpoint, or load the model with --model hf"
-        )
     if model in ON_TORCH and arguments.get("pretrained", "") == "":
         raise NNDError(f"--model {model}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
+
+
+def check_chat_api(model: Any, scoring: Sequence[Any], *, chat: bool) -> None:
+    """Check that a chat API is asked for what it gives.
+
+    Args:
+        model: what ``--model`` names, or a ready-made model.
+        scoring: the tasks that need likelihoods.
+        chat: whether prompts are sent as chats.
+
+    Raises:
+        NNDError: a task needs likelihoods, or prompts are no chats.
+    """
+    if not is_chat_api(model):
+        return
+    for task in scoring:
+        raise NNDError(
+            f"--model {model}: chat APIs give no likelihoods of a given text, which {task.config.task} needs; take a task in "
+            "which the model writes its verdict (nnd_SET_judge, nnd_SET_rating), --model local-completions with a server's "
+            "completions endpoint, or load the model with --model hf"
+        )
+    if not chat:
+        raise NNDError(f"--model {model}: a chat API takes chats and no plain text; add --apply_chat_template")
 
 
 def check_task_name(name: str, manager: Any) -> None:

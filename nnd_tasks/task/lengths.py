@@ -22,7 +22,7 @@ from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.score_file import FILE, read_scores, request_id
 from nnd_tasks.models.text_models import MASKED, REWARD, encode_chat, text_window
-from nnd_tasks.task.settings import Settings
+from nnd_tasks.task.settings import Settings, is_chat_api
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -417,8 +417,32 @@ class EngineCounter(NoTokenizer):
         return None
 
 
-def make_counter(metadata: Mapping[str, Any], model_type: str | None) -> TokenCounter:
-    """Make the counter of a run, see `TokenCounter`; that of an engine without a tokenizer knows numbers only."""
+class HiddenTokens(NoTokenizer):
+    """Stands for a `TokenCounter` where a model writes behind an API that hides its tokens."""
+
+    will_answer = True
+    config, remote, backend, engine, model_name = None, True, "causal", None, None
+
+    def check(self, *arguments: Any, **options: Any) -> None:
+        """Check nothing."""
+
+
+def make_counter(
+    metadata: Mapping[str, Any], model_type: str | None, *, writes: bool = False, evaluated: bool = True
+) -> TokenCounter:
+    """Make the counter of a run, see `TokenCounter`; that of an engine without a tokenizer knows numbers only.
+
+    Args:
+        metadata: the parsed ``--model_args`` and ``--metadata``.
+        model_type: what ``--model`` names; None if that is not known.
+        writes: whether the model writes its answers.
+        evaluated: whether it is known that a model will answer.
+    """
+    names = {"tokenizer", "pretrained", "model"} & metadata.keys()
+    if not evaluated and not names:
+        return cast("TokenCounter", NoTokenizer())
+    if writes and (names <= {"model"} or is_chat_api(model_type)):
+        return cast("TokenCounter", HiddenTokens())
     if is_of_file(metadata, model_type) and metadata.get("tokenizer") is None:
         return cast("TokenCounter", EngineCounter(metadata))
     return TokenCounter(metadata, model_type)

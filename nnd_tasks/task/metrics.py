@@ -162,6 +162,7 @@ def score_document(
     *,
     ties: str = "fail",
     without_context: Sequence[Likelihood | None] | None = None,
+    unread_fails: bool = False,
 ) -> dict[str, Any]:
     """Count the passed and the scored tests of one document for each rate.
 
@@ -172,6 +173,7 @@ def score_document(
         breakdown: which rates to report.
         ties: a value of `nnd_tasks.rule.Ties`; in the rates of `RELIANCE` a tie always fails.
         without_context: the scores of the candidates after the prompt without its context, for the rates of `RELIANCE`.
+        unread_fails: a test with a score that is nan fails, instead of being left out.
 
     Returns:
         Metric name -> value. The value of a rate is (passed, scored), and stands under ``<metric>_stderr`` too, because
@@ -186,6 +188,9 @@ def score_document(
             high_gain, low_gain = normalize(high) - normalize(high_alone), normalize(low) - normalize(low_alone)
         passed["pass_rate_pmi"] = passes(Likelihood(high_gain), Likelihood(low_gain))
         passed["survival"] = np.where(passed["pass_rate"] == 1, passes(high_alone, low_alone), np.nan)
+    if unread_fails:
+        answered = [scores[test["high"]] is not None and scores[test["low"]] is not None for test in tests]
+        passed = {name: np.where(answered, np.nan_to_num(outcomes), np.nan) for name, outcomes in passed.items()}
     passed |= {name: np.array([passes_all(passed[rate])]) for name, rate in PROMPT_RATES.items()}
     metrics: dict[str, Any] = {}
     for name, (rate, selector) in list_rates(breakdown, context_reliance=without_context is not None).items():

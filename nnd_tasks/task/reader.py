@@ -1,7 +1,8 @@
 """Who reads the candidates of a task: the model as a writer, a reward model, or a model that is asked about them.
 
 ``writer``: which text would the model write? ``reward``: which text has the higher reward? ``validator``: is this text good?
-``choice``: which of two texts is better? Tests, prompts and metrics are the same for all of them.
+``choice``: which of two texts is better? Tests, prompts and metrics are the same for all of them. Those that write
+their answer are in `nnd_tasks.task.judge_reader`; `nnd_tasks.task.read_reader` picks one.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import datasets
 from pydantic import BaseModel, ConfigDict, ValidationError
+from typing_extensions import Self
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.schema import short_hash
 from nnd_tasks.task.metrics import Breakdown, document_metrics, score_document, score_likelihoods, score_rewards
-from nnd_tasks.task.request import Answer, Prompt, split_before_candidate
-from nnd_tasks.task.settings import READER_KEYS, Settings, first_mistake
+from nnd_tasks.task.request import Answer, Prompt, Request, check_sums, split_before_candidate
+from nnd_tasks.task.settings import Settings, first_mistake
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
 
@@ -35,24 +37,6 @@ VIEWS = "reader_views"
 VIEW, SWAPPED = "reader_view", "reader_swapped"
 
 
-def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
-    """Make the reader that a YAML names under ``reader``; without it, a writer.
-
-    Raises:
-        NNDError: one of the keys about the reader has a value that it cannot have, or a setting does not fit the reader.
-    """
-    if config.get("reader", "writer") == "writer":
-        return Writer()
-    asked = Asked.read(config)
-    for name in ("tokens", "append_eos", "append_bos"):
-        if getattr(settings, name):
-            raise NNDError(
-                f"task {config.get('task')}: {name} is about the tokens of a text, and a {asked.reader} gives an answer about "
-                "it; leave it out"
-            )
-    return Asker(asked, str(config.get("target_delimiter", " ")))
-
-
 class Writer:
     """Which text would the model write? Each candidate is scored as what follows the prompt.
 
@@ -60,6 +44,7 @@ class Writer:
 
     Attributes:
         overrides: keys of the YAML that the reader sets itself.
+        writes: whether the model writes text, so that it need not give likelihoods.
         requests_each: number of requests for each candidate.
         protocol: items of the signature's protocol.
         facts: items of the results file.
@@ -68,6 +53,7 @@ class Writer:
     """
 
     overrides: Mapping[str, Any] = MappingProxyType({})
+    writes = False
     requests_each = 1
     protocol: Mapping[str, Any] = MappingProxyType({})
     facts: Mapping[str, Any] = MappingProxyType({})
@@ -105,6 +91,15 @@ class Writer:
             )
         return RewardReader() if reward else self
 
+    def begin(self, config: Any, counter: TokenCounter, *, local: bool) -> None:
+        """Take what a run says otherwise than the YAML.
+
+        Args:
+            config: lm-eval's `TaskConfig`.
+            counter: of the model that runs.
+            local: whether the model is loaded in this process.
+        """
+
     def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
         """Tell whether the reader can judge a candidate that is not blank."""
         return True
@@ -113,9 +108,35 @@ class Writer:
         """Make a document for each prompt in which something is asked about candidates; none where nothing is asked."""
         return []
 
-    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[str, str]]:
+    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[Any, Any]]:
         """Make (prompt, answer) of each answer to the question that ends a prompt of `views`; none where nothing is asked."""
         return []
+
+    def measure(self, prompt: Any, answer: Any, counter: TokenCounter) -> tuple[int, int, list[str]]:
+        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`TokenCounter.find_flaws`)."""
+        return *counter.lengths(prompt, answer), counter.find_flaws(prompt, answer)
+
+    def describe_cost(self, requests: Sequence[Request], documents: Any, task: str | None, *, exact: bool) -> None:
+        """Say what a run costs, where that is more than a forward pass."""
+
+    def collect_answers(
+        self, requests: Sequence[Request], counter: TokenCounter, settings: Settings, task: str | None
+    ) -> str | None:
+        """Put an `Answer` in the place of what the model gave to each request.
+
+        Returns:
+            The 16-bit type that its sums are rounded to; None if it is wider, or not known.
+
+        Raises:
+            NNDError: the model gives no likelihoods.
+        """
+        sums: list[float] = []
+        for request in requests:
+            for name, response in request.filtered_resps.items():
+                answer = Answer.to(request, response, counter if settings.tokens else None)
+                request.filtered_resps[name] = answer
+                sums.append(float(answer[0]))
+        return check_sums(sums, task)
 
     def metrics(
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
@@ -143,7 +164,8 @@ class Asked(BaseModel):
     """What a YAML says of its reader, beside ``metadata``.
 
     Attributes:
-        reader: ``validator``: each candidate is shown alone; ``choice``: both candidates of a test, in both orders.
+        reader: ``validator`` and ``rating``: each candidate is shown alone; ``choice`` and ``judge``: both candidates of a
+            test, in both orders.
         question: what to ask: a whole question, which ends in a question mark; or the end of "Is this …?" and of "Which one is
             closer to …?", such as ``a fluent question``. Empty asks whether the text is good, or which one is better.
         questions: category -> question; other categories get ``question``.
@@ -153,20 +175,20 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    reader: Literal["validator", "choice"]
+    reader: Literal["validator", "choice", "judge", "rating"]
     question: str = ""
     questions: dict[str, str] = {}
     answers: tuple[str, str] | None = None
 
     @classmethod
-    def read(cls, config: Mapping[str, Any]) -> Asked:
+    def read(cls, config: Mapping[str, Any]) -> Self:
         """Read the keys of a task's YAML.
 
         Raises:
             NNDError: one of them has a value that it cannot have.
         """
         try:
-            asked = cls.model_validate({key: config[key] for key in READER_KEYS if config.get(key) is not None})
+            asked = cls.model_validate({key: config[key] for key in cls.model_fields if config.get(key) is not None})
         except ValidationError as error:
             key, expected = first_mistake(error)
             if key == "answers":
@@ -181,14 +203,19 @@ class Asked(BaseModel):
     @property
     def words(self) -> tuple[str, str]:
         """The two answers."""
-        return self.answers or (("Yes", "No") if self.reader == "validator" else ("A", "B"))
+        return self.answers or (("A", "B") if self.is_about_pairs else ("Yes", "No"))
+
+    @property
+    def is_about_pairs(self) -> bool:
+        """Whether both candidates of a test are shown together."""
+        return self.reader in ("choice", "judge")
 
     def question_of(self, category: str) -> str:
         """Return the whole question on a test of a category."""
         text = self.questions.get(category, self.question).strip()
         if text.endswith("?"):
             return text
-        if self.reader == "validator":
+        if not self.is_about_pairs:
             return f"Is this {text or 'good'}?"
         return f"Which one is closer to {text}?" if text else "Which one is better?"
 
@@ -223,7 +250,7 @@ class Asker(Writer):
         delimiter: what stands between a prompt and the candidate of a validator.
     """
 
-    overrides = MappingProxyType({"target_delimiter": " "})
+    overrides: Mapping[str, Any] = MappingProxyType({"target_delimiter": " "})
     requests_each = 4  # both answers to the question, then both to the swapped one
     #: An answer is one token, whatever the candidate's length.
     omitted_rates = ("pass_rate_sum", "pass_rate_bytes", "pass_rate_prompts_sum", "pass_rate_prompts_bytes")
@@ -258,7 +285,7 @@ class Asker(Writer):
             question = self.asked.question_of(test["category"])
             sides = {}
             for side, opposite in (("high", "low"), ("low", "high")):
-                view = (test[side], test[opposite] if self.asked.reader == "choice" else None, question)
+                view = (test[side], test[opposite] if self.asked.is_about_pairs else None, question)
                 sides[side] = indices.setdefault(view, len(indices))
             tests.append({**test, **sides})
         texts = doc["candidates"]
@@ -306,7 +333,7 @@ class Asker(Writer):
 
     def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
         """Tell whether a candidate has no blank rival."""
-        return self.asked.reader == "validator" or bool(doc[VIEWS][index]["rival"].strip())
+        return not self.asked.is_about_pairs or bool(doc[VIEWS][index]["rival"].strip())
 
     def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
         """Make a document for the question about each candidate, and one with its answers in the other order."""

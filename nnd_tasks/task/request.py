@@ -98,10 +98,12 @@ class Prompt(str):
     Attributes:
         arguments: keyword arguments of `NNDTask.fewshot_context`, to render the prompt again with less context.
         chat: whether it went through the chat template.
+        rendered: the prompt as lm-eval sends it to a chat API, which applies the template itself; else None.
     """
 
     arguments: Mapping[str, Any]
     chat: bool
+    rendered: Any = None
 
     @classmethod
     def of(cls, text: str, **arguments: Any) -> Prompt:
@@ -149,14 +151,14 @@ def split_before_candidate(context: str, continuation: str, counter: TokenCounte
 
 @dataclass
 class Request(Instance):  # type: ignore[misc]
-    """A request of lm-eval for the log-likelihood of one candidate.
+    """A request of lm-eval for the log-likelihood of one candidate, or for an answer about it.
 
     Attributes:
         candidate: index of the candidate in its document; None for the placeholder that stands for a document without any
             candidate to score.
         context_part: what the prompt has of the document's context.
         prompt_tokens: number of tokens that the model is conditioned on.
-        tokens: number of tokens whose log-probabilities the model sums.
+        tokens: number of tokens whose log-probabilities the model sums, or that it writes at most.
         flaws: names of `FLAWS` that it has.
         target: a better candidate, for the samples.
     """
@@ -170,7 +172,7 @@ class Request(Instance):  # type: ignore[misc]
 
     def describe(self) -> str:
         """Return the request's task, candidate and a test that needs it, for an error message."""
-        text = self.args[1]
+        text = self.args[1] if self.request_type == "loglikelihood" else self.doc["candidates"][self.candidate or 0]
         excerpt = repr(text if len(text) <= 80 else f"{text[:79]}…")
         tests = self.doc["tests"]
         test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
@@ -238,7 +240,9 @@ def warn_of_requests(
     counts = {
         "shortened": len({request.doc_id for request in of_candidates if request.context_part == "shortened"}),
         "left_out": sum(left_out.values()),
-        "two_spaces": sum(doubles_space(*request.args) for request in of_candidates),
+        "two_spaces": sum(
+            request.request_type == "loglikelihood" and doubles_space(*request.args) for request in of_candidates
+        ),
         **flaws,
     }
     for name, count in counts.items():
@@ -311,6 +315,27 @@ class Answer(tuple[float, bool, int]):
         answer = cls((*response[:2], request.tokens))
         answer.candidate, answer.context_part, answer.flaws = request.candidate, request.context_part, request.flaws
         answer.tokens = None if counter is None else scored_tokens(request, response, counter)
+        return answer
+
+
+class WrittenAnswer(str):
+    """What a model wrote as the answer to one request.
+
+    Attributes:
+        candidate: see `Request`.
+        context_part: see `Request`.
+    """
+
+    candidate: int | None
+    context_part: ContextPart
+
+    @classmethod
+    def of(cls, request: Request, response: Any) -> WrittenAnswer:
+        """Take the model's text; with lm-eval 0.5, it is the only one in a list."""
+        if isinstance(response, list):
+            (response,) = response
+        answer = cls(response or "")
+        answer.candidate, answer.context_part = request.candidate, request.context_part
         return answer
 
 

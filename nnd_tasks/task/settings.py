@@ -13,10 +13,15 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.text import did_you_mean
 
-#: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader.Asked`.
-READER_KEYS = ("reader", "question", "questions", "answers")
+#: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader.Asked` and its subclass for judges.
+READER_KEYS = ("reader", "question", "questions", "answers", "tie", "scale", "ending", "repeats")
 #: Arguments of models whose names are like those of settings.
 MODEL_ARGUMENTS = {"token"}
+
+
+def is_chat_api(model: Any) -> bool:
+    """Tell whether what ``--model`` names is a client of a chat API, such as ``local-chat-completions``."""
+    return isinstance(model, str) and "-chat" in model
 
 
 class Settings(BaseModel):

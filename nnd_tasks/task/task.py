@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.task import ConfigurableTask
 
@@ -21,16 +21,15 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.reader import Writer, read_reader
+from nnd_tasks.task.read_reader import read_reader
+from nnd_tasks.task.reader import Writer
 from nnd_tasks.task.request import (
     LEFT_OUT,
-    Answer,
     ClusterSampler,
     ContextPart,
     OverlongError,
     Prompt,
     Request,
-    check_sums,
     count_flaws,
     shorten,
     split_before_candidate,
@@ -183,7 +182,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self.model = ChosenModel(name)
         self._check_bos(chat=chat)
         # The name of a ready-made model does not tell its precision.
-        rounds_to = self.counter.warn_of_rounding() if name else None
+        rounds_to = self.counter.warn_of_rounding() if name and not self.reader.writes else None
         prompt = self.doc_to_text(self.eval_docs[0])
         self.counter.check(self.settings, task, prompt, self._texts(chat=chat), chat=chat)
         self.model = ChosenModel(name, rounds_to)
@@ -199,16 +198,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     @property
     def counter(self) -> TokenCounter:
-        """The tokenizer of the evaluated model, loaded at first use.
+        """The tokenizer of the evaluated model, loaded at first use; none in lm-eval's own tests and behind some APIs."""
+        from nnd_tasks.task.lengths import make_counter  # imports torch and transformers
 
-        lm-eval's own tests build requests and name no model; then `NoTokenizer` takes its place.
-        """
-        from nnd_tasks.task.lengths import NoTokenizer, make_counter  # imports torch and transformers
-
-        if not self._evaluated and not {"tokenizer", "pretrained", "model"} & self.metadata.keys():
-            return cast("TokenCounter", NoTokenizer())
-        if self._counter is None:
-            self._counter = make_counter(self.metadata, self.model.type)
+        if self._counter is None or not self._counter.will_answer:
+            writes, evaluated = self.reader.writes, self._evaluated
+            self._counter = make_counter(self.metadata, self.model.type, writes=writes, evaluated=evaluated)
         return self._counter
 
     def _texts(self, *, chat: bool) -> Iterator[str]:
@@ -241,12 +236,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if not self.counter.will_answer:
             super().build_all_requests(**kwargs)
             return
-        if not self._prepared:
+        if not self._prepared and not self.reader.writes:
             if self.settings.tokens:
                 raise NNDError(
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
+        self.reader.begin(self.config, self.counter, local="pretrained" in self.metadata)
         super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
@@ -266,6 +262,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             {**protocol, **self.reader.protocol},
             chat_digest(render_chat, getattr(self.counter.tokenizer, "chat_template", None)),
         )
+        self.reader.describe_cost(self._instances, self.eval_docs, task, exact=self.counter.tokenizer is not None)
 
     def _rendered(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
@@ -312,14 +309,17 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def fewshot_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Prompt:
         """Render description, exemplars and prompt; with ``append_bos`` the text of the BOS token comes last."""
-        text = self._render_context(doc, num_fewshot, **kwargs)
-        if not isinstance(text, str):
+        rendered = self._render_context(doc, num_fewshot, **kwargs)
+        chat = getattr(rendered, "prompt", None)  # of lm-eval's `JsonChatStr`
+        if not isinstance(rendered, str) and not (self.reader.writes and chat):
             raise NNDError(
                 f"task {self.config.task}: with tokenized_requests=False, lm-eval sends chats without rendering them, and no "
                 "server gives the likelihood of an answer in a chat; leave out tokenized_requests, or --apply_chat_template"
             )
         bos = self.counter.special_text("bos") if self.settings.append_bos else ""
-        return Prompt.of(f"{text}{bos}", num_fewshot=num_fewshot, **kwargs)
+        prompt = Prompt.of(f"{chat or rendered}{bos}", num_fewshot=num_fewshot, **kwargs)
+        prompt.rendered = rendered if chat else None
+        return prompt
 
     def _render_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Any:
         return super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
@@ -399,7 +399,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self,
         context_part: ContextPart,
         doc: Mapping[str, Any],
-        pairs: Sequence[tuple[str, str]],
+        pairs: Sequence[tuple[Any, Any]],
         identity: Mapping[str, Any],
     ) -> list[Request]:
         """Make a request of each pair (context, continuation), with its numbers of tokens.
@@ -410,9 +410,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         counter, requests, target = self.counter, [], self.doc_to_target(doc)
         candidates: list[int | None] = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
         for idx, (candidate, pair) in enumerate(zip(candidates or [None], pairs, strict=True)):
-            prompt_tokens, tokens = counter.lengths(*pair)
+            prompt_tokens, tokens, flaws = self.reader.measure(*pair, counter)
             request = Request(
-                "loglikelihood",
+                "generate_until" if self.reader.writes else "loglikelihood",
                 doc,
                 pair,
                 idx,
@@ -420,7 +420,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 context_part=context_part,
                 prompt_tokens=prompt_tokens,
                 tokens=tokens,
-                flaws=counter.find_flaws(*pair),
+                flaws=flaws,
                 target=target,
                 **identity,
             )
@@ -438,8 +438,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             requests.append(request)
         return requests
 
-    def _pairs(self, doc: Mapping[str, Any], prompt: Prompt, context: str | None = None) -> list[tuple[str, str]]:
-        """Make (prompt, text) of each text to score; with another context, the prompt is rendered again."""
+    def _pairs(self, doc: Mapping[str, Any], prompt: Prompt, context: str | None = None) -> list[tuple[Any, Any]]:
+        """Make what a model is given for each candidate: (prompt, text), or what its reader asks; maybe with another context."""
         if context is not None:
             doc = {**doc, "context": context}
         if views := self.reader.views(doc, self.scorable(doc)):
@@ -470,7 +470,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         def fits(text: str, which: slice) -> bool:
             pairs = self._pairs(doc, prompt, text)[which]
-            return not any(self.counter.overlong(*self.counter.lengths(*pair)) for pair in pairs)
+            return not any(self.counter.overlong(*self.reader.measure(*pair, self.counter)[:2]) for pair in pairs)
 
         context: str | None = doc["context"]  # does not fit as a whole
         longest_only = slice(longest.idx, longest.idx + 1)
@@ -500,21 +500,15 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             scorer.import_reduced(results)
 
     def apply_filters(self) -> None:
-        """Apply lm-eval's filters, then make an `Answer` of what they give for each request."""
+        """Apply lm-eval's filters, then let the reader make answers of what they give for each request."""
         self._evaluated = True
         super().apply_filters()
-        sums: list[float] = []
-        counter = self.counter  # raises if requests were built without one
-        for request in self._instances:
-            for name, response in request.filtered_resps.items():
-                answer = Answer.to(request, response, counter if self.settings.tokens else None)
-                request.filtered_resps[name] = answer
-                sums.append(float(answer[0]))
-        self.rounded_to = check_sums(sums, self.config.task) or self.model.rounds_to
+        rounded_to = self.reader.collect_answers(self._instances, self.counter, self.settings, self.config.task)
+        self.rounded_to = rounded_to or self.model.rounds_to
 
     # ================================================================ 7. the results of a document
 
-    def process_results(self, doc: Mapping[str, Any], results: Sequence[Answer]) -> dict[str, Any]:
+    def process_results(self, doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
         """Compute the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = self.reader.metrics(doc, results, self.settings, self.loaded.breakdown)
         if self.loaded.spans:
@@ -591,7 +585,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def higher_is_better(self) -> dict[str, bool]:
         """Say which rates are better if higher: all but those that judge no model, and counts."""
-        return {name: True for name in self._rates() if not name.startswith(("survival", "order_flips"))}
+        others = ("survival", "order_flips", "unread", "first")
+        return {name: True for name in self._rates() if not name.startswith(others)}
 
     @property
     def answers(self) -> str:

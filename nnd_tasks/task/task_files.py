@@ -36,8 +36,8 @@ def written_folders() -> list[Path]:
 def change_task(variant: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Say what a variant of a task sets otherwise than the task itself.
 
-    ``choice`` and ``validator`` ask the model about the texts, ``clean`` reads the clean config, and ``heldout`` takes the tests
-    that nobody trains on, among which a category may be missing.
+    ``choice``, ``judge``, ``rating`` and ``validator`` ask the model about the texts, ``clean`` reads the clean config, and
+    ``heldout`` takes the tests that nobody trains on, among which a category may be missing.
 
     Args:
         variant: one of `VARIANTS`.
@@ -46,7 +46,7 @@ def change_task(variant: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         NNDError: there is no such variant.
     """
-    if variant in ("choice", "validator"):
+    if variant in ("choice", "judge", "rating", "validator"):
         return {"tag": [], "reader": variant}
     if variant == "clean":
         return {"tag": [], "dataset_name": clean_name(settings.get("dataset_name") or "authors")}

@@ -96,6 +96,34 @@ def test_checks_say_whether_a_reader_reads() -> None:
     assert np.isnan(checks["mass"]["all", "writer"])
 
 
+def test_ties_of_what_is_judged_in_writing_count_half_where_readers_are_compared() -> None:
+    rng = np.random.default_rng(7)
+    said = rng.choice(
+        [1.0, 0.0, -1.0, np.nan], size=(60, 2)
+    )  # the verdict where the better text comes first, and second
+    means = said[:, 0] - said[:, 1]
+    judge = read_by("judge", (means > 0).tolist())
+    tests = judge.tests.assign(tie=means == 0)
+    documents = [{**doc, "scores": [*doc["scores"]]} for doc in judge.documents]
+    for row, (high, low) in zip(tests.itertuples(), said, strict=True):
+        documents[row.document]["scores"][row.high] = {"sum": None if np.isnan(high) else high / 2}
+        documents[row.document]["scores"][row.low] = {"sum": None if np.isnan(low) else low / 2}
+    wrote = outcomes(1, 0.6)
+    found = tables([read_by("writer", wrote), replace(judge, documents=documents, tests=tests)])
+    credit = np.where(means > 0, 1, np.where(means == 0, 0.5, 0))
+    assert 0 < np.mean(means > 0) < credit.mean()
+    rates = found["rates"].set_index(["category", "model"])["rate"]
+    assert rates["all", "judge"] == pytest.approx(credit.mean())
+    assert rates["all", "writer"] == pytest.approx(np.mean(wrote))
+    differences = found["differences"].set_index("category")["difference"]
+    assert differences["all"] == pytest.approx(credit.mean() - np.mean(wrote))
+    checks = found["checks"].set_index(["category", "reader"])
+    assert checks["mean"]["all", "judge"] == pytest.approx(credit.mean())
+    assert checks["flips"]["all", "judge"] == pytest.approx(np.mean(said[:, 0] * said[:, 1] == 1))
+    assert checks["unread"]["all", "judge"] == pytest.approx(np.isnan(said).any(axis=1).mean())
+    assert np.isnan(checks["unread"]["all", "writer"])
+
+
 def test_runs_without_the_context_scored_have_no_gain() -> None:
     runs = [read_by("writer", outcomes(1, 0.5)), read_by("validator", outcomes(2, 0.5))]
     columns = dict.fromkeys(("margin_no_context", "high_no_context", "low_no_context"), np.nan)

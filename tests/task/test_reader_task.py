@@ -211,7 +211,7 @@ def test_blank_candidates_are_not_asked_about(tiny_models: dict[str, Path], tmp_
 @pytest.mark.parametrize(
     ("settings", "metadata", "message"),
     [
-        ({"reader": "judge"}, {}, r"task bad: reader='judge': expected 'validator' or 'choice'"),
+        ({"reader": "juge"}, {}, r"task bad: reader='juge': expected 'validator', 'choice', 'judge' or 'rating'"),
         ({"reader": "choice", "answers": ["A"]}, {}, "answers=.'A'.: expected two words"),
         ({"reader": "choice", "answers": [True, False]}, {}, "expected two words, .* YAML takes yes and no for truth"),
         ({"reader": "choice", "answers": ["A", "A"]}, {}, "expected two different words"),

@@ -24,6 +24,7 @@ from tests.conftest import REPO
 
 #: A task, and a digest of what its YAML sets; made of the YAMLs when each variant had one that somebody had written.
 SHIPPED = Path(__file__).with_name("shipped_tasks.txt")
+READERS = ("choice", "judge", "rating", "validator")
 #: What the digest leaves out: how the task is made.
 HOW = ("class", "fewshot_config", "reader", "variants")
 
@@ -46,7 +47,7 @@ def test_names_and_contents_of_all_tasks_are_those_that_were_written_once(nnd_ho
     assert lines == SHIPPED.read_text("utf-8")
     for name, settings in tasks.items():
         end = name.rpartition("_")[2]
-        assert settings.get("reader") == (end if end in ("choice", "validator") else None)
+        assert settings.get("reader") == (end if end in READERS else None)
 
 
 def test_lm_eval_knows_them_with_their_tags(nnd_home: Path) -> None:
@@ -68,7 +69,7 @@ def write_own(nnd_home: Path, file: str, **settings: Any) -> Path:
 
 def test_a_contributors_set_has_variants_alike_and_a_written_yaml_wins(nnd_home: Path) -> None:
     metadata = {"version": "3-B", "categories": ["a"], "overlong": "whole"}
-    variants = ["choice", "clean", "heldout", "validator"]
+    variants = ["choice", "clean", "heldout", "judge", "rating", "validator"]
     write_own(nnd_home, "nnd_mine.yaml", dataset_name="cnn", tag=["x"], metadata=metadata, variants=variants)
     write_own(nnd_home, "nnd_mine_choice.yaml", dataset_name="cnn", doc_to_text="mine: {{context}}")
     tasks = read_folder(write_task_folder())
@@ -76,7 +77,7 @@ def test_a_contributors_set_has_variants_alike_and_a_written_yaml_wins(nnd_home:
     assert tasks["nnd_mine_validator"]["reader"] == "validator"
     assert tasks["nnd_mine_clean"]["dataset_name"] == "cnn_clean"
     assert tasks["nnd_mine_heldout"]["metadata"] == {"version": "3-B", "overlong": "whole", "split": "test"}
-    assert [tasks[f"nnd_mine_{variant}"].get("tag", []) for variant in variants] == [[]] * 4
+    assert [tasks[f"nnd_mine_{variant}"].get("tag", []) for variant in variants] == [[]] * 6
     assert [task["task"] for task in tasks_on("mine", "cnn_clean")] == ["nnd_mine_clean"]
 
 

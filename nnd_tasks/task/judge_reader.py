@@ -1,0 +1,322 @@
+"""Models that write their verdict: a judge says which of two texts is better, a rating gives one text a number.
+
+Such a model may sit behind a chat API that gives no likelihoods. Both orders of a pair are asked, each in a request of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import datasets
+import numpy as np
+from pydantic import Field, field_validator
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.rule import Likelihood
+from nnd_tasks.schema import category_slugs
+from nnd_tasks.task.metrics import Breakdown, score_document
+from nnd_tasks.task.reader import VIEW, Asked, Asker, Writer
+from nnd_tasks.task.request import Prompt, Request, WrittenAnswer
+from nnd_tasks.task.selection import sample_of
+from nnd_tasks.task.settings import Settings
+from nnd_tasks.task.signature import digest
+from nnd_tasks.task.verdicts import read_number, read_word
+
+if TYPE_CHECKING:
+    from nnd_tasks.task.lengths import TokenCounter
+
+logger = logging.getLogger("lm_eval.nnd")
+
+TIE = "tie"
+#: What lm-eval gives the model unless a YAML or ``--gen_kwargs`` say otherwise. Without ``until`` lm-eval ends answers at a
+#: blank line, which cuts reasoning.
+_GENERATION: Mapping[str, Any] = {"temperature": 0.0, "max_gen_toks": 512, "until": []}
+#: Characters of a token, about, where no tokenizer is known.
+_TOKEN = 4
+#: Share of answers that cannot be read, above which a run is warned of.
+_MANY = 0.1
+#: Prompts of the smaller run of which the cost is told.
+_SAMPLE = 40
+
+
+class AskedInWriting(Asked):
+    """What a YAML says of a judge or a rating, beside what it says of any reader.
+
+    Attributes:
+        tie: whether a judge may answer ``tie``.
+        scale: lowest and highest rating.
+        ending: what the question ends with, in place of what asks for a line such as ``Answer: A``.
+        repeats: number of answers to each question; they differ where ``generation_kwargs`` ask for samples.
+    """
+
+    tie: bool = False
+    scale: tuple[int, int] = (1, 10)
+    ending: str = ""
+    repeats: int = Field(1, ge=1)
+
+    @field_validator("scale")
+    @classmethod
+    def _ascends(cls, scale: tuple[int, int]) -> tuple[int, int]:
+        if scale[0] >= scale[1]:
+            raise ValueError("expected the lowest and the highest number, such as scale: [1, 10]")
+        return scale
+
+    @property
+    def options(self) -> list[str]:
+        """The words that a judge may answer."""
+        return [*self.words, TIE] if self.tie else [*self.words]
+
+    def show(self, candidate: str, delimiter: str, question: str, rival: str, *, swapped: bool) -> str:
+        """Write the text that follows the prompt; see `Asked.show`."""
+        if self.reader == "rating":
+            lowest, highest = self.scale
+            rate = f"Rate it from {lowest} (not at all) to {highest} (fully)."
+            ending = self.ending or 'End with a line "Rating: N", where N is the number.'
+            return f"{delimiter}{candidate}\n\n{question} {rate} {ending}"
+        first, second = self.words
+        *lines, last = [f'"Answer: {word}"' for word in self.options]
+        ending = self.ending or f"End with a line {', '.join(lines)} or {last}."
+        return f"\n{first}: {candidate}\n{second}: {rival}\n\n{question} {ending}"
+
+    def read_answer(self, answer: str) -> float | None:
+        """Read an answer.
+
+        Returns:
+            Of a judge, 1 for the text that is shown first, -1 for the other, 0 for a tie; of a rating, its number. None where
+            nothing can be read.
+        """
+        if self.reader == "rating":
+            return read_number(answer, *self.scale)
+        word = read_word(answer, self.options)
+        return None if word is None else {self.words[0]: 1.0, self.words[1]: -1.0}.get(word, 0.0)
+
+
+class Judge(Asker):
+    """A judge or a rating: the model writes its answer, which is read by `nnd_tasks.task.verdicts`.
+
+    A judge is asked about the two texts of a test in both orders. Its mean verdict over both orders is from -1 to 1, and a test
+    passes if it is above 0. Of a rating, a test passes if the better text's number is higher. A tie fails, and so does a test
+    of which an answer cannot be read: to leave these out would reward silence. The score of a candidate is its mean number, or
+    half of its mean verdict where it is shown first, so that the difference of both is what decides a test, as for a choice.
+
+    Rates of its own: ``pass_rate_half`` counts a tie as half passed, so that guessing gives 0.5; ``unread`` is the share of
+    answers that cannot be read; of a judge, ``both_right`` and ``order_flips`` are the shares of tests where both orders are
+    right and where one letter wins in both, and ``first`` is the share of verdicts for the text that is shown first.
+
+    Args:
+        asked: what the YAML says.
+        delimiter: what stands between a prompt and the text to rate.
+        generation: keys of ``generation_kwargs`` that the YAML sets.
+    """
+
+    writes = True
+    asked: AskedInWriting
+
+    def __init__(self, asked: AskedInWriting, delimiter: str, generation: Mapping[str, Any]) -> None:
+        super().__init__(asked, delimiter)
+        self.requests_each = asked.repeats
+        self.overrides = {
+            **type(self).overrides,
+            "output_type": "generate_until",
+            "generation_kwargs": {**_GENERATION, **generation},
+        }
+        self._generation: Mapping[str, Any] = self.overrides["generation_kwargs"]
+        self._local = False
+
+    def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
+        """Let a candidate stand once for each question and rival; see `Asker.add_views`."""
+        slugs = category_slugs(test["category"] for tests in documents["tests"] for test in tests)
+        of_pairs = ("both_right", "order_flips", "first") if self.asked.is_about_pairs else ()
+        self.own_rates = ("pass_rate_half", *(f"pass_rate_half_{slug}" for slug in slugs.values()), "unread", *of_pairs)
+        return super().add_views(documents, task)
+
+    # ------------------------------------------------------------ questions
+
+    def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
+        """Give the right answer to the question of an exemplar; a rating has none."""
+        if self.asked.reader == "rating":
+            return ""
+        word = super().right_answer(doc, settings)
+        return word if self.asked.ending else f"Answer: {word}"
+
+    def for_model(self, task: str | None, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
+        """Refuse a reward model.
+
+        Raises:
+            NNDError: a reward model answers no question.
+        """
+        return super().for_model(task, reward=reward, chat=chat, rounds_to=None)
+
+    def begin(self, config: Any, counter: TokenCounter, *, local: bool) -> None:
+        """Take the generation arguments of the run.
+
+        Raises:
+            NNDError: answers do not fit the model's window, samples would all be the same, or a rating has exemplars.
+        """
+        if self.asked.reader == "rating" and config.num_fewshot:
+            raise NNDError(
+                f"task {config.task}: no rating is known to be right, so it has no exemplars; leave out --num_fewshot"
+            )
+        generation = config.generation_kwargs
+        most, window = int(generation["max_gen_toks"]), counter.window
+        if window is not None and counter.backend == "causal" and most >= window:
+            raise NNDError(
+                f"task {config.task}: answers of {most:,} tokens leave no room in the model's window of {window:,}; add "
+                "--gen_kwargs max_gen_toks=N with a smaller number"
+            )
+        if self.asked.repeats > 1 and not generation.get("temperature") and not generation.get("do_sample"):
+            raise NNDError(
+                f"task {config.task}: {self.asked.repeats} answers at temperature 0 are the same; add --gen_kwargs temperature=1"
+            )
+        self._generation, self._local = generation, local
+        self.protocol = {**self.protocol, "generation": digest(generation)}
+
+    def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
+        """Make a document for the question about each candidate; without candidates one that stands for the document."""
+        return [{**doc, VIEW: index} for index in indices] or [dict(doc)]
+
+    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[Any, Any]]:
+        """Make (prompt, generation arguments) of each answer to a question.
+
+        Samples have arguments of their own, by which lm-eval's cache tells them apart. A server gets a seed; a model in this
+        process takes none for a request, so it gets a stop sequence that nobody writes.
+        """
+        asked_for = prompt.rendered if prompt.rendered is not None else str(prompt)
+        if self.asked.repeats == 1:
+            return [(asked_for, {**self._generation})]
+        until = self._generation["until"]
+        stops = [until] if isinstance(until, str) else [*until]
+        return [
+            (
+                asked_for,
+                {**self._generation, **({"until": [*stops, f"<|sample {i}|>"]} if self._local else {"seed": i})},
+            )
+            for i in range(self.asked.repeats)
+        ]
+
+    def measure(self, prompt: Any, generation: Any, counter: TokenCounter) -> tuple[int, int, list[str]]:
+        """Count the tokens of a prompt, about where there is no tokenizer, and those that an answer may have."""
+        text = prompt if isinstance(prompt, str) else prompt.prompt
+        # lm-eval may put a BOS token before it.
+        tokens = math.ceil(len(text) / _TOKEN) if counter.tokenizer is None else len(counter.tok_encode(text)) + 1
+        return tokens, int(generation["max_gen_toks"]), []
+
+    def describe_cost(self, requests: Sequence[Request], documents: Any, task: str | None, *, exact: bool) -> None:
+        """Log how much a run asks for, and how much a sample of the set would.
+
+        Args:
+            requests: of the run.
+            documents: of the set.
+            task: its name.
+            exact: whether tokens were counted by the model's tokenizer.
+        """
+        line = f"{task}: {_sum_up(requests, exact=exact)}"
+        if len({request.doc_id for request in requests}) == len(documents) > _SAMPLE:
+            places = {*sample_of(documents, _SAMPLE)}
+            line += (
+                f"; with --sample {_SAMPLE}: {_sum_up([one for one in requests if one.doc_id in places], exact=exact)}"
+            )
+        logger.info(line)
+
+    # ------------------------------------------------------------ answers
+
+    def collect_answers(
+        self, requests: Sequence[Request], counter: TokenCounter, settings: Settings, task: str | None
+    ) -> str | None:
+        """Put a `WrittenAnswer` in the place of each text.
+
+        Raises:
+            NNDError: none of the answers can be read.
+        """
+        unread, answers = [], 0
+        for request in requests:
+            for name, response in request.filtered_resps.items():
+                answer = WrittenAnswer.of(request, response)
+                request.filtered_resps[name] = answer
+                if answer.candidate is not None:
+                    answers += 1
+                    unread += [answer] if self.asked.read_answer(answer) is None else []
+        if not unread:
+            return None
+        excerpt = f"the first is {str(unread[0])[-300:]!r}"
+        if len(unread) == answers:
+            raise NNDError(
+                f"task {task}: none of {answers:,} answers can be read, {excerpt}; ask for a form that docs/readers.md lists "
+                "(ending), leave more room (--gen_kwargs max_gen_toks=N), or use the model's chat template"
+            )
+        if len(unread) > _MANY * answers:
+            logger.warning(
+                "%s: %d of %d answers cannot be read, and their tests fail; %s", task, len(unread), answers, excerpt
+            )
+        return None
+
+    # ------------------------------------------------------------ results
+
+    def metrics(
+        self, doc: Mapping[str, Any], answers: Sequence[Any], settings: Settings, breakdown: Breakdown
+    ) -> dict[str, Any]:
+        """Compute the metrics of one document.
+
+        The record of a candidate has ``answers``, what the model wrote, and ``read``, what was read of each: null is nothing.
+        """
+        written: list[list[str]] = [[] for _ in doc["candidates"]]
+        for answer in answers:
+            if answer.candidate is not None:
+                written[answer.candidate].append(str(answer))
+        read = [[self.asked.read_answer(answer) for answer in of_candidate] for of_candidate in written]
+        means = [None if not values else _mean(values) for values in read]
+        halves = 2 if self.asked.is_about_pairs else 1
+        scores = [None if mean is None else Likelihood(mean / halves) for mean in means]
+        values = score_document(doc["tests"], scores, breakdown, unread_fails=True)
+        values |= self._own_rates(values["tests"], means, breakdown)
+        flat = [value for of_candidate in read for value in of_candidate]
+        values["unread"] = values["unread_stderr"] = (flat.count(None), len(flat))
+        if self.asked.is_about_pairs:
+            values["first"] = values["first_stderr"] = (flat.count(1.0), flat.count(1.0) + flat.count(-1.0))
+        values["truncated_contexts"] = int(any(answer.context_part == "shortened" for answer in answers))
+        values["candidates"] = [
+            None if score is None else _record(score.total, texts, numbers)
+            for score, texts, numbers in zip(scores, written, read, strict=True)
+        ]
+        return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in self.omitted_rates}
+
+    def _own_rates(
+        self, records: Sequence[Mapping[str, Any]], means: Sequence[float | None], breakdown: Breakdown
+    ) -> dict[str, Any]:
+        """Count what the rates of a document's tests need."""
+        scored = [record for record in records if record["passed"] is not None]
+        rates = {"pass_rate_half": _half_credit(scored)}
+        for name, (column, value) in breakdown.items():
+            if column == "category":
+                of_category = [record for record in scored if record["category"] == value]
+                rates[name.replace("pass_rate_", "pass_rate_half_", 1)] = _half_credit(of_category)
+        if self.asked.is_about_pairs:
+            verdicts = [[means[record["high"]], means[record["low"]]] for record in scored]
+            first = np.sign(np.array(verdicts, dtype=float).reshape(-1, 2))
+            rates["both_right"] = (int(((first[:, 0] == 1) & (first[:, 1] == -1)).sum()), len(scored))
+            rates["order_flips"] = (int((first[:, 0] * first[:, 1] == 1).sum()), len(scored))
+        return rates | {f"{name}_stderr": counts for name, counts in rates.items()}
+
+
+def _half_credit(records: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
+    """Count tests, a tie as half passed, and all of them."""
+    return sum(record["passed"] + record["tie"] / 2 for record in records), len(records)
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """Take the mean of what was read of a candidate's answers; nan if one of them could not be read."""
+    numbers = [value for value in values if value is not None]
+    return math.fsum(numbers) / len(numbers) if len(numbers) == len(values) else math.nan
+
+
+def _record(score: float, answers: Sequence[str], read: Sequence[float | None]) -> dict[str, Any]:
+    value = None if math.isnan(score) else score
+    return {"sum": value, "mean": value, "tokens": 1, "bytes": 1, "answers": list(answers), "read": list(read)}
+
+
+def _sum_up(requests: Sequence[Request], *, exact: bool) -> str:
+    given, most = (sum(counts) for counts in zip(*((one.prompt_tokens, one.tokens) for one in requests), strict=True))
+    return f"{len(requests):,} requests, {'' if exact else 'about '}{given:,} tokens in, at most {most:,} out"
