@@ -247,7 +247,7 @@ def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
     from nnd_tasks.studies.stress.stress_set import build_stress_set
 
     paper = ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3")
-    for name in (*paper, "webnlg", "hanna", *TODAY):
+    for name in (*paper, *FOLDERS):
         shutil.copytree(real_sets(name), home / "nnd" / name)
     for corpus in KNOWN:
         name = f"blindspot_{corpus}"
