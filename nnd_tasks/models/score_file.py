@@ -252,7 +252,8 @@ class ScoreFile(TemplateLM):  # type: ignore[misc]
             SystemExit: the requests are written.
             ModelError: the scores are not those of these requests.
         """
-        texts: dict[str, tuple[str, str]] = {request_id(*request.args): request.args for request in requests}
+        ids = [request_id(*request.args) for request in requests]
+        texts: dict[str, tuple[str, str]] = {key: request.args for key, request in zip(ids, requests, strict=True)}
         if self.scores is None:
             self._write(texts)
             raise SystemExit(0)
@@ -267,7 +268,7 @@ class ScoreFile(TemplateLM):  # type: ignore[misc]
                 "scores=%s: has no column greedy; to tasks that ask whether a text is the likeliest, such as lambada, it is not",
                 self.scores.path,
             )
-        rows = self.scores.table.reindex([request_id(*request.args) for request in requests])
+        rows = self.scores.table.reindex(ids)
         greedy = rows["greedy"].astype(bool) if "greedy" in rows else np.zeros(len(rows), dtype=bool)
         if self.token_scores:
             return [TokenAnswer.of(*row) for row in zip(rows["sum"], greedy, rows["token_logprobs"], strict=True)]
