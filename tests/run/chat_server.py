@@ -8,11 +8,11 @@ with ChatServer(lambda payload: "Answer: A") as server:
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple, cast
+
+from tests.run.local_server import LocalServer, OwnedServer
 
 PATH = "/v1/chat/completions"
 
@@ -31,7 +31,7 @@ class Refusal(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-class ChatServer:
+class ChatServer(LocalServer):
     """Serve on a free port of this machine, as a context manager.
 
     Args:
@@ -44,34 +44,7 @@ class ChatServer:
     def __init__(self, answer: Callable[[dict[str, Any]], str | Refusal | None]) -> None:
         self.answer = answer
         self.payloads: list[dict[str, Any]] = []
-        self._http = _HTTPServer(("127.0.0.1", 0), _Handler)
-        self._http.owner = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-
-    @property
-    def url(self) -> str:
-        """What to give a client as ``base_url``."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}{PATH}"
-
-    def __enter__(self) -> ChatServer:
-        """Start to serve."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-
-class _HTTPServer(ThreadingHTTPServer):
-    """One thread per connection; knows the `ChatServer` that it works for."""
-
-    daemon_threads = True
-    owner: ChatServer
+        super().__init__()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -82,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a request for a chat completion."""
-        owner = cast("_HTTPServer", self.server).owner
+        owner = cast("OwnedServer", self.server).owner
         payload = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         owner.payloads.append(payload)
         answer = owner.answer(payload)
@@ -103,3 +76,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep quiet."""
+
+
+ChatServer.path, ChatServer.handler = PATH, _Handler

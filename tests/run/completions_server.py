@@ -15,19 +15,20 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.run.local_server import LocalServer, OwnedServer
+
 PATH = "/v1/completions"
 
 
-class CompletionsServer:
+class CompletionsServer(LocalServer):
     """Serve one model on a free port of this machine, as a context manager.
 
     Args:
@@ -61,33 +62,13 @@ class CompletionsServer:
         self._at_once = 0
         self._state = threading.Lock()  # guards the counts; never held while the model runs
         self._model_lock = threading.Lock()
-        self._http = _HTTPServer(("127.0.0.1", 0), _Handler)
-        self._http.owner = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        super().__init__()
 
     @classmethod
     def load(cls, folder: str | Path, **kwargs: Any) -> CompletionsServer:
         """Return a server of the model and tokenizer in ``folder``, in float32; ``kwargs`` as for the class."""
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         return cls(model, AutoTokenizer.from_pretrained(folder), **kwargs)
-
-    @property
-    def url(self) -> str:
-        """What to give a client as ``base_url``."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}{PATH}"
-
-    def __enter__(self) -> CompletionsServer:
-        """Start to serve."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
 
     # ------------------------------------------------------------ one request
 
@@ -138,13 +119,6 @@ class CompletionsServer:
         return str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
 
 
-class _HTTPServer(ThreadingHTTPServer):
-    """One thread per connection; knows the `CompletionsServer` that it works for."""
-
-    daemon_threads = True
-    owner: CompletionsServer
-
-
 class _Handler(BaseHTTPRequestHandler):
     """Translate between HTTP and `CompletionsServer.respond`."""
 
@@ -153,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a request for completions."""
-        server = cast("_HTTPServer", self.server)
+        server = cast("OwnedServer", self.server)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         server.owner.heard.append((self.path, dict(self.headers)))
         self._send(200, server.owner.respond(json.loads(body)))
@@ -173,3 +147,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep quiet."""
+
+
+CompletionsServer.path, CompletionsServer.handler = PATH, _Handler
