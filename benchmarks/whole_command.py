@@ -1,6 +1,7 @@
 """Time of the whole command: `nnd run` on all of Quiz Design against stock `lm_eval` on one document per test.
 
     python benchmarks/whole_command.py            # three rounds, a tiny model
+    python benchmarks/whole_command.py --first    # five prompts, against the imports that no run can do without
     python benchmarks/whole_command.py --parts    # five prompts: the seconds of each part of `nnd run`
 
 Each command runs in a process of its own. What is not the model is the time of the process less that spent in the model's
@@ -144,6 +145,38 @@ def measure(kind: str, arguments: list[str]) -> tuple[float, float]:
     return total - model, model
 
 
+#: What a run of a Llama imports: of lm-eval alone, and with what transformers imports for the model.
+FLOORS = {
+    "`import lm_eval.models.huggingface`": "import lm_eval.models.huggingface",
+    "with lm-eval's evaluator and the Llama of transformers": (
+        "import lm_eval.models.huggingface, lm_eval.evaluator, transformers.models.llama.modeling_llama"
+    ),
+}
+
+
+def print_first_seconds(arguments: list[str], rounds: int) -> None:
+    """Print the seconds of ``nnd run`` on five prompts beside those of the imports that it cannot do without."""
+    commands = {name: [sys.executable, "-c", code] for name, code in FLOORS.items()}
+    commands["`nnd run`, five prompts"] = [
+        str(Path(sys.executable).with_name("nnd")),
+        "run",
+        *arguments,
+        "--limit",
+        "5",
+    ]
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(rounds + 1):  # the first round fills the disk's cache
+        for name, command in commands.items():
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True, cwd=tempfile.gettempdir())
+            taken[name].append(time.perf_counter() - start)
+    medians = {name: statistics.median(seconds[1:]) for name, seconds in taken.items()}
+    first = next(iter(medians.values()))
+    print("| command | s | ratio to the first |\n|---|---|---|")
+    for name, median in medians.items():
+        print(f"| {name} | {median:.1f} | {median / first:.2f} |")
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         (run_parts(sys.argv[3:]) if sys.argv[2] == "parts" else run_one(sys.argv[2], sys.argv[3:]))
@@ -151,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parts", action="store_true", help="the parts of nnd run on five prompts")
+    parser.add_argument("--first", action="store_true", help="five prompts against the imports")
     given = parser.parse_args()
     import nnd_tasks
     from benchmarks import workloads
@@ -187,6 +221,9 @@ def main() -> None:
             print(f"Machine: {workloads.machine()}\n\n{done.stdout[done.stdout.index('| part') :]}", end="")
             return
         print(f"Machine: {workloads.machine()}\n")
+        if given.first:
+            print_first_seconds(ours, given.rounds)
+            return
         measure("nnd", ours)  # fills the disk's cache
         found: dict[str, list[tuple[float, float]]] = {"nnd": [], "stock": []}
         for _ in range(given.rounds):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
+from importlib.metadata import entry_points
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,11 +40,11 @@ def parse_model_args(model_args: str | Mapping[str, Any] | None) -> dict[str, An
 
 
 def model_types() -> list[str]:
-    """List the names that ``--model`` may have: models of lm-eval, and of imported modules of ours."""
+    """List the names that ``--model`` may have: models of lm-eval, and of packages that declare theirs, as ours does."""
     import lm_eval.models  # noqa: F401 - registers lm-eval's
     from lm_eval.api.registry import model_registry
 
-    return sorted(model_registry.keys())
+    return sorted({*model_registry.keys(), *entry_points(group="lm_eval.models").names})
 
 
 def simple_evaluate(**arguments: Any) -> Any:

@@ -103,6 +103,7 @@ def check_options(options: Any) -> None:
     """
     list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder
     check_model_arguments(options.model, options.model_args, options.metadata)
+    check_model(options.model, options.model_args)
     if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
         raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
     check_selection({name: getattr(options, name) for name in ("limit", "samples", "predict_only")})

@@ -152,6 +152,8 @@ def test_what_needs_no_model_is_checked_before_torch_is_imported(home: Path, tmp
     for argument, message in mistakes.items():
         words = "run", "--model", "hf", "--tasks", "nnd_demo", "--model_args", argument
         assert message in refused_message(nnd_process(*words, PYTHONPATH=path, NND_HOME=str(home)))
+    outcome = nnd_process("run", "--model", "nnd_rewrd", "--tasks", "nnd_demo", PYTHONPATH=path, NND_HOME=str(home))
+    assert "did you mean 'nnd_reward'?" in refused_message(outcome)
     for folder, message in {"NND_HOME": "is a file; name a folder", "NND_SOURCES": "there is no such folder; "}.items():
         wrong = {"NND_HOME": str(home), folder: str(tmp_path / "torch.py")}
         refusal = refused_message(nnd_process("run", "--tasks", "nnd_demo", PYTHONPATH=path, **wrong))
