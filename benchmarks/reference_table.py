@@ -1,4 +1,4 @@
-"""The table of reference in docs/sets.md: pass rates of a model on every set, by category, with 95% intervals.
+"""The table in benchmarks/reference.md: pass rates of a model on every set, by category, with 95% intervals.
 
     nnd build SET                                            # each of them, once
     python benchmarks/reference_table.py                     # SmolLM2-135M-Instruct; hours on two cores

@@ -5,7 +5,7 @@
     python docs/figures.py --run --cost minutes           # what takes seconds or minutes; hours: all
     python docs/figures.py --run --cost hours --page real_model.md --only challenge300
 
-``figures.yaml`` names every measured number of README.md, CHANGELOG.md and docs/*.md with the commands that give it; what is
+``figures.yaml`` names every measured number of `PAGES` with the commands that give it; what is
 a definition, an example or a number of others stands there too. A test fails for a number that is in neither. Commands run
 once each, in the folder ``--work``, where their results stay. ``nnd build`` takes the publishers' files from
 ``NND_TEST_DATA`` where that is set. What cannot run here, such as a set that cannot be downloaded, is named.
@@ -29,7 +29,12 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 COSTS = ("seconds", "minutes", "hours")
-PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
+PAGES = [
+    "README.md",
+    "CHANGELOG.md",
+    "benchmarks/reference.md",
+    *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md"))),
+]
 #: Set -> its folder in ``NND_TEST_DATA``, where that is not the set's name.
 SOURCES = {
     "webnlg": "extra_raw/webnlg",

@@ -121,7 +121,7 @@ def test_a_command_that_nobody_can_type_would_be_seen(line: str) -> None:
 
 
 def test_the_readme_is_read_in_two_minutes() -> None:
-    assert len((ROOT / "README.md").read_text("utf-8").split()) < 1000
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 900
 
 
 @pytest.mark.parametrize("page", [*FIRST, ROOT / "CHANGELOG.md", *PAGES], ids=lambda page: page.name)
@@ -176,8 +176,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     pages = {path.parent.name for path in (tmp_path / "site").rglob("index.html")}
     assert {"quiz_design", "contribute"} <= pages
-    sets = (tmp_path / "site" / "sets" / "index.html").read_text("utf-8")
-    assert 'href="quiz_design/"' in sets
+    sets = (tmp_path / "site" / "which_set" / "index.html").read_text("utf-8")
+    assert 'href="../sets/quiz_design/"' in sets
     assert "task_yamls/quiz_design/README.md" not in sets
     for page, name in (("running", "run.run.evaluate"), ("statistics", "statistics.paired_difference")):
         assert f'id="nnd_tasks.{name}"' in (tmp_path / "site" / page / "index.html").read_text("utf-8")
@@ -193,7 +193,9 @@ def figures() -> Any:
         sys.path.pop(0)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in PAGES)])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", "benchmarks/reference.md", *(f"docs/{path.name}" for path in PAGES)]
+)
 def test_each_measured_number_of_a_page_has_its_command(page: str, figures: Any) -> None:
     assert page in figures.PAGES
     text, (said, tables) = (ROOT / page).read_text("utf-8"), figures.list_covered(page)

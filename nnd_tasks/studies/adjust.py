@@ -1,7 +1,8 @@
 """Pass rates of a run by token, by sum and by byte, and with length and word frequency taken out.
 
 What tokens, and rare tokens, cost a model is learned from all prompts but one, and taken off the margins of that one. The model
-is, for a test of category c, with sums of log-probabilities S, numbers of tokens n and unigram surprise U:
+is, for a test of category c, with sums of log-probabilities S, numbers of tokens n, unigram surprise U and a natural cubic
+spline f:
 
     S_better - S_worse = knowledge_c + f(n_better) - f(n_worse) + b (U_better - U_worse) + noise
 

@@ -32,10 +32,11 @@ class Settings(BaseModel):
         append_bos: put the beginning-of-sequence token between prompt and candidate, as the authors do for GPT-2.
         candidate_prefix: text before each candidate that is scored with it, such as Macaw's ``$answer$ = ``.
         number_lines: put its number before each line of a candidate that does not begin with it, for reasoning in steps.
-        ties: ``fail`` or ``authors``; see `nnd_tasks.rule.Ties`.
-        overlong: ``shorten``: a context that does not fit the model's window loses its end; ``leave_out``: the same, and tests of
-            a candidate that does not fit even so count as unscored; ``whole``: no context is shortened, and tests of a candidate
-            that does not fit beside it count as unscored; ``refuse``: a context that does not fit is an error.
+        ties: ``fail``, or ``authors``: a tie goes to the candidate that comes second in the publisher's file.
+        overlong: ``shorten``: a context that does not fit the model's window loses its end, and a candidate that does not
+            fit even so is an error; ``leave_out``: the same, but tests of such a candidate count as unscored; ``whole``: no
+            context is shortened, and tests of a candidate that does not fit beside it count as unscored; ``refuse``: a
+            context that does not fit is an error.
         categories: exactly the categories that the data must have; None accepts any.
         context_reliance: score each candidate after the prompt without its context too, for ``pass_rate_pmi`` and ``survival``.
         tokens: keep the log-probability of every scored token, in a file beside the results.

@@ -97,5 +97,5 @@ def test_the_docstring_that_the_page_shows_has_every_key(model: type[BaseModel])
 def test_the_guide_has_every_role_of_rows() -> None:
     from nnd_tasks.sets.rows import ROLES
 
-    table = PAGE.split("| column | what it holds |")[1].split("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", table)) - {"field"} == set(ROLES)
+    columns = PAGE.split("`rows` gets a folder")[1].split("\n\n")[1]
+    assert set(re.findall(r"`(\w+)`", columns)) - {"field"} == set(ROLES)

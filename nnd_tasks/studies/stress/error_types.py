@@ -2,6 +2,12 @@
 
 Each function takes a draft and returns its text with the error, unchanged where the error cannot be made in it. The first line of
 its docstring is what a card says of it.
+
+They differ from those of He et al. (2023). Levels are nested: a higher level keeps the changes of the lower one. Frequent
+n-grams have 256 words on WikiText, else as many as the gold text. Negation negates the first finite verb, or removes a "not"
+(the paper: CheckList); ``--spacy en_core_web_trf`` tags as the authors do. Switches never undo an earlier one; parts of
+sentences are switched 1, 3 and 6 times; a sentence that refers back ("He", "But") gets behind another one than before.
+Truncated texts never end at the end of a sentence. A capital "The" within a sentence belongs to a name and stays.
 """
 
 from __future__ import annotations
