@@ -55,7 +55,7 @@ VLLM ?= vllm>=0.32
 test-vllm:
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python -c 'import vllm' 2>/dev/null || $(VLLM_VENV)/bin/python -m pip install --quiet '$(VLLM)'
-	$(VLLM_VENV)/bin/python -m pip install --quiet --editable '.' 'lm-eval[api]>=0.4.13,<0.6' 'hypothesis>=6.100' 'pytest>=8.2' 'pytest-xdist>=3.6'
+	$(VLLM_VENV)/bin/python -m pip install --quiet --editable '.' 'lm-eval[api]>=0.4.13,<0.6' 'hypothesis>=6.135' 'pytest>=8.2' 'pytest-xdist>=3.6'
 	HF_HUB_OFFLINE=1 NND_TEST_VLLM=1 $(VLLM_VENV)/bin/python -m pytest -s tests/vllm
 
 # The other packages are of the same versions in both environments, so that nothing else makes a difference.

@@ -56,9 +56,7 @@ def run(
 
 def nnd_process(*arguments: str | Path, **environment: str) -> Outcome:
     """Run ``nnd`` with more variables in its environment than those of this process."""
-    unset = ("FORCE_COLOR", "NND_DEBUG", "COLUMNS")
-    env = {name: value for name, value in os.environ.items() if name not in unset} | environment
-    done = run([sys.executable, "-m", "nnd_tasks.cli", *arguments], env=env)
+    done = run([sys.executable, "-m", "nnd_tasks.cli", *arguments], env=os.environ | environment)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 

@@ -7,34 +7,45 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib.util
 import logging
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from nnd_tasks.sets.catalogue import list_recipes
+from tests.commands import Outcome
+from tests.hanna import write_ratings
 
 # Nothing may wait for a network; set before any test imports datasets or transformers.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
+# What datasets keeps is not for the user's home, and goes with this process; those that xdist starts have it from here.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _CACHE = tempfile.TemporaryDirectory(prefix="nnd-tests-")
+    os.environ["HF_DATASETS_CACHE"] = _CACHE.name
 os.environ["HTTPS_PROXY"] = os.environ["https_proxy"] = "http://127.0.0.1:9"  # nobody listens there
-os.environ.pop("NND_SOURCES", None)
+for _name in ("COLUMNS", "FORCE_COLOR", "NND_DEBUG", "NND_SOURCES", "NO_COLOR"):
+    os.environ.pop(_name, None)
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run in parallel processes; more threads in each only slow them down.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from tests.commands import Outcome
-from tests.hanna import write_ratings
-
-# A busy machine is no mistake. Every run tries the same examples; `make test-all` tries new ones.
-settings.register_profile("nnd", deadline=None, derandomize=not os.environ.get("NND_TEST_ALL"))
+# A busy machine is no mistake. Every run tries the same examples; `make test-all` tries new ones. Hypothesis would also take
+# constants from our modules that happen to be imported, so that the examples would depend on which tests ran before.
+settings.register_profile(
+    "nnd", deadline=None, derandomize=not os.environ.get("NND_TEST_ALL"), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("nnd")
+providers._get_local_constants = lambda: providers._local_constants  # which are none
 
 REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
@@ -129,6 +140,12 @@ def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def no_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep tasks of tests from the lm-eval of this environment, where `make install` registers ours: all processes read it."""
+    monkeypatch.setattr("nnd_tasks.run.register.update_registration", lambda: None)
+
+
+@pytest.fixture(autouse=True)
 def lm_eval_handlers() -> Iterator[None]:
     """Take away what lm-eval adds to its logger when it starts: it would write to the streams of a test that has ended."""
     handlers = logging.getLogger("lm_eval").handlers
@@ -194,6 +211,30 @@ def masked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "masked_model", make)
 
 
+# ---------------------------------------------------------------- lm-eval with few tasks of its own
+
+
+@pytest.fixture(scope="session")
+def small_lm_eval(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with lm-eval as it is installed, but for its tasks: of thousands, which take ten seconds to list, some."""
+
+    def make(folder: Path) -> None:
+        def skip(path: str, names: list[str]) -> list[str]:
+            return [name for name in names if name not in ("arc", "__pycache__") and Path(path, name).is_dir()]
+
+        installed = Path(next(iter(importlib.util.find_spec("lm_eval").submodule_search_locations)))
+        shutil.copytree(installed, folder / "lm_eval", ignore=shutil.ignore_patterns("tasks"))
+        shutil.copytree(installed / "tasks", folder / "lm_eval" / "tasks", ignore=skip)
+
+    return once(tmp_path_factory, "small_lm_eval", make)
+
+
+@pytest.fixture
+def few_tasks(small_lm_eval: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let lm-eval list few tasks of its own in this process."""
+    monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(small_lm_eval / "lm_eval" / "tasks" / "manager.py"))
+
+
 # ---------------------------------------------------------------- built sets
 
 
@@ -236,29 +277,31 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return get
 
 
-@pytest.fixture(scope="session")
-def built_home(data: Path, real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home in which the sets that many tests use are built from the real files; no test changes it."""
-    return once(tmp_path_factory, "built_home", lambda home: _build_all(home, real_sets))
-
-
-def _build_all(home: Path, real_sets: Callable[[str], Path]) -> None:
-    from nnd_tasks.studies.stress.corpora import KNOWN
-    from nnd_tasks.studies.stress.stress_set import build_stress_set
-
-    paper = ("demo", "quiz_design", "challenge300", "summeval", "frank", "mqm", "news_gpt3")
-    for name in (*paper, *FOLDERS):
-        shutil.copytree(real_sets(name), home / "nnd" / name)
-    for corpus in KNOWN:
-        name = f"blindspot_{corpus}"
-        build_stress_set(name, corpus, folder=DATA / "blindspot", out=home / "nnd" / name, texts=3, levels="three")
-
-
 @pytest.fixture
-def real_home(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let the test use the home in which every set is built from the real files."""
-    monkeypatch.setenv("NND_HOME", str(built_home))
-    return built_home
+def link_sets(nnd_home: Path, real_sets: Callable[[str], Path]) -> Callable[..., None]:
+    """A function that puts sets, built from the publishers' files, into the home of the test."""
+
+    def link(*names: str) -> None:
+        (nnd_home / "nnd").mkdir(parents=True)
+        for name in names:
+            (nnd_home / "nnd" / name).symlink_to(real_sets(name), target_is_directory=True)
+
+    return link
+
+
+@pytest.fixture(scope="session")
+def stress_home(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a home with a small stress set of each corpus; no test changes it."""
+
+    def make(home: Path) -> None:
+        from nnd_tasks.studies.stress.corpora import KNOWN
+        from nnd_tasks.studies.stress.stress_set import build_stress_set
+
+        for corpus in KNOWN:
+            name = f"blindspot_{corpus}"
+            build_stress_set(name, corpus, folder=data / "blindspot", out=home / "nnd" / name, texts=3, levels="three")
+
+    return once(tmp_path_factory, "stress_home", make)
 
 
 # ---------------------------------------------------------------- the command line
@@ -268,8 +311,6 @@ def real_home(built_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """A function that runs the command's entry point in this process."""
     from nnd_tasks import cli
-
-    monkeypatch.delenv("NND_DEBUG", raising=False)
 
     def run(*arguments: str | Path) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["nnd", *map(str, arguments)])

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from lm_eval.tasks._index import TaskIndex
@@ -34,7 +33,8 @@ from nnd_tasks.files import (
     writing,
     writing_all,
 )
-from tests.commands import Command, refused
+from tests.commands import Command, refused, run
+from tests.conftest import REPO
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 
@@ -209,16 +209,14 @@ def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.rglob("*")] == ["board", "after"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_write_leaves_nothing_that_lm_eval_takes_for_a_task(tmp_path: Path) -> None:
     path = tmp_path / "nnd_answers.yaml"
     write_text(path, "task: nnd_answers\ndoc_to_text: after\n")
-    child = os.fork()
-    if not child:
-        with patch.object(Path, "replace", lambda *_: os._exit(9)):
-            write_text(path, "task: nnd_answers\ndoc_to_text: half\n")
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    code = "import os, sys; from pathlib import Path; from nnd_tasks.files import write_text; "
+    code += (
+        "Path.replace = lambda *_: os._exit(9); write_text(Path(sys.argv[1]), 'task: nnd_answers\\ndoc_to_text: half')"
+    )
+    assert run([sys.executable, "-c", code, path], cwd=REPO).returncode == 9
     assert len(list(tmp_path.iterdir())) == 2, "the write was not stopped midway"
     assert {entry.yaml_path for entry in TaskIndex.build([tmp_path]).values()} == {path}
 

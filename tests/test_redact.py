@@ -117,7 +117,7 @@ def test_arguments_in_text_keep_all_but_secrets(given: str, kept: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["a", "a-", "a.", "x://", "x://a@", "token=", "token={", "'token': '", " ", "a="])
-def test_long_text_takes_no_long_time(piece: str) -> None:
+def test_the_time_grows_as_the_text_does(piece: str) -> None:
     start = time.process_time()
-    hide(piece * 20_000)
-    assert time.process_time() - start < 2
+    hide(piece * 60_000)
+    assert time.process_time() - start < 30, "about 0.1 s; minutes if it grew as the square"

@@ -26,10 +26,10 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.training_pairs import add_preferences, make_pairs
 from nnd_tasks.schema import clean_name
 from nnd_tasks.splits import SHARES, find_source, sources_of, split_of
-from nnd_tasks.store import CARD, built_sets, dataset_folder, list_configs, read_header, read_table
+from nnd_tasks.store import CARD, dataset_folder, list_configs, read_header, read_table
 from nnd_tasks.task.task_files import tasks_on
 from tests.commands import Command
-from tests.conftest import DATA, REPO
+from tests.conftest import DATA, REPO, SOURCES, needs_data
 from tests.task.tasks import build_task, load_task
 
 COLUMNS = {"prompt", "chosen", "rejected", "category", "cluster_id", "source_id", "test_id"}
@@ -164,16 +164,22 @@ def test_a_text_is_found_in_other_dress() -> None:
 UNJOINED = {"lamp", "wqrm", "when2call", "bridge", "mtrag", "crscore", "wmt_chat", "d2t"}
 
 
-def test_no_near_duplicate_is_in_another_split_of_any_other_set(real_home: Path) -> None:
+@needs_data
+@pytest.mark.slow
+def test_no_near_duplicate_is_in_another_split_of_any_other_set(
+    real_sets: Callable[[str], Path], stress_home: Path
+) -> None:
     """Every pair of texts of all sets: those with half of the shorter one's sequences of 6 words in common are in one split.
 
     Here every sequence counts, and the words are scikit-learn's; texts of fewer than 15 words are left out, as two questions
     may begin alike.
     """
     found: dict[str, tuple[str, str]] = {}
-    for name in sorted({*built_sets()} - UNJOINED):
-        for config in list_configs(dataset_folder(name))[0]:
-            tests = read_table(dataset_folder(name), config)
+    folders = {name: real_sets(name) for name in {*SOURCES} - UNJOINED}
+    folders |= {path.name: path for path in (stress_home / "nnd").iterdir()}
+    for name, folder in sorted(folders.items()):
+        for config in list_configs(folder)[0]:
+            tests = read_table(folder, config)
             texts = zip(tests["context"].to_pylist(), tests["high"].to_pylist(), strict=True)
             for (context, high), source in zip(texts, sources_of(tests), strict=True):
                 assert found.setdefault(context or high, (name, source))[1] == source
@@ -275,7 +281,7 @@ def test_the_example_trains_on_a_category_and_asks_for_terms(
     )
     assert before.keys() == after.keys(), "the adapter is merged"
     assert any(not torch.equal(before[name].float(), after[name].float()) for name in before)
-    runs = sorted(read_results(out / "results"), key=lambda run: run.date)
+    runs = sorted(read_results(out / "results"), key=lambda run: len(run.trained_on))
     assert [(run.task, run.trained_on) for run in runs] == [
         ("nnd_demo_heldout", []),
         ("nnd_demo_heldout", ["demo:train"]),

@@ -221,14 +221,15 @@ def find_by_hash(name: str, sha256: str) -> Path | None:
     for folder in list_source_folders():
         alike = [path for path in list_files(folder).values() if path.suffix == wanted.suffix]
         for path in sorted(alike, key=lambda path: path.name != wanted.name):
-            if _hash_once(path, path.stat().st_mtime_ns) == sha256:
+            state = path.stat()
+            if _hash_once(path, state.st_size, state.st_mtime_ns) == sha256:
                 return path
     return None
 
 
 @lru_cache(maxsize=10_000)
-def _hash_once(path: Path, changed: int) -> str:
-    """Hash a file that was changed at that time (nanoseconds)."""
+def _hash_once(path: Path, size: int, changed: int) -> str:
+    """Hash a file of that size that was changed at that time (nanoseconds)."""
     return sha256_of(path)
 
 

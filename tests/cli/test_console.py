@@ -26,9 +26,7 @@ ESCAPE = "\x1b"
 
 def in_terminal(*arguments: str, **environment: str) -> str:
     """Read the output of the command on a terminal 100 columns wide."""
-    unset = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
-    env = {name: value for name, value in os.environ.items() if name not in unset}
-    env |= {"TERM": "xterm-256color", "COLUMNS": "100", **environment}
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **environment}
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "nnd_tasks.cli", *arguments]
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=env) as process:
@@ -53,12 +51,6 @@ def demo(nnd_home: Path) -> Path:
     return nnd_home
 
 
-@pytest.fixture
-def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def test_a_terminal_gets_a_drawn_table_within_its_width(demo: Path) -> None:
     shown = in_terminal("list")
     assert ESCAPE in shown
@@ -79,7 +71,7 @@ def test_a_terminal_that_wants_no_colours_gets_none(variable: str, value: str, d
 
 
 @pytest.mark.parametrize("command", ["list", "list --brief", "show demo", "build demo", "check demo"])
-def test_a_pipe_gets_plain_markdown(command: str, demo: Path, nnd: Command, pipe: None) -> None:
+def test_a_pipe_gets_plain_markdown(command: str, demo: Path, nnd: Command) -> None:
     output = nnd(*command.split()).out
     assert ESCAPE not in output
     assert not BOXES.search(output)

@@ -308,5 +308,5 @@ def test_answers_that_code_counts_are_refused(folder: Path) -> None:
     assert "counts answers by code of its own" in refusal("task:own", f"--include_path {folder} --trust")
 
 
-def test_an_unknown_task_is_refused_with_a_name_like_it(folder: Path) -> None:
+def test_an_unknown_task_is_refused_with_a_name_like_it(folder: Path, few_tasks: None) -> None:
     assert "lm-eval knows no such task; did you mean 'arc_easy'?" in refusal("task:arc_eazy")

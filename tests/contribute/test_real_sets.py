@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ FOUND = json.loads(Path(__file__).with_name("real_sets.json").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_findings_on_tests_are_as_known(name: str, built_home: Path) -> None:
-    report = check_set(str(built_home / "nnd" / name), configs=FOUND[name])
+def test_findings_on_tests_are_as_known(name: str, real_sets: Callable[[str], Path]) -> None:
+    report = check_set(str(real_sets(name)), configs=FOUND[name])
     found: dict[str, dict[str, int]] = {config: {} for config in FOUND[name]}
     for one in report.findings:
         if one.config and one.count:

@@ -2,7 +2,7 @@
 
 Also covers check_types, name_outcome, notes_on, noting, read_lines, read_samples, recount, Sample, take_values, TaskResults.
 
-NND_FUZZ is the number of mutations, 60 if it is not set.
+NND_FUZZ is the number of mutations, 25 if it is not set.
 """
 
 from __future__ import annotations
@@ -243,7 +243,8 @@ def check_mutation(seed: int, stored: Path, place: Path) -> None:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_one_changed_value_is_refused_in_one_line_or_changes_what_it_says(tmp_path: Path) -> None:
     stored = write_stored(tmp_path / "stored")
-    for seed in range(int(os.environ.get("NND_FUZZ", "60"))):
+    for seed in range(int(os.environ.get("NND_FUZZ", "25"))):
         check_mutation(seed, stored, tmp_path)

@@ -26,6 +26,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.run.local_server import LocalServer, OwnedServer
 
 PATH = "/v1/completions"
+#: Most tokens of a prompt that only tries a server (`check_order`).
+PROBE = 13
 
 
 class CompletionsServer(LocalServer):
@@ -35,6 +37,7 @@ class CompletionsServer(LocalServer):
         model: a causal language model of transformers, in evaluation mode.
         tokenizer: its tokenizer.
         spoil: changes what the server answers, for servers that answer badly.
+        meet: requests wait until so many of them have been in progress at once.
 
     Attributes:
         answered: the prompts that were answered, as token ids, in the order of the answers. A prompt is noted just
@@ -51,16 +54,17 @@ class CompletionsServer(LocalServer):
         tokenizer: Any,
         *,
         spoil: Callable[[dict[str, Any]], Any] = lambda answer: answer,
+        meet: int = 1,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
-        self.spoil = spoil
+        self.spoil, self.meet = spoil, meet
         self.answered: list[list[int]] = []
         self.sizes: list[int] = []
         self.texts = 0
         self.heard: list[tuple[str, dict[str, str]]] = []
         self.most_at_once = 0
         self._at_once = 0
-        self._state = threading.Lock()  # guards the counts; never held while the model runs
+        self._state = threading.Condition()  # guards the counts; never held while the model runs
         self._model_lock = threading.Lock()
         super().__init__()
 
@@ -76,13 +80,16 @@ class CompletionsServer(LocalServer):
         """Return the body of the answer to one request."""
         given = request["prompt"]
         prompts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+        encode = partial(self.tokenizer.encode, add_special_tokens=False)
+        tokens = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
         with self._state:
             self.sizes.append(len(prompts))
             self.texts += sum(isinstance(prompt, str) for prompt in prompts)
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
-        encode = partial(self.tokenizer.encode, add_special_tokens=False)
-        tokens = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+            self._state.notify_all()
+            if len(tokens[0]) > PROBE:
+                self._state.wait_for(lambda: self.most_at_once >= self.meet, timeout=60)
         echo = bool(request.get("echo"))
         choices = [self._choice(i, one, echo=echo, top=request["logprobs"]) for i, one in enumerate(tokens)]
         with self._state:

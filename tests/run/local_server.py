@@ -1,8 +1,11 @@
-"""What the small servers of these tests share: a free port of this machine, a thread, a context manager."""
+"""What the small servers of these tests share: a port of this machine, a thread, a context manager; and a port of nobody's."""
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, ClassVar
@@ -43,6 +46,14 @@ class LocalServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """Hold a port of this machine, on which nobody listens, so that no other process can."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 class OwnedServer(ThreadingHTTPServer):

@@ -15,7 +15,7 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.lengths import TokenCounter
 from tests.random_models import WINDOW, evaluate
-from tests.run.completions_server import CompletionsServer
+from tests.run.completions_server import PROBE, CompletionsServer
 from tests.task.test_oracle import Oracle, check_against
 
 missing = [name for name in ("aiohttp", "tenacity") if find_spec(name) is None]
@@ -54,7 +54,7 @@ def samples_of(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def scored_by(server: CompletionsServer) -> list[list[int]]:
     """Return the prompts that a server answered, without those that only try its answers (`check_order`)."""
-    return [prompt for prompt in server.answered if len(prompt) > 13]
+    return [prompt for prompt in server.answered if len(prompt) > PROBE]
 
 
 def assert_same(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
@@ -106,7 +106,7 @@ def test_every_test_comes_out_over_http_as_with_hf(
     model, arguments, _ = ALIKE[alike]
     more, batch_size, limit = TRANSPORTS[transport]
     folder = tiny_models[model]
-    with CompletionsServer.load(folder) as server:
+    with CompletionsServer.load(folder, meet=2 if "num_concurrent" in more else 1) as server:
         results = through(server, folder, {**arguments, **more}, batch_size=batch_size, limit=limit)
     assert_same(samples_of(results), samples_of(reference(alike))[:limit])
     found = results["results"]["nnd_demo"]

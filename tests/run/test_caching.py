@@ -121,6 +121,7 @@ def test_a_run_that_stops_while_it_scores_goes_on_where_it_was(
         store(self, *answer)
         stored.append(answer)
         if len(stored) == 7:
+            self.dbdict.commit()  # a thread writes, sooner or later
             raise KeyboardInterrupt
 
     monkeypatch.setattr(CacheHook, "add_partial", stopping)

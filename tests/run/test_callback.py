@@ -357,7 +357,6 @@ def test_a_full_disk_does_not_lose_the_training(
     ("arguments", "message"),
     [
         ({"tasks": "nnd_dmeo"}, "there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?"),
-        ({"tasks": ["nnd_demo", "blue_whale_42"]}, "there is no task 'blue_whale_42'; `nnd run ls tasks` lists them"),
         ({"every": 0}, "every=0: expected a number of steps"),
         ({"sample": -1}, "--sample -1: no prompt is left"),
     ],
@@ -393,7 +392,6 @@ def refused(gpt2: Path, tmp_path: Path) -> Callable[..., str]:
     [
         ({"tasks": ["nnd_demo", "nnd_frank"]}, "human_annotations_sentence.json: cannot be downloaded"),
         ({"tokenizer": "./no_such_folder"}, "no_such_folder"),
-        ({"metadata": {"ties": "both"}}, "metadata ties='both': expected 'fail' or 'authors'"),
         ({"no_such_option": 1}, "this model cannot be evaluated"),
     ],
 )

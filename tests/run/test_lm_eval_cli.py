@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from nnd_tasks.task.task_files import write_task_folder
 from tests import commands
 from tests.commands import Command
 from tests.commands import printed_table as table
-from tests.conftest import DATA, MODELS, needs_data, needs_models
+from tests.conftest import DATA, MODELS, REPO, needs_data, needs_models
 
 BIN = Path(sys.executable).parent
 MODEL = MODELS / "tiny-lm-xs"
@@ -59,13 +60,16 @@ def lm_eval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def registered(nnd: Command) -> Iterator[Path]:
-    """Register through the command; leave the environment as it was found."""
+def registered(nnd: Command, small_lm_eval: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Register through the command, in a copy of lm-eval: that of this environment is everybody's."""
+    site = shutil.copytree(small_lm_eval, tmp_path / "site")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(REPO)]))
+    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: site / "lm_eval" / "tasks")
     assert nnd("register").status == 0
-    yield registration.lm_eval_tasks_dir() / registration.FOLDER
-    registration.unregister()
+    return site / "lm_eval" / "tasks" / registration.FOLDER
 
 
+@pytest.mark.slow
 @needs_data
 @needs_models
 def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path, tmp_path: Path) -> None:

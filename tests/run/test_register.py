@@ -5,7 +5,6 @@ Also covers announce_tasks, is_filled, update_registration, workshop, written_fo
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import subprocess
 import sys
@@ -18,8 +17,9 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run import register as registration
-from nnd_tasks.run.register import FOLDER, is_current, register, unregister
+from nnd_tasks.run.register import FOLDER, is_current, register, unregister, update_registration
 from nnd_tasks.task.task_files import MARKER, write_task_folder
+from tests import commands
 from tests.commands import Command
 from tests.conftest import REPO
 
@@ -30,6 +30,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "lm_eval" / "tasks"
     folder.mkdir(parents=True)
     monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: folder)
+    monkeypatch.setattr(registration, "update_registration", update_registration)
     return folder
 
 
@@ -60,13 +61,14 @@ def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up
 
 
 def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=register) for _ in range(4)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
+    code = f"""
+from pathlib import Path
+from nnd_tasks.run import register
+register.lm_eval_tasks_dir = lambda: Path({str(tasks)!r})
+register.register()
+"""
+    processes = [commands.start([sys.executable, "-c", code], cwd=REPO) for _ in range(3)]
+    assert [process.wait(timeout=300) for process in processes] == [0] * 3
     assert names_in(tasks / FOLDER) == names_in(write_task_folder())
     assert is_current()
 

@@ -32,6 +32,7 @@ from tests.commands import refused as refused_message
 from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.run.completions_server import CompletionsServer
+from tests.run.local_server import closed_port
 
 
 @pytest.fixture
@@ -282,8 +283,8 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(
 # ---------------------------------------------------------------- secrets
 
 
-def secret_arguments(server: CompletionsServer, tokenizer: Path) -> dict[str, Any]:
-    address = server.url.replace("http://", "http://hush-user:hush-pw@") + "?api_key=hush-query&size=3"
+def secret_arguments(url: str, tokenizer: Path) -> dict[str, Any]:
+    address = url.replace("http://", "http://hush-user:hush-pw@") + "?api_key=hush-query&size=3"
     header = {"Authorization": "Bearer hush-bearer", "X-Second": "hush-second"}
     return {
         **{"model": "served", "base_url": address, "tokenizer": str(tokenizer), "header": header, "max_retries": 1},
@@ -306,7 +307,7 @@ def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with CompletionsServer.load(gpt2) as server, caplog.at_level(logging.DEBUG):
-        arguments = json.dumps(secret_arguments(server, gpt2))
+        arguments = json.dumps(secret_arguments(server.url, gpt2))
         words = "--model", "local-completions", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", "2"
         more = "--metadata", '{"api_token": "hush-metadata"}', "--log_samples", "--output_path", str(tmp_path / "out")
         assert call(monkeypatch, *words, *more) == 0
@@ -332,16 +333,24 @@ def test_an_error_shows_no_secret(
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with CompletionsServer.load(gpt2) as server:
-        arguments = secret_arguments(server, gpt2)
-    words = "--model", "local-completions", "--model_args", json.dumps(arguments), "--tasks", "nnd_demo", "--limit", "1"
-    with caplog.at_level(logging.DEBUG):
+    with closed_port() as port, caplog.at_level(logging.DEBUG):
+        arguments = secret_arguments(f"http://127.0.0.1:{port}/v1/completions", gpt2)
+        words = (
+            "--model",
+            "local-completions",
+            "--model_args",
+            json.dumps(arguments),
+            "--tasks",
+            "nnd_demo",
+            "--limit",
+            "1",
+        )
         assert call(monkeypatch, *words) == 1
-    printed = capfd.readouterr()
-    assert "lm-eval stopped with" in printed.err
-    monkeypatch.setattr("sys.argv", ["nnd", "run", *words, "--debug"])
-    with pytest.raises(NNDError) as debug:
-        cli.main()
+        printed = capfd.readouterr()
+        assert "lm-eval stopped with" in printed.err
+        monkeypatch.setattr("sys.argv", ["nnd", "run", *words, "--debug"])
+        with pytest.raises(NNDError) as debug:
+            cli.main()
     trace = "".join(traceback.format_exception(debug.value))
     assert "api_models.py" in trace
     for text in (printed.out, printed.err, caplog.text, trace):

@@ -168,7 +168,7 @@ def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
         through(server, folder, {"num_concurrent": concurrent}, limit=3, use_cache=str(tmp_path / "cache"))
     assert "Exception:" not in caplog.text
     assert server.sizes, "it was asked"
-    for path in tmp_path.glob("cache*"):
+    for path in tmp_path.glob("cache*.db"):
         assert len(SqliteDict(str(path))) == 0
 
 
@@ -181,7 +181,7 @@ def test_answers_before_a_bad_one_are_not_kept_either(gpt2: Path, home: Path, tm
     with CompletionsServer.load(folder, spoil=lose_later) as server, pytest.raises(NNDError, match="expected"):
         through(server, folder, limit=12, use_cache=str(tmp_path / "cache"))
     assert len(server.answered) > 40
-    [path] = tmp_path.glob("cache*")
+    [path] = tmp_path.glob("cache*.db")
     assert len(SqliteDict(str(path))) == 0
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,24 +15,26 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import TCPStore
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from tests import commands
-from tests.commands import Outcome
+from tests.commands import Command, Outcome
 
 
-def run(count: int, command: Sequence[str | Path], cwd: Path, timeout: float = 120) -> list[Outcome]:
-    """Run a command in ``count`` processes that find each other as those of torchrun do; with one, there is no launcher."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    world = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+def run(count: int, command: Sequence[str | Path], cwd: Path, timeout: float = 300) -> list[Outcome]:
+    """Run a command in ``count`` processes that find each other as those of torchrun do."""
+    store = TCPStore(
+        "127.0.0.1", 0, is_master=True, wait_for_workers=False
+    )  # it has its port; a free one could be taken
+    world = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    world |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
     processes = [
         commands.start(
             command,
             cwd=cwd,
-            env={**os.environ, **({} if count == 1 else {**world, "RANK": str(k), "LOCAL_RANK": str(k)})},
+            env={**os.environ, **world, "RANK": str(k), "LOCAL_RANK": str(k)},
         )
         for k in range(count)
     ]
@@ -86,18 +87,19 @@ main()
 """
 
 
-def test_documents_divided_among_processes_give_what_one_gives(llama: Path, home: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_documents_divided_among_processes_give_what_one_gives(
+    llama: Path, home: Path, tmp_path: Path, nnd: Command
+) -> None:
     """Rates, errors, sizes, signature and samples; with few-shot examples, which must not depend on the process."""
     arguments = ["run", "--model", "hf", "--model_args", f"pretrained={llama},dtype=float32"]
     arguments += ["--tasks", "nnd_demo", "--device", "cpu", "--log_samples", "--num_fewshot", "2", "--seed", "1"]
-    found = {}
-    for count in (1, 2):
-        (folder := tmp_path / str(count)).mkdir()
-        outcomes = run(count, [sys.executable, "-c", _TWO_GPUS, *arguments, "--output_path", "out"], folder)
-        assert [outcome.status for outcome in outcomes] == [0] * count, outcomes[-1].err[-3000:]
-        assert sum(outcome.out.count("|nnd_demo|") for outcome in outcomes) == 1, "one process writes"
-        found[count] = written(folder / "out")
-    (results, samples), (other, divided) = found[1], found[2]
+    arguments += ["--limit", "20"]
+    assert nnd(*arguments, "--output_path", tmp_path / "one").status == 0
+    outcomes = run(2, [sys.executable, "-c", _TWO_GPUS, *arguments, "--output_path", "two"], tmp_path)
+    assert [outcome.status for outcome in outcomes] == [0, 0], outcomes[-1].err[-3000:]
+    assert sum(outcome.out.count("|nnd_demo") for outcome in outcomes) == 1, "one process writes"
+    (results, samples), (other, divided) = (written(tmp_path / name) for name in ("one", "two"))
     for stored in (results, other):  # the digest of sums whose last digits differ
         assert stored["configs"]["nnd_demo"]["metadata"]["nnd"].pop("answers")
     for name in ("results", "configs", "n-samples"):
@@ -156,6 +158,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_a_callback_in_two_processes_evaluates_and_writes_once(gpt2: Path, home: Path, tmp_path: Path) -> None:
     """Real data-parallel training with gloo: the lines are those of the weights, which stay the same in both processes."""
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -17,9 +17,8 @@ import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +30,7 @@ from nnd_tasks.sets.build import BuiltSet, build_set, make_set
 from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
 from nnd_tasks.sets.download import RETRIES
 from nnd_tasks.sets.recipe import File, make_recipe
+from tests.run.local_server import LocalServer
 from tests.sets.small_files import QUIZ_FILE, small_text, write_files
 from tests.sets.tables import LABELS, make, refusal
 
@@ -43,11 +43,13 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class Publisher(ThreadingHTTPServer):
+class Publisher(LocalServer):
     """A server: path -> answers in turn (status and body), the last one for good."""
 
+    path = ""
+
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__()
         self.answers: dict[str, list[tuple[int, bytes]]] = {}
         self.requests: Counter[str] = Counter()
         self.short = 0  #: bytes that each answer lacks of its Content-Length
@@ -55,14 +57,12 @@ class Publisher(ThreadingHTTPServer):
     def serve(self, path: str, *answers: bytes | tuple[int, bytes]) -> str:
         """Set the answers for a path, and return its address."""
         self.answers[path] = [answer if isinstance(answer, tuple) else (200, answer) for answer in answers]
-        return f"http://127.0.0.1:{self.server_port}/{path}"
+        return f"{self.url}/{path}"
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: Publisher
-
     def do_GET(self) -> None:
-        path, publisher = self.path.lstrip("/"), self.server
+        path, publisher = self.path.lstrip("/"), self.server.owner
         turns = publisher.answers.get(path, [(404, b"")])
         status, body = turns[min(publisher.requests[path], len(turns) - 1)]
         publisher.requests[path] += 1
@@ -75,6 +75,9 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+Publisher.handler = Handler
+
+
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
     """Start a publisher; no retry waits."""
@@ -82,9 +85,7 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))
     with Publisher() as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
-        server.shutdown()
 
 
 def build(**files: dict[str, Any]) -> BuiltSet:

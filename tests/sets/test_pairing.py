@@ -76,7 +76,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tables")
 
 
-@settings(max_examples=100)
+@pytest.mark.slow
+@settings(max_examples=50)
 @given(tables(), st.randoms(use_true_random=False))
 def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(
     folder: Path, table: tuple[list[dict[str, Any]], dict[str, Any]], dice: Any

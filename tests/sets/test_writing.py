@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import errno
 import io
-import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -64,36 +62,6 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
     assert contents(folder.parent) == before
     write(folder, {"authors": to_table(make(2))})  # and nothing keeps it from being written later
     assert read_table(folder).num_rows == 2
-
-
-def rename_and_die(path: Path, target: Path) -> None:
-    os.rename(path, target)  # noqa: PTH104 - Path.rename is what this replaces
-    os._exit(9)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize(
-    ("place", "die"),
-    [
-        ("nnd_tasks.sets.write.write_parquet", lambda *_: os._exit(9)),
-        ("pathlib.Path.rename", rename_and_die),
-    ],
-)
-def test_a_writer_that_is_killed_leaves_the_earlier_build_and_the_next_one_works(
-    folder: Path, place: str, die: Callable[..., None]
-) -> None:
-    write(folder)
-    child = os.fork()
-    if not child:
-        signal.alarm(60)
-        with patch(place, die):
-            write(folder, {"authors": to_table(make(9, "new"))})
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    write(folder, {"clean": to_table(make(2))})
-    assert read_table(folder, "authors").equals(to_table(make()))
-    assert read_table(folder, "clean").num_rows == 2
-    assert beside(folder) == set()
 
 
 def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path: Path) -> None:

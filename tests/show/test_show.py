@@ -169,12 +169,6 @@ def test_html_escapes_texts_and_has_the_figures_in_it() -> None:
 # ---------------------------------------------------------------- what is printed
 
 
-@pytest.fixture(autouse=True)
-def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def test_a_pipe_gets_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     show_reports([make_report(), make_report(title="Second")])
     shown = capsys.readouterr().out

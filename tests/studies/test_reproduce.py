@@ -153,6 +153,7 @@ def prophetnet(folder: Path) -> Path:
     torch.manual_seed(6)
     small = sizes("num_{}_layers", "num_{}_attention_heads", "{}_ffn_dim")
     ends = dict.fromkeys(("decoder_start_token_id", "bos_token_id", "eos_token_id"), 3)
+    small["max_position_embeddings"] = 512  # it makes buckets of all pairs of positions in every call
     config = ProphetNetConfig(vocab_size=len(vocabulary), hidden_size=32, **small, **ends)
     return random_models._save(ProphetNetForConditionalGeneration(config), tokenizer, folder, 3.0)
 
@@ -183,6 +184,7 @@ def authors_rates(
     return {label: sum(found) / len(found) for label, found in outcomes.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "name", "model", "source", "prefix", "ends"),
     [
@@ -252,17 +254,20 @@ def test_stand_ins_end_to_end_although_one_is_broken(
 def test_an_interrupted_run_goes_on_with_the_rest(
     tiny_models: dict[str, Path], quiz_home: None, tmp_path: Path
 ) -> None:
-    def run(model: str, *names: str) -> list[Path]:
+    def run(model: str, *names: str) -> set[Path]:
         reproduce("quiz_design", [f"{name}={tiny_models[model]}" for name in names], limit=2, out=tmp_path)
-        return sorted((tmp_path / "quiz_design").rglob("samples_*"), key=lambda path: path.stat().st_mtime_ns)
+        return {*(tmp_path / "quiz_design").rglob("samples_*")}
 
-    first, second = run("gpt2", "mixqg", "prophetnet")
+    both = run("gpt2", "mixqg", "prophetnet")
+    [first] = {path for path in both if "mixqg" in path.name}
+    [second] = both - {first}
     for path in second.parent.glob("*.json*"):
         path.unlink()
     again = run("gpt2", "mixqg", "prophetnet")
-    assert (again[0], len(again)) == (first, 2), "the first is not run again"
+    assert len(again) == 2
+    assert again & both == {first}, "the first is not run again"
     otherwise = run("t5", "mixqg")
-    assert otherwise[:2] == again, "made otherwise, results are neither mixed nor lost"
+    assert otherwise > again, "made otherwise, results are neither mixed nor lost"
     assert len(otherwise) == 3
 
 

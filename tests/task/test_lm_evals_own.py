@@ -5,6 +5,8 @@ It names no model and no tokenizer, and calls `construct_requests` with a docume
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from lm_eval.tasks import TaskManager
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import documents
+from nnd_tasks.task.task_files import write_task_folder
 from tests.task.tasks import SHIPPED, load_task
 
 LIMIT = 10
@@ -24,11 +28,19 @@ LIMIT = 10
 SPACED = ("nnd_llmbar", "nnd_llmbar_clean")
 
 
-def first_prompts(tests: datasets.Dataset) -> datasets.Dataset:
-    """Return the tests of the first prompts, which lm-eval's tests look at: all of a large set take seconds to group."""
+def first_prompts(tests: datasets.Dataset, count: int) -> datasets.Dataset:
+    """Return the tests of the first prompts: all of a large set take seconds to divide and to group."""
     table = tests.flatten_indices().data.table
-    clusters = list(dict.fromkeys(table["cluster_id"].to_pylist()))[: LIMIT + 2]
+    clusters = list(dict.fromkeys(table["cluster_id"].to_pylist()))[:count]
     return datasets.Dataset(table.filter(pc.is_in(table["cluster_id"], pa.array(clusters))))
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> TaskManager:
+    """lm-eval, which has read the YAMLs of all tasks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NND_HOME", str(tmp_path_factory.mktemp("home")))
+        return TaskManager(include_path=[write_task_folder()], include_defaults=False)
 
 
 def assert_as_lm_eval(task: Any) -> None:
@@ -56,14 +68,32 @@ def assert_as_lm_eval(task: Any) -> None:
     assert {request.doc_id for request in task.instances} == set(range(1, len(docs)))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_task_passes_the_tests_of_lm_evals_ci(
-    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+def assert_rendered(task: Any) -> None:
+    document = task.eval_docs[0]
+    prompt = task.doc_to_text(document)
+    assert document["context"] in prompt
+    assert "{{" not in prompt
+    if task.config.task.endswith("_authors") and "quiz" not in task.config.task:
+        assert prompt == document["context"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({*SHIPPED.values()}))
+def test_the_tasks_of_a_set_pass_the_tests_of_lm_evals_ci_and_render_their_prompts(
+    name: str, manager: TaskManager, real_sets: Callable[[str], Path], request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request.getfixturevalue("home" if SHIPPED[name] == "demo" else "real_home")
-    take = documents.take_split
-    monkeypatch.setattr(documents, "take_split", lambda *args: first_prompts(take(*args)))
-    assert_as_lm_eval(load_task(name))
+    home = request.getfixturevalue("stress_home") if name == "blindspot" else real_sets(name).parents[1]
+    monkeypatch.setenv("NND_HOME", str(home))
+    load = functools.cache(lambda *names: documents_load(*names, {}))
+    documents_load, take = documents.load_tests, documents.take_split
+    monkeypatch.setattr(documents, "load_tests", lambda *arguments: load(*arguments[:3]))
+    monkeypatch.setattr(
+        documents, "take_split", lambda tests, *rest: first_prompts(take(first_prompts(tests, 300), *rest), LIMIT + 2)
+    )
+    for task_name in (task_name for task_name, set_name in SHIPPED.items() if set_name == name):
+        task = manager.load([task_name])["tasks"][task_name]
+        assert_as_lm_eval(task)
+        assert_rendered(task)
 
 
 def test_requests_without_a_tokenizer_are_never_scored(home: Path) -> None:

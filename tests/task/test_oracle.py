@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -177,20 +178,30 @@ def authors_scores(oracle: Oracle, document: str, candidate: str, cache: dict[tu
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "task"),
+    ("name", "task", "limit"),
     [
-        pytest.param("gpt2", "nnd_quiz_design_gpt2", marks=pytest.mark.complete),
-        ("t5", "nnd_quiz_design_authors"),
+        pytest.param("gpt2", "nnd_quiz_design_gpt2", None, marks=pytest.mark.complete),
+        pytest.param("t5", "nnd_quiz_design_authors", None, marks=pytest.mark.complete),
+        ("t5", "nnd_quiz_design_authors", 60),
     ],
 )
-def test_the_authors_protocol_on_all_of_quiz_design(
-    name: str, task: str, tiny_models: dict[str, Path], real_home: Path, data: Path
+def test_the_authors_protocol_on_quiz_design(
+    name: str,
+    task: str,
+    limit: int | None,
+    tiny_models: dict[str, Path],
+    link_sets: Callable[..., None],
+    data: Path,
 ) -> None:
-    results = evaluate(tiny_models[name], [task], metadata={"append_eos": True, "ties": "authors"})
+    link_sets("quiz_design")
+    results = evaluate(tiny_models[name], [task], limit=limit, metadata={"append_eos": True, "ties": "authors"})
+    prompts = {(sample["doc"]["context"], sample["doc"]["answer"]) for sample in results["samples"][task]}
     oracle, cache = Oracle(tiny_models[name]), {}
     outcomes: dict[str, list[bool]] = {}
     for line in (data / "quiz_design" / "quiz_design_groups.jsonl").read_text(encoding="utf-8").splitlines():
         group = json.loads(line)
+        if (group["context"], group["answer_span"]) not in prompts:
+            continue
         document = f"{group['answer_span']} \n {group['context']}"
         for pair in itertools.combinations(group["questions"], 2):
             errors = [question["reason"] for question in pair if question["reason"] != "No error"]
@@ -199,14 +210,11 @@ def test_the_authors_protocol_on_all_of_quiz_design(
                 chosen = pair[0] if first > second else pair[1]
                 outcomes.setdefault(errors[0], []).append(chosen["reason"] == "No error")
     found = results["results"][task]
-    assert {error: len(own) for error, own in outcomes.items()} == {
-        "disfluent": 711,
-        "off_target": 890,
-        "wrong_context": 1085,
-    }
-    assert (found["tests,none"], found["candidates,none"]) == (2686, len(cache)) == (2686, 1860)
     rates = {f"pass_rate_{error},none": own for error, own in outcomes.items()}
     rates["pass_rate,none"] = [passed for own in outcomes.values() for passed in own]
+    sizes = (found["tests,none"], found["candidates,none"], len(outcomes))
+    assert sizes == (len(rates["pass_rate,none"]), len(cache), 3)
+    assert limit or sizes == (2686, 1860, 3)
     for rate, own in rates.items():
         assert found[rate] == pytest.approx(sum(own) / len(own))
     assert 0.2 < found["pass_rate,none"] < 0.8  # a degenerate model would agree with anything

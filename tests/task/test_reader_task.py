@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -66,10 +67,10 @@ def yamls(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("reader", list(WORDS))
-def test_scores_and_outcomes_are_the_models_own_on_every_prompt(
+def test_scores_and_outcomes_are_the_models_own(
     name: str, reader: str, tiny_models: dict[str, Path], home: Path, yamls: Path
 ) -> None:
-    results = evaluate(tiny_models[name], [reader], include_path=yamls)
+    results = evaluate(tiny_models[name], [reader], include_path=yamls, limit=20)
     samples, found = results["samples"][reader], results["results"][reader]
     oracle, outcomes, flips, swapped_passes = AnswerOracle(tiny_models[name]), [], [], []
     words = [f" {word}" for word in WORDS[reader]]
@@ -88,13 +89,13 @@ def test_scores_and_outcomes_are_the_models_own_on_every_prompt(
             outcomes.append(outcome["passed"])
             swapped_passes.append(swapped[test["high"]] > swapped[test["low"]])
             flips.append((scores[test["high"]] > 0) == (scores[test["low"]] > 0))
-    assert len(samples) == 60
-    assert found["tests,none"] == len(outcomes) == 381
-    assert found["pass_rate,none"] == pytest.approx(sum(outcomes) / 381)
-    assert found["pass_rate_swapped,none"] == pytest.approx(sum(swapped_passes) / 381)
-    assert 0 < sum(outcomes) < 381
+    assert len(samples) == 20
+    assert found["tests,none"] == len(outcomes)
+    assert found["pass_rate,none"] == pytest.approx(fmean(outcomes))
+    assert found["pass_rate_swapped,none"] == pytest.approx(fmean(swapped_passes))
+    assert 0 < sum(outcomes) < len(outcomes)
     if reader == "choice":
-        assert found["order_flips,none"] == pytest.approx(sum(flips) / 381)
+        assert found["order_flips,none"] == pytest.approx(fmean(flips))
         assert sum(flips) > 0
     assert not {"pass_rate_sum,none", "pass_rate_bytes,none"} & set(found)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from nnd_tasks.task.settings import Settings
 from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.sets.folders import write
-from tests.task.tasks import SHIPPED, build_task, load_task, small_set
+from tests.task.tasks import build_task, load_task, small_set
 
 # ---------------------------------------------------------------- documents and requests
 
@@ -39,14 +40,16 @@ from tests.task.tasks import SHIPPED, build_task, load_task, small_set
     ],
 )
 def test_every_distinct_prompt_and_candidate_is_one_request(
-    task: str, requests: int, documents: int, tiny_models: dict[str, Path], real_home: Path
+    task: str, requests: int, documents: int, link_sets: Callable[..., None]
 ) -> None:
-    built = build_task(task, {"pretrained": str(tiny_models["gpt2"])})
+    link_sets(task.removeprefix("nnd_"))
+    built = build_task(task, {})
     assert len(built.instances) == len({instance.args for instance in built.instances}) == requests
     assert len(built.eval_docs) == documents
 
 
-def test_documents_hold_every_test_once_and_index_its_texts(real_home: Path) -> None:
+def test_documents_hold_every_test_once_and_index_its_texts(link_sets: Callable[..., None]) -> None:
+    link_sets("quiz_design")
     table = {row["test_id"]: row for row in load("quiz_design")}
     seen = []
     for document in load_task("nnd_quiz_design").eval_docs:
@@ -60,18 +63,8 @@ def test_documents_hold_every_test_once_and_index_its_texts(real_home: Path) -> 
     assert sorted(seen) == sorted(table)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_every_task_loads_and_renders_its_first_prompt(name: str, real_home: Path) -> None:
-    task = load_task(name)
-    document = task.eval_docs[0]
-    prompt = task.doc_to_text(document)
-    assert document["context"] in prompt
-    assert "{{" not in prompt
-    if name.endswith("_authors") and "quiz" not in name:
-        assert prompt == document["context"]
-
-
-def test_the_prompts_of_the_families_are_those_of_the_authors(real_home: Path) -> None:
+def test_the_prompts_of_the_families_are_those_of_the_authors(link_sets: Callable[..., None]) -> None:
+    link_sets("quiz_design", "challenge300")
     document = load_task("nnd_quiz_design").eval_docs[0]
     p, a, q = document["context"], document["answer"], document["candidates"][0]
     expected = {
@@ -92,7 +85,10 @@ def test_the_prompts_of_the_families_are_those_of_the_authors(real_home: Path) -
         assert task.config.target_delimiter == ""
 
 
-def test_the_group_has_the_papers_sets_and_no_aggregate(tiny_models: dict[str, Path], real_home: Path) -> None:
+def test_the_group_has_the_papers_sets_and_no_aggregate(
+    tiny_models: dict[str, Path], link_sets: Callable[..., None]
+) -> None:
+    link_sets("quiz_design", "challenge300", "summeval", "frank")
     results = evaluate(tiny_models["gpt2"], ["nnd"], limit=1)
     assert set(results["group_subtasks"]["nnd"]) == {"nnd_quiz_design", "nnd_challenge300", "nnd_summeval", "nnd_frank"}
     assert not results.get("groups")
