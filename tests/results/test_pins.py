@@ -1,11 +1,14 @@
 """Numbers of compare, adjust and signal that no definition proves to the last digit: drawn p values, MDEs, fits, verdicts.
 
-They are in ``pins.json``; ``python -m tests.results.test_pins --write`` replaces them.
+They are in ``pins.json``; ``python -m tests.results.test_pins`` replaces them by those of today.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,7 +18,6 @@ from nnd_tasks.results.comparison_report import give_verdicts
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.studies.adjust import adjust
 from nnd_tasks.studies.signal import report_signals
-from tests.pins import Collect, Pins, check_pins, flat, write_pins
 from tests.results import fake_runs, token_runs
 
 FILE = Path(__file__).with_name("pins.json")
@@ -29,37 +31,40 @@ def write_models(folder: Path) -> Path:
     return folder
 
 
-def pin(table: pd.DataFrame, *columns: str) -> Pins:
-    return flat(table[list(columns)].to_dict("list"))
-
-
-def collect_compare(folder: Path) -> Pins:
+def collect_compare(folder: Path) -> pd.DataFrame:
     [comparison] = compare_runs(read_results(write_models(folder)))
     sentences = give_verdicts(comparison.rates, comparison.differences)
-    numbers = pin(comparison.differences, "p", "p_holm", "mde", "low", "high")
-    return numbers | {f"sentence/{i}": sentence for i, sentence in enumerate(sentences)}
+    numbers = comparison.differences[["p", "p_holm", "mde", "low", "high"]]
+    return numbers.assign(sentence=pd.Series(sentences))
 
 
-def collect_adjust(folder: Path) -> Pins:
+def collect_adjust(folder: Path) -> pd.DataFrame:
     [run] = read_results(token_runs.write_run(folder, "m", token_runs.documents(40)))
-    rates, _ = adjust(run)
-    return pin(rates, *(name for name in rates if "adjusted" in name))
+    return adjust(run)[0].filter(like="adjusted")
 
 
-def collect_signal(folder: Path) -> Pins:
+def collect_signal(folder: Path) -> pd.DataFrame:
     [report] = report_signals(read_results(write_models(folder)))
     tables = {table.name: table.data for table in report.tables}
-    words = {f"verdict/{i}": verdict for i, verdict in enumerate(tables["verdicts"]["verdict"])}
-    return pin(tables["signals"], *tables["signals"].columns.drop(["category", "measure"])) | words
+    return tables["signals"].drop(columns=["category", "measure"]).assign(verdict=tables["verdicts"]["verdict"])
 
 
-COLLECTORS: dict[str, Collect] = {"compare": collect_compare, "adjust": collect_adjust, "signal": collect_signal}
+COLLECTORS = {"compare": collect_compare, "adjust": collect_adjust, "signal": collect_signal}
+
+
+def collect(name: str, folder: Path) -> dict[str, list[Any]]:
+    return json.loads(COLLECTORS[name](folder).to_json(orient="split", double_precision=12))
 
 
 @pytest.mark.parametrize("name", COLLECTORS)
 def test_numbers_are_those_that_are_pinned(name: str, tmp_path: Path) -> None:
-    check_pins(COLLECTORS[name], name, FILE, tmp_path)
+    found, pinned = collect(name, tmp_path), json.loads(FILE.read_text("utf-8"))[name]
+    assert found["columns"] == pinned["columns"]
+    for row, expected in zip(found["data"], pinned["data"], strict=True):
+        assert row == [pytest.approx(one, rel=1e-9) if isinstance(one, float) else one for one in expected]
 
 
 if __name__ == "__main__":
-    write_pins(COLLECTORS, FILE)
+    with tempfile.TemporaryDirectory() as scratch:
+        pins = {name: collect(name, Path(scratch) / name) for name in COLLECTORS}
+    FILE.write_text(json.dumps(pins, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
