@@ -2,11 +2,11 @@
 
     nnd build SET                                  # each of them, once; NND_TEST_DATA names the publishers' files
     python benchmarks/join_sources.py              # prints the report
-    python benchmarks/join_sources.py --write      # and writes the table; `_SALT` in sources.py is changed by hand
+    python benchmarks/join_sources.py --write      # and writes the table; `_SALT` in splits.py is changed by hand
 
-Texts belong together where their publisher says so (the document of Quiz Design, the problem of HumanEvalFix), where they are
-equal, and where they share a fifth of the shorter one's sequences of 8 words, or half of its sequences of 5. Sequences in more
-than 20 sources are boilerplate and do not count.
+Texts belong together where their publisher says so (the document of Quiz Design, the problem of HumanEvalFix, a chat), where
+they are equal, and where they share a fifth of the shorter one's sequences of 8 words, or half of its sequences of 5. Sequences
+in more than 20 sources are boilerplate and do not count.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from scipy.sparse.csgraph import connected_components
 
 from nnd_tasks import splits as sources
 from nnd_tasks.schema import normalize
+from nnd_tasks.sets.catalogue import list_recipes
+from nnd_tasks.sets.rows import run_prepare
 from nnd_tasks.store import built_sets, dataset_folder, list_configs, read_table
 
 #: Words of a sequence -> share of the shorter text's that makes two texts one source.
@@ -35,6 +37,14 @@ BOILERPLATE = 20
 PUBLISHERS = {
     "quiz_design": ("quiz_design/*.jsonl", "context", lambda row: row["doc_id"]),
     "humanevalfix": ("today/humanevalpack/*.jsonl", "prompt", lambda row: row["task_id"].split("/")[1]),
+}
+#: Set -> its folder, and what its publisher calls the document of a row of its prepare.py: a lesson, a dialogue, a question
+#: before it was changed, a chat in both directions.
+PREPARED = {
+    "bridge": ("next/bridge/dataset", lambda row: row["where"].split("_")[0]),
+    "mtrag": ("next/mtrag/mtrag-human/evaluations", lambda row: row["group"].split("<")[0]),
+    "when2call": ("next/when2call/data/test", lambda row: row["where"].split()[0]),
+    "wmt_chat": ("next/wmt_chat/data/mqm-annotations", lambda row: row["where"].rpartition(" ")[0]),
 }
 TABLE = Path(sources.__file__).with_name("splits.txt")
 
@@ -53,15 +63,20 @@ def read_texts() -> pd.DataFrame:
     return rows.reset_index(name="prompts")
 
 
-def publisher_documents(data: Path) -> dict[str, str]:
-    """Return text -> name of its document, where only the publisher's file has it."""
-    named = {}
+def publisher_documents(data: Path) -> pd.DataFrame:
+    """Return the texts and the names of their documents, where only the publisher's file has them; a text may be in several."""
+    named = []
     for name, (files, key, document) in PUBLISHERS.items():
         for path in sorted(data.glob(files)):
             for line in path.read_text("utf-8").splitlines():
                 row = json.loads(line)
-                named[normalize(row[key])] = f"{name} {document(row)}"
-    return named
+                named.append((row[key], f"{name} {document(row)}"))
+    for name, (folder, document) in PREPARED.items():
+        found = list_recipes()[name].read()
+        rows, _ = run_prepare(found.prepare, data / folder, found.recipe, found.rule)
+        named += [(row["context"], f"{name} {document(row)}") for row in rows.to_dict("records")]
+    documents = pd.DataFrame(named, columns=["text", "document"]).drop_duplicates()
+    return documents.assign(text=documents["text"].map(normalize))
 
 
 def connect(pairs: pd.DataFrame) -> pd.Series:
@@ -73,9 +88,12 @@ def connect(pairs: pd.DataFrame) -> pd.Series:
 
 
 def sequences(text: str, length: int) -> set[str]:
-    """Return the sequences of ``length`` words; a backslash and an n, which some files have for a line break, are no word."""
+    """Return the sequences of ``length`` words; a backslash and an n, which some files have for a line break, are no word.
+
+    A text without words has none.
+    """
     words = re.findall(r"[\u4e00-\u9fff]|[^\W_]+", re.sub(r"\\n(?![a-z])", " ", text).lower())
-    return {" ".join(words[i : i + length]) for i in range(max(1, len(words) - length + 1))}
+    return {" ".join(words[i : i + length]) for i in range(max(1, len(words) - length + 1)) if words}
 
 
 def find_alike(owner: dict[str, int], length: int) -> list[tuple[str, str]]:
@@ -92,19 +110,19 @@ def find_alike(owner: dict[str, int], length: int) -> list[tuple[str, str]]:
     return [(a, b) for (a, b), count in shared.items() if count >= min(least[a], least[b])]
 
 
-def find_joined(rows: pd.DataFrame, named: dict[str, str]) -> pd.Series:
-    """Return key -> number of its source."""
+def find_joined(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.Series:
+    """Return key -> number of its source; `documents`: see `publisher_documents`."""
     texts = rows[["key", "text"]].drop_duplicates()
-    sure = pd.DataFrame(
-        {"a": "key " + texts["key"], "b": "text " + texts["text"].map(lambda text: named.get(text, text))}
-    )
+    of_key = pd.DataFrame({"a": "key " + texts["key"], "b": "text " + texts["text"]})
+    built = documents[documents["text"].isin(texts["text"])]
+    of_document = pd.DataFrame({"a": "text " + built["text"], "b": "document " + built["document"]})
     keys = pd.Series(texts["key"].unique())
     alike = pd.DataFrame({"a": "key " + keys, "b": [f"digest {sources.digests_of(key)[0]}" for key in keys]})
-    sure = pd.concat([sure, alike])
+    sure = pd.concat([of_key, of_document, alike])
     source = connect(sure)
     owner = dict(zip(texts["text"], ("key " + texts["key"]).map(source), strict=True))
     alike = chain.from_iterable(find_alike(owner, length) for length in SHARED)
-    near = [(f"text {named.get(a, a)}", f"text {named.get(b, b)}") for a, b in alike]
+    near = [(f"text {a}", f"text {b}") for a, b in alike]
     source = connect(pd.concat([sure, pd.DataFrame(near, columns=["a", "b"])]))
     return pd.Series({key: source[f"key {key}"] for key in keys})
 

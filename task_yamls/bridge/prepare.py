@@ -21,7 +21,7 @@ def rows(folder: Path) -> pd.DataFrame:
             "category": moment["e"] if moment["e"] in ERRORS else "other",
             "high_system": "expert",
             "low_system": "novice",
-            "where": moment.where,
+            "where": moment["c_id"],
         }
         for name in ("train", "validation", "test")
         for moment in read_records(folder / f"{name}.json")

@@ -18,7 +18,7 @@ def rows(folder: Path) -> pd.DataFrame:
             "category": behaviour,
             "high_system": question["correct_answer"],
             "low_system": behaviour,
-            "where": question.where,
+            "where": f"{question['source_id']} {question['uuid']}",
         }
         for question in read_records(folder / "when2call_test_llm_judge.jsonl")
         for behaviour, answer in question["answers"].items()
