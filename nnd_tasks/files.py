@@ -299,6 +299,20 @@ def new_folder(beside: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def workshop(folder: Path, beside: Path) -> Iterator[Path]:
+    """Yield a new folder next to ``beside``, for one process at a time; it is removed in the end.
+
+    Raises:
+        NNDError: another process writes ``folder`` for longer than a minute.
+        OSError: no file can be made there.
+    """
+    busy = f"{folder}: another command is still writing it; try again when it is done"
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(beside, 60.0, busy), new_folder(beside) as prepared:
+        yield prepared
+
+
+@contextmanager
 def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
     """Yield a new folder that takes the place of ``folder`` when the block ends; when it fails, nothing changes.
 

@@ -47,26 +47,6 @@ def model_types() -> list[str]:
     return sorted({*model_registry.keys(), *entry_points(group="lm_eval.models").names})
 
 
-def simple_evaluate(**arguments: Any) -> Any:
-    """Call lm-eval's own function, which takes seconds to import."""
-    from lm_eval.evaluator import simple_evaluate
-
-    return simple_evaluate(**arguments)
-
-
-def run_command_line(arguments: list[str], evaluate: Callable[..., Any]) -> None:
-    """Let lm-eval's command line read ``arguments``, and call ``evaluate`` in place of its `simple_evaluate`.
-
-    Upstream: `cli_evaluate` (lm_eval/__main__.py) reads ``sys.argv``, and imports the function by name (lm_eval/_cli/run.py).
-    """
-    import lm_eval
-    from lm_eval.__main__ import cli_evaluate
-
-    # `patch.object` would ask for upstream's function, which takes seconds to import before a wrong option is noticed.
-    with patch.object(sys, "argv", arguments), patch.dict(vars(lm_eval), simple_evaluate=evaluate):
-        cli_evaluate()
-
-
 class Words(NamedTuple):
     """An option of a command line, and the words that are its values."""
 
@@ -98,6 +78,54 @@ def words_by_option(arguments: Sequence[str]) -> list[Words]:
         elif given:
             given[-1].values.append(word)
     return given
+
+
+# ---------------------------------------------------------------- the command line
+
+
+def run_command_line(arguments: list[str], evaluate: Callable[..., Any], begin: Callable[[Any], None]) -> None:
+    """Let lm-eval's command line read ``arguments``, and call ``evaluate`` in place of its `simple_evaluate`.
+
+    Upstream: `cli_evaluate` (lm_eval/__main__.py) reads ``sys.argv``, and imports the function by name (lm_eval/_cli/run.py).
+
+    Args:
+        arguments: the command, its verb and what follows.
+        evaluate: takes the arguments of `simple_evaluate`.
+        begin: of the verb ``run``, called with lm-eval's configuration when it is complete.
+    """
+    import lm_eval
+    from lm_eval.__main__ import cli_evaluate
+
+    # `patch.object` would ask for upstream's function, which takes seconds to import before a wrong option is noticed.
+    with (
+        patch.object(sys, "argv", arguments),
+        patch.dict(vars(lm_eval), simple_evaluate=evaluate),
+        _configured_by(begin),
+    ):
+        cli_evaluate()
+
+
+@contextmanager
+def _configured_by(begin: Callable[[Any], None]) -> Iterator[None]:
+    """Call ``begin`` with lm-eval's configuration when it is complete, and keep it from showing the secrets in it.
+
+    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py) prints the arguments, and those of a file. It
+    runs before the evaluator is imported.
+    """
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    configure = EvaluatorConfig._configure
+
+    def configure_and_begin(self: Any) -> Any:
+        configure(self)
+        begin(self)
+        for field in fields(self):
+            if isinstance(given := getattr(self, field.name), dict):
+                setattr(self, field.name, Veiled(given))
+        return self
+
+    with patch.object(EvaluatorConfig, "_configure", configure_and_begin):
+        yield
 
 
 # ---------------------------------------------------------------- tasks
@@ -166,17 +194,6 @@ def _as_list(include_path: Any) -> list[Any]:
 
 
 @contextmanager
-def loaded_once(manager: Any, loaded: Any) -> Iterator[None]:
-    """Give lm-eval tasks that are loaded already.
-
-    Upstream: `simple_evaluate` (lm_eval/evaluator.py) loads tasks after the model, so the user would wait for the model
-    before hearing of a mistake in a task.
-    """
-    with patch.object(manager, "load", lambda task_list: loaded):
-        yield
-
-
-@contextmanager
 def sandboxed_templates(task: str) -> Iterator[None]:
     """Render the templates of lm-eval's tasks as those of ours; what is unsafe in ``task`` raises NNDError.
 
@@ -190,11 +207,63 @@ def sandboxed_templates(task: str) -> Iterator[None]:
         yield
 
 
+# ---------------------------------------------------------------- the run
+
+
+def simple_evaluate(manager: Any, loaded: Any, **arguments: Any) -> Any:
+    """Call lm-eval's own function, which takes seconds to import, for tasks that are loaded already.
+
+    Upstream: `simple_evaluate` (lm_eval/evaluator.py) loads tasks after the model, so the user would wait for the model
+    before hearing of a mistake in a task.
+
+    Args:
+        manager: lm-eval's `TaskManager`.
+        loaded: what it loaded.
+        **arguments: of lm-eval's function.
+    """
+    from lm_eval import evaluator
+
+    with patch.object(manager, "load", lambda task_list: loaded), _git_asked_quietly(), _checked_servers():
+        return evaluator.simple_evaluate(task_manager=manager, **arguments)
+
+
+@contextmanager
+def _git_asked_quietly() -> Iterator[None]:
+    """Look up the commit of the current folder only where that is in a git repository.
+
+    Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py) lets git print "fatal: not a git repository".
+    """
+    from lm_eval import evaluator
+
+    look_up = evaluator.get_git_commit_hash
+
+    def look_up_in_repository() -> Any:
+        git = shutil.which("git")
+        asked = git and subprocess.run([git, "rev-parse"], capture_output=True, check=False)  # noqa: S603
+        return None if asked and asked.returncode != 0 else look_up()
+
+    with patch.object(evaluator, "get_git_commit_hash", look_up_in_repository):
+        yield
+
+
+@contextmanager
+def without_look_ups() -> Iterator[None]:
+    """Run without lm-eval's look-ups of git and of the machine, which take a second each time.
+
+    Upstream: `simple_evaluate` (lm_eval/evaluator.py).
+    """
+    with (
+        patch("lm_eval.evaluator.add_env_info"),
+        patch("lm_eval.evaluator.get_git_commit_hash", return_value=None),
+    ):
+        yield
+
+
 # ---------------------------------------------------------------- servers
 
 
 @contextmanager
-def checked_servers() -> Iterator[None]:
+def _checked_servers() -> Iterator[None]:
     """Check every answer of a server of text completions, and once in a run that answers are in the order of the prompts.
 
     Upstream: `LocalCompletionsAPI.parse_logprobs` (lm_eval/models/openai_completions.py) cuts answers unchecked.
@@ -324,58 +393,3 @@ def fail_on_unsaved_results() -> Iterator[list[Any]]:
             )
         if getattr(tracker, "nnd_tokens", None):
             write_tokens(tracker)
-
-
-@contextmanager
-def configured_by(change: Callable[[Any], None]) -> Iterator[None]:
-    """Call ``change`` with lm-eval's configuration when it is complete, and keep it from showing the secrets in it.
-
-    Upstream: `EvaluatorConfig._configure` (lm_eval/config/evaluate_config.py) prints the arguments, and those of a file. It
-    runs before the evaluator is imported.
-    """
-    from lm_eval.config.evaluate_config import EvaluatorConfig
-
-    configure = EvaluatorConfig._configure
-
-    def configure_and_change(self: Any) -> Any:
-        configure(self)
-        change(self)
-        for field in fields(self):
-            if isinstance(given := getattr(self, field.name), dict):
-                setattr(self, field.name, Veiled(given))
-        return self
-
-    with patch.object(EvaluatorConfig, "_configure", configure_and_change):
-        yield
-
-
-@contextmanager
-def git_asked_quietly() -> Iterator[None]:
-    """Look up the commit of the current folder only where that is in a git repository.
-
-    Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py) lets git print "fatal: not a git repository".
-    """
-    from lm_eval import evaluator
-
-    look_up = evaluator.get_git_commit_hash
-
-    def look_up_in_repository() -> Any:
-        git = shutil.which("git")
-        asked = git and subprocess.run([git, "rev-parse"], capture_output=True, check=False)  # noqa: S603
-        return None if asked and asked.returncode != 0 else look_up()
-
-    with patch.object(evaluator, "get_git_commit_hash", look_up_in_repository):
-        yield
-
-
-@contextmanager
-def without_look_ups() -> Iterator[None]:
-    """Run without lm-eval's look-ups of git and of the machine, which take a second each time.
-
-    Upstream: `simple_evaluate` (lm_eval/evaluator.py).
-    """
-    with (
-        patch("lm_eval.evaluator.add_env_info"),
-        patch("lm_eval.evaluator.get_git_commit_hash", return_value=None),
-    ):
-        yield

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import changing, expand
+from nnd_tasks.files import expand
 from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
-from nnd_tasks.run.outputs import file_names, folder_name, results_folder
+from nnd_tasks.run.outputs import check_output
 from nnd_tasks.store import list_source_folders, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings, is_chat_api
@@ -238,8 +237,6 @@ def check_run(
     Raises:
         NNDError: something is wrong.
     """
-    from nnd_tasks.models.score_file import FILE
-    from nnd_tasks.task.lengths import name_engine
     from nnd_tasks.task.task import NNDTask  # imports torch
 
     list_source_folders()  # raises where NND_SOURCES is no folder, before a set is asked of the hub
@@ -260,8 +257,7 @@ def check_run(
     tokens = any(task.settings.tokens for task in ours)
     samples = select_prompts(loaded["tasks"], ours, options.get("samples"), asked.sample)
     tracker = options.get("evaluation_tracker")
-    named = {"model": name_engine(asked.arguments)[1]} if asked.model == FILE else asked.arguments
-    folder = check_output(getattr(tracker, "output_path", None), named, loaded["tasks"])
+    folder = check_output(getattr(tracker, "output_path", None), asked.model, asked.arguments, loaded["tasks"])
     shares = asked.shared_prefix and asked.model == "hf"
     model = resolve_model_type("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
     arguments = asked.arguments
@@ -398,38 +394,6 @@ def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[s
                 f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in "
                 "--model_args"
             )
-
-
-def check_output(output_path: str | None, arguments: Mapping[str, Any], tasks: Iterable[str]) -> str | None:
-    """Write and remove a file of each name that the run will write, as lm-eval would only log an error, after the run.
-
-    Args:
-        output_path: the option.
-        arguments: of the model.
-        tasks: names of the tasks.
-
-    Returns:
-        Name of the model's folder, see `folder_name`.
-
-    Raises:
-        NNDError: one cannot be written.
-    """
-    folder = folder_name(arguments)
-    if not output_path:
-        return folder
-    place = results_folder(output_path, folder)
-    with changing(f"--output_path {output_path}"):
-        missing = [path for path in (place, *place.parents) if not path.exists()]
-        place.mkdir(parents=True, exist_ok=True)
-        try:
-            for name in file_names(output_path, tasks):
-                with tempfile.TemporaryDirectory(dir=place) as beside:
-                    Path(beside, name).touch()
-        finally:
-            for path in missing:  # a run that ends with an error leaves no empty folders
-                with suppress(OSError):
-                    path.rmdir()
-    return folder
 
 
 # ---------------------------------------------------------------- the model type that runs in place of the one that is named

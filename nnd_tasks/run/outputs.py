@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_json, writing_all
+from nnd_tasks.files import changing, writing_all
 from nnd_tasks.redact import bare_urls
 from nnd_tasks.task.signature import digest, engine_packages, environment, model_files
 
@@ -21,21 +23,62 @@ from nnd_tasks.task.signature import digest, engine_packages, environment, model
 _MOST_BYTES = 200
 #: Stands for the time in the names of files.
 _SOME_TIME = "2000-01-01T00-00-00.000000"
-_MAX_RESULT_BYTES = 1_000_000_000
 
 
-# ---------------------------------------------------------------- names of files
+# ---------------------------------------------------------------- where results go
 
 
-def folder_name(arguments: Mapping[str, Any]) -> str | None:
+def check_output(output_path: str | None, model: Any, arguments: Mapping[str, Any], tasks: Iterable[str]) -> str | None:
+    """Write and remove a file of each name that the run will write, as lm-eval would only log an error, after the run.
+
+    Args:
+        output_path: the option.
+        model: what ``--model`` names, or a ready-made model.
+        arguments: of the model.
+        tasks: names of the tasks.
+
+    Returns:
+        Name of the folder that the model's results go to; None where lm-eval takes a random one.
+
+    Raises:
+        NNDError: a file cannot be written.
+    """
+    folder = _folder_name(model, arguments)
+    if not output_path:
+        return folder
+    place = results_folder(output_path, folder)
+    with changing(f"--output_path {output_path}"):
+        missing = [path for path in (place, *place.parents) if not path.exists()]
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            for name in _file_names(output_path, tasks):
+                with tempfile.TemporaryDirectory(dir=place) as beside:
+                    Path(beside, name).touch()
+        finally:
+            for path in missing:  # a run that ends with an error leaves no empty folders
+                with suppress(OSError):
+                    path.rmdir()
+    return folder
+
+
+def _folder_name(model: Any, arguments: Mapping[str, Any]) -> str | None:
     """Name the folder that a model's results go to: that of lm-eval, shortened, without secrets.
 
     Args:
+        model: what ``--model`` names, or a ready-made model; the file of scores of ``nnd_file`` names the model.
         arguments: of the model.
 
     Returns:
         The name; None where the arguments name no model, so that lm-eval takes a random one.
+
+    Raises:
+        NNDError: the file of scores cannot be read.
     """
+    from nnd_tasks.models.score_file import FILE  # imports torch
+    from nnd_tasks.task.lengths import name_engine
+
+    if model == FILE:
+        arguments = {"model": name_engine(arguments)[1]}
     keys = ("peft", "delta", "pretrained", "model", "path", "engine")  # as `GeneralConfigTracker` of lm-eval 0.4.13
     name = next((bare_urls(str(arguments[key])) for key in keys if key in arguments), None)
     if name is None:
@@ -52,13 +95,13 @@ def results_folder(output_path: str, folder: str | None) -> Path:
 
     Args:
         output_path: the option; one that ends in ``.json`` names files in its folder.
-        folder: see `folder_name`.
+        folder: see `check_output`.
     """
     path = Path(output_path)
     return path.parent if path.suffix == ".json" else path / (folder or "model")
 
 
-def file_names(output_path: str, tasks: Iterable[str]) -> list[str]:
+def _file_names(output_path: str, tasks: Iterable[str]) -> list[str]:
     """Make up names as long as those of the files that a run writes."""
     path = Path(output_path)
     results = path.stem if path.suffix == ".json" else "results"
@@ -86,12 +129,12 @@ def are_saved(tracker: Any, samples: Mapping[str, int]) -> bool:
     folder, date = saved_folder(tracker), tracker.date_id
     try:
         [results] = folder.glob(f"*_{date}.json")
-        read_json(results, limit=_MAX_RESULT_BYTES)
+        json.loads(results.read_bytes())
         for task, count in samples.items():
             with (folder / f"samples_{task}_{date}.jsonl").open("rb") as lines:
                 if sum(line.endswith(b"\n") for line in lines) != count:
                     return False
-    except (NNDError, OSError, ValueError):
+    except (OSError, ValueError):
         return False
     return True
 

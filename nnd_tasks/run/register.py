@@ -10,8 +10,8 @@ import importlib.util
 from pathlib import Path
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing
-from nnd_tasks.task.task_files import MARKER, fill_folder, is_filled, workshop
+from nnd_tasks.files import changing, workshop
+from nnd_tasks.task.task_files import MARKER, fill_folder, is_filled
 
 FOLDER = "nnd_tasks"
 

@@ -17,11 +17,7 @@ from nnd_tasks.errors import NNDError, cut_middle, typed_reason_of
 from nnd_tasks.redact import bare_urls, hidden_in_logs, hide, without_secrets
 from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
-    checked_servers,
-    configured_by,
     fail_on_unsaved_results,
-    git_asked_quietly,
-    loaded_once,
     our_tasks,
     parse_model_args,
     run_command_line,
@@ -67,7 +63,7 @@ def _evaluate_checked(
     tracker = kwargs.get("evaluation_tracker")
     with hidden_in_logs(), shared_encodings():
         run = checks.check_run(
-            checks.Asked(model, parse_model_args(model_args), tasks, sample=sample, shared_prefix=shared_prefix),
+            checks.Asked(model, dict(model_args or {}), tasks, sample=sample, shared_prefix=shared_prefix),
             task_manager,
             cache_requests=cache_requests,
             chat=bool(apply_chat_template),
@@ -77,16 +73,16 @@ def _evaluate_checked(
             use_cache = f"{use_cache}_{cache_key(run.model, run.arguments, chat=bool(apply_chat_template))}"
         kwargs["samples"] = run.samples
         try:
-            with loaded_once(task_manager, run.loaded), git_asked_quietly(), checked_servers():
-                results = simple_evaluate(
-                    model=run.model,
-                    model_args=run.arguments or None,
-                    tasks=tasks,
-                    task_manager=task_manager,
-                    use_cache=use_cache,
-                    apply_chat_template=apply_chat_template,
-                    **kwargs,
-                )
+            results = simple_evaluate(
+                task_manager,
+                run.loaded,
+                model=run.model,
+                model_args=run.arguments or None,
+                tasks=tasks,
+                use_cache=use_cache,
+                apply_chat_template=apply_chat_template,
+                **kwargs,
+            )
         except ModelError as error:  # of our engine, which knows no NNDError
             raise NNDError(str(error)) from error
     keeping = [task for task in run.ours if task.settings.tokens]
@@ -165,10 +161,9 @@ def run_lm_eval(
                 checks.check_words(rest)
                 if save and not {"output_path", "config"} & {words.option for words in words_by_option(rest)}:
                     rest += ["--output_path", str(default_folder), "--log_samples"]
-                patches.enter_context(configured_by(begin))  # what it patches later takes seconds to import
             else:
                 patches.enter_context(our_tasks(checks.check_task_name))
-            run_command_line(["lm_eval", verb, *rest], instead)
+            run_command_line(["lm_eval", verb, *rest], instead, begin)
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake

@@ -320,3 +320,34 @@ def _record(score: float, answers: Sequence[str], read: Sequence[float | None]) 
 def _sum_up(requests: Sequence[Request], *, exact: bool) -> str:
     given, most = (sum(counts) for counts in zip(*((one.prompt_tokens, one.tokens) for one in requests), strict=True))
     return f"{len(requests):,} requests, {'' if exact else 'about '}{given:,} tokens in, at most {most:,} out"
+
+
+# ---------------------------------------------------------------- which reader a YAML names
+
+#: Settings that a reader without likelihoods of texts has no use for.
+_OF_TEXTS = ("tokens", "append_eos", "append_bos")
+_OF_LIKELIHOODS = (*_OF_TEXTS, "context_reliance")
+
+
+def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
+    """Make the reader that a YAML names under ``reader``; without it, a writer.
+
+    Raises:
+        NNDError: one of the keys about the reader has a value that it cannot have, or a setting does not fit the reader.
+    """
+    name, delimiter = config.get("reader", "writer"), str(config.get("target_delimiter", " "))
+    if name == "writer":
+        return Writer()
+    if name in ("judge", "rating"):
+        asked = AskedInWriting.read(config)
+        reader: Asker = Judge(asked, delimiter, config.get("generation_kwargs") or {})
+    else:
+        reader = Asker(Asked.read(config), delimiter)
+    task = f"task {config.get('task')}"
+    for key in _OF_LIKELIHOODS if reader.writes else _OF_TEXTS:
+        if getattr(settings, key):
+            about = "likelihoods" if key == "context_reliance" else "the tokens of a text"
+            raise NNDError(f"{task}: {key} is about {about}, and a {name} gives an answer about it; leave it out")
+    if reader.writes and settings.ties != "fail":
+        raise NNDError(f"{task}: ties={settings.ties} is about likelihoods, and a tie of a {name} fails; leave it out")
+    return reader

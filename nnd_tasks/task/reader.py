@@ -2,7 +2,7 @@
 
 ``writer``: which text would the model write? ``reward``: which text has the higher reward? ``validator``: is this text good?
 ``choice``: which of two texts is better? Tests, prompts and metrics are the same for all of them. Those that write
-their answer are in `nnd_tasks.task.judge_reader`; `nnd_tasks.task.read_reader` picks one.
+their answer are in `nnd_tasks.task.judge_reader`; `read_reader` there picks one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ VIEW, SWAPPED = "reader_view", "reader_swapped"
 class Writer:
     """Which text would the model write? Each candidate is scored as what follows the prompt.
 
-    Other readers override what they do otherwise. Methods stand in the order in which a task calls them.
+    Other readers override what they do otherwise. Those that ask have further methods (`Asker`), and so have those to which
+    a model writes (`nnd_tasks.task.judge_reader.Judge`). All stand in the order in which a task calls them.
 
     Attributes:
         overrides: keys of the YAML that the reader sets itself.
@@ -59,14 +60,6 @@ class Writer:
     facts: Mapping[str, Any] = MappingProxyType({})
     omitted_rates: tuple[str, ...] = ()
     own_rates: tuple[str, ...] = ()
-
-    def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
-        """Add to the documents of a set what the reader needs to show them."""
-        return documents
-
-    def show_question(self, doc: Mapping[str, Any], settings: Settings) -> str:
-        """Write what stands between the prompt of a document and the text to score."""
-        return ""
 
     def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
         """Pick a better candidate, if possible one that is not empty: what an exemplar ends with."""
@@ -90,34 +83,6 @@ class Writer:
                 "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
             )
         return RewardReader() if reward else self
-
-    def begin(self, config: Any, counter: TokenCounter, *, local: bool) -> None:
-        """Take what a run says otherwise than the YAML.
-
-        Args:
-            config: lm-eval's `TaskConfig`.
-            counter: of the model that runs.
-            local: whether the model is loaded in this process.
-        """
-
-    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
-        """Tell whether the reader can judge a candidate that is not blank."""
-        return True
-
-    def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Make a document for each prompt in which something is asked about candidates; none where nothing is asked."""
-        return []
-
-    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[Any, Any]]:
-        """Make (prompt, answer) of each answer to the question that ends a prompt of `views`; none where nothing is asked."""
-        return []
-
-    def measure(self, prompt: Any, answer: Any, counter: TokenCounter) -> tuple[int, int, list[str]]:
-        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`TokenCounter.find_flaws`)."""
-        return *counter.lengths(prompt, answer), counter.find_flaws(prompt, answer)
-
-    def describe_cost(self, requests: Sequence[Request], documents: Any, task: str | None, *, exact: bool) -> None:
-        """Say what a run costs, where that is more than a forward pass."""
 
     def collect_answers(
         self, requests: Sequence[Request], counter: TokenCounter, settings: Settings, task: str | None

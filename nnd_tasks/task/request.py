@@ -178,6 +178,24 @@ class Request(Instance):  # type: ignore[misc]
         test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
         return f"task {self.task_name}: the candidate {excerpt} of test {test['test_id']}"
 
+    def check_tokens(self, counter: TokenCounter) -> None:
+        """Check that there is something to score, and that it fits the model's window.
+
+        Raises:
+            NNDError: the candidate has no token of its own, or more tokens than the window holds.
+        """
+        if self.tokens < 1:
+            raise NNDError(
+                f"{self.describe()} has no token of its own after its prompt with the tokenizer {counter.name}; change "
+                "target_delimiter, or use append_eos"
+            )
+        if counter.window is not None and self.tokens > counter.window:
+            raise OverlongError(
+                f"{self.describe()} has {self.tokens:,} tokens, more than the model's window of {counter.window:,}; take a "
+                """model with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
+                self,
+            )
+
 
 def make_requests(method: str, arguments: Iterable[tuple[Any, ...]]) -> list[Instance]:
     """Make requests of lm-eval outside a task, in the order of their arguments.

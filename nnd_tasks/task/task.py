@@ -21,8 +21,8 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.read_reader import read_reader
-from nnd_tasks.task.reader import Writer
+from nnd_tasks.task.judge_reader import Judge, read_reader
+from nnd_tasks.task.reader import Asker, Writer
 from nnd_tasks.task.request import (
     LEFT_OUT,
     ClusterSampler,
@@ -155,7 +155,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             reliance = self.settings.context_reliance
             spans = SpanMetrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
-        self.dataset = {self.config.test_split: self.reader.add_views(documents, str(self.config.task))}
+        if isinstance(self.reader, Asker):
+            documents = self.reader.add_views(documents, str(self.config.task))
+        self.dataset = {self.config.test_split: documents}
 
     def scorable(self, doc: Mapping[str, Any]) -> list[int]:
         """List the indices of the candidates that can be scored.
@@ -163,7 +165,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         One that is empty or white space has no token to score, unless ``append_eos`` adds one. Others may be left out.
         """
         indices = [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
-        return [i for i in indices if i not in doc.get(LEFT_OUT, ()) and self.reader.can_read(doc, i)]
+        if isinstance(self.reader, Asker):
+            indices = [i for i in indices if self.reader.can_read(doc, i)]
+        return [i for i in indices if i not in doc.get(LEFT_OUT, ())]
 
     # ================================================================ 2. before the model is loaded
 
@@ -242,7 +246,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
-        self.reader.begin(self.config, self.counter, local="pretrained" in self.metadata)
+        if isinstance(self.reader, Judge):
+            self.reader.begin(self.config, self.counter, local="pretrained" in self.metadata)
         super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
@@ -252,7 +257,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             self.loaded.origin,
             self.settings,
             self.config,
-            rendered=self._rendered(),
+            rendered=self._render_set(),
             selected=selection((doc["cluster_id"] for doc in documents), len(self.eval_docs)),
             seed=getattr(self.sampler, "seed", None),
             options=kwargs,
@@ -262,19 +267,16 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             {**protocol, **self.reader.protocol},
             chat_digest(render_chat, getattr(self.counter.tokenizer, "chat_template", None)),
         )
-        self.reader.describe_cost(self._instances, self.eval_docs, task, exact=self.counter.tokenizer is not None)
+        if isinstance(self.reader, Judge):
+            self.reader.describe_cost(self._instances, self.eval_docs, task, exact=self.counter.tokenizer is not None)
 
-    def _rendered(self) -> list[str]:
+    def _render_set(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
-        # "\0" stands for the system instruction of any run, so that the delimiter after it shows.
-        return [
-            str(
-                self._render_context(
-                    doc, self.config.num_fewshot or 0, system_instruction="\0", gen_prefix=self.doc_to_prefix(doc)
-                )
-            )
-            for doc in self.eval_docs
-        ]
+        shots = self.config.num_fewshot or 0
+        options = {"system_instruction": "\0"}  # stands for that of any run, so that the delimiter after it shows
+        prefixes = map(self.doc_to_prefix, self.eval_docs)
+        contexts = zip(self.eval_docs, prefixes, strict=True)
+        return [str(self._render_context(doc, shots, gen_prefix=prefix, **options)) for doc, prefix in contexts]
 
     def doc_iterator(self, *, samples: Sequence[int] | None = None, **kwargs: Any) -> Iterable[tuple[int, Any]]:
         """Iterate over the documents of a run with their numbers.
@@ -332,7 +334,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             prompt = str(render(template, doc, f"task {self.config.task}: {key}"))
         else:
             prompt = str(super().doc_to_text(doc, doc_to_text))
-        return prompt + self.reader.show_question(doc, self.settings)
+        return prompt + self.reader.show_question(doc, self.settings) if isinstance(self.reader, Asker) else prompt
 
     def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
         """Give the right answer of an exemplar."""
@@ -358,7 +360,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         Raises:
             NNDError: a candidate has no token of its own, or does not fit with anything of its context.
         """
-        identity = self._identity(**kwargs)
+        # 0.4.13 gives the document's number in ``metadata`` and reads it there, 0.5 in ``doc_id``, lm-eval's own tests nowhere.
+        number = kwargs.get("doc_id")
+        if number is None and kwargs.get("metadata"):
+            number = kwargs["metadata"][1]
+        identity = {"task_name": self.config.task, "doc_id": number, "metadata": (self.config.task, number, 1)}
         prompt = ctx if isinstance(ctx, Prompt) else Prompt.of(ctx, num_fewshot=0)
         while True:
             try:
@@ -367,15 +373,6 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 if error.candidate is None or self.settings.overlong not in ("leave_out", "whole"):
                     raise
                 doc = {**doc, LEFT_OUT: [*doc.get(LEFT_OUT, ()), error.candidate]}
-
-    def _identity(self, *, doc_id: int | None = None, metadata: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """What tells the requests of a document from others, of lm-eval's arguments for `construct_requests`.
-
-        0.4.13 gives the number of the document in ``metadata`` and reads it there, 0.5 in ``doc_id``; lm-eval's own tests of
-        tasks give neither.
-        """
-        number = metadata[1] if doc_id is None and metadata else doc_id
-        return {"task_name": self.config.task, "doc_id": number, "metadata": (self.config.task, number, 1)}
 
     def _fitting_requests(self, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]) -> list[Request]:
         with_context = requests = self._requests("whole", doc, self._pairs(doc, prompt), identity)
@@ -407,10 +404,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         Raises:
             NNDError: a candidate has no token of its own, or more tokens than the model's window holds.
         """
-        counter, requests, target = self.counter, [], self.doc_to_target(doc)
+        requests, target = [], self.doc_to_target(doc)
         candidates: list[int | None] = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
         for idx, (candidate, pair) in enumerate(zip(candidates or [None], pairs, strict=True)):
-            prompt_tokens, tokens, flaws = self.reader.measure(*pair, counter)
+            prompt_tokens, tokens, flaws = self._measure(*pair)
             request = Request(
                 "generate_until" if self.reader.writes else "loglikelihood",
                 doc,
@@ -424,25 +421,21 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 target=target,
                 **identity,
             )
-            if tokens < 1:
-                raise NNDError(
-                    f"{request.describe()} has no token of its own after its prompt with the tokenizer {counter.name}; change "
-                    "target_delimiter, or use append_eos"
-                )
-            if counter.window is not None and tokens > counter.window:
-                raise OverlongError(
-                    f"{request.describe()} has {tokens:,} tokens, more than the model's window of {counter.window:,}; take a "
-                    """model with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
-                    request,
-                )
+            request.check_tokens(self.counter)
             requests.append(request)
         return requests
+
+    def _measure(self, prompt: Any, answer: Any) -> tuple[int, int, list[str]]:
+        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`TokenCounter.find_flaws`)."""
+        if isinstance(self.reader, Judge):
+            return self.reader.measure(prompt, answer, self.counter)
+        return *self.counter.lengths(prompt, answer), self.counter.find_flaws(prompt, answer)
 
     def _pairs(self, doc: Mapping[str, Any], prompt: Prompt, context: str | None = None) -> list[tuple[Any, Any]]:
         """Make what a model is given for each candidate: (prompt, text), or what its reader asks; maybe with another context."""
         if context is not None:
             doc = {**doc, "context": context}
-        if views := self.reader.views(doc, self.scorable(doc)):
+        if isinstance(self.reader, Asker) and (views := self.reader.views(doc, self.scorable(doc))):
             asked = [self.fewshot_context(view, **prompt.arguments) for view in views]
             return [
                 pair
@@ -470,7 +463,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         def fits(text: str, which: slice) -> bool:
             pairs = self._pairs(doc, prompt, text)[which]
-            return not any(self.counter.overlong(*self.reader.measure(*pair, self.counter)[:2]) for pair in pairs)
+            return not any(self.counter.overlong(*self._measure(*pair)[:2]) for pair in pairs)
 
         context: str | None = doc["context"]  # does not fit as a whole
         longest_only = slice(longest.idx, longest.idx + 1)

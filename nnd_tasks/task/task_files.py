@@ -8,7 +8,7 @@ a YAML of a task, no variant of that name is made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import platformdirs
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, dump_yaml, new_folder, only_writer
+from nnd_tasks.files import changing, dump_yaml, workshop
 from nnd_tasks.schema import VARIANTS, clean_name, short_hash
 from nnd_tasks.store import nnd_home, task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.task.task_yaml import read_task_yaml
@@ -185,16 +185,3 @@ def _list_files() -> dict[str, str]:
         if variant not in file_of_task:
             files[file] = dump_yaml(fields)
     return files
-
-
-@contextmanager
-def workshop(folder: Path, beside: Path) -> Iterator[Path]:
-    """Yield a new folder next to ``beside``, for one process at a time; it is removed in the end.
-
-    Raises:
-        NNDError: another process writes ``folder`` for longer than a minute.
-    """
-    busy = f"{folder}: another command is still writing it; try again when it is done"
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(beside, 60.0, busy), new_folder(beside) as prepared:
-        yield prepared
