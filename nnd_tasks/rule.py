@@ -89,15 +89,3 @@ def passes(
     if ties is Ties.AUTHORS:
         passed |= np.equal(better, worse) & np.logical_not(high_first)
     return np.where(np.isnan(better) | np.isnan(worse), np.nan, passed)
-
-
-def passes_all(passed: Any) -> float:
-    """Tell whether a prompt passes all of its tests: 1 or 0; nan where one has no outcome and no other fails.
-
-    Where one text of a prompt is right and each test has it as the better one, this is the accuracy of multiple choice: the
-    right text is likelier than every wrong one. Of two that are equally likely, lm-eval takes the first one; here that fails.
-
-    Args:
-        passed: what `passes` tells of these tests, shape (tests,); at least one.
-    """
-    return 0.0 if np.equal(passed, 0).any() else float(np.min(passed))

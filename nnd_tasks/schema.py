@@ -152,14 +152,6 @@ def severity_slugs(severities: Iterable[str | None]) -> dict[str, str]:
     return metric_slugs([name for name in severities if name], "severity", "pass_rate_severity_")
 
 
-def cluster_key(context: str, fields: Mapping[str, str]) -> str:
-    """Make the ``cluster_id`` of a prompt: equal exactly for contexts that give a model the same prompt fields."""
-    parts = [context]
-    for name in sorted(fields):
-        parts += [name, fields[name]]
-    return short_hash(*parts)
-
-
 # ---------------------------------------------------------------- tables
 
 

@@ -142,7 +142,7 @@ def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def no_registration(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tasks of tests from the lm-eval of this environment, where `make install` registers ours: all processes read it."""
-    monkeypatch.setattr("nnd_tasks.run.register.update_registration", lambda: None)
+    monkeypatch.setattr("nnd_tasks.task.task_files.update_registration", lambda: None)
 
 
 @pytest.fixture(autouse=True)

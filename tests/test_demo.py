@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.baselines import ALL
-from nnd_tasks.cli.demo import make_untrained_twin, run_demo
+from nnd_tasks.cli.running import make_untrained_twin, run_demo
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.sets.build import table_rates

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.rule import Likelihood, Normalization, Ties, passes, passes_all
+from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
+from nnd_tasks.task.metrics import passes_all
 
 nan, inf = math.nan, math.inf
 

@@ -17,12 +17,12 @@ from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
     category_slugs,
-    cluster_key,
     normalize,
     short_hash,
     slug,
 )
 from nnd_tasks.sets.recipe import make_recipe
+from nnd_tasks.sets.rows import cluster_key
 from tests.sets.tables import LABELS
 
 quick = settings(max_examples=60, deadline=None)

@@ -26,7 +26,7 @@ __all__ = ["COMMANDS", "app", "load_app", "main"]
 #: Module of this package -> the commands that it adds, in the order of the help.
 COMMANDS = {
     "sets": ("list", "show", "build"),
-    "runs": ("run", "register", "demo"),
+    "running": ("run", "register", "demo"),
     "results": ("compare", "report", "trend", "signal", "familiarity", "verify", "reproduce"),
     "stress": ("stress",),
     "contribute": ("new", "check", "publish"),

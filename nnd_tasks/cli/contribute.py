@@ -214,7 +214,7 @@ def _preview(draft: Draft) -> None:
 
 
 def _print_missing(draft: Draft) -> None:
-    from nnd_tasks.sets.card import KNOWN_BY_PEOPLE
+    from nnd_tasks.sets.write import KNOWN_BY_PEOPLE
 
     missing = {
         key: meaning for key, meaning in KNOWN_BY_PEOPLE.items() if not getattr(draft.set_recipe.recipe.facts, key)

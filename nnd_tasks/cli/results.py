@@ -129,7 +129,7 @@ def report(
     if site is not None:
         if test or out or allow:
             raise NNDError("--site: takes --select only; leave --test, --out and --allow out")
-        from nnd_tasks.page.site import write_site
+        from nnd_tasks.page.page import write_site
 
         front, skipped = write_site(_list_places(runs), site, select or ())
         for line in skipped:

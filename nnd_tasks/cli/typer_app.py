@@ -60,7 +60,7 @@ def parts_of(names: str) -> list[str]:
 
 def announce_tasks(names: Sequence[str]) -> None:
     """Say how to run new tasks, and make them known to ``lm_eval`` where the others are."""
-    from nnd_tasks.run.register import update_registration
+    from nnd_tasks.task.task_files import update_registration
 
     try:
         update_registration()
@@ -82,15 +82,6 @@ def complete_set(incomplete: str) -> list[str]:
     from nnd_tasks.store import built_sets
 
     return [name for name in dict.fromkeys([*list_recipes(), *built_sets()]) if name.startswith(incomplete)]
-
-
-def complete_task(incomplete: str) -> list[str]:
-    """List the tasks that the last of some names between commas may mean."""
-    from nnd_tasks.task.task_files import write_task_folder
-
-    before, comma, last = incomplete.rpartition(",")
-    names = sorted(path.stem for path in write_task_folder().rglob(f"{last}*.yaml")) if last.startswith("nnd") else []
-    return [f"{before}{comma}{name}" for name in names]
 
 
 class _Verb(TyperCommand):

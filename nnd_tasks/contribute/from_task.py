@@ -17,7 +17,7 @@ from nnd_tasks.files import write_texts
 from nnd_tasks.run.adapter import sandboxed_templates, task_manager
 from nnd_tasks.schema import slug
 from nnd_tasks.sets.recipe import FILE
-from nnd_tasks.task.task_yaml import read_task_yaml
+from nnd_tasks.task.task_files import read_task_yaml
 from nnd_tasks.text import did_you_mean, some_of
 
 #: Category of the tests where no column of the documents is named.

@@ -22,11 +22,11 @@ from nnd_tasks.redact import MARK, hide
 from nnd_tasks.run.training_pairs import without_section
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN, fingerprint
 from nnd_tasks.sets.build import make_set
-from nnd_tasks.sets.card import find_todos
 from nnd_tasks.sets.catalogue import SetRecipe, list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import is_open, licence_names, terms_of, texts_may_go
 from nnd_tasks.sets.recipe import PREPARE, RECIPE
+from nnd_tasks.sets.write import find_todos
 from nnd_tasks.store import (
     CARD,
     REPORT,
@@ -39,7 +39,7 @@ from nnd_tasks.store import (
     read_report,
     read_table,
 )
-from nnd_tasks.task.task_yaml import dump_task_yaml, read_task_yaml
+from nnd_tasks.task.task_files import dump_task_yaml, read_task_yaml
 from nnd_tasks.text import fenced, some_of
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence

@@ -18,9 +18,8 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.samples import name_outcome
+from nnd_tasks.results.samples import CandidateTokens, TokenScores, name_outcome, read_tokens
 from nnd_tasks.results.tables import make_table
-from nnd_tasks.results.token_scores import CandidateTokens, TokenScores, read_tokens
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report
 from nnd_tasks.text import counted, did_you_mean, some_of

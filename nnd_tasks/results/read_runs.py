@@ -28,8 +28,7 @@ from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
 from nnd_tasks.results.runs import Run, Runs
-from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples
-from nnd_tasks.results.token_scores import read_tokens
+from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples, read_tokens
 from nnd_tasks.task.scored_tokens import ANSWERS
 from nnd_tasks.task.signature import answers_digest
 from nnd_tasks.text import some_of

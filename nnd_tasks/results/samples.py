@@ -1,4 +1,4 @@
-"""A samples file that lm-eval wrote with ``--log_samples``: read, and checked for damage; not for forgery.
+"""A samples file that lm-eval wrote with ``--log_samples``, and the token scores beside it: read, and checked for damage.
 
 Outcomes follow from sums and numbers of tokens; those that the file says must be the same.
 """
@@ -6,19 +6,25 @@ Outcomes follow from sums and numbers of tokens; those that the file says must b
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, reading
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs
+from nnd_tasks.task.scored_tokens import SCHEMA
 
 #: Ends errors about missing files: how lm-eval comes to write them.
 HOW_TO_WRITE = "run the task with --log_samples --output_path FOLDER"
@@ -158,3 +164,98 @@ def rates_of(tests: pd.DataFrame) -> dict[str, float]:
     passed = scored.groupby("category")["passed"].mean()
     overall = {} if scored.empty else {"pass_rate": scored["passed"].mean()}
     return rates | overall | {f"pass_rate_{slugs[name]}": rate for name, rate in passed.items()}
+
+
+# ---------------------------------------------------------------- token scores
+
+# ``tokens_TASK_DATE.parquet`` beside the results. A row is a candidate after a prompt. Lists have an entry per scored token.
+#
+# | column | what it holds |
+# |---|---|
+# | ``cluster_id``, ``candidate`` | the prompt, and which of its candidates; as in the samples |
+# | ``text`` | the candidate |
+# | ``context_part`` | what the prompt has of its context: ``whole``, ``shortened``, or ``none`` (with ``context_reliance``) |
+# | ``token_ids`` | ids in the model's vocabulary |
+# | ``starts``, ``ends`` | the token is ``text[start:end]``, in characters; a space belongs to the word after it |
+# | ``logprobs`` | natural logarithms of probabilities; they add up to the candidate's ``sum`` |
+
+
+#: How far the log-probabilities of a candidate may add up from its sum, in nats per token: they are kept as 32-bit floats.
+CLOSE = 1e-5
+
+
+@dataclass(frozen=True)
+class CandidateTokens:
+    """The scored tokens of one candidate after one prompt.
+
+    Attributes:
+        ids: in the model's vocabulary, shape (tokens,).
+        starts: first character of the candidate that each token stands for, shape (tokens,).
+        ends: the character after the last, shape (tokens,). A token around the candidate has an empty span.
+        logprobs: log-probability of each, in nats, shape (tokens,).
+    """
+
+    ids: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
+    logprobs: NDArray[np.float32]
+
+
+#: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
+TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
+
+
+@lru_cache(maxsize=100)
+def read_tokens(run: Run) -> TokenScores | None:
+    """Read the token scores of a run, once for all parts of a report; None where it kept none.
+
+    Raises:
+        NNDError: their file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: a candidate
+            that is not there, another text, or log-probabilities that do not add up to its sum.
+    """
+    path, tokens = run.tokens, dict[tuple[str, int, bool], CandidateTokens]()
+    if not path.is_file():
+        return None
+    try:
+        table = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
+        for column in table.columns:
+            numbers = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+            if column.null_count or numbers.null_count:
+                raise ValueError("a value is missing")
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise NNDError(f"{path}: cannot be read ({reason_of(error)}); run the task again") from error
+    documents = {document["cluster_id"]: document for document in run.documents}
+    for number, row in enumerate(table.to_pandas().itertuples(index=False), start=1):
+        document, with_context = documents.get(row.cluster_id), row.context_part != "none"
+        if document is None:
+            continue  # the samples may be a selection
+        same = document["candidates"][row.candidate : row.candidate + 1] == [row.text]
+        scores = document["scores" if with_context else "no_context"]
+        score: Any = scores[row.candidate] if same and scores else None
+        if same and (score is None or score["sum"] is None):
+            continue
+        count, total = len(row.logprobs), row.logprobs.sum(dtype=np.float64)
+        tolerance = CLOSE * count + 1e-6 * abs(total)
+        right = same and _are_tokens(row) and count == score["tokens"]
+        if not right or not abs(total - score["sum"]) <= tolerance:
+            raise NNDError(
+                f"{path}, row {number}: {count} tokens with a sum of {total:.6g} are not those of the samples for candidate "
+                f"{row.candidate} of prompt {row.cluster_id}; the file belongs to another run"
+            )
+        key = row.cluster_id, row.candidate, with_context
+        tokens[key] = CandidateTokens(row.token_ids, row.starts, row.ends, row.logprobs)
+    for name, document in documents.items():
+        for i, score in enumerate(document["scores"]):
+            if score is not None and score["sum"] is not None and (name, i, True) not in tokens:
+                raise NNDError(f"{path}: has no tokens of candidate {i} of prompt {name}; run the task again")
+    return tokens
+
+
+def _are_tokens(row: Any) -> bool:
+    """Tell whether all lists of a row have one length, and its places lie in its text."""
+    lists = (row.token_ids, row.starts, row.ends, row.logprobs)
+    return (
+        len({len(numbers) for numbers in lists}) == 1
+        and bool((row.token_ids >= 0).all())
+        and bool(((row.starts >= 0) & (row.starts <= row.ends) & (row.ends <= len(row.text))).all())
+    )

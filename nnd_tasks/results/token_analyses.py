@@ -24,7 +24,7 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.languages import split_words
 from nnd_tasks.results.paired import Paired, sum_by_prompt
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.token_scores import CandidateTokens, read_tokens
+from nnd_tasks.results.samples import CandidateTokens, read_tokens
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
 

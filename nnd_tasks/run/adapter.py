@@ -26,10 +26,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.redact import Veiled
 from nnd_tasks.run.outputs import are_saved, remove_results, write_tokens
-from nnd_tasks.run.register import is_current
 from nnd_tasks.run.server_answers import check_order, choose_probes, read_answers
 from nnd_tasks.task.sandbox import render
-from nnd_tasks.task.task_files import write_task_folder
+from nnd_tasks.task.task_files import is_registered, write_task_folder
 
 __all__ = ["LM"]
 
@@ -161,7 +160,7 @@ def our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
 
     make, match = TaskManager.__init__, TaskManager.match_tasks
     folder = write_task_folder()
-    ours = [] if is_current() else [folder]  # registered tasks would only be reported as overridden
+    ours = [] if is_registered() else [folder]  # registered tasks would only be reported as overridden
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
         theirs = _as_list(include_path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import logging
 import random
 import tempfile
@@ -21,7 +22,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import changing
+from nnd_tasks.files import changing, write_text
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.checks import check_task_name
@@ -29,9 +30,7 @@ from nnd_tasks.run.run import evaluate
 from nnd_tasks.run.training_log import (
     LOG_NAME,
     Line,
-    add_lines,
     read_log,
-    remove_later,
 )
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.selection import check_selection
@@ -130,7 +129,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds
             raise NNDError(f"NNDCallback: this model cannot be evaluated ({typed_reason_of(error)})") from error
-        lines = remove_later(self._path, state.global_step)
+        lines = _remove_later(self._path, state.global_step)
         logged = {line["task"] for line in lines if line["step"] == state.global_step}
         self._done = state.global_step if names <= logged else -1
 
@@ -166,7 +165,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer.log({name: rate for line in lines for name, rate in _scalars(line)})
         control.should_log = should_log
         try:
-            add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
+            _add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
         except NNDError as error:
             logger.warning("NNDCallback: step %d is not in the file, training goes on (%s)", step, error)
 
@@ -328,3 +327,39 @@ def _check_whole(trainer: Any, model: Any) -> None:
                 f"NNDCallback: {reason} shards the model over processes, and the callback needs the whole; evaluate saved "
                 "checkpoints with `nnd run`"
             )
+
+
+# ---------------------------------------------------------------- the file of pass rates
+
+
+def _write_log(path: Path, lines: Sequence[Line]) -> None:
+    """Write the whole file; if this is interrupted, the old file stays."""
+    try:
+        write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
+    except NNDError as error:
+        raise NNDError(f"log_path {error}") from error
+
+
+def _add_lines(path: Path, lines: Sequence[Line]) -> None:
+    """Add lines at the end of the file.
+
+    Raises:
+        NNDError: the file cannot be read or written.
+    """
+    _write_log(path, [*read_log(path), *lines])
+
+
+def _remove_later(path: Path, step: int) -> list[Line]:
+    """Remove the lines of steps after ``step`` with a warning, and return the others.
+
+    Raises:
+        NNDError: the file cannot be read or written.
+    """
+    lines = read_log(path)
+    earlier = [line for line in lines if line["step"] <= step]
+    if len(earlier) < len(lines):
+        _write_log(path, earlier)
+        logger.warning(
+            "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(earlier), step
+        )
+    return earlier

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_text, write_text
+from nnd_tasks.files import read_text
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -46,36 +45,3 @@ def read_log(path: Path) -> list[Line]:
             raise NNDError(f"log_path {path}, line {number}: not written by NNDCallback; name another file")
         lines.append(line)
     return lines
-
-
-def _write_log(path: Path, lines: Sequence[Line]) -> None:
-    """Write the whole file; if this is interrupted, the old file stays."""
-    try:
-        write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
-    except NNDError as error:
-        raise NNDError(f"log_path {error}") from error
-
-
-def add_lines(path: Path, lines: Sequence[Line]) -> None:
-    """Add lines at the end of the file.
-
-    Raises:
-        NNDError: the file cannot be read or written.
-    """
-    _write_log(path, [*read_log(path), *lines])
-
-
-def remove_later(path: Path, step: int) -> list[Line]:
-    """Remove the lines of steps after ``step`` with a warning, and return the others.
-
-    Raises:
-        NNDError: the file cannot be read or written.
-    """
-    lines = read_log(path)
-    earlier = [line for line in lines if line["step"] <= step]
-    if len(earlier) < len(lines):
-        _write_log(path, earlier)
-        logger.warning(
-            "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(earlier), step
-        )
-    return earlier

@@ -15,7 +15,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
-from nnd_tasks.schema import cluster_key, short_hash, slug
+from nnd_tasks.schema import short_hash, slug
 from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, take_column, traces_of, unpack
 from nnd_tasks.sets.download import Source
@@ -367,6 +367,14 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         # As objects: texts that pandas holds itself are copied by each step.
         rows[role] = pd.Series(texts, rows.index, dtype=object)
     return rows
+
+
+def cluster_key(context: str, fields: Mapping[str, str]) -> str:
+    """Make the ``cluster_id`` of a prompt: equal exactly for contexts that give a model the same prompt fields."""
+    parts = [context]
+    for name in sorted(fields):
+        parts += [name, fields[name]]
+    return short_hash(*parts)
 
 
 def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:

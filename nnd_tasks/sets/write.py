@@ -1,21 +1,42 @@
-"""Write dataset folders: each is replaced as a whole, so that a reader sees the earlier build or the new one."""
+"""Write dataset folders: the card, and the folder, which is replaced as a whole: a reader sees the earlier build or the new one.
+
+The card of every set is a template, filled with what people know of the set and what its build counted.
+"""
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
 
+from nnd_tasks import __version__
+from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, expand, only_writer, read_text, rewriting, write_texts
-from nnd_tasks.schema import SCHEMA_VERSION, ConfigSummary, check_table, summarize
-from nnd_tasks.sets.card import CardFacts, make_card
+from nnd_tasks.files import changing, dump_yaml, expand, only_writer, read_text, rewriting, write_texts
+from nnd_tasks.languages import language_pair
+from nnd_tasks.schema import (
+    CLEANING_REASONS,
+    RESERVED_COLUMNS,
+    SCHEMA_VERSION,
+    ConfigSummary,
+    check_table,
+    clean_name,
+    summarize,
+)
+from nnd_tasks.sets.account import describe_accounts
+from nnd_tasks.sets.licences import terms_of
 from nnd_tasks.store import (
     CARD,
     NAME,
@@ -23,12 +44,218 @@ from nnd_tasks.store import (
     REPORT,
     SPLIT,
     config_names,
+    list_files,
+    parse_card,
     read_header,
     read_report,
     read_table,
 )
+from nnd_tasks.text import code, counted, escape_markdown, fenced
+
+if TYPE_CHECKING:
+    from nnd_tasks.sets.recipe import Facts
+
+#: Fact that only a person can know -> what to write; a card says TODO where it is not known.
+KNOWN_BY_PEOPLE: Mapping[str, str] = {
+    "license": "licence of the texts and judgements, as the hub writes it, such as cc-by-4.0",
+    "language": "languages of the texts, such as en",
+    "summary": "what was evaluated, in a sentence or two",
+    "judges": "who judged, how many, and what they were asked",
+    "homepage": "where the judgements come from",
+    "citation": "BibTeX of the human evaluation",
+}
+#: Fact -> where the template writes it, still to be filled in. Elsewhere a text may say TODO.
+_TODOS = {
+    "license": r"Licence: TODO\b",
+    "summary": r"^TODO\b[^\n]*\n+## Sizes",
+    "judges": r"^Judges: TODO\b",
+    "homepage": r"^(Human evaluation|Texts): .*, TODO\b",
+    "citation": r"^```bibtex\nTODO\b",
+}
+#: What a card says of the errors of worse candidates, by the recipe's ``errors``.
+ERRORS: Mapping[str, str] = {
+    "judged": "judged (people judged texts as systems or people had written them)",
+    "made": "made (put in on purpose)",
+}
+_BEGIN, _END = "<!-- kept by builds: begin -->", "<!-- kept by builds: end -->"
+#: The hub's size categories, from 1 to 10^9 tests.
+_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """What a card says besides counts.
+
+    Attributes:
+        name: of the set.
+        facts: of its recipe.
+        rule: what makes a candidate better, in a sentence.
+        recipe: YAML, shown where the set does not come with the package.
+        pairs: whether the table held ready-made pairs.
+        synthetic: whether a program of this package put the errors in.
+        how_made: Markdown lines on how the set was made, where no recipe says it.
+    """
+
+    name: str
+    facts: Facts
+    rule: str = ""
+    recipe: str = ""
+    pairs: bool = False
+    synthetic: bool = False
+    how_made: tuple[str, ...] = ()
+
+
+def make_card(
+    card_facts: CardFacts,
+    summaries: Sequence[ConfigSummary],
+    columns: Iterable[str],
+    reports: Mapping[str, Any],
+    *,
+    default: str,
+    earlier: str = "",
+) -> str:
+    """Return the card of a set: its header as YAML between two lines of ---, and its Markdown.
+
+    Args:
+        card_facts: what people know of the set.
+        summaries: of all configs.
+        columns: of the tables.
+        reports: config -> its part of ``build_report.json``.
+        default: the config that `datasets.load_dataset` takes where none is named; the first one if the set lacks it.
+        earlier: the card that this one replaces. What people wrote between its two markers stays, and so do fields that they
+            added to its header.
+
+    Raises:
+        NNDError: ``earlier`` cannot be read, or has one marker without the other.
+    """
+    names = [summary.name for summary in summaries]
+    tests = sum(summary.tests for summary in summaries)
+    errors = "synthetic" if card_facts.synthetic else card_facts.facts.errors
+    languages = [*card_facts.facts.language, *(language for name in names for language in language_pair(name) or ())]
+    header = {
+        "nnd_set": card_facts.name,
+        "license": find_fact(card_facts.facts, "license"),
+        "language": list(dict.fromkeys(languages)) or [todo("language")],
+        "pretty_name": f"NND {card_facts.facts.title or card_facts.name}",
+        "task_categories": [card_facts.facts.task_category],
+        "tags": [
+            *("nnd", "near-negative-distinction", "lm-evaluation-harness"),
+            {"judged": "human-evaluation", "made": "made-errors"}.get(errors, errors),
+        ],
+        "size_categories": [_SIZES[max(len(str(tests)) - 3, 0)]],
+        "configs": [
+            {
+                "config_name": name,
+                "data_files": list_files(name),
+                **({"default": True} if name == (default if default in names else names[0]) else {}),
+            }
+            for name in names
+        ],
+        "nnd_schema_version": SCHEMA_VERSION,
+    }
+    earlier_header, written = _find_written(earlier) if earlier else ({}, "\n")
+    header = {**header, **earlier_header, **header}
+    rates = [report["trivial_rules"][ALL] for report in reports.values() if "trivial_rules" in report]
+    sources: dict[tuple[str, str], list[str]] = {}
+    for name, report in reports.items():
+        for source in report.get("source_sha256", {}).items():
+            sources.setdefault(source, []).append(name)
+    body = _template().render(
+        card=card_facts,
+        facts=card_facts.facts,
+        kind=errors,
+        summaries=summaries,
+        columns=list(columns),
+        reports=reports,
+        rules={
+            rule: text for rule, text in BASELINES.items() if any(rule in rates_of_config for rates_of_config in rates)
+        },
+        terms=terms_of(card_facts.name, reports),
+        sources=sources,
+        kept=Markup(f"{_BEGIN}{written}{_END}"),  # noqa: S704 (the user's own Markdown)
+    )
+    return f"---\n{dump_yaml(header)}---\n\n{body}"
+
+
+def find_fact(facts: Facts, key: str) -> str:
+    """Return a fact of `KNOWN_BY_PEOPLE`, or a TODO where it is unknown; ``""`` where there is nothing to say."""
+    value = getattr(facts, key)
+    if value in (None, ()):
+        return todo(key)
+    return value if isinstance(value, str) else ", ".join(value)
+
+
+def todo(key: str) -> str:
+    """Return the TODO that a card shows for a fact that only a person can know."""
+    return f"TODO({KNOWN_BY_PEOPLE[key]})"
+
+
+def find_todos(header: Mapping[str, Any], body: str) -> list[str]:
+    """Return the fields of a card whose value begins with TODO: keys of its header, and facts that its text states."""
+    fields = []
+    for key, value in header.items():
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(item, str) and re.match(r"TODO\b", item) for item in values):
+            fields.append(key)
+    facts = [key for key, pattern in _TODOS.items() if re.search(pattern, body, re.MULTILINE)]
+    return list(dict.fromkeys([*fields, *facts]))
+
+
+def _find_written(card: str) -> tuple[dict[str, Any], str]:
+    """Return the header of a card, and what people wrote between its markers."""
+    header, body = parse_card(card, CARD)
+    written = re.findall(f"(?ms)^{_BEGIN}$(.*?)^{_END}$", body)
+    if any(len(re.findall(f"(?m)^{line}$", body)) != len(written) for line in (_BEGIN, _END)):
+        raise NNDError(
+            f"{CARD}: a line {_BEGIN!r} or {_END!r} is missing; put it back, or write all anew with --replace"
+        )
+    published = ("dataset_info", "nnd_published")  # written by publishing, about what was published
+    return {key: value for key, value in header.items() if key not in published}, "".join(written) or "\n"
+
+
+# ---------------------------------------------------------------- the template
+
+
+def _write(value: Any) -> Markup:
+    """Return Markdown as it is, and any other text on one line, without HTML and fences of code."""
+    if isinstance(value, Markup):
+        return value
+    text = html.escape(" ".join(str(value).split()), quote=False)
+    return Markup(re.sub("(```|~~~)", r"\\\1", text))  # noqa: S704
+
+
+def _fence(text: str, language: str) -> Markup:
+    # A text of a stranger must not be taken for one of the markers.
+    return Markup("\n".join(fenced(language, text.rstrip("\n").replace("<!-- kept", "<! -- kept"))))  # noqa: S704
+
+
+@cache
+def _template() -> Template:
+    """Return the template. What no filter has made Markdown is text, and its HTML is escaped."""
+    env = Environment(  # noqa: S701 (quotes stay as they are, which autoescape would change)
+        finalize=_write,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    for name, make in {"code": code, "plain": escape_markdown, "number": "{:,}".format}.items():
+        env.filters[name] = lambda value, make=make: Markup(make(value))  # noqa: S704 (they escape)
+    env.filters |= {"fence": _fence, "markdown": Markup, "counted": counted}
+    env.globals |= {"ALL": ALL, "ERRORS": ERRORS, "REASONS": CLEANING_REASONS, "RESERVED": RESERVED_COLUMNS}
+    env.globals |= {
+        "clean_name": clean_name,
+        "find_fact": find_fact,
+        "describe_accounts": describe_accounts,
+        "version": __version__,
+    }
+    return env.from_string(Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"))
+
 
 _ELSEWHERE = "choose another place with --out"
+
+
+# ---------------------------------------------------------------- the folder
 
 
 @contextmanager

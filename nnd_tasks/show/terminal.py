@@ -15,7 +15,7 @@ from nnd_tasks.errors import visible
 from nnd_tasks.files import expand, writing_all
 from nnd_tasks.show import Form, forms
 from nnd_tasks.show.console import on_terminal, open_console, say, say_lines
-from nnd_tasks.show.figures import write_figure
+from nnd_tasks.show.forms import write_figure
 from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns
 
 

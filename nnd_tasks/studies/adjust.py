@@ -26,8 +26,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.samples import recount
-from nnd_tasks.results.token_scores import read_tokens
+from nnd_tasks.results.samples import read_tokens, recount
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 from nnd_tasks.task.metrics import NORMALIZATIONS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes, passes_all
+from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import FEW, pool, summarize_rate
 
@@ -136,11 +136,6 @@ def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], setting
     return scores
 
 
-def score_rewards(doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Likelihood | None]:
-    """Return the reward of each candidate, whatever its length; arguments as for `score_likelihoods`."""
-    return [score and Likelihood(score.total, tokens=1, size=1) for score in score_likelihoods(doc, answers, settings)]
-
-
 def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
     """Make the record of each candidate for the samples; its flaws are keys that are true."""
     flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
@@ -212,6 +207,18 @@ def score_document(
     metrics["ties"] = sum(record["tie"] for record in records)
     metrics["unscored"] = sum(record["passed"] is None for record in records)
     return metrics
+
+
+def passes_all(passed: Any) -> float:
+    """Tell whether a prompt passes all of its tests: 1 or 0; nan where one has no outcome and no other fails.
+
+    Where one text of a prompt is right and each test has it as the better one, this is the accuracy of multiple choice: the
+    right text is likelier than every wrong one. Of two that are equally likely, lm-eval takes the first one; here that fails.
+
+    Args:
+        passed: what `passes` tells of these tests, shape (tests,); at least one.
+    """
+    return 0.0 if np.equal(passed, 0).any() else float(np.min(passed))
 
 
 def _side_likelihoods(tests: Sequence[Mapping[str, Any]], side: str, scores: Sequence[Likelihood | None]) -> Likelihood:

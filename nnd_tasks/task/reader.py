@@ -14,14 +14,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import datasets
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.schema import short_hash
-from nnd_tasks.task.metrics import Breakdown, document_metrics, score_document, score_likelihoods, score_rewards
-from nnd_tasks.task.request import Answer, Prompt, Request, check_sums, split_before_candidate
+from nnd_tasks.task.metrics import Breakdown, document_metrics, score_document, score_likelihoods
+from nnd_tasks.task.request import Answer, Prompt, Request, split_before_candidate
 from nnd_tasks.task.settings import Settings, first_mistake
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
@@ -119,7 +120,70 @@ class RewardReader(Writer):
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
     ) -> dict[str, Any]:
         """Compute the metrics of one document from rewards."""
-        return document_metrics(doc, answers, settings, breakdown, score_rewards)
+        return document_metrics(doc, answers, settings, breakdown, self._score)
+
+    def _score(self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Likelihood | None]:
+        """Give the reward of each candidate, whatever its length."""
+        return [score and Likelihood(score.total) for score in score_likelihoods(doc, answers, settings)]
+
+
+# ---------------------------------------------------------------- sums that say something is wrong
+
+ENOUGH = 8  # from fewer sums, neither rounding nor a server that answers 0 to everything is inferred
+
+
+def check_sums(sums: Sequence[float], task: str | None) -> str | None:
+    """Return the 16-bit type that the model rounded its sums to, and warn of it; None where it did not.
+
+    Also warns of sums that are not finite.
+
+    Args:
+        sums: sums of log-probabilities, shape (answers,).
+        task: name of the task.
+
+    Raises:
+        NNDError: all of them are 0, as from a server that gives no log-probabilities of the prompt.
+    """
+    if len(sums) >= ENOUGH and not any(sums):
+        raise NNDError(
+            f"task {task}: every log-likelihood is 0: the server does not give the log-probabilities of the "
+            "prompt (it must answer echo=true with logprobs); see docs/backends.md"
+        )
+    rounded_to = coarse_precision(sums)
+    if rounded_to:
+        logger.warning(
+            "%s: the log-likelihoods are rounded to %s, which makes ties and wrong outcomes; add "
+            "softmax_dtype=float32 to --model_args",
+            task,
+            rounded_to,
+        )
+    broken = sum(not math.isfinite(total) for total in sums)
+    if broken:
+        logger.warning(
+            "%s: %d of %d log-likelihoods are infinite or no number; tests with nan count as unscored",
+            task,
+            broken,
+            len(sums),
+        )
+    return rounded_to
+
+
+def coarse_precision(totals: Sequence[float]) -> str | None:
+    """Return ``bfloat16`` or ``float16`` when all sums can be written exactly in that type, None otherwise.
+
+    lm-eval's hf models sum log-probabilities in the type of the model. In bfloat16 the numbers between -128 and -256 are
+    1 apart, so that different candidates get equal sums.
+
+    Args:
+        totals: summed log-likelihoods, shape (requests,). From fewer than `ENOUGH` nothing is inferred.
+    """
+    values = np.asarray([total for total in totals if math.isfinite(total)], dtype=np.float32)
+    if values.size < ENOUGH:
+        return None
+    if not (values.view(np.uint32) & 0xFFFF).any():  # bfloat16 is the upper half of float32
+        return "bfloat16"
+    with np.errstate(over="ignore"):
+        return "float16" if (values.astype(np.float16) == values).all() else None
 
 
 # ---------------------------------------------------------------- models that are asked

@@ -40,7 +40,7 @@ from nnd_tasks.task.selection import check_places
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, plain_metadata
 from nnd_tasks.task.signature import answers_digest, chat_digest, protocol_part, selection, whole_signature
 from nnd_tasks.task.span_metrics import SpanMetrics, unigram_surprise
-from nnd_tasks.task.task_yaml import SAMPLER, read_task_yaml
+from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
     from nnd_tasks.task.lengths import TokenCounter

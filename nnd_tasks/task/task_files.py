@@ -7,25 +7,133 @@ a YAML of a task, no variant of that name is made.
 
 from __future__ import annotations
 
+import importlib.util
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+import yaml
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, dump_yaml, workshop
+from nnd_tasks.files import PlainLoader, changing, dump_yaml, expand, parse_yaml, read_text, reading, workshop
+from nnd_tasks.languages import check_languages
 from nnd_tasks.schema import VARIANTS, clean_name, short_hash
 from nnd_tasks.store import nnd_home, task_yamls, tasks_dir, user_tasks_dir
-from nnd_tasks.task.task_yaml import read_task_yaml
+from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
 from nnd_tasks.text import did_you_mean
+
+#: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
+CLASS, SAMPLER = "nnd_tasks.task.task.NNDTask", "nnd_tasks.task.request.ClusterSampler"
+#: Keys by which lm-eval takes prompts or data from elsewhere; an NND task does not need them.
+_ELSEWHERE = {"custom_dataset", "unsafe_code", "use_prompt"}
+#: Keys of ``metadata`` that name a model or let its tokenizer run code.
+_MODEL = {
+    *("base_url", "gguf_file", "model", "peft", "pretrained", "revision", "subfolder", "tokenizer"),
+    *("tokenizer_backend", "trust_remote_code"),
+}
+#: Keys of a task in lm-eval 0.4.13 (`lm_eval.config.task.TaskConfig`), ``class``, and our own.
+_KEYS = re.compile(
+    "class|custom_dataset|dataset_(path|name|kwargs)|description|doc_to_(audio|choice|decontamination_query|image|target|text)"
+    "|fewshot_(config|delimiter|split)|filter_list|gen_prefix|generation_kwargs|metadata|metric_list|num_fewshot|output_type"
+    "|process_(docs|results)|repeats|should_decontaminate|tag|target_delimiter|task|task_alias|(test|training|validation)_split"
+    f"|unsafe_code|use_prompt|variants|{'|'.join(READER_KEYS)}"
+)
+_FILES = 100  #: files that one YAML may include, counted as often as they are named
+
+
+class Function(str):
+    """The name after ``!function``."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes `Function` as it was read."""
+
+
+_Dumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+
+
+def dump_task_yaml(settings: Mapping[str, Any]) -> str:
+    """Return the settings from `read_task_yaml` as one YAML, without ``include``."""
+    return str(yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
+def read_task_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a task's YAML merged with what it includes, but for its variants; and what it names that is not of this package.
+
+    Raises:
+        NNDError: it, or what it includes, cannot be read, is not a plain YAML mapping, or includes itself or too much.
+    """
+    foreign: set[str] = set()
+    settings = _merge(path.resolve(), foreign, [])
+    foreign |= {key for key in _ELSEWHERE if settings.get(key)}
+    if isinstance(metadata := settings.get("metadata"), dict):
+        foreign |= {f"metadata.{key}" for key in _MODEL & metadata.keys()}
+    return settings, tuple(sorted(foreign))
+
+
+def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:
+    read.append(path)
+    if len(read) > _FILES:
+        raise NNDError(f"{read[0]}: includes itself, or more than {_FILES} files")
+
+    class Loader(PlainLoader):
+        """A class of its own, as constructors are added to the class."""
+
+    def construct_function(loader: PlainLoader, node: yaml.ScalarNode) -> Function:
+        name = Function(loader.construct_scalar(node))
+        # lm-eval prefers a file beside the YAML over a module of that name.
+        beside = path.parent / f"{name.rpartition('.')[0].replace('.', '/')}.py"
+        if name not in (CLASS, SAMPLER) or beside.exists():
+            foreign.add(str(name))
+        return name
+
+    Loader.add_constructor("!function", construct_function)
+    written = parse_yaml(read_text(path), str(path), Loader)
+    if not isinstance(written, dict):
+        raise NNDError(f"{path}: holds no mapping")
+    included = written.pop("include", [])
+    settings: dict[str, Any] = {}
+    for name in included if isinstance(included, list) else [included]:
+        with reading(name):
+            included_path = (path.parent / expand(str(name))).resolve()
+        settings |= _merge(included_path, foreign, read)
+    settings.pop("variants", None)  # those of the task that is included, not of this one
+    return settings | written
+
+
+def check_settings(settings: Mapping[str, Any], config: str) -> None:
+    """Check what `read_task_yaml` returns as lm-eval and the task class do when they load the task.
+
+    Args:
+        settings: of a task of our class.
+        config: whose data it reads.
+
+    Raises:
+        NNDError: one of the settings is wrong.
+    """
+    name = str(settings["task"])
+    if unknown := [key for key in settings if not _KEYS.fullmatch(str(key))]:
+        raise NNDError(f"task {name}: lm-eval knows no key {unknown[0]!r}")
+    check_config(settings, SAMPLER)
+    if not settings.get("test_split"):
+        raise NNDError(f"task {name}: its YAML must set test_split (include _base)")
+    Settings.read(settings.get("metadata") or {})
+    check_languages(settings["doc_to_text"], config, name, "its data")
+
 
 #: The folder in `nnd_home` that lm-eval searches.
 FOLDER = "lm_eval_tasks"
 #: Lies in each folder that `fill_folder` made, and lists what it was made of and what is in it.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
+
+
+# ---------------------------------------------------------------- tasks and their variants
 
 
 def written_folders() -> list[Path]:
@@ -185,3 +293,69 @@ def _list_files() -> dict[str, str]:
         if variant not in file_of_task:
             files[file] = dump_yaml(fields)
     return files
+
+
+# ---------------------------------------------------------------- what stock lm-eval knows
+
+# lm-eval looks for tasks in the folder of its package ``lm_eval.tasks`` and in ``--include_path``; releases after 0.4.13 may also
+# ask installed packages. So `register` puts the folder of all tasks into ``lm_eval.tasks``.
+
+REGISTERED = "nnd_tasks"
+
+
+def lm_eval_tasks_dir() -> Path:
+    """Return the folder that lm-eval searches for tasks, without importing lm-eval.
+
+    Raises:
+        NNDError: lm-eval is not installed.
+    """
+    spec = importlib.util.find_spec("lm_eval")
+    if spec is None or not spec.submodule_search_locations:
+        raise NNDError("lm_eval is not installed in this environment; run: pip install 'lm-eval[hf]'")
+    return Path(next(iter(spec.submodule_search_locations))) / "tasks"
+
+
+def is_registered() -> bool:
+    """Tell whether stock ``lm_eval`` knows exactly the tasks of today, from an earlier `register`."""
+    return is_filled(lm_eval_tasks_dir() / REGISTERED)
+
+
+def register() -> tuple[Path, int]:
+    """Make our tasks known to stock ``lm_eval``, or bring what an earlier call wrote up to date.
+
+    Returns:
+        The folder, and the number of its tasks and groups.
+
+    Raises:
+        NNDError: the folder of lm-eval cannot be written, or has a folder of our name that `register` did not make.
+    """
+    folder = lm_eval_tasks_dir() / REGISTERED
+    hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd register --print)" ...`, which need no registration'
+    fill_folder(folder, _beside(folder), hint=hint)
+    return folder, sum(1 for _ in folder.rglob("*.yaml"))
+
+
+def update_registration() -> None:
+    """Make new tasks known to stock ``lm_eval`` too, if `register` made the others known; raises as `register` does."""
+    if (lm_eval_tasks_dir() / REGISTERED / MARKER).is_file():
+        register()
+
+
+def unregister() -> Path | None:
+    """Remove the folder that `register` made, and return it; None if there was none.
+
+    Raises:
+        NNDError: the folder cannot be removed.
+    """
+    folder = lm_eval_tasks_dir() / REGISTERED
+    if not (folder / MARKER).is_file():
+        return None
+    with changing(folder, done="removed"), workshop(folder, _beside(folder)) as removed:
+        if folder.exists():
+            folder.rename(removed / "old")
+    return folder
+
+
+def _beside(folder: Path) -> Path:
+    """The new folder is prepared outside of what lm-eval searches, so that lm-eval sees all tasks or none."""
+    return folder.parent.parent / folder.name

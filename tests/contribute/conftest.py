@@ -15,9 +15,8 @@ import pytest
 
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.build import table_rates
-from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Facts
-from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.sets.write import CardFacts, write_dataset
 from nnd_tasks.store import user_tasks_dir
 from tests.contribute.made import Made
 

@@ -12,7 +12,8 @@ import yaml
 
 from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import Finding
-from nnd_tasks.schema import cluster_key, short_hash
+from nnd_tasks.schema import short_hash
+from nnd_tasks.sets.rows import cluster_key
 from nnd_tasks.store import list_files, tasks_dir
 
 NAME = "made"

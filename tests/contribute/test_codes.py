@@ -16,7 +16,7 @@ import yaml
 from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import RULES, SEARCHES, Severity
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import cluster_key
+from nnd_tasks.sets.rows import cluster_key
 from tests.contribute.made import CATEGORIES, CITATION, NAME, Made, good_tests
 
 Spoil = Callable[[Made], Any]

@@ -1,4 +1,4 @@
-"""Covers check_sent_tasks, check_tasks, dump_task_yaml, NNDTask.
+"""Covers dump_task_yaml, NNDTask.
 
 check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval.
 """
@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from nnd_tasks.store import tasks_dir
-from nnd_tasks.task import task_yaml
-from nnd_tasks.task.task_yaml import dump_task_yaml, read_task_yaml
+from nnd_tasks.task import task_files
+from nnd_tasks.task.task_files import dump_task_yaml, read_task_yaml
 from tests.contribute.made import NAME, Made
 
 FOLDER = f"task_yamls/{NAME}"
@@ -45,8 +45,8 @@ def test_keys_are_those_of_lm_eval() -> None:
     from lm_eval.config.task import TaskConfig
 
     known = [field.name for field in fields(TaskConfig)]
-    assert [key for key in known if not task_yaml._KEYS.fullmatch(key)] == []
-    assert not task_yaml._KEYS.fullmatch("doc_to_texts")
+    assert [key for key in known if not task_files._KEYS.fullmatch(key)] == []
+    assert not task_files._KEYS.fullmatch("doc_to_texts")
 
 
 def test_filters_are_those_of_lm_eval() -> None:

@@ -24,7 +24,7 @@ from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, find_test, pack, render_
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.token_scores import read_tokens
+from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.text import counted
 from tests.commands import Command
 from tests.page.pages import open_page, parse, text_of

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.page.page import Section
-from nnd_tasks.page.site import group_runs, write_site
+from nnd_tasks.page.page import Section, group_runs, write_site
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results

@@ -25,8 +25,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
 from nnd_tasks.page.browsing import find_test, render_test
-from nnd_tasks.page.page import render_report
-from nnd_tasks.page.site import write_site
+from nnd_tasks.page.page import render_report, write_site
 from nnd_tasks.results.compare import compare_readers, compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results

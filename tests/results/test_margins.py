@@ -19,6 +19,7 @@ from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.samples import CandidateTokens
 from nnd_tasks.results.token_analyses import (
     AFTER,
     AT,
@@ -29,7 +30,6 @@ from nnd_tasks.results.token_analyses import (
     margin_parts,
     margin_table,
 )
-from nnd_tasks.results.token_scores import CandidateTokens
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.results import fake_runs
 from tests.task.test_scored_tokens import MAKE, TEXTS, counter_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.page.site import group_runs, write_site
+from nnd_tasks.page.page import group_runs, write_site
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair

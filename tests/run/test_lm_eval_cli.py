@@ -19,8 +19,8 @@ import pytest
 from lm_eval.models.huggingface import HFLM
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run import register as registration
 from nnd_tasks.store import tasks_dir
+from nnd_tasks.task import task_files
 from nnd_tasks.task.task_files import write_task_folder
 from tests import commands
 from tests.commands import Command
@@ -64,9 +64,9 @@ def registered(nnd: Command, small_lm_eval: Path, tmp_path: Path, monkeypatch: p
     """Register through the command, in a copy of lm-eval: that of this environment is everybody's."""
     site = shutil.copytree(small_lm_eval, tmp_path / "site")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(REPO)]))
-    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: site / "lm_eval" / "tasks")
+    monkeypatch.setattr(task_files, "lm_eval_tasks_dir", lambda: site / "lm_eval" / "tasks")
     assert nnd("register").status == 0
-    return site / "lm_eval" / "tasks" / registration.FOLDER
+    return site / "lm_eval" / "tasks" / task_files.REGISTERED
 
 
 @pytest.mark.slow

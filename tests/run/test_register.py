@@ -1,4 +1,4 @@
-"""`register`, `unregister`, `is_current`: what stock lm-eval knows, and what is left when one of them is killed.
+"""`register`, `unregister`, `is_registered`: what stock lm-eval knows, and what is left when one of them is killed.
 
 Also covers announce_tasks, is_filled, update_registration, workshop, written_folders.
 """
@@ -16,9 +16,16 @@ from typing import Any
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run import register as registration
-from nnd_tasks.run.register import FOLDER, is_current, register, unregister, update_registration
-from nnd_tasks.task.task_files import MARKER, write_task_folder
+from nnd_tasks.task import task_files
+from nnd_tasks.task.task_files import (
+    MARKER,
+    REGISTERED,
+    is_registered,
+    register,
+    unregister,
+    update_registration,
+    write_task_folder,
+)
 from tests import commands
 from tests.commands import Command
 from tests.conftest import REPO
@@ -29,8 +36,8 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand in for the folder that lm-eval searches."""
     folder = tmp_path / "lm_eval" / "tasks"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(registration, "lm_eval_tasks_dir", lambda: folder)
-    monkeypatch.setattr(registration, "update_registration", update_registration)
+    monkeypatch.setattr(task_files, "lm_eval_tasks_dir", lambda: folder)
+    monkeypatch.setattr(task_files, "update_registration", update_registration)
     return folder
 
 
@@ -51,10 +58,10 @@ def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up
         patch.setattr(shutil if failing == "rmtree" else Path, failing, killed)
         patch.setattr(shutil, "rmtree", killed)  # a killed process does not clear up
         act()
-    assert is_current() or not list(tasks.iterdir())
-    assert register() == (tasks / FOLDER, len(names_in(write_task_folder())))
-    assert is_current()
-    assert unregister() == tasks / FOLDER
+    assert is_registered() or not list(tasks.iterdir())
+    assert register() == (tasks / REGISTERED, len(names_in(write_task_folder())))
+    assert is_registered()
+    assert unregister() == tasks / REGISTERED
     assert list(tasks.iterdir()) == []
     assert list(tasks.parent.iterdir()) == [tasks]
     assert unregister() is None
@@ -63,14 +70,14 @@ def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up
 def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
     code = f"""
 from pathlib import Path
-from nnd_tasks.run import register
+from nnd_tasks.task import task_files
 register.lm_eval_tasks_dir = lambda: Path({str(tasks)!r})
-register.register()
+task_files.register()
 """
     processes = [commands.start([sys.executable, "-c", code], cwd=REPO) for _ in range(3)]
     assert [process.wait(timeout=300) for process in processes] == [0] * 3
-    assert names_in(tasks / FOLDER) == names_in(write_task_folder())
-    assert is_current()
+    assert names_in(tasks / REGISTERED) == names_in(write_task_folder())
+    assert is_registered()
 
 
 def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(
@@ -83,9 +90,9 @@ def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(
     assert list(tasks.iterdir()) == []
     register()
     made = nnd("new", "second", *options)
-    assert {"nnd_first", "nnd_second", "nnd_second_choice"} <= {*names_in(tasks / FOLDER)}
+    assert {"nnd_first", "nnd_second", "nnd_second_choice"} <= {*names_in(tasks / REGISTERED)}
     assert "run it: nnd run --model hf --model_args pretrained=MODEL --tasks nnd_second" in made.out
-    (tasks / FOLDER / MARKER).write_text("")
+    (tasks / REGISTERED / MARKER).write_text("")
     (tasks.parent / ".nnd_tasks.lock").mkdir()  # no new folder can be prepared
     assert "note: lm_eval does not know the new tasks: " in nnd("new", "third", *options).err
 
@@ -108,8 +115,8 @@ print(*TaskManager(include_path=str(folder), include_defaults=False).all_tasks)
 
 def test_a_stub_that_is_gone_is_seen(tasks: Path) -> None:
     register()
-    next((tasks / FOLDER).rglob("*.yaml")).unlink()
-    assert not is_current()
+    next((tasks / REGISTERED).rglob("*.yaml")).unlink()
+    assert not is_registered()
 
 
 def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home: Path, tasks: Path) -> None:
@@ -117,15 +124,15 @@ def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home: Path, tasks
     mine = nnd_home / "task_yamls" / "mine" / "mine.yaml"
     mine.parent.mkdir(parents=True)
     mine.write_text("task: mine\n")
-    assert not is_current()
+    assert not is_registered()
     folder, count = register()
-    assert is_current()
+    assert is_registered()
     assert count == len(names_in(folder))
     assert str(mine) in (folder / "mine" / "mine.yaml").read_text()
 
 
 def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path: Path, tasks: Path) -> None:
-    foreign = tasks / FOLDER / "theirs.yaml"
+    foreign = tasks / REGISTERED / "theirs.yaml"
     foreign.parent.mkdir()
     foreign.write_text("task: theirs\n")
     with pytest.raises(NNDError, match="was not made by nnd register"):

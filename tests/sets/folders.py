@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from nnd_tasks.schema import ConfigSummary, check_table
-from nnd_tasks.sets.card import CardFacts
 from nnd_tasks.sets.recipe import Facts
-from nnd_tasks.sets.write import write_dataset
+from nnd_tasks.sets.write import CardFacts, write_dataset
 
 
 def to_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -20,8 +20,8 @@ from markdown_it import MarkdownIt
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import ConfigSummary
-from nnd_tasks.sets.card import KNOWN_BY_PEOPLE, CardFacts, find_todos, make_card, todo
 from nnd_tasks.sets.recipe import Facts
+from nnd_tasks.sets.write import KNOWN_BY_PEOPLE, CardFacts, find_todos, make_card, todo
 from nnd_tasks.store import parse_card, read_table, split_card
 
 FACTS = Facts(

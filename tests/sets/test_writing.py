@@ -21,7 +21,7 @@ from filelock import FileLock
 from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import lock_file
-from nnd_tasks.sets.card import make_card
+from nnd_tasks.sets.write import make_card
 from nnd_tasks.store import list_configs, read_table
 from tests.commands import Outcome, refused
 from tests.sets.folders import beside, contents, make, to_table, write

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
-from nnd_tasks.show.figures import draw_lines, write_figure
+from nnd_tasks.show.forms import draw_lines, write_figure
 
 
 def points_of(lines: list[str], panel: str = "p") -> pd.DataFrame:

@@ -34,7 +34,7 @@ from nnd_tasks.sets.first_use import load
 from nnd_tasks.sets.tasks import shipped_task
 from nnd_tasks.store import read_table
 from nnd_tasks.studies.reproduce import Experiment, PublishedRun, find_weights, load_experiments, measure, reproduce
-from nnd_tasks.task.task_yaml import read_task_yaml
+from nnd_tasks.task.task_files import read_task_yaml
 from tests import random_models
 from tests.commands import Command, refused
 from tests.conftest import DATA

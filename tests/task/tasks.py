@@ -10,8 +10,7 @@ from typing import Any
 from lm_eval.tasks import TaskManager
 
 from nnd_tasks.store import task_yamls, tasks_dir
-from nnd_tasks.task.task_files import list_variants, write_task_folder
-from nnd_tasks.task.task_yaml import read_task_yaml
+from nnd_tasks.task.task_files import list_variants, read_task_yaml, write_task_folder
 from tests.sets.folders import write
 from tests.sets.tables import LABELS, make_rows
 

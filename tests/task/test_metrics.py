@@ -34,7 +34,7 @@ from nnd_tasks.task.metrics import (
     score_document,
     sizes_by,
 )
-from nnd_tasks.task.request import coarse_precision
+from nnd_tasks.task.reader import coarse_precision
 
 quick = settings(max_examples=30, deadline=None)
 

@@ -278,7 +278,7 @@ def test_the_signature_tells_readers_and_questions_apart(
 
 
 def test_every_set_has_both_readers_and_a_question() -> None:
-    from nnd_tasks.task.task_yaml import read_task_yaml
+    from nnd_tasks.task.task_files import read_task_yaml
 
     plain = {path: read_task_yaml(path)[0] for path in sorted(tasks_dir().glob("*/nnd_*.yaml"))}
     plain = {path: settings for path, settings in plain.items() if {*WORDS} <= {*settings.get("variants", ())}}

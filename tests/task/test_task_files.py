@@ -18,8 +18,7 @@ import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.store import tasks_dir
-from nnd_tasks.task.task_files import FOLDER, list_variants, tasks_on, write_task_folder
-from nnd_tasks.task.task_yaml import read_task_yaml
+from nnd_tasks.task.task_files import FOLDER, list_variants, read_task_yaml, tasks_on, write_task_folder
 from tests.conftest import REPO
 
 #: A task, and a digest of what its YAML sets; made of the YAMLs when each variant had one that somebody had written.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.task.verdicts import read_number, read_word
+from nnd_tasks.task.judge_reader import read_number, read_word
 
 WORDS = ["A", "B", "tie"]
 #: What a model may write, and what is to be read of it.

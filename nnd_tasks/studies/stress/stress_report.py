@@ -15,7 +15,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.show.figures import draw_lines
+from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, Table
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.store import read_table
