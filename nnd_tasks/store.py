@@ -298,9 +298,10 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
     config = config or default
     if config not in names:
         names += config_names(read_header(folder), preferences=True)
-        hint = did_you_mean(config, names, end=" ") or f"build it: {how_to_build(folder.name)}"
-        hint += f" --{PREFERENCE}" * (config.endswith(PREFERENCE) and config not in names)
-        raise NNDError(f"{folder}: it has no config {config!r}; it has {', '.join(names)}; {hint.strip()}")
+        hint = did_you_mean(config, names) or "name one of these"
+        if config.endswith(PREFERENCE):
+            hint = f"build it: {how_to_build(folder.name)} --{PREFERENCE}"
+        raise NNDError(f"{folder}: it has no config {config!r}; it has {', '.join(names)}; {hint}")
     table = read_config(folder, config, columns)
     return table if columns else check_table(table, f"{folder} (config {config})")
 

@@ -155,7 +155,7 @@ def report(
         page = render_report(chosen, parts_of(allow), left_out)
     path = expand(output)
     write_text(path, page, hint="name a file with --output")
-    warn(f"written: {path}")
+    warn(f"written: {path.absolute()}")
 
 
 @verb(
