@@ -71,7 +71,7 @@ def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
     code = f"""
 from pathlib import Path
 from nnd_tasks.task import task_files
-register.lm_eval_tasks_dir = lambda: Path({str(tasks)!r})
+task_files.lm_eval_tasks_dir = lambda: Path({str(tasks)!r})
 task_files.register()
 """
     processes = [commands.start([sys.executable, "-c", code], cwd=REPO) for _ in range(3)]
