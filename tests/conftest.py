@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -140,9 +141,10 @@ def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_registration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep tasks of tests from the lm-eval of this environment, where `make install` registers ours: all processes read it."""
+def stay_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register no tasks in the lm-eval that all processes read, as `make install` registers ours; wait for no download."""
     monkeypatch.setattr("nnd_tasks.task.task_files.update_registration", lambda: None)
+    monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 @pytest.fixture(autouse=True)

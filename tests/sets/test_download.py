@@ -19,10 +19,8 @@ from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pooch.core
 import pytest
 
 from nnd_tasks.errors import NNDError
@@ -80,10 +78,9 @@ Publisher.handler = Handler
 
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    """Start a publisher; no retry waits."""
+    """Start a publisher."""
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))
     with Publisher() as server:
         yield server
 

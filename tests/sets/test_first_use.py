@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets import download
 from nnd_tasks.sets.download import find_by_hash, find_by_name, sha256_of
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import dataset_folder, find_dataset, list_configs, look_up_set
@@ -33,12 +32,6 @@ def sources(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Name the folder of the real files by NND_SOURCES."""
     monkeypatch.setenv("NND_SOURCES", str(data))
     return data
-
-
-@pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait before a download is tried again; no proxy listens (tests/conftest.py)."""
-    monkeypatch.setattr(download, "RETRIES", 0)
 
 
 def start(code: str) -> subprocess.Popen[str]:
@@ -70,7 +63,6 @@ def test_a_set_of_the_package_is_built_from_the_users_files(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.usefixtures("offline")
 def test_a_task_builds_its_set_with_what_there_is_of_optional_files(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,7 +107,7 @@ def test_of_files_with_one_name_that_of_the_set_is_taken_and_none_is_guessed(
 # ---------------------------------------------------------------- what is not built
 
 
-def test_without_a_network_one_line_names_file_hash_folder_and_option(nnd_home: Path, offline: None) -> None:
+def test_without_a_network_one_line_names_file_hash_folder_and_option(nnd_home: Path) -> None:
     with pytest.raises(NNDError) as error:
         load("quiz_design")
     message = str(error.value)
@@ -194,7 +186,7 @@ with making(dataset_folder("quiz_design")):
     assert holder.stdout.readline() == "holding\n"
     waiting = start(LOAD)
     with pytest.raises(subprocess.TimeoutExpired):
-        waiting.communicate(timeout=5)
+        waiting.communicate(timeout=3)
     os.kill(holder.pid, signal.SIGKILL)
     holder.communicate()
     assert waiting.communicate(timeout=300)[0] == "2686\n"

@@ -121,20 +121,18 @@ def scores_of(results: dict[str, Any], task: str) -> list[float]:
     return [record[key] for record in records for key in ("sum", "swapped", "mass")]
 
 
-@pytest.mark.parametrize("reader", list(WORDS))
 def test_batches_order_sharing_and_caches_change_nothing(
-    reader: str, tiny_models: dict[str, Path], home: Path, yamls: Path, tmp_path: Path
+    tiny_models: dict[str, Path], home: Path, yamls: Path, tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"include_path": yamls, "limit": 6}
-    plain = scores_of(evaluate(tiny_models["llama"], [reader], **options), reader)
-    cache = {"use_cache": str(tmp_path / "cache")}
-    for other in ({"batch_size": 1}, {"shared_prefix": False}, {"batch_size": 3, "shared_prefix": False}, cache, cache):
-        assert scores_of(evaluate(tiny_models["llama"], [reader], **options, **other), reader) == pytest.approx(
-            plain, abs=1e-4
-        ), other
-    backwards = evaluate(tiny_models["llama"], [reader], include_path=yamls, samples={reader: [5, 3, 1]})
-    every = evaluate(tiny_models["llama"], [reader], include_path=yamls, limit=6)["samples"][reader]
-    chosen = {sample["doc"]["cluster_id"]: sample for sample in backwards["samples"][reader]}
+    def run(**options: Any) -> dict[str, Any]:
+        return evaluate(tiny_models["llama"], ["choice"], include_path=yamls, **options)
+
+    plain, cache = run(limit=6), {"use_cache": str(tmp_path / "cache")}
+    for other in ({"batch_size": 1}, {"batch_size": 3, "shared_prefix": False}, cache, cache):
+        found = scores_of(run(limit=6, **other), "choice")
+        assert found == pytest.approx(scores_of(plain, "choice"), abs=1e-4), other
+    every, backwards = plain["samples"]["choice"], run(samples={"choice": [5, 3, 1]})["samples"]["choice"]
+    chosen = {sample["doc"]["cluster_id"]: sample for sample in backwards}
     assert chosen.keys() == {every[i]["doc"]["cluster_id"] for i in (1, 3, 5)}
     for sample in every:
         if other := chosen.get(sample["doc"]["cluster_id"]):
@@ -177,16 +175,11 @@ def test_chats_end_with_the_answer_alone_and_exemplars_with_the_right_one(
         assert context.endswith("Answer the or a.\nAnswer:\n<|assistant|>\n")
         assert answer == "the"
         assert context.count("Answer the or a.\nAnswer:") == 3
-    rights = [
-        line.rpartition(" ")[2]
-        for sample in evaluate(tiny_models["gpt2"], ["validator"], include_path=yamls, num_fewshot=3)["samples"][
-            "validator"
-        ]
-        for line in sample["arguments"][0][0].splitlines()
-        if line.startswith(("Answer: the", "Answer: a")) and line in ("Answer: the", "Answer: a")
-    ]
-    assert len(rights) == 180
-    assert 0.3 < rights.count("the") / 180 < 0.7
+    results = evaluate(tiny_models["gpt2"], ["validator"], include_path=yamls, num_fewshot=3, limit=20)
+    prompts = [sample["arguments"][0][0] for sample in results["samples"]["validator"]]
+    rights = [line for prompt in prompts for line in prompt.splitlines() if line in ("Answer: the", "Answer: a")]
+    assert len(rights) == 60
+    assert 0.3 < rights.count("Answer: the") / 60 < 0.7
 
 
 def test_without_the_context_the_question_stays(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
