@@ -136,7 +136,7 @@ def report(
             warn(f"left out: {line}")
         say(f"written: {front}")
         return
-    from nnd_tasks.page.browsing import find_test, render_test, report_test
+    from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report, report_pages
     from nnd_tasks.results.paired import pair
     from nnd_tasks.results.read_runs import read_results
@@ -146,9 +146,8 @@ def report(
     for line in left_out:
         warn(f"left out: {line}")
     if test is not None:
-        pairs = find_test(test, chosen, parts_of(allow))
-        show([report_test(test, paired) for paired in pairs], out)
-        page = render_test(test, pairs)
+        reports, page = look_up_test(test, chosen, parts_of(allow))
+        show(reports, out)
     else:
         if out is not None:
             show(report_pages(pair(chosen, parts_of(allow), split_conflicts=True)), out=out, brief=True)

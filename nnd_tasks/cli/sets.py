@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "nnd list --task code --format json  # sets of one task, for a program",
     name="list",
 )
-def list_sets(
+def show_sets(
     language: Annotated[str | None, Option(help="Only sets with texts of this language, such as zh.")] = None,
     task: Annotated[str | None, Option(help="Only sets of this task, such as code or summarization.")] = None,
     form: Format = "text",

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_text
@@ -39,7 +40,7 @@ from nnd_tasks.store import (
     read_report,
     read_table,
 )
-from nnd_tasks.task.task_files import dump_task_yaml, read_task_yaml
+from nnd_tasks.task.task_files import Function, read_task_yaml
 from nnd_tasks.text import fenced, some_of
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
@@ -99,6 +100,7 @@ def make_plan(
     Raises:
         NNDError: there is no such set, its card lacks something, its licence forbids it, or a new build gives other data.
     """
+    _check_repo(repo)
     folder = provide_set(name)
     header, body = _read_complete_card(folder)
     # Preference data are not uploaded; whoever has the tests builds them.
@@ -354,7 +356,19 @@ class UploadResult:
     removed: tuple[str, ...]
 
 
-def check_repo(repo: str) -> None:
+class _TaskDumper(yaml.SafeDumper):
+    """Writes `Function` as it was read."""
+
+
+_TaskDumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+
+
+def dump_task_yaml(settings: Mapping[str, Any]) -> str:
+    """Return the settings from `read_task_yaml` as one YAML, without ``include``."""
+    return str(yaml.dump(dict(settings), Dumper=_TaskDumper, sort_keys=False, allow_unicode=True))
+
+
+def _check_repo(repo: str) -> None:
     """Raise NNDError for a name that no repository with a namespace can have."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils._validators import validate_repo_id

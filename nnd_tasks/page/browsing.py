@@ -200,8 +200,8 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, a
 # ---------------------------------------------------------------- one test alone
 
 
-def find_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
-    """Find the runs that have a test, those that were asked the same side by side.
+def look_up_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> tuple[list[Report], str]:
+    """Report a test of runs, those that were asked the same side by side, and make a page about it, with its whole texts.
 
     Raises:
         NNDError: no run has it (the nearest ids are named), or runs cannot be compared.
@@ -210,16 +210,13 @@ def find_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> l
     if test_id not in ids:
         meant = did_you_mean(test_id, ids, at_most=3, cutoff=0.5) or f"they have {some_of(ids, 2)}"
         raise NNDError(f"--test {test_id}: no run has this test; {meant}; samples and nnd report show the ids")
-    return pair([run for run in runs if test_id in set(run.tests["test_id"])], allow)
-
-
-def render_test(test_id: str, pairs: Sequence[Paired]) -> str:
-    """A page about one test, with its whole texts."""
+    pairs = pair([run for run in runs if test_id in set(run.tests["test_id"])], allow)
     packed = pack(pairs, PAGE_LIMIT, only=test_id)
-    return render("test.html.j2", **frame_tests(f"Test {test_id}", pairs, packed, alone=True))
+    page = render("test.html.j2", **frame_tests(f"Test {test_id}", pairs, packed, alone=True))
+    return [_report_test(test_id, paired) for paired in pairs], page
 
 
-def report_test(test_id: str, paired: Paired) -> Report:
+def _report_test(test_id: str, paired: Paired) -> Report:
     """Report the texts, marks and outcomes of a test."""
     tests = pd.DataFrame([run.tests.set_index("test_id").loc[test_id] for run in paired.runs])
     first = tests.iloc[0]

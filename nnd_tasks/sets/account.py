@@ -11,9 +11,8 @@ import pandas as pd
 
 from nnd_tasks.files import read_yaml
 from nnd_tasks.sets.cells import place_of, traces_of
-from nnd_tasks.sets.judge import Judged
-from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
-from nnd_tasks.sets.rows import FIELD, NAMES, TEXTS, exclude
+from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.rows import FIELD, NAMES, TEXTS
 from nnd_tasks.text import counted, some_of
 
 _EXAMPLES = 3
@@ -66,40 +65,6 @@ def tally_rows(rows: pd.DataFrame, placed: pd.DataFrame) -> dict[str, Any]:
         nowhere = int(used["spans_nowhere"].sum())
         accounts["error_spans"] = tally_counts(int(used["spans_placed"].sum()) + nowhere, {"nowhere": nowhere})
     return accounts
-
-
-def tally_judged(
-    judged: Judged, rule: LabelRule | ScoreRule, in_pairs: Any, pairs: int, compared: int
-) -> dict[str, Any]:
-    """Count rows, judgements, candidates and pairs of candidates by why they are left out.
-
-    Args:
-        judged: of `nnd_tasks.sets.judge.judge_rows`.
-        rule: what is better.
-        in_pairs: ids of the candidates that are in a pair.
-        pairs: number of pairs of which one candidate is better.
-        compared: number of all pairs.
-    """
-    candidates = judged.candidates
-    rated = candidates[candidates["exclusion"] == ""]
-    with_pair = candidates["candidate_id"].isin(in_pairs)
-    candidates = exclude(candidates, ~with_pair, "no_pair")
-    used_rows = judged.rows.index[judged.rows["exclusion"] == ""]
-    judgements = judged.judgements
-    accounts = {
-        **tally_rows(judged.rows, judgements),
-        "judgements": tally_table(judgements[judgements["row_id"].isin(used_rows)], "judgement"),
-        "candidates": tally_table(candidates, "candidate"),
-        "pairs": tally_counts(compared, {"no_order": compared - pairs}),
-        "groups": rated["group"].nunique(),
-        "groups_with_tests": candidates["group"][with_pair].nunique(),
-    }
-    if differently := int(candidates["differently"].sum()):
-        what_counts = "the most frequent label counts" if rule.role == "label" else "the mean of their scores counts"
-        attributes = judgements["attribute_id"].nunique()
-        accounts |= {"judged_differently": differently, "what_counts": what_counts, "attributes": attributes}
-    unranked = judgements["value"][judgements["exclusion"] == "unranked"]
-    return accounts | ({"unranked_labels": unranked.unique().tolist()} if len(unranked) else {})
 
 
 def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> list[str]:

@@ -41,12 +41,12 @@ class Judged:
     errors: pd.DataFrame
     prompts: pd.DataFrame
 
-
-def judge_rows(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule) -> Judged:
-    """Read the judgements of rows by role, and rate their candidates; raise NNDError as the steps do."""
-    judgements, prompts = read_judgements(rows, recipe, rule)
-    candidates, errors, judgements = rate_candidates(judgements, recipe, rule)
-    return Judged(conclude_rows(rows, judgements), judgements, candidates, errors, prompts)
+    @classmethod
+    def of(cls, rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule) -> Judged:
+        """Read the judgements of rows by role, and rate their candidates; raise NNDError as the steps do."""
+        judgements, prompts = read_judgements(rows, recipe, rule)
+        candidates, errors, judgements = rate_candidates(judgements, recipe, rule)
+        return cls(conclude_rows(rows, judgements), judgements, candidates, errors, prompts)
 
 
 def read_judgements(

@@ -10,9 +10,9 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
-from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_judged, tally_rows
+from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_rows, tally_table
 from nnd_tasks.sets.cells import place_of, render, split_pair
-from nnd_tasks.sets.judge import judge_rows
+from nnd_tasks.sets.judge import Judged
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule
 from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 
@@ -47,7 +47,7 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataF
 def _pair_judged(
     rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule
 ) -> tuple[pd.DataFrame, dict[str, Any], Mask]:
-    judged = judge_rows(rows, recipe, rule)
+    judged = Judged.of(rows, recipe, rule)
     rated = judged.candidates[judged.candidates["exclusion"] == ""]
     ids = rated["candidate_id"].to_numpy()
     high, low, high_first, compared = pair_candidates(rated, rule.min_gap)
@@ -56,12 +56,46 @@ def _pair_judged(
     errors = pairs.merge(judged.errors, on="candidate_id")
     pair = errors["pair"].to_numpy()
     tests = _describe_tests(rated, errors, judged.prompts, high[pair], low[pair], high_first[pair])
-    accounts = tally_judged(judged, rule, ids[np.union1d(high, low)], len(high), compared)
+    accounts = _tally_judged(judged, rule, ids[np.union1d(high, low)], len(high), compared)
     if not len(tests):
         raise NNDError(say_why_nothing(accounts))
     accounts |= look_at_texts(rows, tests, judged.prompts.drop(columns="cluster_id"), recipe)
     contradicted = _find_contradicted(rated, rule.min_gap)
     return tests, accounts, contradicted[high[pair]] | contradicted[low[pair]]
+
+
+def _tally_judged(
+    judged: Judged, rule: LabelRule | ScoreRule, in_pairs: Any, pairs: int, compared: int
+) -> dict[str, Any]:
+    """Count rows, judgements, candidates and pairs of candidates by why they are left out.
+
+    Args:
+        judged: what people judged.
+        rule: what is better.
+        in_pairs: ids of the candidates that are in a pair.
+        pairs: number of pairs of which one candidate is better.
+        compared: number of all pairs.
+    """
+    candidates = judged.candidates
+    rated = candidates[candidates["exclusion"] == ""]
+    with_pair = candidates["candidate_id"].isin(in_pairs)
+    candidates = exclude(candidates, ~with_pair, "no_pair")
+    used_rows = judged.rows.index[judged.rows["exclusion"] == ""]
+    judgements = judged.judgements
+    accounts = {
+        **tally_rows(judged.rows, judgements),
+        "judgements": tally_table(judgements[judgements["row_id"].isin(used_rows)], "judgement"),
+        "candidates": tally_table(candidates, "candidate"),
+        "pairs": tally_counts(compared, {"no_order": compared - pairs}),
+        "groups": rated["group"].nunique(),
+        "groups_with_tests": candidates["group"][with_pair].nunique(),
+    }
+    if differently := int(candidates["differently"].sum()):
+        what_counts = "the most frequent label counts" if rule.role == "label" else "the mean of their scores counts"
+        attributes = judgements["attribute_id"].nunique()
+        accounts |= {"judged_differently": differently, "what_counts": what_counts, "attributes": attributes}
+    unranked = judgements["value"][judgements["exclusion"] == "unranked"]
+    return accounts | ({"unranked_labels": unranked.unique().tolist()} if len(unranked) else {})
 
 
 def pair_candidates(candidates: pd.DataFrame, gap: float) -> tuple[Index, Index, Mask, int]:

@@ -26,7 +26,7 @@ from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import TokenCounter
+    from nnd_tasks.task.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -150,7 +150,7 @@ class Judge(Asker):
         """
         return super().for_model(task, reward=reward, chat=chat, rounds_to=None)
 
-    def begin(self, config: Any, counter: TokenCounter, *, local: bool) -> None:
+    def begin(self, config: Any, counter: BaseCounter, *, local: bool) -> None:
         """Take the generation arguments of the run.
 
         Raises:
@@ -178,7 +178,7 @@ class Judge(Asker):
         """Make a document for the question about each candidate; without candidates one that stands for the document."""
         return [{**doc, VIEW: index} for index in indices] or [dict(doc)]
 
-    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[Any, Any]]:
+    def answer_pairs(self, prompt: Prompt, task: str | None, counter: BaseCounter) -> list[tuple[Any, Any]]:
         """Make (prompt, generation arguments) of each answer to a question.
 
         Samples have arguments of their own, by which lm-eval's cache tells them apart. A server gets a seed; a model in this
@@ -197,7 +197,7 @@ class Judge(Asker):
             for i in range(self.asked.repeats)
         ]
 
-    def measure(self, prompt: Any, generation: Any, counter: TokenCounter) -> tuple[int, int, list[str]]:
+    def measure(self, prompt: Any, generation: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
         """Count the tokens of a prompt, about where there is no tokenizer, and those that an answer may have."""
         text = prompt if isinstance(prompt, str) else prompt.prompt
         # lm-eval may put a BOS token before it.
@@ -224,7 +224,7 @@ class Judge(Asker):
     # ------------------------------------------------------------ answers
 
     def collect_answers(
-        self, requests: Sequence[Request], counter: TokenCounter, settings: Settings, task: str | None
+        self, requests: Sequence[Request], counter: BaseCounter, settings: Settings, task: str | None
     ) -> str | None:
         """Put a `WrittenAnswer` in the place of each text.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import datasets
 import torch
@@ -53,19 +53,80 @@ def warn_once(message: str) -> None:
     logger.warning(message)
 
 
-class TokenCounter(TokenizingOnce):
-    """An `HFLM` with a tokenizer and a backend type, and no model.
+class BaseCounter:
+    """What a task asks about tokens. This one stands where no model will answer, as in lm-eval's own tests: a text is one token.
+
+    Attributes:
+        will_answer: whether a model is known to answer.
+        name: of the tokenizer.
+        tokenizer: of transformers; None where it is not known.
+        config: the model's configuration; None where it is not known.
+        window: most tokens that the model reads at once; None if that is not known.
+        backend: ``causal`` or ``seq2seq``.
+        remote: the backend is a client of an HTTP server.
+        reward: the model gives rewards, not likelihoods (``nnd_reward``).
+        engine: what computed the sums of a file; None where a model of lm-eval does.
+        model_name: of the model that the file is of.
+    """
+
+    will_answer = False
+    name: str = "none"
+    tokenizer: Any = None
+    config: Any = None
+    window: int | None = None
+    backend: str = "causal"
+    remote: bool = False
+    reward: bool = False
+    engine: str | None = None
+    model_name: str | None = None
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
+        """Give the tokens of a text."""
+        return [0]
+
+    def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Give the tokens of context and continuation."""
+        return [0], [0]
+
+    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
+        """Count the tokens that the backend conditions on, and those whose log-probabilities it sums."""
+        return 1, 1
+
+    def overlong(self, context: int, continuation: int) -> bool:
+        """Tell whether lm-eval would cut the prompt of a request to make it fit."""
+        return False
+
+    def merges(self, context: str, continuation: str) -> bool:
+        """Tell whether a token has characters of both the context and the continuation."""
+        return False
+
+    def find_flaws(self, context: str, continuation: str) -> list[str]:
+        """List which of `nnd_tasks.task.request.FLAWS` a request has."""
+        return []
+
+    def special_text(self, which: str) -> str:
+        """Give the text of the ``bos`` or ``eos`` token."""
+        return f"<{which}>"
+
+    def check_needs(
+        self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool
+    ) -> None:
+        """Raise NNDError if tokens cannot be told as the run needs it."""
+
+    def warn_of_rounding(self) -> str | None:
+        """Warn that a model computes in 16 bits, and say the type; None if it is wider or not known."""
+        return None
+
+
+class TokenCounter(TokenizingOnce, BaseCounter):
+    """A counter with a tokenizer: an `HFLM` with a backend type, and no model.
 
     Args:
         metadata: the parsed ``--model_args`` and ``--metadata``.
         model_type: what ``--model`` names; None if that is not known.
 
     Attributes:
-        engine: what computed the sums of a file; None where a model of lm-eval does.
-        remote: the backend is a client of an HTTP server.
         whole: the model reads context and continuation as one text (``nnd_mlm``, ``nnd_reward``).
-        reward: the model gives rewards, not likelihoods (``nnd_reward``).
-        window: most tokens that the model reads at once; None if that is not known.
         room: longest request that lm-eval does not cut, minus the window, in tokens.
 
     Raises:
@@ -80,8 +141,6 @@ class TokenCounter(TokenizingOnce):
         self._given = frozenset(metadata)
         self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
         self.of_file = is_of_file(metadata, model_type)
-        self.engine: str | None = None
-        self.model_name: str | None = None
         if self.of_file:
             self.engine, self.model_name = name_engine(metadata)
         self.reward = model_type == REWARD
@@ -145,6 +204,7 @@ class TokenCounter(TokenizingOnce):
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
             ) from error
+        self.name = str(self.tokenizer.name_or_path)
         if self.prefix_token_id is None and not self.as_client:
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
@@ -262,7 +322,9 @@ class TokenCounter(TokenizingOnce):
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
         return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
 
-    def check(self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
+    def check_needs(
+        self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool
+    ) -> None:
         """Check that the tokenizer can do what the run needs.
 
         Args:
@@ -339,11 +401,6 @@ class TokenCounter(TokenizingOnce):
             )
         return name
 
-    @property
-    def name(self) -> str:
-        """Name or folder of the tokenizer."""
-        return str(self.tokenizer.name_or_path)
-
     def special_text(self, which: str) -> str:
         """Return the text of the ``bos`` or ``eos`` token.
 
@@ -359,31 +416,8 @@ class TokenCounter(TokenizingOnce):
         return str(text)
 
 
-class NoTokenizer:
-    """Stands for a `TokenCounter` where no model will answer, as in lm-eval's own tests of tasks."""
-
-    will_answer = False
-    name, window, tokenizer, reward = "none", None, None, False
-
-    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
-        """Count one token for every text."""
-        return 1, 1
-
-    def find_flaws(self, context: str, continuation: str) -> list[str]:
-        """Find none."""
-        return []
-
-    def overlong(self, context: int, continuation: int) -> bool:
-        """Let everything fit."""
-        return False
-
-    def special_text(self, which: str) -> str:
-        """Give a name in place of a special token's text."""
-        return f"<{which}>"
-
-
-class EngineCounter(NoTokenizer):
-    """Stands for a `TokenCounter` where a file of scores tells the numbers of tokens, and no tokenizer is named.
+class EngineCounter(BaseCounter):
+    """A counter where a file of scores tells the numbers of tokens, and no tokenizer is named.
 
     Args:
         metadata: the parsed ``--model_args`` and ``--metadata``.
@@ -393,7 +427,7 @@ class EngineCounter(NoTokenizer):
     """
 
     will_answer = True
-    config, remote, backend, name = None, False, "causal", "of the engine"
+    name = "of the engine"
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.engine, self.model_name = name_engine(metadata)
@@ -403,7 +437,9 @@ class EngineCounter(NoTokenizer):
         """Look up the number of tokens of a continuation; one where the file has none, which is said when it is asked."""
         return 1, int(self._tokens.get(request_id(context, continuation), 1))
 
-    def check(self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
+    def check_needs(
+        self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool
+    ) -> None:
         """Raise NNDError if the run needs to see tokens."""
         needing = [name for name in ("tokens", "append_eos", "append_bos") if getattr(settings, name)]
         needing += ["--apply_chat_template"] * chat
@@ -412,24 +448,17 @@ class EngineCounter(NoTokenizer):
                 f"{needing[0]} needs the tokenizer of the engine; add tokenizer=NAME_OR_FOLDER to --model_args"
             )
 
-    def warn_of_rounding(self) -> str | None:
-        """Say nothing: how the engine computes is not known."""
-        return None
 
-
-class HiddenTokens(NoTokenizer):
-    """Stands for a `TokenCounter` where a model writes behind an API that hides its tokens."""
+class HiddenTokens(BaseCounter):
+    """A counter where a model writes behind an API that hides its tokens."""
 
     will_answer = True
-    config, remote, backend, engine, model_name = None, True, "causal", None, None
-
-    def check(self, *arguments: Any, **options: Any) -> None:
-        """Check nothing."""
+    remote = True
 
 
 def make_counter(
     metadata: Mapping[str, Any], model_type: str | None, *, writes: bool = False, evaluated: bool = True
-) -> TokenCounter:
+) -> BaseCounter:
     """Make the counter of a run, see `TokenCounter`; that of an engine without a tokenizer knows numbers only.
 
     Args:
@@ -440,11 +469,11 @@ def make_counter(
     """
     names = {"tokenizer", "pretrained", "model"} & metadata.keys()
     if not evaluated and not names:
-        return cast("TokenCounter", NoTokenizer())
+        return BaseCounter()
     if writes and (names <= {"model"} or is_chat_api(model_type)):
-        return cast("TokenCounter", HiddenTokens())
+        return HiddenTokens()
     if is_of_file(metadata, model_type) and metadata.get("tokenizer") is None:
-        return cast("TokenCounter", EngineCounter(metadata))
+        return EngineCounter(metadata)
     return TokenCounter(metadata, model_type)
 
 

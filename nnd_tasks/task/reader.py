@@ -28,7 +28,7 @@ from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import TokenCounter
+    from nnd_tasks.task.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -86,7 +86,7 @@ class Writer:
         return RewardReader() if reward else self
 
     def collect_answers(
-        self, requests: Sequence[Request], counter: TokenCounter, settings: Settings, task: str | None
+        self, requests: Sequence[Request], counter: BaseCounter, settings: Settings, task: str | None
     ) -> str | None:
         """Put an `Answer` in the place of what the model gave to each request.
 
@@ -368,7 +368,7 @@ class Asker(Writer):
         """Make a document for the question about each candidate, and one with its answers in the other order."""
         return [{**doc, VIEW: index, SWAPPED: swapped} for index in indices for swapped in (False, True)]
 
-    def answer_pairs(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> list[tuple[str, str]]:
+    def answer_pairs(self, prompt: Prompt, task: str | None, counter: BaseCounter) -> list[tuple[str, str]]:
         """Make (prompt, answer) of both answers to the question that ends a prompt.
 
         Raises:
@@ -379,10 +379,10 @@ class Asker(Writer):
         delimiter = " " if self._answer_delimiter is None else self._answer_delimiter
         return [self._answer_pair(prompt, f"{delimiter}{word}", counter) for word in self.asked.words]
 
-    def _answer_pair(self, prompt: Prompt, answer: str, counter: TokenCounter) -> tuple[str, str]:
+    def _answer_pair(self, prompt: Prompt, answer: str, counter: BaseCounter) -> tuple[str, str]:
         return split_before_candidate(str(prompt), answer, counter) if prompt.chat else (str(prompt), answer)
 
-    def _find_delimiter(self, prompt: Prompt, task: str | None, counter: TokenCounter) -> str:
+    def _find_delimiter(self, prompt: Prompt, task: str | None, counter: BaseCounter) -> str:
         """Find what makes both answers one token after a prompt: a space or nothing."""
         words = self.asked.words
         for delimiter in ("", " ") if prompt[-1].isspace() else (" ", ""):

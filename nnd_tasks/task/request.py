@@ -17,11 +17,11 @@ from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.sandbox import doubles_space
-from nnd_tasks.task.scored_tokens import ScoredTokens, scored_tokens
+from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import TokenCounter
+    from nnd_tasks.task.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -123,7 +123,7 @@ class ClosedPrompt(str):
         return self
 
 
-def split_before_candidate(context: str, continuation: str, counter: TokenCounter) -> tuple[str, str]:
+def split_before_candidate(context: str, continuation: str, counter: BaseCounter) -> tuple[str, str]:
     """Move the end of a chat-templated prompt to where the first token with a character of the candidate begins.
 
     A chat template ends in a line feed, which is a token of its own and the same for all candidates. A space at the end of a
@@ -176,7 +176,7 @@ class Request(Instance):  # type: ignore[misc]
         test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
         return f"task {self.task_name}: the candidate {excerpt} of test {test['test_id']}"
 
-    def check_tokens(self, counter: TokenCounter) -> None:
+    def check_tokens(self, counter: BaseCounter) -> None:
         """Check that there is something to score, and that it fits the model's window.
 
         Raises:
@@ -318,7 +318,7 @@ class Answer(tuple[float, bool, int]):
     tokens: ScoredTokens | None
 
     @classmethod
-    def to(cls, request: Request, response: Sequence[Any], counter: TokenCounter | None = None) -> Answer:
+    def to(cls, request: Request, response: Sequence[Any], counter: BaseCounter | None = None) -> Answer:
         """Return the model's ``response`` (sum, is_greedy) to a request, with its tokens if there is a ``counter``.
 
         With lm-eval 0.5, it is the only response in a list.
@@ -330,7 +330,7 @@ class Answer(tuple[float, bool, int]):
             (response,) = response
         answer = cls((*response[:2], request.tokens))
         answer.candidate, answer.context_part, answer.flaws = request.candidate, request.context_part, request.flaws
-        answer.tokens = None if counter is None else scored_tokens(request, response, counter)
+        answer.tokens = None if counter is None else ScoredTokens.of(request, response, counter)
         return answer
 
 

@@ -14,7 +14,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.task.settings import Settings
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import TokenCounter
+    from nnd_tasks.task.lengths import BaseCounter
     from nnd_tasks.task.request import Request
 
 
@@ -34,25 +34,24 @@ class ScoredTokens:
     spans: NDArray[np.int64]
     logprobs: NDArray[np.float32]
 
+    @classmethod
+    def of(cls, request: Request, response: Sequence[Any], counter: BaseCounter) -> ScoredTokens | None:
+        """Take the tokens of an answered request; None for a placeholder.
 
-def scored_tokens(request: Request, response: Sequence[Any], counter: TokenCounter) -> ScoredTokens | None:
-    """Return the tokens of an answered request; None for a placeholder.
-
-    Raises:
-        NNDError: the response has no log-probabilities of tokens, or the tokenizer does not tell which characters its tokens
-            stand for.
-    """
-    if request.candidate is None:
-        return None
-    logprobs = getattr(response, "logprobs", None)
-    if logprobs is None:
-        raise NNDError(f"{request.describe()}: the model gave no log-probabilities of tokens")
-    ids, spans = tokens_and_characters(counter, *request.args)
-    if len(ids) != len(logprobs):
-        raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
-    return ScoredTokens(
-        ids, candidate_offsets(request.doc["candidates"][request.candidate], request.args[1])[spans], logprobs
-    )
+        Raises:
+            NNDError: the response has no log-probabilities of tokens, or the tokenizer does not tell which characters its
+                tokens stand for.
+        """
+        if request.candidate is None:
+            return None
+        logprobs = getattr(response, "logprobs", None)
+        if logprobs is None:
+            raise NNDError(f"{request.describe()}: the model gave no log-probabilities of tokens")
+        ids, spans = tokens_and_characters(counter, *request.args)
+        if len(ids) != len(logprobs):
+            raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
+        offsets = candidate_offsets(request.doc["candidates"][request.candidate], request.args[1])
+        return cls(ids, offsets[spans], logprobs)
 
 
 def candidate_offsets(candidate: str, continuation: str) -> NDArray[np.int64]:
@@ -70,9 +69,7 @@ def candidate_offsets(candidate: str, continuation: str) -> NDArray[np.int64]:
     return np.asarray(offsets)
 
 
-def tokens_and_characters(
-    counter: TokenCounter, context: str, continuation: str
-) -> tuple[list[int], NDArray[np.int64]]:
+def tokens_and_characters(counter: BaseCounter, context: str, continuation: str) -> tuple[list[int], NDArray[np.int64]]:
     """Return the tokens of a request that are scored, and the characters of its continuation that each stands for.
 
     A character that takes several tokens, as in byte-level BPE, is in all of their spans. A space that a tokenizer leaves out

@@ -43,7 +43,7 @@ from nnd_tasks.task.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import TokenCounter
+    from nnd_tasks.task.lengths import BaseCounter
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -127,7 +127,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         config["fewshot_config"] = {"sampler": ClusterSampler, **(config.get("fewshot_config") or {})}
         self._prepared = False
         self._evaluated = False  # lm-eval's own tests build requests that no model answers
-        self._counter: TokenCounter | None = None
+        self._counter: BaseCounter | None = None
         self.sample_size: int | None = None  # number of prompts of ``--sample``, for the results
         self.model = ChosenModel()
         self.built: BuiltRequests | None = None
@@ -188,7 +188,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         # The name of a ready-made model does not tell its precision.
         rounds_to = self.counter.warn_of_rounding() if name and not self.reader.writes else None
         prompt = self.doc_to_text(self.eval_docs[0])
-        self.counter.check(self.settings, task, prompt, self._texts(chat=chat), chat=chat)
+        self.counter.check_needs(self.settings, task, prompt, self._texts(chat=chat), chat=chat)
         self.model = ChosenModel(name, rounds_to)
         self.reader = self.reader.for_model(task, reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
 
@@ -201,7 +201,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             )
 
     @property
-    def counter(self) -> TokenCounter:
+    def counter(self) -> BaseCounter:
         """The tokenizer of the evaluated model, loaded at first use; none in lm-eval's own tests and behind some APIs."""
         from nnd_tasks.task.lengths import make_counter  # imports torch and transformers
 
@@ -426,7 +426,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         return requests
 
     def _measure(self, prompt: Any, answer: Any) -> tuple[int, int, list[str]]:
-        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`TokenCounter.find_flaws`)."""
+        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
         if isinstance(self.reader, Judge):
             return self.reader.measure(prompt, answer, self.counter)
         return *self.counter.lengths(prompt, answer), self.counter.find_flaws(prompt, answer)

@@ -51,18 +51,6 @@ class Function(str):
     __slots__ = ()
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes `Function` as it was read."""
-
-
-_Dumper.add_representer(Function, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
-
-
-def dump_task_yaml(settings: Mapping[str, Any]) -> str:
-    """Return the settings from `read_task_yaml` as one YAML, without ``include``."""
-    return str(yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False, allow_unicode=True))
-
-
 def read_task_yaml(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return a task's YAML merged with what it includes, but for its variants; and what it names that is not of this package.
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from nnd_tasks.contribute.publish import dump_task_yaml
 from nnd_tasks.store import tasks_dir
 from nnd_tasks.task import task_files
-from nnd_tasks.task.task_files import dump_task_yaml, read_task_yaml
+from nnd_tasks.task.task_files import read_task_yaml
 from tests.contribute.made import NAME, Made
 
 FOLDER = f"task_yamls/{NAME}"

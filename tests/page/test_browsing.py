@@ -1,4 +1,4 @@
-"""`pack`, `find_test`, `render_test`, `report_test`: all tests of a report as data, in a browser, and one of them alone.
+"""`pack`, `look_up_test`: all tests of a report as data, in a browser, and one of them alone.
 
 Also covers frame_tests, Paired, read_tokens.
 """
@@ -20,7 +20,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page import browsing
 from nnd_tasks.page import page as page_module
-from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, find_test, pack, render_test, report_test
+from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, look_up_test, pack
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
@@ -163,7 +163,8 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
 
 
 def test_one_test_is_shown_with_what_each_model_made_of_it(paired: Paired) -> None:
-    texts, outcomes = (table.cells().to_numpy().tolist() for table in report_test("00005-1", paired).tables)
+    [report], _ = look_up_test("00005-1", paired.runs)
+    texts, outcomes = (table.cells().to_numpy().tolist() for table in report.tables)
     document = paired.runs[0].documents[5]
     assert ["context", document["context"]] in texts
     assert ["better", document["candidates"][0]] in texts
@@ -244,12 +245,12 @@ def test_tests_are_searched_and_filtered_in_a_browser(browser: Browser, folder: 
 
 @pytest.mark.complete
 def test_tokens_marks_and_differences_are_where_they_belong(browser: Browser, folder: Path, tmp_path: Path) -> None:
-    pairs = find_test("00005-1", read_results([folder]))
+    runs = read_results([folder])
     path = tmp_path / "t.html"
-    path.write_text(render_test("00005-1", pairs), "utf-8")
+    path.write_text(look_up_test("00005-1", runs)[1], "utf-8")
     page, complaints = open_page(browser, path)
     page.wait_for_selector("#browse:not([hidden])")
-    run = pairs[0].runs[1]
+    run = pair(runs)[0].runs[1]
     scores = read_tokens(run)
     assert scores is not None
     good, bad = run.documents[5]["candidates"][0], run.documents[5]["candidates"][2]

@@ -24,7 +24,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
-from nnd_tasks.page.browsing import find_test, render_test
+from nnd_tasks.page.browsing import look_up_test
 from nnd_tasks.page.page import render_report, write_site
 from nnd_tasks.results.compare import compare_readers, compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
@@ -223,7 +223,7 @@ def use_all(folder: Path, out: Path) -> None:
     with suppress(NNDError):
         write_text(out / "report.html", render_report(runs))
     with suppress(NNDError):
-        write_text(out / "test.html", render_test("00000-0", find_test("00000-0", runs)))
+        write_text(out / "test.html", look_up_test("00000-0", runs)[1])
     write_site([folder], out / "site")
     for run in runs:
         assert (run.tests["passed"].sum(), run.tests["passed"].count()) == count_passes(run.path)

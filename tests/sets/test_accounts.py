@@ -1,5 +1,5 @@
-"""Covers describe_accounts, find_repeated_prompts, find_space_twins, look_at_texts, say_why_nothing, tally_judged,
-tally_rows, UserTask, write_task.
+"""Covers describe_accounts, find_repeated_prompts, find_space_twins, look_at_texts, say_why_nothing, tally_counts,
+tally_rows, tally_table, UserTask, write_task.
 
 Rows read are rows used and rows left out for a reason (`nnd_tasks.sets.account`), whatever the file is.
 """

@@ -1,4 +1,4 @@
-"""`make_tests`, `judge_rows`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables.
+"""`make_tests`, `Judged`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables.
 
 Also covers Judged.
 """

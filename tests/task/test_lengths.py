@@ -1,4 +1,4 @@
-"""Covers NoTokenizer, split_before_candidate.
+"""Covers BaseCounter, split_before_candidate.
 
 Tokenizers that end every text with a token of their own: never the candidate's first token unscored in silence.
 """

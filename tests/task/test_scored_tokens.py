@@ -1,4 +1,4 @@
-"""Covers candidate_offsets, scored_tokens.
+"""Covers candidate_offsets, ScoredTokens.
 
 Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds.
 """
@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Metaspace
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from nnd_tasks.task.lengths import TokenCounter
-from nnd_tasks.task.scored_tokens import scored_tokens, tokens_and_characters
+from nnd_tasks.task.scored_tokens import ScoredTokens, tokens_and_characters
 from nnd_tasks.task.settings import Settings
 
 #: Five scripts, characters of one to four bytes, and joined ones.
@@ -167,7 +167,7 @@ def test_numbers_that_are_put_before_lines_stand_for_no_character(text: str, cou
     counter = counters["GPT-2"]
     ids, _ = tokens_and_characters(counter, "How?", continuation)
     request: Any = SimpleNamespace(doc={"candidates": [text]}, candidate=0, args=("How?", continuation))
-    scored = scored_tokens(request, SimpleNamespace(logprobs=[-1.0] * len(ids)), counter)  # type: ignore[arg-type]
+    scored = ScoredTokens.of(request, SimpleNamespace(logprobs=[-1.0] * len(ids)), counter)  # type: ignore[arg-type]
     assert scored is not None
     assert "".join(text[start:end] for start, end in scored.spans) == text
     numbers = [counter.tokenizer.decode([one]) for one, (a, b) in zip(ids, scored.spans, strict=True) if a == b]
