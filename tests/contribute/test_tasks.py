@@ -1,4 +1,4 @@
-"""Covers dump_task_yaml, NNDTask.
+"""Covers dump_task_yaml, Function, NNDTask.
 
 check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval.
 """
