@@ -141,9 +141,9 @@ def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def stay_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register no tasks in the lm-eval that all processes read, as `make install` registers ours; wait for no download."""
-    monkeypatch.setattr("nnd_tasks.task.task_files.update_registration", lambda: None)
+def stay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for what is registered in no lm-eval that others read (`make install` registers there); wait for no download."""
+    monkeypatch.setattr("nnd_tasks.task.task_files.lm_eval_tasks_dir", lambda: tmp_path / "lm_eval" / "tasks")
     monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
 
 

@@ -16,14 +16,12 @@ from typing import Any
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.task import task_files
 from nnd_tasks.task.task_files import (
     MARKER,
     REGISTERED,
     is_registered,
     register,
     unregister,
-    update_registration,
     write_task_folder,
 )
 from tests import commands
@@ -32,12 +30,10 @@ from tests.conftest import REPO
 
 
 @pytest.fixture
-def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in for the folder that lm-eval searches."""
+def tasks(tmp_path: Path) -> Path:
+    """Make the folder that stands for the one that lm-eval searches (tests/conftest.py)."""
     folder = tmp_path / "lm_eval" / "tasks"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(task_files, "lm_eval_tasks_dir", lambda: folder)
-    monkeypatch.setattr(task_files, "update_registration", update_registration)
     return folder
 
 
