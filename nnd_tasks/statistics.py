@@ -221,6 +221,6 @@ def paired_difference(
     return difference._replace(low=low, high=high)
 
 
-def pool(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def pool(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
     """Split (passed, tests) pairs, one per prompt, into the list of the passed and that of the tests."""
     return [p for p, _ in pairs], [t for _, t in pairs]

@@ -29,6 +29,7 @@ class VocabularyHead:
         cap: then they become ``cap * tanh(logits / cap)``; None leaves them as they are.
         bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
         dtype: type in which the softmax is computed; None takes float32.
+        token_stats: whether ranks and entropies are computed too.
     """
 
     def __init__(
@@ -38,14 +39,17 @@ class VocabularyHead:
         cap: float | None = None,
         bias: torch.Tensor | None = None,
         dtype: Any = None,
+        *,
+        token_stats: bool = False,
     ) -> None:
         self.weight, self.scale, self.cap = linear.weight, scale, cap
         self.bias = linear.bias if bias is None else bias.reshape(-1).to(linear.weight.device)
         self.dtype = dtype or torch.float32
+        self.token_stats = token_stats
 
     def __call__(
         self, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Score tokens.
 
         Args:
@@ -54,7 +58,8 @@ class VocabularyHead:
             targets: ids of the scored tokens, shape (tokens,).
 
         Returns:
-            The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,).
+            The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,). Then, if
+            asked for, its `nnd_tasks.models.token_requests.TokenStats`, shape (tokens, 3), else (tokens, 0).
         """
         hidden = hidden.to(self.weight.device)
         rows, targets = rows.to(hidden.device), targets.to(hidden.device)
@@ -64,22 +69,74 @@ class VocabularyHead:
         best = torch.zeros(count, dtype=torch.long, device=hidden.device)
         mass = torch.zeros(count, dtype=self.dtype, device=hidden.device)
         chosen = torch.empty(len(targets), dtype=self.dtype, device=hidden.device)
+        expected = _Expected(self, hidden, rows, targets) if self.token_stats else None
         for start in range(0, size, step):
             vocabulary_slice = slice(start, min(start + step, size))
             bias = None if self.bias is None else self.bias[vocabulary_slice]
-            logits = functional.linear(hidden, self.weight[vocabulary_slice], bias).to(self.dtype)
-            if self.scale != 1.0:
-                logits *= self.scale
-            if self.cap is not None:
-                logits = logits.div_(self.cap).tanh_().mul_(self.cap)
+            logits = self.bend(functional.linear(hidden, self.weight[vocabulary_slice], bias))
             inside = (targets >= vocabulary_slice.start) & (targets < vocabulary_slice.stop)
             chosen[inside] = logits[rows[inside], targets[inside] - vocabulary_slice.start]
             high, likeliest = logits.max(dim=-1)
             new = torch.maximum(top, high)
-            mass = mass * torch.exp(top - new) + torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
+            if expected is None:
+                added = torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
+            else:
+                expected.logits[inside] = chosen[inside]
+                added = expected.add_slice(logits, top, new, mass)
+            mass = mass * torch.exp(top - new) + added
             best = torch.where(high > top, likeliest + vocabulary_slice.start, best)
             top = new
-        return chosen - (top + mass.log())[rows], best[rows] == targets
+        greedy = best[rows] == targets
+        stats = torch.empty(len(targets), 0) if expected is None else expected.finish(greedy, mass)
+        return chosen - (top + mass.log())[rows], greedy, stats
+
+    def bend(self, logits: torch.Tensor) -> torch.Tensor:
+        """Bring logits to the type of the softmax, then scale and cap them."""
+        logits = logits.to(self.dtype)
+        if self.scale != 1.0:
+            logits *= self.scale
+        if self.cap is not None:
+            logits = logits.div_(self.cap).tanh_().mul_(self.cap)
+        return logits
+
+
+class _Expected:
+    """What a model expects in the places of tokens, while a head goes through the vocabulary.
+
+    Attributes:
+        logits: of the tokens, shape (tokens,). Before their slice comes they are computed apart, and may differ from those in
+            the last digit: where two tokens are nearly as likely, a rank may be off by one.
+    """
+
+    def __init__(self, head: VocabularyHead, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor) -> None:
+        weight = head.weight[targets]
+        logits = torch.bmm(hidden[rows][:, None].to(weight.dtype), weight[:, :, None]).reshape(-1)
+        self.logits = head.bend(logits if head.bias is None else logits + head.bias[targets])
+        self.rows, self._likelier = rows, torch.zeros_like(self.logits)
+        self._spread: Any = 0.0  # sum over the vocabulary of exp(logit - top) (logit - top), shape (positions,)
+
+    def add_slice(self, logits: torch.Tensor, top: torch.Tensor, new: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+        """Add a slice of the vocabulary; return what it adds to the mass.
+
+        Args:
+            logits: shape (positions, slice); they are overwritten.
+            top: highest logit before this slice, shape (positions,).
+            new: and with it.
+            mass: sum of exp(logit - top) before this slice.
+        """
+        of_tokens = logits[self.rows]
+        self._likelier += torch.gt(of_tokens, self.logits[:, None], out=of_tokens).sum(dim=-1)
+        shifted = logits.sub_(new[:, None])
+        weights = shifted.exp()
+        before = (self._spread + (top - new) * mass) * torch.exp(top - new)
+        # Before the first slice top is infinite. A logit of minus infinity has no weight.
+        self._spread = before.nan_to_num() + shifted.clamp_(min=-1e4).mul_(weights).sum(dim=-1)
+        return weights.sum(dim=-1)
+
+    def finish(self, likeliest: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+        """Return `TokenStats` of each token, shape (tokens, 3); ``likeliest`` tells which are the likeliest."""
+        entropy = mass.log() - self._spread / mass
+        return torch.stack([likeliest, torch.log2(1 + self._likelier), entropy[self.rows]], dim=1)
 
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -132,10 +189,12 @@ class SortedRequests:
         needed, row_of_target = (
             torch.from_numpy(numbers).to(hidden.device) for numbers in np.unique(rows, return_inverse=True)
         )
-        logprobs, greedy = self.head(hidden[needed], row_of_target, torch.tensor(targets, device=hidden.device))
-        for owner, logprob, likeliest in zip(owners, logprobs.tolist(), greedy.tolist(), strict=True):
+        logprobs, greedy, stats = self.head(hidden[needed], row_of_target, torch.tensor(targets, device=hidden.device))
+        scores = zip(owners, logprobs.tolist(), greedy.tolist(), stats.tolist(), strict=True)
+        for owner, logprob, likeliest, of_token in scores:
             owner.logprobs.append(logprob)
             owner.greedy &= likeliest
+            owner.stats.append(of_token)
 
 
 class PrefixScoring(TokenizingOnce):
@@ -147,6 +206,8 @@ class PrefixScoring(TokenizingOnce):
     decoder_row_tokens = 256
     #: Most tokens of contexts that are encoded together. A longer context is encoded alone.
     source_tokens = 640
+    #: Whether ranks and entropies are computed, see `nnd_tasks.models.token_requests.TokenStats`.
+    token_stats = False
     #: The transformers model below an adapter.
     _inner: Any
 
@@ -162,7 +223,9 @@ class PrefixScoring(TokenizingOnce):
         if inner.config.model_type == "t5" and inner.config.scale_decoder_outputs:
             scale *= inner.model_dim**-0.5
         bias = getattr(inner, "final_logits_bias", None)
-        return VocabularyHead(inner.get_output_embeddings(), scale, layout.cap, bias, self.softmax_dtype)
+        return VocabularyHead(
+            inner.get_output_embeddings(), scale, layout.cap, bias, self.softmax_dtype, token_stats=self.token_stats
+        )
 
     def _bias(self, visible: torch.Tensor) -> torch.Tensor:
         """Make the bias of attention scores: 0 where ``visible`` is True, else the lowest number of the model's type.
@@ -201,6 +264,6 @@ class PrefixScoring(TokenizingOnce):
         self.decoder_row_tokens //= 2
         self.source_tokens //= 2
         for request in unfinished:
-            request.logprobs, request.greedy = [], True
+            request.logprobs, request.greedy, request.stats = [], True, []
         torch.cuda.empty_cache()
         logger.info("out of memory; reading %d tokens at once from here on", self.row_tokens)

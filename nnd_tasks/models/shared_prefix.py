@@ -46,15 +46,24 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     Args:
         shared_prefix: False scores every request as `HFLM` does.
         token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_requests`.
+        token_stats: whether they have `TokenStats`, computed in the same forward pass without keeping tokens. Sums are the
+            same; where nothing is shared, those of `HFLM` up to rounding.
     """
 
     #: Most multiplications for reading beyond windows in the check, on a CPU and elsewhere: about half a minute.
     check_work = 2e12, 2e15
 
-    def __init__(self, *args: Any, shared_prefix: bool = True, token_scores: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        shared_prefix: bool = True,
+        token_scores: bool = False,
+        token_stats: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **{"softmax_dtype": "float32", **kwargs})
         self._inner = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        self.token_scores = token_scores
+        self.token_scores, self.token_stats = token_scores, token_stats
         if self.device.type != "cpu":  # short rows would leave most of an accelerator idle
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
             self.scan_price = 512
@@ -183,7 +192,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         """
         check_requests(requests, self.max_length)
         shares = self.why_not() is None
-        if not shares and not self.token_scores:
+        if not shares and not self.token_scores and not self.token_stats:
             return self._plain(requests, disable_tqdm=disable_tqdm, **kwargs)
         seq2seq = self.backend == "seq2seq"
         cut = sum(
@@ -218,9 +227,15 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
         for chunk in (order[start : start + size] for start in range(0, len(order), size)):
             for i, logits in zip(chunk, self._logits([requests[i] for i in chunk]), strict=True):
                 targets = torch.tensor(requests[i][2], device=logits.device)
-                logprobs = -cross_entropy(logits.to(self.softmax_dtype or logits.dtype), targets, reduction="none")
-                greedy = bool((logits.argmax(dim=-1) == targets).all())
-                yield ScoredRequest(i, requests[i][2], logprobs.tolist(), greedy)
+                logits = logits.to(self.softmax_dtype or logits.dtype)
+                logprobs = -cross_entropy(logits, targets, reduction="none")
+                likeliest = logits.argmax(dim=-1) == targets
+                scored = ScoredRequest(i, requests[i][2], logprobs.tolist(), bool(likeliest.all()))
+                if self.token_stats:
+                    likelier = (logits > logits.gather(1, targets[:, None])).sum(dim=-1)
+                    entropy = torch.distributions.Categorical(logits=logits).entropy()
+                    scored.stats = torch.stack([likeliest, torch.log2(1 + likelier), entropy], dim=1).tolist()
+                yield scored
 
     def _score(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
         dtype = self.mixed_precision_dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,32 @@ from tqdm import tqdm
 from nnd_tasks.models.model_error import ModelError
 
 
+class TokenStats(NamedTuple):
+    """What a model expected in the places of the tokens of a text, added up over them.
+
+    Attributes:
+        top1: number of tokens that the model finds likeliest.
+        rank: of the binary logarithms of the tokens' ranks; the rank of a token is 1 more than the number of likelier ones.
+        entropy: of the entropies of what the model expects, in nats.
+    """
+
+    top1: int = 0
+    rank: float = 0.0
+    entropy: float = 0.0
+
+
 class TokenAnswer(tuple[float, bool]):
     """A model's response to a request: (sum of log-probabilities in nats, whether every token was the likeliest).
 
     lm-eval passes this object on as it is, from the model to the filters of a task.
 
     Attributes:
-        logprobs: log-probability of each scored token, in nats, float32, shape (tokens,).
+        logprobs: log-probability of each scored token, in nats, float32, shape (tokens,); None where they are not kept.
+        stats: of the scored tokens; None where the model was not asked for them.
     """
 
-    logprobs: NDArray[np.float32]
+    logprobs: NDArray[np.float32] | None
+    stats: TokenStats | None = None
 
     @classmethod
     def of(cls, total: float, greedy: bool, logprobs: Sequence[float] | NDArray[Any]) -> TokenAnswer:
@@ -42,17 +58,22 @@ class ScoredRequest:
         targets: tokens to score.
         logprobs: log-probabilities of the targets that are scored so far, in nats, in the order of the targets.
         greedy: whether all of these targets were the likeliest tokens.
+        stats: of each of these targets, as in `TokenStats`; empty where nobody asks for them.
     """
 
     index: int
     targets: list[int]
     logprobs: list[float] = field(default_factory=list)
     greedy: bool = True
+    stats: list[list[float]] = field(default_factory=list)
 
     @property
     def answer(self) -> TokenAnswer:
         """What the model says to the request, when all of its targets are scored."""
-        return TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
+        answer = TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
+        top1, *sums = np.sum(self.stats, axis=0).tolist() or [None]
+        answer.stats = TokenStats(int(top1), *sums) if sums else None
+        return answer
 
 
 #: Text (context, continuation), tokens of the context, tokens of the continuation. Parts of rolling requests have no text.
@@ -80,15 +101,18 @@ def collect_responses(
     """Return the responses in the order of the requests. Each goes to lm-eval's cache as soon as it is known.
 
     Args:
-        lm: a model of lm-eval; ``lm.token_scores`` says whether responses keep the log-probability of every token.
+        lm: a model of lm-eval; ``lm.token_scores`` says whether responses keep the log-probability of every token, and
+            ``lm.token_stats``, where it has that, whether they keep `TokenStats`.
         requests: of one call.
         answers: index of each request, and the answer to it, in any order.
         disable_tqdm: whether to show no progress.
     """
     responses: list[Response] = [(math.nan, False)] * len(requests)
-    silent = disable_tqdm or lm.rank != 0
+    silent, has_stats = disable_tqdm or lm.rank != 0, getattr(lm, "token_stats", False)
     for i, answer in tqdm(answers, total=len(requests), disable=silent, desc="Running loglikelihood requests"):
-        responses[i] = response = answer if lm.token_scores else (answer[0], answer[1])
+        if not lm.token_scores:
+            answer.logprobs = None
+        responses[i] = response = answer if lm.token_scores or has_stats else (answer[0], answer[1])
         if requests[i][0] is not None:
             lm.cache_hook.add_partial("loglikelihood", requests[i][0], response)
     return responses

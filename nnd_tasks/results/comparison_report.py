@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
+from nnd_tasks.results.category_measures import category_measures
 from nnd_tasks.results.compare import Comparison
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.readers import reader_tables
@@ -54,6 +55,7 @@ def report_comparison(comparison: Comparison) -> Report:
         make_table("differences", differences, resamples=RESAMPLES, power=POWER, level=LEVEL),
         baselines_table(baselines),
         make_table("diagnostics", diagnostics),
+        make_table("while_training", category_measures(paired)),
         *reader_tables(paired),
         make_table("margin_parts", margin_parts(paired)),
     ]
@@ -62,8 +64,8 @@ def report_comparison(comparison: Comparison) -> Report:
         name=f"compare {paired.name}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
         findings=[*paired.notes, *give_verdicts(comparison.rates, differences)],
-        # Tables without rows are left out: differences of one model, ranks of two, cells of one reader, margin parts without
-        # token scores.
+        # Tables without rows are left out: differences of one model, ranks of two, measures and cells of one reader, margin
+        # parts without token scores.
         tables=[table for table in tables if len(table.data)],
         notes=[*comparison.not_compared, signatures_for_print(paired.runs)],
         legend=LEGEND,

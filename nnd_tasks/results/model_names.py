@@ -98,7 +98,7 @@ class Tags:
 
     def text(self, run: Run, column: str) -> str | None:
         """What the file says of a run's model, named in full or by the last parts of its path; None where nothing is said."""
-        names = [name for name in self.table.index if f"/{_full_name(run)}".endswith(f"/{name.strip('/')}")]
+        names = [name for name in self.table.index if f"/{full_name(run)}".endswith(f"/{name.strip('/')}")]
         names = [run.model] if run.model in self.table.index else sorted(names, key=len)[-1:]
         if not names or column not in self.table:
             return None
@@ -141,7 +141,8 @@ def read_tags(path: str | Path) -> Tags:
 # ---------------------------------------------------------------- families, sizes and steps
 
 
-def _full_name(run: Run) -> str:
+def full_name(run: Run) -> str:
+    """Give the path or name of a run's model, with slashes."""
     return str(run.model_info.get("name") or run.model).replace("\\", "/").rstrip("/")
 
 
@@ -153,7 +154,7 @@ def _revision(run: Run) -> str:
 
 def guess_step(run: Run) -> float | None:
     """Guess the training step that a model's revision or path names (``step-00620``, ``checkpoint-500``, ``step10k``)."""
-    steps = _STEP.findall(_revision(run) or _full_name(run))
+    steps = _STEP.findall(_revision(run) or full_name(run))
     if not steps:
         return None
     number, unit = steps[-1]
@@ -162,7 +163,7 @@ def guess_step(run: Run) -> float | None:
 
 def guess_training(run: Run) -> str:
     """The path of a model without the part that names a checkpoint; checkpoints of one training share it."""
-    name = _full_name(run)
+    name = full_name(run)
     *_, last = [None, *_STEP.finditer(name)]
     if last is None or _revision(run):
         return name

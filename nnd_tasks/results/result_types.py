@@ -48,6 +48,9 @@ class Score(_Checked):
     mean: Nats | None
     tokens: Annotated[Count, Field(ge=1)]
     bytes: Annotated[Count, Field(ge=1)]
+    top1: Count | None = None
+    rank: Nats | None = None
+    entropy: Nats | None = None
     swapped: Nats | None = None
     mass: Nats | None = None
 

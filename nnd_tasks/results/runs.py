@@ -11,18 +11,21 @@ from typing import Any
 
 import pandas as pd
 
+from nnd_tasks.measures import MARGIN, MEASURES, TOKEN_STATS
 from nnd_tasks.task.signature import short_signature
 
 SIDES = ("high", "low")
 #: What is known of the score of a candidate.
-QUANTITIES = ("sum", "mean", "tokens", "bytes")
+QUANTITIES = ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
 #: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
 #: `Run.documents`. Log-likelihoods are in nats: ``high_sum``, and ``high_mean`` and ``high_no_context`` per token. Margins are
 #: (better - worse): per token, summed, per UTF-8 byte, per token without the context; nan where a text has no finite score.
+#: Then the other measures of `nnd_tasks.measures`, and what they rest on; those of `TOKEN_STATS` are nan unless asked for.
 COLUMNS = (
     *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
     *("margin", "margin_sum", "margin_bytes", "passed", "tie", "margin_no_context"),
     *(f"{side}_{quantity}" for side in SIDES for quantity in (*QUANTITIES, "no_context")),
+    *(name for name in MEASURES if name != MARGIN),
 )
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, reading
+from nnd_tasks.measures import MARGIN, MEASURES, measure_tests
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
@@ -58,6 +59,8 @@ def read_samples(run: Run) -> Run:
         documents.append({**prompt, "scores": sample["candidates"], "no_context": sample.get("no_context")})
         truncated += sample.get("truncated_contexts") or 0
     tests = _add_scores(pd.DataFrame(rows, columns=list(COLUMNS)), documents)
+    if run.reader != "writer":  # its scores are no likelihoods of the texts
+        tests[[name for name in MEASURES if name != MARGIN]] = np.nan
     prompts = pd.Series([document["cluster_id"] for document in documents], dtype=object)
     for noun, names in {"test": tests["test_id"], "prompt": prompts}.items():
         for name in names[names.duplicated()]:
@@ -90,7 +93,7 @@ def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> 
         tests[f"{side}_no_context"] = np.array([score and score["mean"] for score in without_context], dtype=float)
     per_byte = {side: tests[f"{side}_sum"] / tests[f"{side}_bytes"] for side in SIDES}
     return tests.assign(
-        margin=tests["high_mean"] - tests["low_mean"],
+        **measure_tests(tests),
         margin_sum=tests["high_sum"] - tests["low_sum"],
         margin_bytes=per_byte["high"] - per_byte["low"],
         margin_no_context=tests["high_no_context"] - tests["low_no_context"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +15,8 @@ from scipy.special import stdtrit
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
+from nnd_tasks.measures import MEASURES
+from nnd_tasks.results.category_measures import category_measures
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.model_names import (
     PARAMETERS,
@@ -29,11 +32,12 @@ from nnd_tasks.results.model_names import (
 from nnd_tasks.results.paired import pair_several
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.run.training_log import read_log
 from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.significance import LEVEL
-from nnd_tasks.statistics import FEW, FEW_PROMPTS, effective_tests, wilson
+from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +48,8 @@ class Trend:
         x: what the rates stand against: ``parameters``, ``step`` or a column of the tags.
         points: one row per task, category and model: ``task``, ``category``, ``family`` (against steps, the training; empty for
             logs), ``model``, ``x``, ``tests``, ``clusters`` (prompts), ``rate``, ``standard_error`` (clustered by prompt),
-            ``low`` and ``high`` (95% interval), ``signature``.
+            ``low`` and ``high`` (95% interval), ``signature``, and of each measure of `nnd_tasks.measures` what
+            `nnd_tasks.statistics.ClusteredMean.columns` gives; nan where a run or a log has none.
         notes: sentences for the reader.
     """
 
@@ -105,6 +110,9 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
     tables = []
     for paired in groups:
         rates = category_rates(paired).rename(columns={"prompts": "clusters"}).drop(columns="few")
+        measures = category_measures(paired)
+        if len(measures):
+            rates = rates.merge(measures.drop(columns=["prompts", "few"]), on=["category", "model"], how="left")
         rates["task"] = paired.title
         rates["family"] = rates["model"].map(families)
         rates["x"] = rates["model"].map({run.model: known_number(run, x, tags) for run in paired.runs})
@@ -160,6 +168,7 @@ def read_logs(paths: Sequence[Path]) -> Trend:
             "signature": line.get("signature") or "",
             "category": category,
             **_read_rate(rate),
+            **_read_measures(line.get("measures", {}).get(category, {}), rate["clusters"]),
         }
         for line in lines
         for category, rate in line["rates"].items()
@@ -182,8 +191,19 @@ def _read_rate(logged: Mapping[str, Any]) -> dict[str, Any]:
     return {"tests": tests, "clusters": clusters, "rate": rate, "standard_error": error, "low": low, "high": high}
 
 
+def _read_measures(logged: Mapping[str, Any], prompts: int) -> dict[str, float]:
+    """Measures with Student's interval, for equally many tests in every prompt."""
+    numbers: dict[str, float] = {}
+    for measure, of_measure in logged.items():
+        mean, error = of_measure["mean"], of_measure["stderr"]
+        error = error or math.nan
+        half = error * float(stdtrit(prompts - 1, 1 - LEVEL / 2)) if prompts > 1 else math.nan
+        numbers |= ClusteredMean(mean, error, mean - half, mean + half).columns(measure)
+    return numbers
+
+
 def report_trend(trend: Trend) -> Report:
-    """The table of a trend and its figures.
+    """The tables of a trend and its figures.
 
     One training has a figure with a panel for each task and a line for each category; else each task has a figure, with a panel
     for each category and a line for each family. The x axis of sizes is logarithmic, and so is one where half of the values lie
@@ -203,6 +223,10 @@ def report_trend(trend: Trend) -> Report:
         "95% interval": "{low:.3f} to {high:.3f}",
     }
     table = Table("rates", points.assign(unreliable=unreliable), columns)
+    while_training = make_table("while_training", table.data)
+    measures = {name: cell for name, cell in while_training.columns.items() if name in MEASURES and name in points}
+    of_point = {heading: columns[heading] for heading in ("task", "category", "family", "model", x)}
+    tables = [table, *([replace(while_training, columns=of_point | measures)] if measures else [])]
     least, most = points["x"].min(), points["x"].max()
     crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
     if x == STEP and points["family"].nunique() == 1:
@@ -225,7 +249,7 @@ def report_trend(trend: Trend) -> Report:
     return Report(
         name="trend",
         title=f"Pass rate against {x}",
-        tables=[table],
+        tables=tables,
         notes=[
             *trend.notes,
             "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.",

@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing, write_text
+from nnd_tasks.measures import MEASURES
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.checks import check_task_name
@@ -48,9 +49,11 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         ``Trainer(model, arguments, callbacks=[NNDCallback("nnd_quiz_design", every=500)], ...)``
 
     Pass rates go through the Trainer's `log`, as ``nnd/<task>`` and ``nnd/<task>/<category>``, and so to
-    ``trainer.state.log_history``, TensorBoard and wherever else the Trainer reports. A file gets one JSON object per
-    evaluation and task, with ``step``, ``epoch``, ``task``, ``signature`` and ``rates``. The rates are, for ``all`` and each
-    category with a scored test, ``rate``, ``stderr`` (None if undefined), ``tests`` and ``clusters`` (number of prompts).
+    ``trainer.state.log_history``, TensorBoard, Weights & Biases and wherever else the Trainer reports. The measures of
+    `nnd_tasks.measures` go there too, such as ``nnd/<task>/margin`` and ``nnd/<task>/<category>/margin``. A file gets one JSON
+    object per evaluation and task, with ``step``, ``epoch``, ``task``, ``signature``, ``rates`` and ``measures``. The rates are,
+    for ``all`` and each category with a scored test, ``rate``, ``stderr`` (None if undefined), ``tests`` and ``clusters``
+    (number of prompts); the measures likewise, by name, ``mean`` and ``stderr``.
     When training starts, or continues from a checkpoint, the lines of later steps are removed from the file.
 
     Only the main process evaluates; the others wait for it (see the Trainer's ``ddp_timeout``). Models that are sharded over
@@ -64,6 +67,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         limit: number of prompts of each task, its first ones, or a share of them if below 1; None takes all.
         sample: number of prompts of each task, spread over its categories and the same every time, as for
             ``nnd run --sample``; not together with ``limit``.
+        token_stats: also log ranks, entropies and the share of likeliest tokens.
         tokenizer: a tokenizer, or its name or folder; None takes the Trainer's ``processing_class``.
         batch_size: batch size for models that cannot share prefixes.
         log_path: the file; None takes ``nnd.jsonl`` in the Trainer's ``output_dir``.
@@ -86,8 +90,10 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         metadata: Mapping[str, Any] | None = None,
         include_path: str | Path | Sequence[str | Path] | None = None,
         sample: int | None = None,
+        token_stats: bool = False,
         **options: Any,
     ) -> None:
+        self.token_stats = token_stats
         self.tasks = [tasks] if isinstance(tasks, str) else list(tasks)
         if every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
@@ -172,7 +178,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
     def _score(self, model: Any, prompts: Mapping[str, Any]) -> list[Line]:
         """Return ``task``, ``rates`` and ``signature`` of each task; ``prompts`` says how many of its prompts are taken."""
         with untouched(model), without_look_ups():
-            lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size)
+            lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size, token_stats=self.token_stats)
             # The tasks read the window from the model's config; nothing is loaded, because no string names the model.
             settings = {**self.metadata, "pretrained": model}
             results = evaluate(
@@ -249,7 +255,7 @@ def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
 
 
 def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
-    """Return ``task``, ``rates`` and ``signature`` of one task.
+    """Return ``task``, ``rates``, ``measures`` and ``signature`` of one task.
 
     Args:
         task: its name.
@@ -265,14 +271,24 @@ def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
     filter_name = next(name for name in metrics if name.startswith("pass_rate,")).partition(",")[2]
 
     def number(metric: str) -> Any:
-        value = metrics[f"{metric},{filter_name}"]
+        value = metrics.get(f"{metric},{filter_name}")
         return None if value == "N/A" else value
 
     rates = {ALL: _rate(number, "pass_rate", {"tests": number("tests"), "clusters": number("clusters")})}
     for category, slug in category_slugs(facts["categories"]).items():
         rates.setdefault(category, _rate(number, f"pass_rate_{slug}", facts["categories"][category]))
     rates = {name: rate for name, rate in rates.items() if rate["rate"] is not None}
-    return {"task": task, "rates": rates, "signature": (facts.get("signature") or {}).get("line")}
+    slugs = {ALL: "", **{name: f"_{slug}" for name, slug in category_slugs(facts["categories"]).items()}}
+    measures = {
+        name: {
+            measure: {"mean": mean, "stderr": number(f"{measure}{slugs[name]}_stderr")}
+            for measure in MEASURES
+            if (mean := number(f"{measure}{slugs[name]}")) is not None
+        }
+        for name in rates
+    }
+    signature = (facts.get("signature") or {}).get("line")
+    return {"task": task, "rates": rates, "measures": measures, "signature": signature}
 
 
 def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -280,9 +296,15 @@ def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -
 
 
 def _scalars(line: Line) -> Iterator[tuple[str, float]]:
-    """Yield the rates of a line under the names that loggers get: ``nnd/<task>`` and ``nnd/<task>/<category>``."""
+    """Yield the numbers of a line under the names that loggers get: ``nnd/<task>/<category>/<measure>``.
+
+    A rate has no name of a measure, and what is of all tests none of a category.
+    """
     for name, rate in line["rates"].items():
-        yield f"nnd/{line['task']}" + ("" if name == ALL else f"/{name}"), rate["rate"]
+        place = f"nnd/{line['task']}" + ("" if name == ALL else f"/{name}")
+        yield place, rate["rate"]
+        for measure, numbers in line["measures"][name].items():
+            yield f"{place}/{measure}", numbers["mean"]
 
 
 # ---------------------------------------------------------------- checks

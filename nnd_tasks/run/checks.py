@@ -264,6 +264,11 @@ def check_run(
     check_processes(model, arguments, tokens=tokens)
     if tokens:
         model, arguments = with_token_scores(model, arguments, tracker)
+    if arguments.get("token_stats") and model != "hf-shared-prefix":
+        raise NNDError(
+            f"token_stats: --model {model} gives no ranks and entropies of tokens; --model hf does, unless "
+            "shared_prefix is off"
+        )
     for task in ours:
         check_metadata(task.metadata, model, arguments)
         task.prepare(model, chat=chat)

@@ -263,7 +263,15 @@ def evaluate(
     if model in checks.ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
         kwargs["device"] = "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU
     if not isinstance(model, str):  # a ready-made model has attributes that say how it tokenizes
-        for name in ("tokenizer", "backend", "add_bos_token", "custom_prefix_token_id", "max_length", "base_url"):
+        for name in (
+            "tokenizer",
+            "backend",
+            "add_bos_token",
+            "custom_prefix_token_id",
+            "max_length",
+            "base_url",
+            "token_stats",
+        ):
             if getattr(model, name, None) is not None:
                 about_model[name] = getattr(model, name)
         if isinstance(getattr(model, "pretrained", None), str):

@@ -9,13 +9,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnd_tasks.measures import MEASURES, TOKEN_STATS, measure_tests, weigh_tests
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
-from nnd_tasks.statistics import FEW, pool, summarize_rate
+from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean, pool, summarize_rate
 
 if TYPE_CHECKING:
     from nnd_tasks.task.request import Answer
@@ -30,8 +32,10 @@ PLACEHOLDER = "."
 #: What the samples have of each test, where the set has it.
 _RECORDED = ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
 
-#: (tests passed, tests scored) of one document.
-Counts = tuple[int, int]
+#: (tests passed, tests scored) of one document; or of a measure, the sums of weighted values and of weights.
+Counts = tuple[float, float]
+#: Pools the first and the second numbers of all documents.
+Summarize = Callable[[list[float], list[float]], ClusteredMean]
 
 
 #: Rate -> what it divides the likelihoods by.
@@ -137,8 +141,11 @@ def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], setting
 
 
 def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
-    """Make the record of each candidate for the samples; its flaws are keys that are true."""
-    flaws = {answer.candidate: dict.fromkeys(answer.flaws, True) for answer in answers}
+    """Make the record of each candidate for the samples; its flaws are keys that are true, and it may have `TOKEN_STATS`."""
+    more = {
+        answer.candidate: dict.fromkeys(answer.flaws, True) | (answer.stats._asdict() if answer.stats else {})
+        for answer in answers
+    }
     records: list[dict[str, Any] | None] = []
     for index, score in enumerate(scores):
         if score is None:
@@ -146,7 +153,7 @@ def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> 
             continue
         # JSON has no number for what is not finite.
         total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
-        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **flaws[index]})
+        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **more[index]})
     return records
 
 
@@ -231,12 +238,64 @@ def _side_likelihoods(tests: Sequence[Mapping[str, Any]], side: str, scores: Seq
     )
 
 
+# ---------------------------------------------------------------- measures
+
+
+def list_measures(breakdown: Breakdown, *, token_stats: bool) -> dict[str, tuple[str, str | None]]:
+    """List the measures of a task: name -> one of `nnd_tasks.measures.MEASURES`, and the category of its tests, None for all.
+
+    Args:
+        breakdown: the subsets of the tests that have rates of their own.
+        token_stats: whether there are those that need `TokenStats`.
+    """
+    kinds = list(MEASURES) if token_stats else list(MEASURES)[:3]
+    names: dict[str, tuple[str, str | None]] = {kind: (kind, None) for kind in kinds}
+    for rate, (column, value) in breakdown.items():
+        if column == "category":
+            names |= {f"{kind}{rate.removeprefix('pass_rate')}": (kind, value) for kind in kinds}
+    return names
+
+
+def measure_document(
+    tests: Sequence[Mapping[str, Any]],
+    records: Sequence[Mapping[str, Any] | None],
+    measures: Mapping[str, tuple[str, str | None]],
+) -> dict[str, tuple[float, float]]:
+    """Add the measures of the tests of one document up.
+
+    Args:
+        tests: of the document.
+        records: of its candidates, see `document_metrics`.
+        measures: see `list_measures`.
+
+    Returns:
+        Name -> sum of the weighted values, and of the weights; under ``<name>_stderr`` too, as for rates.
+    """
+    columns = {
+        f"{side}_{quantity}": np.array([(records[test[side]] or {}).get(quantity) for test in tests], dtype=float)
+        for side in ("high", "low")
+        for quantity in ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
+    }
+    columns |= measure_tests(columns)
+    sums = {}
+    for name, (kind, category) in measures.items():
+        weights = weigh_tests(columns, kind) * [category in (None, test["category"]) for test in tests]
+        total = float(np.nan_to_num(columns[kind]) @ weights)
+        sums[name] = sums[f"{name}_stderr"] = (total, float(weights.sum()))
+    return sums
+
+
 # ---------------------------------------------------------------- aggregation over documents
 
 
-def aggregate_rate(items: Sequence[Counts]) -> float | str:
-    """Return the rate pooled over tests; ``N/A`` without any."""
-    rate = summarize_rate(*pool(items)).mean
+def aggregate_rate(items: Sequence[Counts], summarize: Summarize = summarize_rate) -> float | str:
+    """Return the rate pooled over tests; ``N/A`` without any.
+
+    Args:
+        items: of each document.
+        summarize: `clustered_mean` for a measure.
+    """
+    rate = summarize(*pool(items)).mean
     return UNDEFINED if math.isnan(rate) else rate
 
 
@@ -249,13 +308,13 @@ class UnreliableError(float):
         return f"{super().__format__(spec)}† ({self.why})"
 
 
-def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0) -> float | str:
+def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0, summarize: Summarize = summarize_rate) -> float | str:
     """Return the clustered standard error of the pooled rate times ``unit``; ``N/A`` for fewer than two prompts.
 
     An error of fewer than `FEW` prompts, or of 0, is an `UnreliableError`.
     """
     passed, tests = pool(items)
-    error = unit * summarize_rate(passed, tests).standard_error
+    error = unit * summarize(passed, tests).standard_error
     if math.isnan(error):
         return UNDEFINED
     prompts = int(np.count_nonzero(tests))
@@ -266,9 +325,12 @@ def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0) -> float | str:
     return unreliable
 
 
-def aggregations(rates: Iterable[str]) -> dict[str, Callable[[Any], Any]]:
-    """Return metric name -> function that pools the metric over documents, for ``rates`` and for all counts."""
+def aggregations(rates: Iterable[str], measures: Iterable[str] = ()) -> dict[str, Callable[[Any], Any]]:
+    """Return metric name -> function that pools the metric over documents, for rates, measures and all counts."""
     functions: dict[str, Callable[[Any], Any]] = {}
+    for name in measures:
+        functions[name] = partial(aggregate_rate, summarize=clustered_mean)
+        functions[f"{name}_stderr"] = partial(aggregate_stderr, summarize=clustered_mean)
     for name in rates:
         functions[name] = aggregate_rate
         functions[f"{name}_stderr"] = aggregate_stderr

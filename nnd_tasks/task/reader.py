@@ -52,6 +52,7 @@ class Writer:
         facts: items of the results file.
         omitted_rates: rates of a writer that say nothing of this reader.
         own_rates: further rates.
+        has_measures: whether the scores are likelihoods of the candidates, so that `nnd_tasks.measures` says something.
     """
 
     overrides: Mapping[str, Any] = MappingProxyType({})
@@ -61,6 +62,7 @@ class Writer:
     facts: Mapping[str, Any] = MappingProxyType({})
     omitted_rates: tuple[str, ...] = ()
     own_rates: tuple[str, ...] = ()
+    has_measures = True
 
     def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
         """Pick a better candidate, if possible one that is not empty: what an exemplar ends with."""
@@ -115,6 +117,7 @@ class RewardReader(Writer):
     """Which text has the higher reward? The lengths of the texts do not matter."""
 
     protocol = MappingProxyType({"reader": "reward"})
+    has_measures = False
 
     def metrics(
         self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
@@ -281,6 +284,7 @@ class Asker(Writer):
 
     overrides: Mapping[str, Any] = MappingProxyType({"target_delimiter": " "})
     requests_each = 4  # both answers to the question, then both to the swapped one
+    has_measures = False
     #: An answer is one token, whatever the candidate's length.
     omitted_rates = ("pass_rate_sum", "pass_rate_bytes", "pass_rate_prompts_sum", "pass_rate_prompts_bytes")
 

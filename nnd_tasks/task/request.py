@@ -21,6 +21,7 @@ from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
+    from nnd_tasks.models.token_requests import TokenStats
     from nnd_tasks.task.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -310,12 +311,15 @@ class Answer(tuple[float, bool, int]):
         context_part: see `Request`.
         flaws: see `Request`.
         tokens: its scored tokens, where the setting ``tokens`` keeps them.
+        stats: what the model expected in their places, see `nnd_tasks.models.token_requests.TokenStats`; None where it does
+            not say so.
     """
 
     candidate: int | None
     context_part: ContextPart
     flaws: list[str]
     tokens: ScoredTokens | None
+    stats: TokenStats | None
 
     @classmethod
     def to(cls, request: Request, response: Sequence[Any], counter: BaseCounter | None = None) -> Answer:
@@ -331,6 +335,7 @@ class Answer(tuple[float, bool, int]):
         answer = cls((*response[:2], request.tokens))
         answer.candidate, answer.context_part, answer.flaws = request.candidate, request.context_part, request.flaws
         answer.tokens = None if counter is None else ScoredTokens.of(request, response, counter)
+        answer.stats = getattr(response, "stats", None)
         return answer
 
 

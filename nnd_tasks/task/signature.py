@@ -142,7 +142,16 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         counter: the `TokenCounter` of the run.
     """
     # Left out: shown elsewhere, or without effect on numbers.
-    skipped = {"version", "pretrained", "model", "tokenizer", "config_source", "shared_prefix", "token_scores"}
+    skipped = {
+        "version",
+        "pretrained",
+        "model",
+        "tokenizer",
+        "config_source",
+        "shared_prefix",
+        "token_scores",
+        "token_stats",
+    }
     skipped |= {*Settings.model_fields}
     name = metadata.get("pretrained") or metadata.get("model") or counter.model_name
     stored = getattr(counter.config, "dtype", None)

@@ -504,6 +504,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def process_results(self, doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
         """Compute the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = self.reader.metrics(doc, results, self.settings, self.loaded.breakdown)
+        values |= metrics.measure_document(doc["tests"], values["candidates"], self._measures())
         if self.loaded.spans:
             values |= self.loaded.spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
         return values
@@ -519,7 +520,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def aggregation(self) -> dict[str, Callable[[Any], Any]]:
         """Say how each metric is pooled over documents."""
         return {
-            **metrics.aggregations(self._rates()),
+            **metrics.aggregations(self._rates(), self._measures()),
             **(self.loaded.spans.aggregations() if self.loaded.spans else {}),
             "tests": self.pooled.count_tests,
             "candidates": self.pooled.count_candidates,
@@ -531,6 +532,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         return [name for name in (*rates, *of_spans) if name not in self.reader.omitted_rates] + [
             *self.reader.own_rates
         ]
+
+    def _measures(self) -> dict[str, tuple[str, str | None]]:
+        stats = bool(self.metadata.get("token_stats"))
+        return metrics.list_measures(self.loaded.breakdown, token_stats=stats) if self.reader.has_measures else {}
 
     def aggregate(self, bootstrap_iters: int | None = None) -> Any:
         """Pool the results; only 0.5 calls this, and would bootstrap the standard errors of all metrics, which ours have."""
@@ -544,7 +549,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         dumped["fewshot_config"]["sampler"] = SAMPLER
         # lm-eval's loggers, such as the one of Weights & Biases, read the names of the metrics here.
         counts = ("tests", "candidates", "clusters", "ties", "unscored", "truncated_contexts")
-        dumped["metric_list"] = [{"metric": name} for name in (*self._rates(), *counts)]
+        dumped["metric_list"] = [{"metric": name} for name in (*self._rates(), *self._measures(), *counts)]
         # lm-eval puts the path of the YAML there; 0.5 puts a comma before it.
         source = Path(str(self.metadata.get("config_source", "")).removeprefix(","))
         of_yaml = read_task_yaml(source)[0].get("metadata") if source.is_file() else None
@@ -577,9 +582,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         return dumped
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Say which rates are better if higher: all but those that judge no model, and counts."""
+        """Say of rates and measures whether higher is better; not of rates that judge no model, and of counts."""
         others = ("survival", "order_flips", "unread", "first")
-        return {name: True for name in self._rates() if not name.startswith(others)}
+        rates = {name: True for name in self._rates() if not name.startswith(others)}
+        return rates | {name: name.startswith(("margin", "top1")) for name in self._measures()}
 
     @property
     def answers(self) -> str:

@@ -320,7 +320,7 @@ def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.
     rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))
     targets[2] = linear(hidden)[3].argmax()
     with torch.no_grad():
-        logprobs, greedy = VocabularyHead(linear, scale=0.35, cap=1.5)(hidden, rows, targets)
+        logprobs, greedy, _ = VocabularyHead(linear, scale=0.35, cap=1.5)(hidden, rows, targets)
         expected = torch.log_softmax(torch.tanh(linear(hidden) * 0.35 / 1.5) * 1.5, dim=-1)
     torch.testing.assert_close(logprobs, expected[rows, targets], atol=1e-5, rtol=1e-5)
     assert greedy.tolist() == (expected.argmax(-1)[rows] == targets).tolist()

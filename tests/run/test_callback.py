@@ -33,6 +33,7 @@ import nnd_tasks.run.callback as module
 import nnd_tasks.run.training_log as training_log
 from nnd_tasks import NNDCallback
 from nnd_tasks.errors import NNDError
+from nnd_tasks.measures import MEASURES
 from tests import random_models
 from tests.conftest import REPO
 
@@ -198,7 +199,7 @@ def test_everything_of_a_model_is_found_as_it_was_left(name: str, tiny_models: d
 def test_rates_are_those_of_the_saved_checkpoints(
     name: str, arguments: dict[str, Any], prompts: dict[str, int], tiny_models: dict[str, Path], tmp_path: Path
 ) -> None:
-    callback = NNDCallback([TASK], every=2, **prompts)
+    callback = NNDCallback([TASK], every=2, token_stats=True, **prompts)
     trainer = make_trainer(
         tiny_models[name], tmp_path, [callback], save_strategy="steps", save_steps=2, max_steps=4, **arguments
     )
@@ -211,7 +212,7 @@ def test_rates_are_those_of_the_saved_checkpoints(
         folder = tmp_path / f"checkpoint-{line['step']}"
         saved = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
         assert logged[line["step"]] in saved
-        results = random_models.evaluate(folder, [TASK], **prompts)
+        results = random_models.evaluate(folder, [TASK], model_args={"token_stats": True}, **prompts)
         expected, about = results["results"][TASK], results["configs"][TASK]["metadata"]["nnd"]
         sizes = {name: expected[f"{name},none"] for name in ("tests", "clusters")}
         rates = {"all": ("pass_rate", sizes)}
@@ -223,8 +224,33 @@ def test_rates_are_those_of_the_saved_checkpoints(
             assert logged[line["step"]][f"nnd/{TASK}" if name == "all" else f"nnd/{TASK}/{name}"] == rate
         # Equal protocols: the two may be compared.
         assert line["signature"].split(" || ")[0] == about["signature"]["line"].split(" || ")[0]
-        assert set(line) == {"step", "epoch", "task", "rates", "signature"}
+        for name, measures in line["measures"].items():
+            suffix = "" if name == "all" else f"_{name}"
+            assert [*measures] == [*MEASURES]
+            for measure, numbers in measures.items():
+                assert numbers == {
+                    "mean": expected[f"{measure}{suffix},none"],
+                    "stderr": expected[f"{measure}{suffix}_stderr,none"],
+                }
+                key = f"nnd/{TASK}/{measure}" if name == "all" else f"nnd/{TASK}/{name}/{measure}"
+                assert logged[line["step"]][key] == numbers["mean"]
+        assert [*line["measures"]] == [*line["rates"]]
+        assert set(line) == {"step", "epoch", "task", "rates", "measures", "signature"}
         assert line["epoch"] == logged[line["step"]]["epoch"]
+
+
+@pytest.mark.usefixtures("home")
+def test_tensorboard_shows_rates_and_measures_by_name(gpt2: Path, tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    callback = NNDCallback(TASK, every=2, limit=LIMIT)
+    make_trainer(gpt2, tmp_path, [callback], report_to=["tensorboard"], max_steps=2).train()
+    [file] = tmp_path.rglob("events.out.tfevents.*")
+    scalars = events.EventAccumulator(str(file)).Reload()
+    [line] = read(tmp_path / "nnd.jsonl")
+    for name in (f"{TASK}", f"{TASK}/margin", f"{TASK}/disfluent/bits_high"):
+        assert f"train/nnd/{name}" in scalars.Tags()["scalars"]
+    [margin] = scalars.Scalars(f"train/nnd/{TASK}/margin")
+    assert (margin.step, margin.value) == (2, pytest.approx(line["measures"]["all"]["margin"]["mean"], rel=1e-6))
 
 
 @pytest.mark.usefixtures("home")

@@ -1,0 +1,88 @@
+"""What likelihoods say of a model while it trains, apart from which text is likelier.
+
+Rates of passed tests move late in a training, likelihoods early. A measure is a mean over tests, of which the better and the
+worse texts are followed apart: a model that learns a language makes both likelier, and one that tells them apart only the
+better ones. A text counts as often as it occurs in tests.
+
+| measure | what it is |
+|---|---|
+| ``bits_high``, ``bits_low`` | bits per UTF-8 byte of the better and of the worse texts |
+| ``margin`` | log-likelihood per token of the better text less that of the worse one, in nats |
+| ``top1_high``, ``top1_low`` | share of tokens that the model finds likeliest |
+| ``rank_high``, ``rank_low`` | mean binary logarithm of the rank of a token in the vocabulary; 0 is the likeliest |
+| ``entropy`` | mean entropy of what the model expects in the place of a token, in nats, over both texts |
+
+All but the first three need a model that was asked for ``token_stats``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.statistics import ClusteredMean, clustered_mean
+
+MARGIN = "margin"
+#: Measure -> columns of the tests whose sum weighs a test; none where each test counts once. Those of ``token_stats`` come last.
+MEASURES: dict[str, tuple[str, ...]] = {
+    "bits_high": ("high_bytes",),
+    "bits_low": ("low_bytes",),
+    MARGIN: (),
+    "top1_high": ("high_tokens",),
+    "top1_low": ("low_tokens",),
+    "rank_high": ("high_tokens",),
+    "rank_low": ("low_tokens",),
+    "entropy": ("high_tokens", "low_tokens"),
+}
+#: What a model that is asked for ``token_stats`` gives of a text: tokens that are the likeliest, sum of the binary logarithms of
+#: ranks, sum of entropies in nats.
+TOKEN_STATS = ("top1", "rank", "entropy")
+
+
+def measure_tests(tests: Mapping[str, Any]) -> dict[str, Any]:
+    """Compute the measures of each test; nan where a text has no finite likelihood or no statistics of its tokens.
+
+    Args:
+        tests: the columns ``sum``, ``mean``, ``tokens``, ``bytes`` and those of `TOKEN_STATS`, each of both sides, such as
+            ``high_sum``; all of shape (tests,).
+    """
+    measures = {MARGIN: tests["high_mean"] - tests["low_mean"]}
+    for side in ("high", "low"):
+        measures[f"bits_{side}"] = -tests[f"{side}_sum"] / (math.log(2) * tests[f"{side}_bytes"])
+        for name in ("top1", "rank"):
+            measures[f"{name}_{side}"] = tests[f"{side}_{name}"] / tests[f"{side}_tokens"]
+    both = {name: tests[f"high_{name}"] + tests[f"low_{name}"] for name in ("entropy", "tokens")}
+    return {**measures, "entropy": both["entropy"] / both["tokens"]}
+
+
+def weigh_tests(tests: Mapping[str, Any], measure: str) -> Any:
+    """Compute the weight of each test in a measure, shape (tests,); 0 where it has none, or a text no finite likelihood."""
+    columns = [tests[column] for column in MEASURES.get(measure, ())]
+    missing = np.isnan(tests[MARGIN]) | np.isnan(tests[measure])
+    return np.where(missing, 0.0, sum(columns) if columns else 1.0)
+
+
+def pool_measure(tests: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Add a measure up over the tests of each prompt.
+
+    Args:
+        tests: of a run, with its measures.
+        measure: one of `MEASURES`, or any other column, of which each test counts once.
+
+    Returns:
+        A row per prompt: ``total`` and ``weight``, whose quotient is the measure.
+    """
+    values = tests.astype({measure: float, MARGIN: float})
+    weight = weigh_tests(values, measure)
+    sums = pd.DataFrame({"total": values[measure].fillna(0.0) * weight, "weight": weight})
+    return sums.groupby(tests["cluster_id"], sort=False).sum()
+
+
+def summarize_measure(tests: pd.DataFrame, measure: str) -> ClusteredMean:
+    """Compute a measure over the tests of a run, with an error and a 95% interval clustered by prompt; see `pool_measure`."""
+    pooled = pool_measure(tests, measure)
+    return clustered_mean(pooled["total"], pooled["weight"])

@@ -1,0 +1,123 @@
+"""Covers TokenStats.
+
+``token_stats=True``: the share of likeliest tokens, ranks and entropies, against those straight from the model's logits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from lm_eval.models.huggingface import HFLM
+
+from nnd_tasks.models import prefix_scoring
+from nnd_tasks.models.token_requests import TokenStats
+from tests.models.comparing import Requests, adversarial, pair_of, run_out_of_memory
+from tests.models.families import tiny
+
+#: Where a vocabulary is read in slices, a rank may be off by one next to a token that is as likely up to rounding.
+NEAR = 1e-5
+
+
+def expected_stats(plain: HFLM, requests: Requests) -> list[TokenStats]:
+    """Read the logits of each request alone, and count."""
+    stats = []
+    for _, context, continuation in requests:
+        with torch.inference_mode():
+            if plain.backend == "seq2seq":
+                read, labels = torch.tensor([context[-plain.max_length :]]), torch.tensor([continuation])
+                logits = plain.model(input_ids=read, labels=labels).logits[0]
+            else:
+                read = torch.tensor([(context + continuation)[-(plain.max_length + 1) :][:-1]])
+                logits = plain.model(read).logits[0, -len(continuation) :]
+        top1, ranks, entropy = 0, 0.0, 0.0
+        for of_token, token in zip(logits.double(), continuation, strict=True):
+            likelier = sum(logit > of_token[token] + NEAR for logit in of_token.tolist())
+            top1 += int(of_token.argmax()) == token
+            ranks += math.log2(1 + likelier)
+            p = of_token.softmax(dim=-1)
+            entropy -= float((p * p.log()).sum())
+        stats.append(TokenStats(top1, ranks, entropy))
+    return stats
+
+
+def assert_stats(found: list[Any], expected: list[TokenStats], requests: Requests) -> None:
+    for answer, stats, (_, _, continuation) in zip(found, expected, requests, strict=True):
+        assert answer.logprobs is None, "tokens are not kept"
+        assert answer.stats.top1 == stats.top1
+        assert answer.stats.rank == pytest.approx(stats.rank, abs=1e-4)
+        assert answer.stats.entropy == pytest.approx(stats.entropy, abs=1e-4 * len(continuation))
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2 capped", "t5", "bart", "mamba"])
+def test_stats_are_those_of_the_logits(name: str) -> None:
+    requests = adversarial(30)
+    plain, sharing = pair_of(tiny(name) if name != "mamba" else _mamba())
+    assert (sharing.why_not() is None) == (name != "mamba")
+    bare = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    sharing.token_stats = True
+    found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    assert_stats(found, expected_stats(plain, requests), requests)
+    if name == "mamba":
+        assert [answer[1] for answer in found] == [answer[1] for answer in bare]
+    else:
+        assert [tuple(answer) for answer in found] == bare, "to the bit"
+
+
+def _mamba() -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    size = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8}
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model("mamba", **size)).eval()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("cap", [None, 2.0])
+def test_a_vocabulary_in_slices(bias: bool, cap: float | None) -> None:
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(16, 5000, bias=bias)
+    with torch.no_grad():
+        linear.weight.normal_(0, 0.5)
+        if bias:
+            linear.bias[7] = -torch.inf  # as of padding
+    hidden = torch.randn(6, 16)
+    rows = torch.tensor([0, 3, 3, 5, 1, 2, 4])
+    targets = torch.tensor([4999, 0, 2500, 1023, 1024, 3, 4100])
+    head = prefix_scoring.VocabularyHead(linear, 1.5, cap)
+    with torch.inference_mode(), patch.object(prefix_scoring, "_ELEMENTS", 1):  # slices of 1,024
+        plain = head(hidden, rows, targets)
+        head.token_stats = True
+        logprobs, greedy, stats = head(hidden, rows, targets)
+        logits = 1.5 * linear(hidden)
+        logits = logits if cap is None else cap * torch.tanh(logits / cap)
+    assert torch.equal(logprobs, plain[0])
+    assert torch.equal(greedy, plain[1])
+    entropy = torch.special.entr(logits.double().softmax(dim=-1)).sum(dim=-1)
+    for row, target, (top1, log_rank, found) in zip(rows, targets, stats.tolist(), strict=True):
+        own = logits[row, target]
+        assert bool(top1) == (int(logits[row].argmax()) == int(target))
+        bounds = [math.log2(1 + int((logits[row] > own + shift).sum())) for shift in (NEAR, -NEAR)]
+        assert bounds[0] - 1e-6 <= log_rank <= bounds[1] + 1e-6
+        assert found == pytest.approx(float(entropy[row]), abs=1e-4)
+
+
+def test_a_lack_of_memory_does_not_count_a_token_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = adversarial(30)
+    plain, sharing = pair_of("llama")
+    sharing.token_stats = True
+    assert sharing.why_not() is None
+    run_out_of_memory(monkeypatch, at={2, 3})
+    assert_stats(sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected_stats(plain, requests), requests)
+
+
+def test_tokens_and_stats_together() -> None:
+    requests = adversarial(10)
+    _, sharing = pair_of("llama")
+    sharing.token_stats = sharing.token_scores = True
+    for answer in sharing._loglikelihood_tokens(requests, disable_tqdm=True):
+        assert float(sum(answer.logprobs.tolist())) == pytest.approx(answer[0], rel=1e-6)
+        assert answer.stats.entropy > 0

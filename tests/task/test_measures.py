@@ -1,0 +1,179 @@
+"""Covers list_measures, measure_document, measure_tests, pool_measure, summarize_measure, weigh_tests.
+
+`nnd_tasks.measures`: from a run to its results, samples and tables, against transformers' own logits and sums test by test.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.measures import MEASURES, pool_measure, summarize_measure
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.task.metrics import UNDEFINED, aggregations, list_measures
+from nnd_tasks.task.reader import Asker, RewardReader
+from tests import random_models
+
+LIMIT = 4
+BASIC = ("bits_high", "bits_low", "margin")
+BREAKDOWN = {"pass_rate_a_b": ("category", "a b"), "pass_rate_severity_minor": ("severity", "minor")}
+
+
+def read_text(folder: Path, prompt: str, text: str) -> dict[str, float]:
+    """Measure a text after a prompt by the model's logits, token by token."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    context, continuation = (tokenizer(part)["input_ids"] for part in (prompt, text))
+    with torch.inference_mode():
+        logits = model(torch.tensor([context + continuation])).logits[0, len(context) - 1 : -1].double()
+    of_text = {"tokens": len(continuation), "bytes": len(text.removeprefix(" ").encode())}
+    of_text |= dict.fromkeys(("sum", "top1", "rank", "entropy"), 0.0)
+    for of_token, token in zip(logits.log_softmax(dim=-1), continuation, strict=True):
+        of_text["sum"] += float(of_token[token])
+        of_text["top1"] += int(of_token.argmax()) == token
+        of_text["rank"] += math.log2(1 + int((of_token > of_token[token]).sum()))
+        of_text["entropy"] -= float((of_token.exp() * of_token).sum())
+    return of_text
+
+
+def measure_slowly(samples: list[Any], folder: Path, category: str | None) -> dict[str, tuple[float, float]]:
+    """Compute every measure and its clustered error from pairs of sums, one prompt after the other."""
+    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in MEASURES}
+    for sample in samples:
+        [prompt] = {request[0] for request in sample["arguments"]}
+        texts = [read_text(folder, prompt, f" {text}") for text in sample["doc"]["candidates"]]
+        of_prompt = {name: [0.0, 0.0] for name in MEASURES}
+        for test in sample["doc"]["tests"]:
+            if category in (None, test["category"]):
+                high, low = texts[test["high"]], texts[test["low"]]
+                both = {key: high[key] + low[key] for key in high}
+                for side, text in (("high", high), ("low", low)):
+                    add(of_prompt[f"bits_{side}"], -text["sum"] / math.log(2), text["bytes"])
+                    add(of_prompt[f"top1_{side}"], text["top1"], text["tokens"])
+                    add(of_prompt[f"rank_{side}"], text["rank"], text["tokens"])
+                add(of_prompt["margin"], high["sum"] / high["tokens"] - low["sum"] / low["tokens"], 1)
+                add(of_prompt["entropy"], both["entropy"], both["tokens"])
+        for name, (total, weight) in of_prompt.items():
+            if weight:
+                pairs[name].append((total, weight))
+    found = {}
+    for name, of_prompts in pairs.items():
+        weights, k = sum(weight for _, weight in of_prompts), len(of_prompts)
+        mean = sum(total for total, _ in of_prompts) / weights
+        squares = sum((total - mean * weight) ** 2 for total, weight in of_prompts)
+        found[name] = mean, math.sqrt(k / (k - 1) * squares) / weights
+    return found
+
+
+def add(pair: list[float], total: float, weight: float) -> None:
+    pair[0] += total
+    pair[1] += weight
+
+
+def test_a_run_measures_what_the_logits_say(gpt2: Path, home: Path) -> None:
+    stats, bare = (
+        random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, model_args=arguments)
+        for arguments in ({"token_stats": True}, {})
+    )
+    samples, found = stats["samples"]["nnd_demo"], stats["results"]["nnd_demo"]
+    for category in (None, "disfluent"):
+        suffix = f"_{category}" if category else ""
+        for name, (mean, error) in measure_slowly(samples, gpt2, category).items():
+            assert found[f"{name}{suffix},none"] == pytest.approx(mean, rel=1e-4, abs=1e-5), name
+            assert found[f"{name}{suffix}_stderr,none"] == pytest.approx(error, rel=1e-3, abs=1e-5), name
+    higher = stats["higher_is_better"]["nnd_demo"]
+    assert (higher["margin"], higher["bits_high_disfluent"], higher["rank_low"]) == (True, False, False)
+    listed = {item["metric"] for item in stats["configs"]["nnd_demo"]["metric_list"]}
+    assert {"margin", "bits_low_off_target", "top1_high"} <= listed, "loggers find them by name"
+    # Without token_stats the rest is the same, to the bit.
+    names = {f"{name}{suffix}" for name in MEASURES if name not in BASIC for suffix in suffixes(found, name)}
+    assert names.isdisjoint(bare["results"]["nnd_demo"])
+    assert {key: value for key, value in found.items() if key not in names} == bare["results"]["nnd_demo"]
+    for sample, other in zip(samples, bare["samples"]["nnd_demo"], strict=True):
+        for record, without in zip(sample["candidates"], other["candidates"], strict=True):
+            assert record.pop("top1") >= 0
+            assert record.pop("rank") > 0
+            assert record.pop("entropy") > 0
+            assert record == without
+    signatures = [run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (stats, bare)]
+    assert signatures[0] == signatures[1], "what is measured besides does not change what a number rests on"
+
+
+def suffixes(results: dict[str, Any], name: str) -> list[str]:
+    return [key.removeprefix(name) for key in results if key.startswith(name)]
+
+
+def test_runs_and_files_hold_them(tmp_path: Path, gpt2: Path, home: Path) -> None:
+    arguments = f"pretrained={gpt2},dtype=float32,token_stats=True"
+    run_lm_eval(
+        [
+            *("run", "--model", "hf", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", str(LIMIT)),
+            *("--output_path", str(tmp_path), "--log_samples", "--batch_size", "4", "--device", "cpu"),
+        ]
+    )
+    runs = read_results(tmp_path)
+    tests = runs.tests
+    assert np.allclose(tests["bits_high"], -tests["high_sum"] / math.log(2) / tests["high_bytes"])
+    assert np.allclose(tests["rank_low"], tests["low_rank"] / tests["low_tokens"])
+    assert tests[[*MEASURES]].notna().all(axis=None)
+    for name in MEASURES:
+        summary = summarize_measure(runs[0].tests, name)
+        assert summary.mean == pytest.approx(runs[0].reported[f"{name},none"], rel=1e-9)
+        assert summary.standard_error == pytest.approx(runs[0].reported[f"{name}_stderr,none"], rel=1e-6)
+
+
+def test_other_models_refuse_token_stats(tmp_path: Path, masked_model: Path, home: Path) -> None:
+    with pytest.raises(NNDError, match="token_stats: --model nnd_mlm gives no ranks"):
+        random_models.evaluate(masked_model, ["nnd_demo"], kind="nnd_mlm", model_args={"token_stats": True})
+
+
+def test_scores_that_are_no_likelihoods_have_none() -> None:
+    assert not RewardReader.has_measures
+    assert not Asker.has_measures
+
+
+def test_a_text_without_a_likelihood_leaves_its_test_out() -> None:
+    nan = math.nan
+    tests = pd.DataFrame(
+        {
+            "cluster_id": ["a", "a", "b", "c"],
+            "margin": [0.5, nan, -0.25, nan],
+            "bits_high": [2.0, 9.0, 4.0, nan],
+            "high_bytes": [10, 10, 30, 10],
+            "top1_high": [nan, nan, 0.5, nan],
+            "high_tokens": [2, 2, 4, 2],
+        }
+    )
+    assert pool_measure(tests, "bits_high").to_dict("index") == {
+        "a": {"total": 20.0, "weight": 10.0},
+        "b": {"total": 120.0, "weight": 30.0},
+        "c": {"total": 0.0, "weight": 0.0},
+    }
+    assert summarize_measure(tests, "bits_high").mean == 3.5
+    assert summarize_measure(tests, "margin").mean == 0.125
+    assert pool_measure(tests, "top1_high")["weight"].tolist() == [0.0, 4.0, 0.0]
+
+
+def test_names_and_pooling() -> None:
+    assert list_measures(BREAKDOWN, token_stats=False) == {
+        **{name: (name, None) for name in BASIC},
+        **{f"{name}_a_b": (name, "a b") for name in BASIC},
+    }
+    assert len(list_measures(BREAKDOWN, token_stats=True)) == 2 * len(MEASURES)
+    pooled = aggregations((), ["margin"])
+    items = [(6.0, 2.0), (1.0, 1.0), (0.0, 0.0)]
+    assert pooled["margin"](items) == pytest.approx(7 / 3)
+    residuals = (6 - 2 * 7 / 3) ** 2 + (1 - 7 / 3) ** 2
+    error = pooled["margin_stderr"](items)
+    assert float(error) == pytest.approx(math.sqrt(2 * residuals) / 3)
+    assert f"{error:.2f}".endswith("† (2 prompts)")
+    assert (pooled["margin"]([(0.0, 0.0)]), pooled["margin_stderr"]([(1.0, 1.0)])) == (UNDEFINED, UNDEFINED)
