@@ -161,6 +161,7 @@ def report(
     "Conclusions",
     "nnd trend results --out figures  # sizes of models, or checkpoints of a training",
     "nnd trend results --x year --tags models.csv  # against a number of your own",
+    "nnd trend results --decide  # by which step each measure orders several trainings as in the end",
 )
 def trend(
     runs: Results = None,
@@ -171,6 +172,13 @@ def trend(
             help="parameters, step, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
         ),
     ] = None,
+    decide: Annotated[
+        bool, Option("--decide", help="How early each measure orders several trainings as at their last common step.")
+    ] = False,
+    series: Annotated[
+        str | None,
+        Option(metavar="REGEX", help="With --decide: what names the training in a model's path. Default: its folder."),
+    ] = None,
     tags: Tags = None,
     allow: Allow = "",
     select: Select = None,
@@ -178,10 +186,21 @@ def trend(
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
-    """Show pass rates against size, training step or another number.
+    """Show pass rates and likelihoods against size, training step or another number.
 
     It also reads the file that NNDCallback wrote.
     """
+    if decide:
+        if x:
+            raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
+        from nnd_tasks.results.model_names import read_tags
+        from nnd_tasks.studies.decide import report_decisions
+
+        columns = None if tags is None else read_tags(tags)
+        show(report_decisions(_read(runs, select), series, columns, allow=parts_of(allow)), out, form, brief)
+        return
+    if series is not None:
+        raise NNDError("--series: says which checkpoints belong together with --decide; add it")
     from nnd_tasks.results.trend import read_trend, report_trend
 
     points = read_trend(_list_places(runs), x, tags, parts_of(allow), select or ())

@@ -1,0 +1,182 @@
+"""How early each measure decides which of several trainings will be better (DataDecide, arXiv 2504.11393).
+
+The *decision accuracy* of a step is the share of pairs of trainings that a measure orders there as at the last step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.baselines import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.measures import MEASURES, pool_measure
+from nnd_tasks.results.category_measures import tests_by_category
+from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training, known_number
+from nnd_tasks.results.paired import Paired, pair_several
+from nnd_tasks.results.runs import Run
+from nnd_tasks.show.forms import draw_lines
+from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.studies.signal import step_variance
+
+RATE = "pass_rate"
+#: Resamples of the prompts, share of pairs that is enough for a sentence, and last checkpoints of which the noise is taken.
+RESAMPLES, ENOUGH, LAST = 1000, 0.9, 5
+_COLUMNS = {
+    "category": "{category}",
+    "measure": "{measure}",
+    "{step:,.10g}": "{accuracy:.2f} [{low:.2f}, {high:.2f}]",
+    "spread": "{spread:.4f}",
+    "noise": "{noise:.4f}",
+}
+_CAPTION = (
+    "Decision accuracy at each step: share of the pairs of trainings in the same order as at the last step; 0.5 is chance. 95% "
+    f"intervals of {RESAMPLES:,} resamples of the prompts. Spread: the best training less the worst, at the last step. Noise: "
+    f"what the next checkpoint would change, from the last {LAST}, as in nnd signal."
+)
+
+
+def report_decisions(
+    runs: Sequence[Run], series: str | None = None, tags: Tags | None = None, *, allow: Sequence[str] = ()
+) -> list[Report]:
+    """Say how early each measure orders trainings as in the end, for every set and category.
+
+    Args:
+        runs: checkpoints of two trainings or more, at the same steps.
+        series: a regular expression; what it matches in a model's path, or its first group there, names the training. None
+            takes the path without the part that names the checkpoint.
+        tags: may have ``training`` and ``step`` of a model.
+        allow: parts of the protocol that may differ.
+
+    Raises:
+        NNDError: the runs cannot be compared, or are not of two trainings with two steps in common.
+    """
+    groups, notes = pair_several(runs, allow, "--decide")
+    return [_report(paired, arrange_checkpoints(paired, series, tags), notes) for paired in groups]
+
+
+def arrange_checkpoints(paired: Paired, series: str | None, tags: Tags | None) -> pd.DataFrame:
+    """Arrange the models: a row per training, and a column per step that all trainings have.
+
+    Raises:
+        NNDError: see `report_decisions`.
+    """
+    checkpoints = pd.DataFrame(
+        {
+            "model": run.model,
+            "training": (tags and tags.text(run, "training")) or _find_training(run, series),
+            "step": known_number(run, STEP, tags),
+        }
+        for run in paired.runs
+    ).dropna()
+    for row in checkpoints[checkpoints.duplicated(["training", "step"])].itertuples():
+        raise NNDError(
+            f"--decide: {row.training} has step {row.step} twice; tell trainings apart with --series or --tags"
+        )
+    models = checkpoints.pivot(index="training", columns="step", values="model").dropna(axis="columns")
+    if min(models.shape) < 2:
+        raise NNDError(
+            f"{paired.title}: --decide needs two trainings with two steps in common; these are "
+            f"{', '.join(checkpoints['training'].unique())}; name trainings and steps with --series REGEX or --tags FILE"
+        )
+    return models
+
+
+def _find_training(run: Run, series: str | None) -> str:
+    if series is None:
+        return guess_training(run)
+    try:
+        match = re.search(series, full_name(run))
+    except re.error as error:
+        raise NNDError(f"--series {series}: is no regular expression ({error})") from error
+    if match is None:
+        raise NNDError(f"--series {series}: does not match {full_name(run)}")
+    return str(match[min(match.re.groups, 1)])
+
+
+def decide(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
+    """Compute decision accuracies.
+
+    Args:
+        paired: runs on one set.
+        models: see `arrange_checkpoints`.
+
+    Returns:
+        A row per category, measure and step: ``ordered``, the pairs of trainings in the order of the last step, of ``pairs``
+        that have one there; ``accuracy`` with ``low`` and ``high``; ``spread`` and ``noise`` of the measure. Measures that some
+        checkpoint does not have are left out.
+    """
+    rows = []
+    late = models.iloc[:, -LAST:].stack().reset_index()
+    tests_of = {(category, model): tests for category, model, tests in tests_by_category(paired)}
+    first, second = np.triu_indices(len(models), k=1)
+    for category in paired.categories:
+        tests = [tests_of[category, model] for model in models.to_numpy().ravel()]
+        prompts = tests[0]["cluster_id"].unique()
+        draws = np.random.default_rng(0).multinomial(len(prompts), [1 / len(prompts)] * len(prompts), RESAMPLES)
+        counts = np.vstack([np.ones(len(prompts)), draws])  # the prompts themselves, then the resamples
+        for measure in (RATE, *MEASURES):
+            column = "passed" if measure == RATE else measure
+            pooled = np.stack([pool_measure(of_model, column).loc[prompts] for of_model in tests])
+            if not pooled[..., 1].any(axis=1).all():
+                continue
+            with np.errstate(invalid="ignore"):  # a resample may hold no test that has the measure
+                totals, weights = np.moveaxis(counts @ pooled, -1, 0)
+                values = (totals / weights).reshape(*models.shape, -1)
+                order = np.sign(values[first] - values[second])
+                same = ((order == order[:, -1:]) & (order != 0)).sum(axis=0)
+            # Where trainings have no order in the end, none is right.
+            accuracy = np.where(same[-1] > 0, same / np.maximum(same[-1], 1), 0.5)
+            low, high = np.percentile(accuracy[:, 1:], (2.5, 97.5), axis=1)
+            numbers = {
+                "ordered": same[:, 0],
+                "pairs": same[-1, 0],
+                "accuracy": accuracy[:, 0],
+                "low": low,
+                "high": high,
+            }
+            numbers["spread"] = np.ptp(values[:, -1, 0])
+            numbers["noise"] = np.sqrt(step_variance(values[:, -LAST:, 0].ravel(), late))
+            rows.append(pd.DataFrame({"category": category, "measure": measure, "step": models.columns, **numbers}))
+    return pd.concat(rows, ignore_index=True)
+
+
+def _report(paired: Paired, models: pd.DataFrame, notes: Sequence[str]) -> Report:
+    decisions = decide(paired, models)
+    overall = decisions[decisions["category"] == ALL]
+    points = overall.assign(panel=ALL).rename(columns={"measure": "line", "step": "x", "accuracy": "y"})
+    label = "share of pairs ordered as at the last step"
+    left_out = f"Checkpoints left out, of steps that not all trainings have: {len(paired.runs) - models.size}."
+    return Report(
+        name=f"decide_{paired.title}",
+        title=f"{paired.title}: how early {len(models)} trainings can be told apart",
+        findings=[conclude(overall)],
+        tables=[Table("decisions", decisions, _COLUMNS, _CAPTION)],
+        notes=[*notes, *paired.notes, left_out],
+        brief=[Table("decisions", overall, _COLUMNS)],
+        figures={
+            file_stem(paired.title): partial(draw_lines, points, paired.title, STEP, label, main=RATE, chance=0.5)
+        },
+        facts={"trainings": list(models.index), "signatures": {run.model: run.line for run in paired.runs}},
+    )
+
+
+def conclude(decisions: pd.DataFrame) -> str:
+    """Say at which step `ENOUGH` pairs are ordered first, by which measure, and what the pass rate does there.
+
+    Args:
+        decisions: of all tests, see `decide`.
+    """
+    early = decisions[decisions["step"] < decisions["step"].max()]
+    enough = early.loc[early["accuracy"] >= ENOUGH, "step"]
+    step = early["step"].max() if enough.empty else enough.min()
+    at = early[early["step"] == step].set_index("measure")
+    scores = [
+        f"`{row.Index}` orders {row.ordered} of {row.pairs} pairs of trainings as at the end [{row.low:.2f}, {row.high:.2f}]"
+        for row in at.loc[[at["accuracy"].drop(RATE).idxmax(), RATE]].itertuples()
+    ]
+    return f"By step {step:,.10g} {scores[0]}; {scores[1]}{f'; none orders {ENOUGH:.0%}' if enough.empty else ''}."
