@@ -1,0 +1,100 @@
+"""`examples/own_model.py`: a plain module is scored as by its own logits, with a cache and without, by one process and by two."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import ByT5Tokenizer
+
+import nnd_tasks
+from tests.commands import start
+from tests.conftest import REPO
+
+SCRIPT = REPO / "examples" / "own_model.py"
+LIMIT = 3
+
+
+class Recurrent(torch.nn.Module):
+    """A byte model whose state is its cache; without ``caching`` it gives logits alone."""
+
+    def __init__(self, *, caching: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.caching = caching
+        self.embed, self.head = torch.nn.Embedding(384, 16), torch.nn.Linear(16, 384)
+        self.drop, self.layer = torch.nn.Dropout(0.5), torch.nn.GRU(16, 16, batch_first=True)
+        self.tokens_read = 0
+
+    def forward(self, tokens: torch.Tensor, cache: torch.Tensor | None = None) -> Any:
+        self.tokens_read += tokens.numel()
+        hidden, cache = self.layer(self.drop(self.embed(tokens)), cache)
+        logits = 3 * self.head(hidden)
+        return (logits, cache) if self.caching else logits
+
+
+def evaluate(module: torch.nn.Module) -> dict[str, Any]:
+    own_model = runpy.run_path(str(SCRIPT))["OwnModel"]
+    lm = own_model(module, ByT5Tokenizer(), 4096)
+    return nnd_tasks.evaluate("nnd_demo", lm, limit=LIMIT, bootstrap_iters=0)
+
+
+def sums(results: dict[str, Any]) -> list[float]:
+    return [record["sum"] for sample in results["samples"]["nnd_demo"] for record in sample["candidates"]]
+
+
+def test_a_plain_module_is_scored_by_its_own_logits(home: Path) -> None:
+    plain, caching = Recurrent(caching=False), Recurrent(caching=True)
+    results = evaluate(plain.train())
+    assert plain.training, "training goes on as before"
+    tokenizer, found = ByT5Tokenizer(), iter(sums(results))
+    plain.eval()
+    for sample in results["samples"]["nnd_demo"]:
+        for prompt, text in (request for request in sample["arguments"]):
+            context, continuation = (tokenizer.encode(part, add_special_tokens=False) for part in (prompt, text))
+            with torch.inference_mode():
+                logits = plain(torch.tensor([context + continuation]))[0, len(context) - 1 : -1]
+            own = logits.log_softmax(-1).gather(1, torch.tensor(continuation)[:, None]).sum()
+            assert next(found) == pytest.approx(float(own), rel=1e-5)
+    assert {"pass_rate,none", "margin,none", "bits_high,none"} <= results["results"]["nnd_demo"].keys()
+    plain.tokens_read = 0
+    evaluate(plain)
+    shared = evaluate(caching)
+    assert sums(shared) == pytest.approx(sums(results), rel=1e-5)
+    assert caching.tokens_read < plain.tokens_read / 3, "each prompt is read once"
+
+
+def test_two_processes_score_a_share_each(tmp_path: Path, home: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"""
+import json, sys, torch.distributed as dist
+sys.path.insert(0, {str(REPO)!r})
+from tests.run.test_own_model import Recurrent, evaluate, sums
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://{tmp_path}/meeting", rank=rank, world_size=2)
+module = Recurrent(caching=True)
+results = evaluate(module)
+print(json.dumps([module.tokens_read, sums(results), results["results"]["nnd_demo"]["pass_rate,none"]]))
+dist.destroy_process_group()
+"""
+    )
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    processes = [start([sys.executable, program, str(rank)], env=environment) for rank in range(2)]
+    outputs = [process.communicate(timeout=240) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    (read, found, rate), (other_read, other, _) = (json.loads(out.splitlines()[-1]) for out, _ in outputs)
+    module = Recurrent(caching=True)
+    alone = evaluate(module)
+    assert found == other == pytest.approx(sums(alone), rel=1e-6)
+    assert rate == alone["results"]["nnd_demo"]["pass_rate,none"]
+    assert read + other_read == module.tokens_read + 1, (
+        "nothing is read twice but the question whether there is a cache"
+    )
+    assert min(read, other_read) > 0.2 * module.tokens_read
