@@ -4,6 +4,7 @@
 # make test-next: with lm-eval 0.5 in an environment of its own, against 0.4.13 (NEXT_VENV=FOLDER takes one that has it)
 # make test-llamacpp: with llama.cpp behind llama-cpp-python's server, likewise (LLAMACPP_VENV=FOLDER)
 # make test-inspect: with inspect_ai, which runs what `nnd publish` describes, likewise (INSPECT_VENV=FOLDER)
+# make test-ray: Ray itself, with several raylets on this machine, in .venv; takes minutes
 # make lint: ruff and mypy      make docs: the site, in site/
 # make lock: requirements.lock from constraints.txt      make clean: remove what these made
 
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where it is set, every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-vllm test-next test-llamacpp test-inspect browser lint docs install lock clean
+.PHONY: demo test test-all test-vllm test-next test-llamacpp test-inspect test-ray browser lint docs install lock clean
 
 install: $(STAMP)
 
@@ -86,6 +87,11 @@ test-inspect: install
 	  $(INSPECT_VENV)/bin/python -m pip install --quiet 'inspect_ai>=0.3.285' datasets 'huggingface-hub>=1.0'
 	HF_HUB_OFFLINE=1 NND_TEST_INSPECT=$(abspath $(INSPECT_VENV))/bin/python $(BIN)/python -m pytest tests/contribute/test_inspect.py
 
+# Ray is no part of `install`: it takes 240 MB, and these tests take minutes.
+test-ray: install
+	$(PIP) --constraint constraints.txt ray
+	HF_HUB_OFFLINE=1 NND_TEST_RAY=1 $(BIN)/python -m pytest tests/ray
+
 # Takes a Chromium or Chrome that is on the PATH (Debian: apt install chromium), else playwright's own.
 browser: install
 	$(PIP) --constraint constraints.txt 'playwright>=1.49,<2'
@@ -102,9 +108,9 @@ docs: install
 
 lock:
 	(echo '# constraints.txt with the SHA-256 of every file: pip install --no-deps --require-hashes -r requirements.lock'; \
-	 echo '# Made by `make lock`, which needs uv. Without torch: each machine takes the wheel that fits it.'; \
+	 echo '# Made by `make lock`, which needs uv. Without torch, of which each machine takes the wheel that fits it, and ray, which only make test-ray takes.'; \
 	 uv pip compile --quiet --universal --python-version 3.10 --no-deps --generate-hashes --no-header --no-annotate \
-	   --no-emit-index-url --no-emit-package torch constraints.txt) > requirements.lock.new
+	   --no-emit-index-url --no-emit-package torch --no-emit-package ray constraints.txt) > requirements.lock.new
 	mv requirements.lock.new requirements.lock
 
 clean:

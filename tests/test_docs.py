@@ -87,8 +87,8 @@ def parse(words: list[str]) -> None:
         command = command.commands[path[-1]]
     if path[-1] == "run":  # all but these options goes to lm_eval
         words = [word for word in words if word != "--no-shared-prefix"]
-        if "--split" in words:
-            place = words.index("--split")
+        for ours in {"--split", "--models"} & {*words}:
+            place = words.index(ours)
             del words[place : place + 2]
         HarnessCLI()._parser.parse_args([*([] if words[:1] == ["ls"] else ["run"]), *words])
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -54,6 +55,10 @@ def run(
         str | None,
         Option(metavar="SPLIT", help="Score the tests of train, validation or test; see nnd build --preference."),
     ] = None,
+    models: Annotated[
+        str | None,
+        Option(metavar="GLOB", help="Run for each model of a pattern or a file."),
+    ] = None,
     no_save: Annotated[bool, Option("--no-save", help=_SAVING)] = False,
     no_shared_prefix: Annotated[bool, Option("--no-shared-prefix", help=_SHARING)] = False,
 ) -> None:
@@ -65,6 +70,7 @@ def run(
     refused.
     """
     from nnd_tasks.run.run import run_lm_eval
+    from nnd_tasks.run.sweep import run_sweep
 
     words = [word for word in arguments or [] if word != "--debug"]
     words += ["--metadata", f"split={split}"] if split else []
@@ -72,7 +78,11 @@ def run(
         say(context.get_help())
         say("The options of lm_eval:")
         say()
-    run_lm_eval(words, shared_prefix=not no_shared_prefix, sample=sample, save=not no_save)
+    run_model = partial(run_lm_eval, shared_prefix=not no_shared_prefix, sample=sample, save=not no_save)
+    if models is None:
+        run_model(words)
+    else:
+        run_sweep(models, lambda more: run_model([*words, *more], resume=True))
 
 
 @verb(

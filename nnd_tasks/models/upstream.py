@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lm_eval.api.model import LM, TemplateLM
-from lm_eval.api.registry import register_model
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM, TemplateLM, hash_args
+from lm_eval.api.registry import get_model, register_model
 from lm_eval.models.huggingface import HFLM
 
-__all__ = ["HFLM", "LM", "TemplateLM", "register_model", "vllm_class"]
+__all__ = ["HFLM", "LM", "Instance", "TemplateLM", "get_model", "hash_args", "register_model", "vllm_class"]
 
 
 def vllm_class() -> Any:

@@ -392,3 +392,5 @@ def fail_on_unsaved_results() -> Iterator[list[Any]]:
             )
         if getattr(tracker, "nnd_tokens", None):
             write_tokens(tracker)
+        if getattr(tracker, "nnd_mark", None):
+            tracker.nnd_mark.touch()

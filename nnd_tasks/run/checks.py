@@ -25,6 +25,7 @@ from nnd_tasks.run.outputs import check_output
 from nnd_tasks.store import list_source_folders, task_yamls
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings, is_chat_api
+from nnd_tasks.task.signature import CLUSTER
 from nnd_tasks.task.task_files import write_task_folder, written_folders
 from nnd_tasks.text import did_you_mean, some_of
 
@@ -101,8 +102,9 @@ def check_options(options: Any) -> None:
         NNDError: an option has a value that cannot be taken.
     """
     list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder
-    check_model_arguments(options.model, options.model_args, options.metadata)
-    check_model(options.model, options.model_args)
+    engine, arguments, _ = split_cluster(options.model, options.model_args)
+    check_model_arguments(engine, arguments, options.metadata)
+    check_model(engine, arguments)
     if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
         raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
     check_selection({name: getattr(options, name) for name in ("limit", "samples", "predict_only")})
@@ -402,6 +404,23 @@ def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[s
 
 
 # ---------------------------------------------------------------- the model type that runs in place of the one that is named
+
+
+def split_cluster(model: Any, arguments: Mapping[str, Any]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Take the engine of ``--model ray`` apart from where it runs.
+
+    Args:
+        model: what ``--model`` names, or a ready-made model.
+        arguments: its arguments.
+
+    Returns:
+        The model type that computes, its arguments, and those of Ray's workers, which are empty for any other model.
+    """
+    if model != "ray":
+        return model, dict(arguments), {}
+    cluster = {"workers": 1, **{key: arguments[key] for key in CLUSTER if key in arguments}}
+    rest = {key: value for key, value in arguments.items() if key not in (*CLUSTER, "engine")}
+    return arguments.get("engine", "hf"), rest, cluster
 
 
 def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:

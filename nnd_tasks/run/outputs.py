@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, writing_all
 from nnd_tasks.redact import bare_urls
+from nnd_tasks.task.settings import plain_metadata
 from nnd_tasks.task.signature import digest, engine_packages, environment, model_files
 
 #: Bytes that the name of a folder may have; file systems allow 255.
@@ -217,6 +218,21 @@ def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -
             "packages": [item for item in environment(*engine_packages(model)) if item[0] in scoring],
         }
     )
+
+
+def run_key(answers: str, tasks: Iterable[Any], options: Mapping[str, Any]) -> str:
+    """Hash what can change the results of a run: 12 hex digits.
+
+    Args:
+        answers: the `cache_key` of the model.
+        tasks: those that are loaded.
+        options: of lm-eval's `simple_evaluate`.
+    """
+    # Settings of ours are taken out of the metadata, in which the arguments of the model are too.
+    configs = [plain_metadata({**vars(task.config), "metadata": None}) for task in tasks]
+    ours = [[task.loaded.origin, task.settings.model_dump()] for task in tasks if hasattr(task, "settings")]
+    others = {key: value for key, value in options.items() if key not in {*_INDIFFERENT, "metadata", "verbosity"}}
+    return digest([answers, configs, ours, plain_metadata(others)])
 
 
 def _describe_files(name: str, arguments: Mapping[str, Any]) -> list[Any]:

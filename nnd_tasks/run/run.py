@@ -41,6 +41,7 @@ def _evaluate_checked(
     task_manager: Any,
     shared_prefix: bool = True,
     sample: int | None = None,
+    resume: bool = False,
     use_cache: str | None = None,
     cache_requests: bool = False,
     apply_chat_template: bool | str = False,
@@ -57,27 +58,37 @@ def _evaluate_checked(
     import nnd_tasks.models.text_models  # noqa: F401 - registers nnd_mlm and nnd_reward
     from nnd_tasks.models.encodings import shared_encodings
     from nnd_tasks.models.model_error import ModelError
-    from nnd_tasks.run.outputs import cache_key
+    from nnd_tasks.models.ray_workers import RAY, stop_workers
+    from nnd_tasks.run.outputs import cache_key, results_folder, run_key
     from nnd_tasks.task.scored_tokens import token_table
 
     tracker = kwargs.get("evaluation_tracker")
+    engine, arguments, cluster = checks.split_cluster(model, model_args or {})
     with hidden_in_logs(), shared_encodings():
         run = checks.check_run(
-            checks.Asked(model, dict(model_args or {}), tasks, sample=sample, shared_prefix=shared_prefix),
+            checks.Asked(engine, arguments, tasks, sample=sample, shared_prefix=shared_prefix),
             task_manager,
             cache_requests=cache_requests,
             chat=bool(apply_chat_template),
             options=kwargs,
         )
-        if use_cache is not None:
-            use_cache = f"{use_cache}_{cache_key(run.model, run.arguments, chat=bool(apply_chat_template))}"
         kwargs["samples"] = run.samples
+        if use_cache is not None or resume:
+            answers = cache_key(run.model, run.arguments, chat=bool(apply_chat_template))
+            use_cache = use_cache and f"{use_cache}_{answers}"
+        if resume and tracker.output_path:
+            folder = results_folder(tracker.output_path, run.folder)
+            key = run_key(answers, run.loaded["tasks"].values(), {**kwargs, "chat": apply_chat_template})
+            tracker.nnd_mark = folder / f".run-{key}"  # is made when all files of the run are saved
+            if tracker.nnd_mark.exists() and any(folder.glob("*.json")):
+                say(f"has results: {folder}")
+                return None
         try:
             results = simple_evaluate(
                 task_manager,
                 run.loaded,
-                model=run.model,
-                model_args=run.arguments or None,
+                model=RAY if cluster else run.model,
+                model_args={**cluster, "engine": run.model, **run.arguments} if cluster else run.arguments or None,
                 tasks=tasks,
                 use_cache=use_cache,
                 apply_chat_template=apply_chat_template,
@@ -85,6 +96,8 @@ def _evaluate_checked(
             )
         except ModelError as error:  # of our engine, which knows no NNDError
             raise NNDError(str(error)) from error
+        finally:
+            stop_workers()
     keeping = [task for task in run.ours if task.settings.tokens]
     if results is not None and keeping:
         tables = {task.config.task: token_table(task.instances, task.answers) for task in keeping}
@@ -129,7 +142,12 @@ def _name_results(tracker: Any, folder: str | None) -> None:
 
 
 def run_lm_eval(
-    arguments: Sequence[str], *, shared_prefix: bool = True, sample: int | None = None, save: bool = False
+    arguments: Sequence[str],
+    *,
+    shared_prefix: bool = True,
+    sample: int | None = None,
+    save: bool = False,
+    resume: bool = False,
 ) -> None:
     """Run ``lm_eval`` in this process with ``arguments``, our tasks known to it.
 
@@ -139,6 +157,7 @@ def run_lm_eval(
         sample: number of prompts of each task, spread over its categories; None takes all.
         save: write results and samples into `results_dir` where ``arguments`` name no other place, and say in the end where
             they are and which command reads them.
+        resume: run nothing where the results of this very command are saved.
 
     Raises:
         SystemExit: as lm-eval's command line does.
@@ -146,7 +165,7 @@ def run_lm_eval(
     """
     verb = arguments[0] if arguments and arguments[0] in _VERBS else "run"
     rest = list(arguments[1:] if arguments and arguments[0] == verb else arguments) or ["--help"]
-    instead = partial(_evaluate_checked, shared_prefix=shared_prefix, sample=sample)
+    instead = partial(_evaluate_checked, shared_prefix=shared_prefix, sample=sample, resume=resume)
     trackers: list[list[Any]] = []
     default_folder = results_dir()
     with _hidden_in_errors(), hidden_in_logs(), ExitStack() as patches:
@@ -208,7 +227,8 @@ def _with_exact_sums(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]
 
     `HFLM` would sum log-probabilities in the type of its weights: in bfloat16, different texts tie.
     """
-    return {**({"softmax_dtype": "float32"} if model in checks.HF else {}), **arguments}
+    exact = checks.split_cluster(model, arguments)[0] in checks.HF
+    return {**({"softmax_dtype": "float32"} if exact else {}), **arguments}
 
 
 @contextmanager
@@ -260,7 +280,8 @@ def evaluate(
     if isinstance(arguments.get("pretrained"), str):
         arguments = {**arguments, "pretrained": resolve_model(arguments["pretrained"])}
     about_model = dict(arguments)
-    if model in checks.ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
+    engine, _, _ = checks.split_cluster(model, arguments)
+    if engine in checks.ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
         kwargs["device"] = "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU
     if not isinstance(model, str):  # a ready-made model has attributes that say how it tokenizes
         for name in (

@@ -26,6 +26,8 @@ from nnd_tasks.redact import bare_urls, hide, is_secret, without_secrets
 from nnd_tasks.task.settings import Settings
 
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
+#: Arguments of ``--model ray`` that say where its engine runs; they change no number.
+CLUSTER = ("workers", "address", "worker_cpus", "worker_gpus")
 #: Characters that a short signature has at most.
 SHORT = 99
 _PROBE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
@@ -151,8 +153,9 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         "shared_prefix",
         "token_scores",
         "token_stats",
+        "engine",
     }
-    skipped |= {*Settings.model_fields}
+    skipped |= {*Settings.model_fields, *CLUSTER}
     name = metadata.get("pretrained") or metadata.get("model") or counter.model_name
     stored = getattr(counter.config, "dtype", None)
     items = {
@@ -292,7 +295,8 @@ def whole_signature(
         spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
             depends on it.
     """
-    packages = dict(environment(*engine_packages(model_type)))
+    packages: dict[str, Any] = dict(environment(*engine_packages(model_type)))
+    packages |= {key: metadata[key] for key in ("workers",) if key in metadata}
     model = {
         "type": model_type,
         **model_part(metadata, counter),
@@ -310,7 +314,7 @@ def whole_signature(
     }
 
 
-def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, str]) -> str:
+def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, Any]) -> str:
     """Return a signature as one line of text: ``key:value`` items joined by ``|``, the three parts by ``||``.
 
     Items of the model that are not known are left out.

@@ -1,0 +1,128 @@
+"""The part of Ray that `ray_workers` uses, in this process: an actor is an object, and a call is done when it is waited for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from nnd_tasks.models.ray_workers import stop_workers
+
+
+class RayError(Exception):
+    pass
+
+
+class RayTaskError(RayError):
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Actor:
+    """Args:
+    machine: on which it is.
+    """
+
+    def __init__(self, cls: type, machine: FakeRay) -> None:
+        self._machine, self._object = machine, cls()
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=lambda *arguments: Call(self, getattr(self._object, name), arguments))
+
+
+class Call:
+    def __init__(self, actor: Actor, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+        self.actor, self.function, self.arguments = actor, function, arguments
+
+
+class FakeRay(ModuleType):
+    """Ray with one machine.
+
+    Args:
+        resources: of the machine.
+        lose: called with the number of each call; true lets the worker be lost with it.
+        slots: actors that find room; others never begin.
+
+    Attributes:
+        calls: name of the method of each call that ended, and its arguments.
+        actors: that were made and not killed.
+        waits: seconds that each wait without an answer would have taken.
+        started: arguments of `init`.
+    """
+
+    def __init__(self, resources: Mapping[str, float], lose: Callable[[int], bool], slots: int) -> None:
+        super().__init__("ray")
+        self.__spec__ = ModuleSpec("ray", None)
+        self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+        self.resources, self.lose, self.slots = resources, lose, slots
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.actors: list[Actor] = []
+        self.waits: list[float] = []
+        self.started: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._number = 0
+
+    def is_initialized(self) -> bool:
+        return bool(self.started)
+
+    def init(self, *arguments: Any, **options: Any) -> None:
+        self.started.append((arguments, options))
+
+    def shutdown(self) -> None:
+        self.started.clear()
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": self.resources}, {"Alive": False, "Resources": {"CPU": 99, "GPU": 99}}]
+
+    def remote(self, **needs: float) -> Callable[[type], Any]:
+        def make(cls: type) -> Any:
+            def begin() -> Actor:
+                self.actors.append(Actor(cls, self))
+                return self.actors[-1]
+
+            return SimpleNamespace(remote=begin)
+
+        return make
+
+    def wait(self, calls: list[Call], timeout: float) -> tuple[list[Call], list[Call]]:
+        for call in reversed(calls):  # the last one is done first
+            if call.actor in self.actors[: self.slots]:
+                return [call], [other for other in calls if other is not call]
+        self.waits.append(timeout)
+        return [], calls
+
+    def get(self, call: Call) -> Any:
+        self._number += 1
+        if self.lose(self._number):
+            raise RayError("The actor died unexpectedly")
+        try:
+            result = call.function(*call.arguments)
+        except Exception as error:
+            raise RayTaskError(error) from error
+        self.calls.append((call.function.__name__, tuple(call.arguments)))
+        return result
+
+    def kill(self, actor: Actor) -> None:
+        if actor in self.actors:
+            self.actors.remove(actor)
+
+
+@contextmanager
+def fake_ray(
+    resources: Mapping[str, float] | None = None, lose: Callable[[int], bool] = lambda number: False, slots: int = 99
+) -> Iterator[FakeRay]:
+    """Let this process import a `FakeRay` as ``ray``. Workers, which set its threads, are stopped in the end."""
+    ray, threads = FakeRay(resources or {"CPU": 4.0}, lose, slots), torch.get_num_threads()
+    modules = {"ray": ray, "ray.exceptions": ray.exceptions}
+    with patch.dict(sys.modules, modules), patch("atexit.register"):
+        try:
+            yield ray
+        finally:
+            stop_workers()
+            torch.set_num_threads(threads)

@@ -1,0 +1,114 @@
+"""Covers list_models, run_sweep, run_key.
+
+``nnd run --models``: many models by one command, each as if it were run alone, and none again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.run.sweep import list_models
+from tests.commands import Command, Outcome
+from tests.models.fake_ray import fake_ray
+from tests.run.test_several import close, written
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, gpt2: Path, llama: Path) -> Path:
+    """Three models, in an order that texts do not have, and two folders that are none."""
+    for name, model in (("step-2", gpt2), ("step-10", llama)):
+        shutil.copytree(model, tmp_path / "runs" / name)
+    for name in ("step-3", "logs"):
+        (tmp_path / "runs" / name).mkdir()
+    return tmp_path / "runs"
+
+
+def test_models_are_those_of_a_pattern_or_a_file(checkpoints: Path, tmp_path: Path) -> None:
+    assert [Path(name).name for name in list_models(f"{checkpoints}/*")] == ["step-2", "step-10"]
+    file = tmp_path / "models.txt"
+    file.write_text("# two\nEleutherAI/pythia-160m,revision=step1000\n\n  gpt2 \n", "utf-8")
+    assert list_models(str(file)) == ["EleutherAI/pythia-160m,revision=step1000", "gpt2"]
+    for nothing in (f"{checkpoints}/epoch-*", str(checkpoints), str(tmp_path / "missing.txt")):
+        with pytest.raises(NNDError, match="no model; name a file with a model on each line, or a pattern"):
+            list_models(nothing)
+
+
+def sweep(nnd: Command, models: str, out: Path, *more: str, arguments: str = "dtype=float32") -> Outcome:
+    model = "ray" if "workers" in arguments else "hf"
+    words = ["--model", model, "--model_args", arguments, "--tasks", "nnd_demo,nnd_demo_clean", "--limit", "3"]
+    return nnd("run", *words, "--device", "cpu", "--models", models, "--output_path", out, "--log_samples", *more)
+
+
+def results(out: Path) -> list[Path]:
+    return sorted(out.rglob("results_*.json"))
+
+
+def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(
+    nnd: Command, checkpoints: Path, home: Path, tmp_path: Path
+) -> None:
+    pattern, out = f"{checkpoints}/step-*", tmp_path / "out"
+    first = sweep(nnd, pattern, out)
+    assert first.status == 0, first.err
+    assert [line for line in first.out.splitlines() if line.startswith("model ")] == [
+        f"model {number} of 2: {checkpoints}/{name}" for number, name in ((1, "step-2"), (2, "step-10"))
+    ]
+    files = results(out)
+    assert len(files) == 2
+    for name in ("step-2", "step-10"):
+        alone = tmp_path / f"alone-{name}"
+        words = ["--model", "hf", "--model_args", f"dtype=float32,pretrained={checkpoints / name}", "--device", "cpu"]
+        words += ["--tasks", "nnd_demo,nnd_demo_clean", "--limit", "3", "--output_path", str(alone), "--log_samples"]
+        assert nnd("run", *words).status == 0
+        [folder] = {path.parent for path in files if path.parent.name.endswith(name)}
+        assert close(written(folder), written(alone))
+
+    again = sweep(nnd, pattern, out)
+    assert again.status == 0
+    assert again.out.count("has results: ") == 2
+    assert results(out) == files
+    trend = nnd("trend", out)
+    assert trend.status == 0, trend.err
+    assert "step-10" in trend.out
+
+    # A run that was killed while it saved, other options, and a model that was trained on leave no results of this command.
+    [mark] = files[0].parent.glob(".run-*")
+    mark.unlink()
+    config = checkpoints / "step-2" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text("utf-8")), indent=1), "utf-8")
+    assert sweep(nnd, pattern, out).out.count("has results: ") == 0
+    assert len(results(out)) == 4
+    assert sweep(nnd, pattern, out, "--num_fewshot", "1").out.count("has results: ") == 0
+    assert sweep(nnd, pattern, out, "--batch_size", "2").out.count("has results: ") == 2
+
+
+def test_a_model_that_fails_is_named_in_the_end_and_the_first_ends_the_sweep(
+    nnd: Command, checkpoints: Path, gpt2: Path, home: Path, tmp_path: Path
+) -> None:
+    (checkpoints / "step-3" / "config.json").write_text("{}", "utf-8")
+    outcome = sweep(nnd, f"{checkpoints}/step-*", tmp_path / "out")
+    assert outcome.status == 1
+    assert outcome.err.splitlines()[-1] == "nnd: error: 1 model of 3 failed; the same command tries them again"
+    assert f"{checkpoints}/step-3: " in outcome.err
+    assert len(results(tmp_path / "out")) == 2
+    shutil.copyfile(gpt2 / "tokenizer.json", checkpoints / "step-10" / "config.json")
+    wrong = sweep(nnd, f"{checkpoints}/step-*", tmp_path / "other", "--tasks", "nnd_dmo")
+    assert wrong.status == 1
+    assert "there is no task 'nnd_dmo'" in wrong.err
+    assert "model 2 of 3" not in wrong.out
+
+
+def test_workers_leave_room_for_the_next_model(nnd: Command, checkpoints: Path, home: Path, tmp_path: Path) -> None:
+    pattern, out = f"{checkpoints}/step-*", tmp_path / "out"
+    with fake_ray() as ray:
+        first = sweep(nnd, pattern, out, arguments="engine=hf,workers=2,dtype=float32")
+        assert first.status == 0, first.err
+        assert ray.actors == []
+        assert len(ray.started) == 1
+        assert [name for name, _ in ray.calls].count("load") <= 4, "each worker loads a model once for both tasks"
+        again = sweep(nnd, pattern, out, arguments="engine=hf,workers=3,dtype=float32")
+        assert again.out.count("has results: ") == 2
