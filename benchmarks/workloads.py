@@ -18,7 +18,13 @@ from nnd_tasks.task.documents import cluster_documents
 
 DATA = Path(os.environ.get("NND_TEST_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
 VOCABULARY = 50257  # of the models with a large head
-WINDOW = 2048
+WINDOW = 8192
+#: Set with long contexts -> its folder in `DATA`, and its prompt.
+LONG = {
+    "when2call": ("next/when2call/data/test", "Tools: {context}\n\nUser: {question}\n\nAssistant:"),
+    "mtrag": ("next/mtrag/mtrag-human/evaluations", "{context}\n\nUser: {question}\n\nAgent:"),
+    "d2t": ("next/d2t_spans", "Data: {context}\n\nText:"),
+}
 
 
 @dataclass
@@ -59,6 +65,17 @@ def summeval(articles: int | None, config: str = "all_rows") -> Workload:
     return _workload("SummEval", rows, "{context}\n\nSummary:")
 
 
+def long_contexts(characters: int) -> list[Workload]:
+    """Return of each set with long contexts (tools, passages, data) the first prompts that have so many characters together."""
+    works = []
+    for name, (_, template) in LONG.items():
+        rows = nnd_tasks.load(name)
+        prompts = rows.to_pandas().drop_duplicates("cluster_id")
+        wanted = set(prompts["cluster_id"][prompts["context"].str.len().cumsum() <= characters])
+        works.append(_workload(name, rows.filter(lambda row, wanted=wanted: row["cluster_id"] in wanted), template))
+    return works
+
+
 def _workload(name: str, rows: Any, template: str) -> Workload:
     prompts: dict[str, list[str]] = {}
     pairs = []
@@ -71,10 +88,13 @@ def _workload(name: str, rows: Any, template: str) -> Workload:
 
 
 def build_sets(home: Path) -> None:
-    """Build both sets below ``home`` and make it the home of this process."""
+    """Build the sets below ``home`` and make it the home of this process."""
     os.environ["NND_HOME"] = str(home)
-    nnd_tasks.build_set("quiz_design", DATA / "quiz_design", progress=False)
-    nnd_tasks.build_set("summeval", DATA / "summeval", progress=False)
+    folders = {name: name for name in ("quiz_design", "summeval")} | {
+        name: folder for name, (folder, _) in LONG.items()
+    }
+    for name, folder in folders.items():
+        nnd_tasks.build_set(name, DATA / folder, progress=False)
 
 
 # ---------------------------------------------------------------- models

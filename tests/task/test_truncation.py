@@ -20,8 +20,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.task import lengths
 from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.request import shorten
+from tests.conftest import needs_data, needs_models
 from tests.random_models import evaluate
-from tests.task.tasks import small_set
+from tests.task.tasks import load_task, small_set
 
 LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in range(60))
 
@@ -214,3 +215,48 @@ def test_a_context_can_be_kept_whole(tiny_models: dict[str, Path], run: Run) -> 
         assert [candidate is not None for candidate in samples[0]["candidates"]] == present
         if any(present):
             assert samples[0]["arguments"][0][0] == f"{LONG} Summary:", "a prompt that is scored is whole"
+
+
+# ---------------------------------------------------------------- long contexts of real sets
+
+
+@needs_data
+@needs_models
+@pytest.mark.parametrize(
+    ("name", "ending", "prompts"), [("when2call", "Assistant:", 16), ("mtrag", "Agent:", 6), ("d2t", "Text:", 4)]
+)
+def test_a_window_of_2048_shortens_long_tools_passages_and_data_and_counts_them(
+    name: str,
+    ending: str,
+    prompts: int,
+    real_sets: Callable[[str], Path],
+    models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("NND_HOME", str(real_sets(name).parents[1]))
+    model = models / "tiny-lm-m"
+    tokenizer = AutoTokenizer.from_pretrained(model, model_max_length=100_000)
+
+    def read_requests(window: int) -> list[tuple[int, str, str]]:
+        task = load_task(f"nnd_{name}", {"pretrained": str(model), "max_length": window})
+        task.set_config("num_fewshot", 0)
+        task.build_all_requests(limit=prompts)
+        return [(request.doc_id, *request.args[:2]) for request in task.instances]
+
+    whole, cut = read_requests(100_000), read_requests(2048)
+    too_long = {number for number, prompt, text in whole if len(tokenizer.encode(prompt + text)) > 2049}
+    assert len(too_long) >= 2
+    assert (
+        f"nnd_{name}: {len(too_long)} contexts lost their end to fit the model's window of 2048 tokens" in caplog.text
+    )
+    assert {number for number, prompt, text in cut if len(tokenizer.encode(prompt + text)) > 2049} == set()
+    for (number, prompt, text), (_, shortened, same_text) in zip(whole, cut, strict=True):
+        assert text == same_text
+        if number not in too_long:
+            assert shortened == prompt
+            continue
+        question = prompt[prompt.rindex("\n\nUser: ") :] if "User: " in prompt else f"\n\n{ending}"
+        kept = shortened.removesuffix(question)
+        assert len(kept) + len(question) == len(shortened) < len(prompt)
+        assert prompt.startswith(kept)
