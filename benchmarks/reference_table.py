@@ -23,7 +23,8 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.run.smollm2 import SMOLLM2
 
-#: The tasks of the table. The last has a sample of its prompts, because all would take over an hour on two cores.
+CHATS = [f"nnd_wmt_chat_{pair}" for pair in ("de_en", "en_de", "fr_en", "en_fr", "pt_en", "en_pt")]
+#: The tasks of the table. Those of `SAMPLES` have a sample of their prompts, because all would take long on two cores.
 TASKS = [
     "nnd_demo",
     "nnd_challenge300",
@@ -44,8 +45,16 @@ TASKS = [
     "nnd_hanna",
     "nnd_mqm_ende",
     "nnd_prmbench",
+    "nnd_wqrm",
+    "nnd_lamp",
+    "nnd_d2t",
+    *CHATS,
+    "nnd_mtrag",
+    "nnd_bridge",
+    "nnd_crscore",
+    "nnd_when2call",
 ]
-SAMPLES = {"nnd_prmbench": 50}
+SAMPLES = {"nnd_prmbench": 50, "nnd_d2t": 30, **dict.fromkeys(CHATS, 100)}
 
 
 def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str], dtype: str, sample: int | None) -> None:
