@@ -137,7 +137,7 @@ def words_of(command: str) -> list[str]:
     return [
         sys.executable,
         *module,
-        *(str(ROOT / word) if (ROOT / word.split("::")[0]).is_file() else word for word in words),
+        *(str(ROOT / word) if (ROOT / word.split("::")[0]).exists() else word for word in words),
     ]
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import zlib
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.readers import WRITER
+from nnd_tasks.results.runs import SIDES, Run, take_values
 from nnd_tasks.results.samples import CandidateTokens, TokenScores, name_outcome, read_tokens
 from nnd_tasks.results.tables import make_table
 from nnd_tasks.show.forms import render
@@ -25,7 +27,12 @@ from nnd_tasks.show.report import Report
 from nnd_tasks.text import counted, did_you_mean, some_of
 
 #: Fields of a document that are no part of the prompt.
-_NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind"}
+_NOT_PROMPT = {"cluster_id", "candidates", "error_spans", "scores", "no_context", "kind", "reader_views"}
+#: Reader that writes -> what the answers are about that stand with the better and with the worse text.
+_ABOUT = {
+    "judge": ("the better text first", "the worse text first"),
+    "rating": ("about the better text", "about the worse text"),
+}
 #: Bytes that the data of the tests may have on a page.
 PAGE_LIMIT = 18_000_000
 #: Prompts in one piece: the page unpacks a piece when one of its tests is looked at.
@@ -101,11 +108,34 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
                 "margin": [of_run["margin"].round(8).replace({math.nan: None}).tolist() for of_run in of_runs],
             }
         )
-        documents = [{document["cluster_id"]: document for document in run.documents} for run in paired.runs]
+        documents = [{document["cluster_id"]: document for document in _list_documents(run)} for run in paired.runs]
         tokens_of_runs = [tokens.get(id(run), {}) for run in paired.runs]
-        prompts = [read_prompt([of_run[name] for of_run in documents], tokens_of_runs) for name in names]
+        words = _list_words(paired)
+        prompts = [
+            {**read_prompt([of_run[name] for of_run in documents], tokens_of_runs), "words": words.get(name, {})}
+            for name in names
+        ]
         pieces += [_deflate(prompts[first : first + _EACH]) for first in range(0, len(prompts), _EACH)]
     return [_deflate(sections), *pieces]
+
+
+def _list_documents(run: Run) -> list[dict[str, Any]]:
+    """List the documents of a run; the scores of a reader that is asked belong to a question, and not to a text alone."""
+    if run.reader in (WRITER, "reward"):
+        return run.documents
+    return [{**document, "scores": [None] * len(document["candidates"])} for document in run.documents]
+
+
+def _list_words(paired: Paired) -> dict[str, dict[str, list[list[str]]]]:
+    """List what judges and ratings wrote: prompt -> test -> pairs of who wrote about what, and the words."""
+    words: dict[str, dict[str, list[list[str]]]] = defaultdict(lambda: defaultdict(list))
+    for run in paired.runs:
+        for side, about in zip(SIDES, _ABOUT.get(run.reader, ()), strict=False):
+            scores = take_values(run.documents, run.tests, side, "scores")
+            for test, prompt, score in zip(run.tests["test_id"], run.tests["cluster_id"], scores, strict=True):
+                for answer in (score or {}).get("answers", ()):
+                    words[prompt][test].append([f"{run.model}, {about}", answer])
+    return words
 
 
 def _deflate(data: Any) -> str:
@@ -226,6 +256,7 @@ def _report_test(test_id: str, paired: Paired) -> Report:
         text = prompt["texts"][candidate]
         texts.append([name, text])
         texts += [[f"marked in it: {error}", text[start:end]] for start, end, error in prompt["marks"][candidate]]
+    texts += _list_words(paired)[first["cluster_id"]][test_id]
     outcomes = tests[["margin", "margin_sum", "margin_bytes"]].assign(
         model=paired.models, outcome=list(map(name_outcome, tests["passed"], tests["tie"]))
     )

@@ -5,32 +5,50 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from importlib.metadata import entry_points
 from json import JSONDecodeError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from lm_eval.api.model import LM, hash_args
 from lm_eval.utils import simple_parse_args_string
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.redact import Veiled
+from nnd_tasks.run.chat_answers import (
+    NO_ANSWER,
+    BusyError,
+    FilteredError,
+    RefusedError,
+    check_status,
+    explain_refusal,
+    join_blocks,
+    keep_usage,
+)
 from nnd_tasks.run.outputs import are_saved, remove_results, write_tokens
 from nnd_tasks.run.server_answers import check_order, choose_probes, read_answers
 from nnd_tasks.task.sandbox import render
+from nnd_tasks.task.settings import SAMPLE
+from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task_files import is_registered, write_task_folder
 
 __all__ = ["LM"]
+
+#: How many times as often a server is asked that says when to ask again.
+_PATIENCE = 20
 
 
 def parse_model_args(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
@@ -222,7 +240,12 @@ def simple_evaluate(manager: Any, loaded: Any, **arguments: Any) -> Any:
     """
     from lm_eval import evaluator
 
-    with patch.object(manager, "load", lambda task_list: loaded), _git_asked_quietly(), _checked_servers():
+    with (
+        patch.object(manager, "load", lambda task_list: loaded),
+        _git_asked_quietly(),
+        _checked_servers(),
+        _seeded_samples(),
+    ):
         return evaluator.simple_evaluate(task_manager=manager, **arguments)
 
 
@@ -263,11 +286,12 @@ def without_look_ups() -> Iterator[None]:
 
 @contextmanager
 def _checked_servers() -> Iterator[None]:
-    """Check every answer of a server of text completions, and once in a run that answers are in the order of the prompts.
+    """Check every answer of a server, and once in a run that the likelihoods of texts are in the order of the prompts.
 
     Upstream: `LocalCompletionsAPI.parse_logprobs` (lm_eval/models/openai_completions.py) cuts answers unchecked.
     `TemplateAPI.amodel_call` (lm_eval/models/api_models.py) asks again after any error, and logs the whole answer.
-    Here the run ends with a `ModelError`, and what it added to the cache of answers is removed.
+    Here the run ends with a `ModelError`, and what it added to the cache of likelihoods is removed. Answers that a model wrote
+    stay there.
     """
     from lm_eval.models import api_models
     from lm_eval.models.openai_completions import LocalCompletionsAPI
@@ -277,11 +301,9 @@ def _checked_servers() -> Iterator[None]:
         return
     from tenacity import retry_if_not_exception_type
 
-    parse, score, retry = (
-        LocalCompletionsAPI.parse_logprobs,
-        LocalCompletionsAPI._loglikelihood_tokens,
-        api_models.retry,
-    )
+    client, retry = api_models.TemplateAPI, api_models.retry
+    ask, write = client.get_batched_requests, client.generate_until
+    parse, score = LocalCompletionsAPI.parse_logprobs, LocalCompletionsAPI._loglikelihood_tokens
 
     def checked(self: Any, outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
         answers = read_answers(outputs, tokens, ctxlens)
@@ -290,16 +312,43 @@ def _checked_servers() -> Iterator[None]:
     def score_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
         if type(self).parse_logprobs is not checked:  # a client of another protocol
             return score(self, requests, **kwargs)
-        with _cached_if_good(self.cache_hook):
+        with _cached_if_good(self.cache_hook), _server_errors_explained(self, {}):
             try:
                 check_order(_probes_for(self, requests), partial(_ask, self), self._batch_size)
                 return score(self, requests, **kwargs)
             except (JSONDecodeError, RecursionError) as error:
                 raise ModelError(f"the server's answer is no JSON ({error})") from error
 
+    def write_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
+        with _written_answers_read(self):
+            return write(self, requests, **kwargs)
+
+    async def ask_all(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await ask(self, *args, **kwargs)
+        except Exception:  # is the first; asyncio would log those of the other requests
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            raise
+
+    def retry_patiently(*, stop: Any, wait: Any, **options: Any) -> Any:
+        """Wait as a server asks, and ask it more often while it says that it is busy."""
+
+        def pause_of(state: Any) -> Any:
+            return getattr(state.outcome.exception(), "pause", None)
+
+        def is_over(state: Any) -> Any:
+            patience = 1 if pause_of(state) is None else _PATIENCE
+            return state.attempt_number >= stop.max_attempt_number * patience
+
+        def choose_pause(state: Any) -> Any:
+            asked = pause_of(state)
+            return wait(state) if asked is None else asked
+
+        return retry(stop=is_over, wait=choose_pause, retry=retry_if_not_exception_type(ValueError), **options)
+
     def _ask(client: Any, prompts: list[list[int]]) -> Any:
         wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
-        again = retry(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
+        again = retry_patiently(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
         return read_answers(again(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts))
 
     log = api_models.eval_logger
@@ -308,7 +357,9 @@ def _checked_servers() -> Iterator[None]:
         with (
             patch.object(LocalCompletionsAPI, "parse_logprobs", checked),
             patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", score_checked),
-            patch.object(api_models, "retry", partial(retry, retry=retry_if_not_exception_type(ModelError))),
+            patch.multiple(client, get_batched_requests=ask_all, generate_until=write_checked),
+            patch.object(api_models, "retry", retry_patiently),
+            _statuses_checked(api_models),
         ):
             yield
     finally:
@@ -316,7 +367,93 @@ def _checked_servers() -> Iterator[None]:
 
 
 def _says_no_bad_answer(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(("Exception:ModelError", "Exception:CancelledError"))
+    """Tell whether a line of the client's log is not about an error that ends the run, or that asking again mends."""
+    return not re.match(r"Exception:(Model|Refused|Filtered|Busy|Cancelled)Error", record.getMessage())
+
+
+@contextmanager
+def _statuses_checked(api_models: Any) -> Iterator[None]:
+    """Check the status of every answer of a server (`check_status`), as soon as it comes."""
+
+    async def check_response(response: Any) -> None:
+        check_status(response.status, response.headers, await response.text())
+
+    def check_at_once(response: Any, **options: Any) -> None:
+        check_status(response.status_code, response.headers, response.text)
+
+    post = partial(api_models.requests.post, hooks={"response": check_at_once})
+    session = partial(api_models.ClientSession, raise_for_status=check_response)
+    with patch.multiple(api_models, requests=SimpleNamespace(post=post), ClientSession=session):
+        yield
+
+
+@contextmanager
+def _written_answers_read(client: Any) -> Iterator[None]:
+    """Let a client send what the run asks for and no more, and keep what the server tells of each answer.
+
+    Upstream: payloads have an empty ``stop``, and parameters that ``--gen_kwargs`` sets to None.
+    """
+    sent: dict[str, Any] = {}
+    create, parse = client._create_payload, client.parse_generations
+    call, call_later = client.model_call, client.amodel_call
+
+    def create_payload(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        payload: dict[str, Any] = create(*args, **kwargs)
+        for key in [key for key, value in payload.items() if value in (None, []) or key == "max_gen_toks"]:
+            del payload[key]
+        sent.update(payload)
+        return payload
+
+    def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
+        texts: list[str] = parse(join_blocks(outputs), **kwargs)
+        if client._batch_size > 1:
+            return texts
+        if len(texts) != 1:
+            raise ModelError(f"the server gives {len(texts)} answers to a question, and one is read")
+        return [keep_usage(texts[0], outputs)]
+
+    def model_call(*args: Any, **kwargs: Any) -> Any:
+        with suppress(FilteredError):
+            return call(*args, **kwargs)
+        return NO_ANSWER
+
+    async def amodel_call(*args: Any, **kwargs: Any) -> Any:
+        with suppress(FilteredError):
+            return await call_later(*args, **kwargs)
+        return parse_generations(NO_ANSWER)
+
+    with (
+        patch.multiple(
+            client,
+            _create_payload=create_payload,
+            parse_generations=parse_generations,
+            model_call=model_call,
+            amodel_call=amodel_call,
+        ),
+        _server_errors_explained(client, sent),
+    ):
+        yield
+
+
+@contextmanager
+def _server_errors_explained(client: Any, sent: Mapping[str, Any]) -> Iterator[None]:
+    """End a run with one line that says what a server refused or how it failed, and what to do."""
+    from aiohttp import ClientError
+    from requests import RequestException
+
+    cache = client.cache_hook.dbdict
+    try:
+        yield
+    except RefusedError as error:
+        raise ModelError(explain_refusal(error, sent)) from error
+    except (BusyError, ClientError, RequestException, asyncio.TimeoutError) as error:
+        raise ModelError(
+            f"the server gives no answer ({reason_of(error)}); with --use_cache FILE a run goes on "
+            "where it broke off; max_retries=N and timeout=SECONDS in --model_args wait for longer"
+        ) from error
+    finally:
+        if cache is not None:  # it writes in another thread
+            cache.commit()
 
 
 def _probes_for(client: Any, requests: Sequence[Any]) -> list[list[int]]:
@@ -346,6 +483,27 @@ def _cached_if_good(hook: Any) -> Iterator[None]:
             for key in added if hook.dbdict is not None else ():
                 hook.dbdict.pop(key, None)
             raise
+
+
+@contextmanager
+def _seeded_samples() -> Iterator[None]:
+    """Begin each of several answers to a question with a seed of its own.
+
+    Upstream: `HFLM._model_generate` (lm_eval/models/huggingface.py) draws all from one stream of random numbers. A run that goes
+    on would draw for the answers that are missing what the others were drawn from.
+    """
+    import torch
+    from lm_eval.models.huggingface import HFLM
+
+    generate = HFLM._model_generate
+
+    def generate_seeded(self: Any, **arguments: Any) -> Any:
+        if any(text.startswith(SAMPLE) for text in arguments["stop"]):
+            torch.manual_seed(int(digest([arguments["context"].tolist(), arguments["stop"]]), 16))
+        return generate(self, **arguments)
+
+    with patch.object(HFLM, "_model_generate", generate_seeded):
+        yield
 
 
 # ---------------------------------------------------------------- results

@@ -18,7 +18,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, writing_all
 from nnd_tasks.redact import bare_urls
 from nnd_tasks.task.settings import plain_metadata
-from nnd_tasks.task.signature import digest, engine_packages, environment, model_files
+from nnd_tasks.task.signature import digest, engine_packages, environment, model_files, name_server
 
 #: Bytes that the name of a folder may have; file systems allow 255.
 _MOST_BYTES = 200
@@ -202,7 +202,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -
         raise NNDError(
             "use_cache: a ready-made model has no name to key its answers by; name it with model and model_args"
         )
-    given = {key: value for key, value in arguments.items() if key not in _INDIFFERENT}
+    given = {key: value for key, value in name_server(arguments).items() if key not in _INDIFFERENT}
     for key, value in given.items():
         if not isinstance(value, (str, int, float, bool, list, tuple, dict, type(None))):
             raise NNDError(f"use_cache: model argument {key} is a Python object, by which answers cannot be keyed")

@@ -18,11 +18,11 @@ from pydantic import Field, field_validator
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import category_slugs
-from nnd_tasks.task.metrics import Breakdown, score_document
+from nnd_tasks.task.metrics import Breakdown, record_score, score_document
 from nnd_tasks.task.reader import VIEW, Asked, Asker, Writer
 from nnd_tasks.task.request import Prompt, Request, WrittenAnswer
 from nnd_tasks.task.selection import sample_of
-from nnd_tasks.task.settings import Settings
+from nnd_tasks.task.settings import SAMPLE, Settings
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Judge(Asker):
             "generation_kwargs": {**_GENERATION, **generation},
         }
         self._generation: Mapping[str, Any] = self.overrides["generation_kwargs"]
-        self._local = False
+        self._takes_seeds = False
 
     def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
         """Let a candidate stand once for each question and rival; see `Asker.add_views`."""
@@ -142,15 +142,7 @@ class Judge(Asker):
         word = super().right_answer(doc, settings)
         return word if self.asked.ending else f"Answer: {word}"
 
-    def for_model(self, task: str | None, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
-        """Refuse a reward model.
-
-        Raises:
-            NNDError: a reward model answers no question.
-        """
-        return super().for_model(task, reward=reward, chat=chat, rounds_to=None)
-
-    def begin(self, config: Any, counter: BaseCounter, *, local: bool) -> None:
+    def begin(self, config: Any, counter: BaseCounter, *, takes_seeds: bool) -> None:
         """Take the generation arguments of the run.
 
         Raises:
@@ -160,18 +152,24 @@ class Judge(Asker):
             raise NNDError(
                 f"task {config.task}: no rating is known to be right, so it has no exemplars; leave out --num_fewshot"
             )
-        generation = config.generation_kwargs
-        most, window = int(generation["max_gen_toks"]), counter.window
+        # The temperature says whether answers are samples; lm-eval's cache keeps none of a request with this key.
+        generation = {key: value for key, value in config.generation_kwargs.items() if key != "do_sample"}
+        most, window = generation["max_gen_toks"], counter.window
+        aliases = [name for name in ("max_tokens", "max_new_tokens") if generation.get(name) is not None]
+        if aliases or not isinstance(most, int) or most < 1:
+            raise NNDError(
+                f"task {config.task}: generation_kwargs={generation}: expected the most tokens of an answer under max_gen_toks"
+            )
         if window is not None and counter.backend == "causal" and most >= window:
             raise NNDError(
                 f"task {config.task}: answers of {most:,} tokens leave no room in the model's window of {window:,}; add "
                 "--gen_kwargs max_gen_toks=N with a smaller number"
             )
-        if self.asked.repeats > 1 and not generation.get("temperature") and not generation.get("do_sample"):
+        if self.asked.repeats > 1 and generation["temperature"] == 0:
             raise NNDError(
                 f"task {config.task}: {self.asked.repeats} answers at temperature 0 are the same; add --gen_kwargs temperature=1"
             )
-        self._generation, self._local = generation, local
+        self._generation, self._takes_seeds = generation, takes_seeds and generation.get("seed", 0) is not None
         self.protocol = {**self.protocol, "generation": digest(generation)}
 
     def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
@@ -181,28 +179,26 @@ class Judge(Asker):
     def answer_pairs(self, prompt: Prompt, task: str | None, counter: BaseCounter) -> list[tuple[Any, Any]]:
         """Make (prompt, generation arguments) of each answer to a question.
 
-        Samples have arguments of their own, by which lm-eval's cache tells them apart. A server gets a seed; a model in this
-        process takes none for a request, so it gets a stop sequence that nobody writes.
+        Samples have arguments of their own, by which lm-eval's cache tells them apart. A server gets a seed; a model of
+        transformers, and a server that takes no seed, gets a stop sequence that nobody writes.
         """
         asked_for = prompt.rendered if prompt.rendered is not None else str(prompt)
         if self.asked.repeats == 1:
             return [(asked_for, {**self._generation})]
         until = self._generation["until"]
-        stops = [until] if isinstance(until, str) else [*until]
-        return [
-            (
-                asked_for,
-                {**self._generation, **({"until": [*stops, f"<|sample {i}|>"]} if self._local else {"seed": i})},
-            )
+        stops = [until] if isinstance(until, str) else [*(until or ())]
+        own = [
+            {"seed": i} if self._takes_seeds else {"until": [*stops, f"{SAMPLE}{i}|>"]}
             for i in range(self.asked.repeats)
         ]
+        return [(asked_for, {**self._generation, **arguments}) for arguments in own]
 
     def measure(self, prompt: Any, generation: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
         """Count the tokens of a prompt, about where there is no tokenizer, and those that an answer may have."""
         text = prompt if isinstance(prompt, str) else prompt.prompt
         # lm-eval may put a BOS token before it.
         tokens = math.ceil(len(text) / _TOKEN) if counter.tokenizer is None else len(counter.tok_encode(text)) + 1
-        return tokens, int(generation["max_gen_toks"]), []
+        return tokens, generation["max_gen_toks"], []
 
     def describe_cost(self, requests: Sequence[Request], documents: Any, task: str | None, *, exact: bool) -> None:
         """Log how much a run asks for, and how much a sample of the set would.
@@ -261,11 +257,12 @@ class Judge(Asker):
         """Compute the metrics of one document.
 
         The record of a candidate has ``answers``, what the model wrote, and ``read``, what was read of each: null is nothing.
+        ``usage`` has for each what a server tells: the numbers of tokens, ``in`` and ``out``, and why it ``ended``.
         """
-        written: list[list[str]] = [[] for _ in doc["candidates"]]
+        written: list[list[WrittenAnswer]] = [[] for _ in doc["candidates"]]
         for answer in answers:
             if answer.candidate is not None:
-                written[answer.candidate].append(str(answer))
+                written[answer.candidate].append(answer)
         read = [[self.asked.read_answer(answer) for answer in of_candidate] for of_candidate in written]
         means = [None if not values else _mean(values) for values in read]
         halves = 2 if self.asked.is_about_pairs else 1
@@ -278,7 +275,9 @@ class Judge(Asker):
             values["first"] = values["first_stderr"] = (flat.count(1.0), flat.count(1.0) + flat.count(-1.0))
         values["truncated_contexts"] = int(any(answer.context_part == "shortened" for answer in answers))
         values["candidates"] = [
-            None if score is None else _record(score.total, texts, numbers)
+            None
+            if score is None
+            else record_score(score, answers=[*map(str, texts)], read=numbers, usage=[answer.usage for answer in texts])
             for score, texts, numbers in zip(scores, written, read, strict=True)
         ]
         return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in self.omitted_rates}
@@ -310,11 +309,6 @@ def _mean(values: Sequence[float | None]) -> float:
     """Take the mean of what was read of a candidate's answers; nan if one of them could not be read."""
     numbers = [value for value in values if value is not None]
     return math.fsum(numbers) / len(numbers) if len(numbers) == len(values) else math.nan
-
-
-def _record(score: float, answers: Sequence[str], read: Sequence[float | None]) -> dict[str, Any]:
-    value = None if math.isnan(score) else score
-    return {"sum": value, "mean": value, "tokens": 1, "bytes": 1, "answers": list(answers), "read": list(read)}
 
 
 def _sum_up(requests: Sequence[Request], *, exact: bool) -> str:

@@ -146,15 +146,13 @@ def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> 
         answer.candidate: dict.fromkeys(answer.flaws, True) | (answer.stats._asdict() if answer.stats else {})
         for answer in answers
     }
-    records: list[dict[str, Any] | None] = []
-    for index, score in enumerate(scores):
-        if score is None:
-            records.append(None)
-            continue
-        # JSON has no number for what is not finite.
-        total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
-        records.append({"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **more[index]})
-    return records
+    return [None if score is None else record_score(score, **more[index]) for index, score in enumerate(scores)]
+
+
+def record_score(score: Likelihood, **more: Any) -> dict[str, Any]:
+    """Make the record of a candidate for the samples; what is not finite, for which JSON has no number, is None."""
+    total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
+    return {"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **more}
 
 
 def score_document(

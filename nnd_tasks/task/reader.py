@@ -228,7 +228,7 @@ class Asked(BaseModel):
                     """expected two words, such as answers: ["good", "bad"]; YAML takes yes and no for truth values"""
                 )
             raise NNDError(f"task {config.get('task')}: {key}={config.get(key)!r}: {expected}") from None
-        if asked.words[0] == asked.words[1]:
+        if asked.words[0].casefold() == asked.words[1].casefold():
             raise NNDError(f"task {config.get('task')}: answers={list(asked.words)}: expected two different words")
         return asked
 

@@ -345,10 +345,12 @@ class WrittenAnswer(str):
     Attributes:
         candidate: see `Request`.
         context_part: see `Request`.
+        usage: what a server told of it (`nnd_tasks.run.chat_answers.WrittenText`); None without a server.
     """
 
     candidate: int | None
     context_part: ContextPart
+    usage: Mapping[str, Any] | None
 
     @classmethod
     def of(cls, request: Request, response: Any) -> WrittenAnswer:
@@ -357,4 +359,5 @@ class WrittenAnswer(str):
             (response,) = response
         answer = cls(response or "")
         answer.candidate, answer.context_part = request.candidate, request.context_part
+        answer.usage = getattr(response, "usage", None)
         return answer

@@ -15,6 +15,8 @@ from nnd_tasks.text import did_you_mean
 
 #: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader.Asked` and its subclass for judges.
 READER_KEYS = ("reader", "question", "questions", "answers", "tie", "scale", "ending", "repeats")
+#: Begins a stop sequence that nobody writes, which tells several answers to one question apart.
+SAMPLE = "<|sample "
 #: Arguments of models whose names are like those of settings.
 MODEL_ARGUMENTS = {"token"}
 

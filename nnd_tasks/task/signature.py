@@ -174,11 +174,17 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         "trained_on": metadata.get("trained_on"),  # splits of our sets
         "arguments": {
             key: _shown(value)
-            for key, value in sorted(metadata.items())
+            for key, value in sorted(name_server(metadata).items())
             if key.lower() not in skipped and not is_secret(key)
         },
     }
     return _without_unset(items)
+
+
+def name_server(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put the name that the user gives a server, ``server``, in the place of its address: one that moved is the same."""
+    named = {"base_url": arguments["server"]} if "server" in arguments else {}
+    return {key: value for key, value in {**arguments, **named}.items() if key != "server"}
 
 
 def _shown(value: Any) -> Any:

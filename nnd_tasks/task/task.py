@@ -184,7 +184,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self._prepared = self._evaluated = True
         task, name = self.config.task, model if isinstance(model, str) else getattr(model, "model_type", None)
         self.model = ChosenModel(name)
-        self._check_bos(chat=chat)
+        self._check_chat(chat=chat)
         # The name of a ready-made model does not tell its precision.
         rounds_to = self.counter.warn_of_rounding() if name and not self.reader.writes else None
         prompt = self.doc_to_text(self.eval_docs[0])
@@ -192,8 +192,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         self.model = ChosenModel(name, rounds_to)
         self.reader = self.reader.for_model(task, reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
 
-    def _check_bos(self, *, chat: bool | None) -> None:
-        """Raise NNDError when the BOS token would follow a chat template."""
+    def _check_chat(self, *, chat: bool | None) -> None:
+        """Raise NNDError when the BOS token would follow a chat template, or a chat model would write without its own."""
+        if not chat and self.reader.writes and getattr(self.counter.tokenizer, "chat_template", None):
+            raise NNDError(
+                f"task {self.config.task}: the model answers in chats, as its tokenizer has a chat template; add "
+                "--apply_chat_template"
+            )
         if chat and self.settings.append_bos:
             raise NNDError(
                 f"task {self.config.task} puts the BOS token between prompt and candidate, where it would follow the chat "
@@ -235,7 +240,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 task,
             )
             kwargs |= {"cache_requests": False, "rewrite_requests_cache": False}
-        self._check_bos(chat=kwargs.get("apply_chat_template"))
+        self._check_chat(chat=kwargs.get("apply_chat_template"))
         self._evaluated |= not kwargs.keys() <= {"limit", "samples", "rank", "world_size"}
         if not self.counter.will_answer:
             super().build_all_requests(**kwargs)
@@ -247,7 +252,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 )
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
         if isinstance(self.reader, Judge):
-            self.reader.begin(self.config, self.counter, local="pretrained" in self.metadata)
+            takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
+            self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
         super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]

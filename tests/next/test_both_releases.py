@@ -19,6 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import MODELS, REPO
+from tests.run.chat_server import ChatServer
+from tests.task.tasks import write_yaml
+from tests.task.test_judge import pick
 
 PYTHON = os.environ.get("NND_TEST_NEXT", "")
 pytestmark = pytest.mark.skipif(
@@ -43,11 +46,14 @@ def model(tiny_models: dict[str, Path]) -> Path:
     return MODELS / "tiny-lm-xs" if MODELS.is_dir() else tiny_models["llama"]
 
 
-def ran(python: str, command: tuple[str, ...], out: Path, model: Path, home: Path) -> dict[str, Any]:
+def of_model(model: Path) -> tuple[str, ...]:
+    return "--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu", "--batch_size", "8"
+
+
+def ran(python: str, command: tuple[str, ...], out: Path, home: Path) -> dict[str, Any]:
     """Read the files of a run: the results, and the content of each further file by its name without the time."""
     environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)}
-    of_model = ("--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu")
-    arguments = [python, *command, *of_model, "--batch_size", "8", "--output_path", str(out), "--log_samples"]
+    arguments = [python, *command, "--output_path", str(out), "--log_samples"]
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = {}
@@ -70,11 +76,9 @@ def same(first: Any, second: Any) -> bool:
     return bool(first == (pytest.approx(second, abs=1e-5) if isinstance(second, float) else second))
 
 
-def check(command: tuple[str, ...], tasks: set[str], folder: Path, model: Path, home: Path) -> None:
+def check(command: tuple[str, ...], tasks: set[str], folder: Path, home: Path) -> None:
     given = (*command, "--tasks", ",".join(sorted(tasks)))
-    old, new = (
-        ran(python, given, folder / name, model, home) for python, name in ((sys.executable, "a"), (PYTHON, "b"))
-    )
+    old, new = (ran(python, given, folder / name, home) for python, name in ((sys.executable, "a"), (PYTHON, "b")))
     assert old.keys() == new.keys()
     (old_results,), (new_results,) = old.pop("results"), new.pop("results")
     assert old_results["results"].keys() == tasks
@@ -96,7 +100,7 @@ def check(command: tuple[str, ...], tasks: set[str], folder: Path, model: Path, 
 
 @pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
 def test_the_demo(command: tuple[str, ...], tmp_path: Path, model: Path, home: Path) -> None:
-    check(command, {"nnd_demo"}, tmp_path, model, home)
+    check((*command, *of_model(model)), {"nnd_demo"}, tmp_path, home)
 
 
 @pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
@@ -104,7 +108,7 @@ def test_quiz_design(
     command: tuple[str, ...], real_sets: Callable[[str], Path], tmp_path: Path, model: Path, home: Path
 ) -> None:
     shutil.copytree(real_sets("quiz_design"), home / "nnd" / "quiz_design", dirs_exist_ok=True)
-    check(command, {"nnd_quiz_design", "nnd_quiz_design_gpt2"}, tmp_path, model, home)
+    check((*command, *of_model(model)), {"nnd_quiz_design", "nnd_quiz_design_gpt2"}, tmp_path, home)
 
 
 @pytest.mark.parametrize(
@@ -118,4 +122,25 @@ def test_quiz_design(
     ids=["exemplars", "sample", "tokens", "reliance"],
 )
 def test_what_else_one_may_ask_for(options: tuple[str, ...], tmp_path: Path, model: Path, home: Path) -> None:
-    check((*NND, *options), {"nnd_demo"}, tmp_path, model, home)
+    check((*NND, *options, *of_model(model)), {"nnd_demo"}, tmp_path, home)
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+@pytest.mark.parametrize("verb", [NND, ("-m", "lm_eval", "run")], ids=["nnd run", "lm_eval"])
+def test_a_judge_and_a_rating_behind_a_chat_api(
+    verb: tuple[str, ...], at_once: int, tmp_path: Path, home: Path
+) -> None:
+    for reader in ("judge", "rating"):
+        write_yaml(tmp_path / "yaml", f"by_{reader}", reader=reader, repeats=2)
+
+    def answer(payload: dict[str, Any]) -> str:
+        text = payload["messages"][-1]["content"] + str(payload["seed"])
+        return (
+            pick(text, "Answer: A", "Answer: B", "Well.") if "Answer: A" in text else f"Rating: {pick(text, 3, 5, 9)}"
+        )
+
+    with ChatServer(answer) as server:
+        arguments = f"model=m,base_url={server.url},num_concurrent={at_once}"
+        options = ("--model", "local-chat-completions", "--model_args", arguments, "--apply_chat_template")
+        options += ("--include_path", str(tmp_path / "yaml"), "--gen_kwargs", "temperature=1", "--limit", "5")
+        check((*verb, *options), {"by_judge", "by_rating"}, tmp_path, home)

@@ -9,6 +9,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,12 @@ from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, look_up_test, pack
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.text import counted
 from tests.commands import Command
 from tests.page.pages import open_page, parse, text_of
-from tests.results.runs import make_run
+from tests.results.runs import PROTOCOL, make_run
 from tests.results.token_runs import documents, write_run
 
 if TYPE_CHECKING:
@@ -173,6 +175,32 @@ def test_one_test_is_shown_with_what_each_model_made_of_it(paired: Paired) -> No
         test = run.tests.set_index("test_id").loc["00005-1"]
         margins = [f"{test['margin']:+.3f}", f"{test['margin_sum']:+.2f}", f"{test['margin_bytes']:+.4f}"]
         assert row == [run.model, "passed" if test["passed"] else "failed", *margins]
+
+
+def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers() -> None:
+    def wrote(reader: str, *answers: str) -> Run:
+        run = make_run(reader, [True, False], ["a", "a"], protocol={**PROTOCOL, "reader": reader})
+        scores: list[dict[str, Any] | None] = [{"sum": 0.5, "tokens": 1, "answers": [answer]} for answer in answers]
+        return replace(run, documents=[{**run.documents[0], "scores": scores, "reader_views": [{"rival": ""}] * 4}])
+
+    writer = make_run("writer", [True, True], ["a", "a"])
+    writer.documents[0]["scores"] = [{"sum": -1.0, "tokens": 2}] * 4
+    runs = [writer, wrote("judge", "A0", "B0", "A1", "B1"), wrote("rating", "9", "2", "4", "5")]
+    [paired] = pair(runs, ["reader"])
+    [section], [prompt] = map(unpacked, pack([paired], PAGE_LIMIT).pieces)
+    assert section["outcome"] == [["passed", "passed"], ["passed", "failed"], ["passed", "failed"]]
+    assert prompt["words"]["t1"] == [
+        ["judge, the better text first", "A1"],
+        ["judge, the worse text first", "B1"],
+        ["rating, about the better text", "4"],
+        ["rating, about the worse text", "5"],
+    ]
+    assert [words for _, words in prompt["words"]["t0"]] == ["A0", "B0", "9", "2"]
+    assert prompt["scores"] == [[{"sum": -1.0, "tokens": 2}] * 4, [None] * 4, [None] * 4]
+    assert [name for name, _ in unpacked(pack(pair(runs[1:2]), PAGE_LIMIT).pieces[1])[0]["fields"]] == ["context"]
+    [report], _ = look_up_test("t1", runs, ["reader"])
+    texts = report.tables[0].cells().to_numpy().tolist()
+    assert texts[-4:] == prompt["words"]["t1"]
 
 
 def test_the_command_line_prints_a_test_and_writes_its_page(folder: Path, tmp_path: Path, nnd: Command) -> None:

@@ -8,13 +8,16 @@ with ChatServer(lambda payload: "Answer: A") as server:
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple, cast
 
 from tests.run.local_server import LocalServer, OwnedServer
 
 PATH = "/v1/chat/completions"
+HANG_UP = object()
 
 
 class Refusal(NamedTuple):
@@ -22,12 +25,12 @@ class Refusal(NamedTuple):
 
     Attributes:
         status: of HTTP.
-        message: what the server says.
+        message: what the server says, or its whole answer.
         headers: further headers.
     """
 
     status: int
-    message: str
+    message: str | Mapping[str, Any]
     headers: Mapping[str, str] = {}
 
 
@@ -35,16 +38,24 @@ class ChatServer(LocalServer):
     """Serve on a free port of this machine, as a context manager.
 
     Args:
-        answer: gives the text of the answer to a request; None is null content, and a `Refusal` is an error.
+        answer: gives the text of the answer to a request; None is null content, a mapping is the whole answer, a `Refusal` is an
+            error, and `HANG_UP` ends the connection without an answer.
 
     Attributes:
         payloads: the requests, in the order of arrival.
+        closing: is set when the server stops, for an answer that waits.
     """
 
-    def __init__(self, answer: Callable[[dict[str, Any]], str | Refusal | None]) -> None:
+    def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
         self.answer = answer
         self.payloads: list[dict[str, Any]] = []
+        self.closing = threading.Event()
         super().__init__()
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop."""
+        self.closing.set()
+        super().__exit__(*error)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -59,8 +70,15 @@ class _Handler(BaseHTTPRequestHandler):
         payload = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         owner.payloads.append(payload)
         answer = owner.answer(payload)
+        if answer == HANG_UP:
+            self.close_connection = True
+            return
         if isinstance(answer, Refusal):
-            self._send(answer.status, {"error": {"message": answer.message}}, answer.headers)
+            said = {"error": {"message": answer.message}} if isinstance(answer.message, str) else answer.message
+            self._send(answer.status, said, answer.headers)
+            return
+        if isinstance(answer, Mapping):
+            self._send(200, answer, {})
             return
         message = {"role": "assistant", "content": answer}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -71,8 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+        with suppress(ConnectionError):  # a client whose run has ended waits for no answer
+            self.end_headers()
+            self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep quiet."""

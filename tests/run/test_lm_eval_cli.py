@@ -26,6 +26,9 @@ from tests import commands
 from tests.commands import Command
 from tests.commands import printed_table as table
 from tests.conftest import DATA, MODELS, REPO, needs_data, needs_models
+from tests.run.chat_server import ChatServer
+from tests.run.test_backends import needs_client
+from tests.task.tasks import write_yaml
 
 BIN = Path(sys.executable).parent
 MODEL = MODELS / "tiny-lm-xs"
@@ -101,6 +104,19 @@ def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path
         for sample in samples:
             for record in sample["candidates"]:
                 assert record["mean"] == pytest.approx(record["sum"] / record["tokens"])
+
+
+@needs_client
+def test_the_literal_command_runs_a_judge_behind_a_chat_api(lm_eval: Callable[..., str], tmp_path: Path) -> None:
+    folder = write_yaml(tmp_path / "yaml", "verdict", reader="judge")
+    with ChatServer(lambda payload: "Answer: A") as server:
+        arguments = f"model=m,base_url={server.url},num_concurrent=4"
+        options = ("--model", "local-chat-completions", "--model_args", arguments, "--apply_chat_template")
+        printed = table(lm_eval(*options, "--tasks", "verdict", "--include_path", folder, "--limit", "2"))
+    rates = {name: float(value) for name, (value, _) in printed["verdict"].items()}
+    expected = {"pass_rate": 0, "pass_rate_half": 0.5, "unread": 0, "both_right": 0, "order_flips": 1, "first": 1}
+    assert {name: rates[name] for name in expected} == expected
+    assert len(server.payloads) == 2 * rates["tests"]
 
 
 def test_undo_makes_lm_eval_forget(registered: Path, nnd: Command) -> None:

@@ -1,4 +1,4 @@
-"""Covers AskedInWriting, Judge, Asker, WrittenAnswer, is_chat_api, check_chat_api.
+"""Covers AskedInWriting, Judge, Asker, WrittenAnswer, record_score, is_chat_api, check_chat_api.
 
 Judges and ratings behind a chat API over real HTTP, against counts that are made of the server's answers.
 """
@@ -16,6 +16,7 @@ import pytest
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
+from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.run.chat_server import ChatServer
 from tests.run.test_backends import needs_client
@@ -87,7 +88,7 @@ def test_a_judge_is_asked_in_both_orders_and_its_rates_are_counts_of_its_verdict
     assert sorted(prompts) == sorted(asked), "each question once"
     assert server.payloads[0]["temperature"] == 0
     assert server.payloads[0]["max_tokens"] == 512
-    assert server.payloads[0]["stop"] == []
+    assert "stop" not in server.payloads[0], "an empty one ends nothing, and some servers refuse it"
     answers = [pick(prompt, *verdicts) for prompt in prompts]
     assert 0 < sum(rates["strict"]) < sum(rates["half"]) < len(rates["strict"]) == found["tests,none"] == 381
     assert close(found["pass_rate,none"], rates["strict"])
@@ -184,6 +185,23 @@ def test_samples_are_asked_with_seeds_of_their_own_and_a_run_resumes(home: Path,
     assert record["sum"] == pytest.approx(1 / 6)
 
 
+def test_the_examples_ask_for_a_letter_or_a_number_and_begin_the_answer(home: Path) -> None:
+    def answer(payload: dict[str, Any]) -> str:
+        return {"Answer:": "A", "Rating:": "7"}[last_message(payload)]
+
+    with ChatServer(answer) as server:
+        for task, ending in (
+            ("demo_letter", "Answer with one letter, A or B."),
+            ("demo_number", "Answer with one number."),
+        ):
+            found = judge(server, task, limit=1, include_path=REPO / "examples" / "judges")["results"][task]
+            assert (found["unread,none"], found["pass_rate_half,none"]) == (0, 0.5)
+            question, begun = server.payloads[-1]["messages"]
+            assert question["content"].endswith(ending)
+            assert begun["role"] == "assistant"
+            assert server.payloads[-1]["max_tokens"] == 4
+
+
 def test_exemplars_end_as_answers_are_asked_for_and_a_rating_has_none(home: Path) -> None:
     with ChatServer(lambda payload: "Answer: A") as server:
         judge(server, "nnd_demo_judge", limit=2, num_fewshot=2, fewshot_as_multiturn=True)
@@ -229,3 +247,26 @@ def test_a_model_in_this_process_writes_answers_within_its_window(tiny_models: d
         evaluate(tiny_models["gpt2"], ["nnd_demo_judge"], limit=1, model_args={"max_length": 300})
     with pytest.raises(NNDError, match=r"none of .* answers can be read"):  # random weights
         evaluate(tiny_models["gpt2"], ["nnd_demo_judge"], limit=1, gen_kwargs={"max_gen_toks": 4})
+
+
+def test_a_chat_model_is_not_asked_without_its_template(
+    tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnd_tasks.run.run.simple_evaluate", None)  # loads the model
+    for task in ("nnd_demo_judge", "nnd_demo_rating"):
+        with pytest.raises(NNDError, match=f"task {task}: the model answers in chats, .* add --apply_chat_template"):
+            evaluate(tiny_models["llama"], [task], limit=1)
+
+
+@pytest.mark.parametrize(
+    "generation",
+    [{"max_gen_toks": "many"}, {"max_gen_toks": 0}, {"max_gen_toks": None}, {"max_tokens": 9}, {"max_new_tokens": 9}],
+    ids=str,
+)
+def test_room_for_an_answer_is_a_number_under_one_name(generation: dict[str, Any], home: Path) -> None:
+    with (
+        ChatServer(lambda payload: "Answer: A") as server,
+        pytest.raises(NNDError, match="expected the most tokens of an answer under max_gen_toks"),
+    ):
+        judge(server, "nnd_demo_judge", limit=1, gen_kwargs=generation)
+    assert not server.payloads

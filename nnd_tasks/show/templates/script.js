@@ -208,13 +208,15 @@
     return box;
   };
 
-  const articleOf = (test, { fields, texts, marks, scores, tokens }, chosen) => {
+  const articleOf = (test, { fields, texts, marks, scores, tokens, words }, chosen) => {
     const { section, i } = test;
     const places = [section.high[i], section.low[i]];
     const title = make("h3", "", make("span", "tag", section.category[i]), " ");
     if (section.detail[i]) title.append(make("span", "tag light", section.detail[i]), " ");
     title.append(make("small", "", `${section.task}, test ${section.id[i]}`));
     const article = make("article", "example", title, outcomesOf(test, scores, places));
+    const said = words[section.id[i]] || [];
+    if (said.length) article.append(make("details", "", make("summary", "", "What was answered"), fieldsOf(said)));
     const long = fields.filter(([, text]) => text.length > LONG);
     const short = fields.filter((field) => !long.includes(field));
     if (short.length) article.append(fieldsOf(short));

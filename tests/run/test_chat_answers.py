@@ -1,0 +1,329 @@
+"""Covers check_status, explain_refusal, join_blocks, keep_usage, simple_evaluate, name_server, one_line.
+
+Also covers BusyError, FilteredError, RefusedError.
+
+What becomes of a run when a chat server refuses, is busy, fails, dies, moves, or answers in other shapes, over real HTTP.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlitedict import SqliteDict
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.run.chat_answers import BusyError, RefusedError, check_status, explain_refusal
+from tests.random_models import evaluate
+from tests.run.chat_server import HANG_UP, ChatServer, Refusal
+from tests.run.test_backends import needs_client
+from tests.task.tasks import write_yaml
+from tests.task.test_judge import judge, last_message, pick
+
+pytestmark = needs_client
+#: A run of 30 questions.
+FEW: dict[str, Any] = {"limit": 2}
+QUESTIONS = 30
+
+
+def answer(payload: dict[str, Any]) -> str:
+    return str(pick(last_message(payload), "Answer: A", "Answer: B"))
+
+
+def body(content: Any, *, ended: str = "stop", **more: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": ended}], **more}
+
+
+def openai_says(name: str) -> dict[str, Any]:
+    message = f"Unsupported parameter: '{name}' is not supported with this model."
+    return {"error": {"message": message, "type": "invalid_request_error", "param": name}}
+
+
+def pydantic_says(name: str) -> dict[str, Any]:
+    return {"detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]}
+
+
+def apart_says(name: str) -> dict[str, Any]:
+    return {"object": "error", "message": "Unknown value.", "param": name}
+
+
+# ---------------------------------------------------------------- a server that refuses
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "says"),
+    [
+        ("seed", 400, openai_says),
+        ("seed", 422, pydantic_says),
+        ("temperature", 400, openai_says),
+        ("temperature", 400, apart_says),
+        ("max_tokens", 400, openai_says),
+        ("stop", 400, openai_says),
+        ("top_k", 422, pydantic_says),
+    ],
+)
+def test_a_refused_parameter_is_one_error_at_the_first_answer_with_the_option_that_leaves_it_out(
+    name: str, status: int, says: Callable[[str], dict[str, Any]], home: Path
+) -> None:
+    given: dict[str, Any] = {"until": ["\n\n"], "top_k": 5}
+    with ChatServer(lambda payload: Refusal(status, says(name)) if name in payload else answer(payload)) as server:
+        with pytest.raises(NNDError, match=rf"refuses the request \({status}\): .*leaves {name} out$") as refused:
+            judge(server, "nnd_demo_judge", gen_kwargs=given, model_args={"num_concurrent": 1}, **FEW)
+        assert len(server.payloads) == 1
+        advice = re.search(r"--gen_kwargs (\S+)", str(refused.value))
+        assert advice
+        options = {key: None if value == "None" else int(value) for key, value in re.findall(r"(\w+)=(\w+)", advice[1])}
+        results = judge(server, "nnd_demo_judge", gen_kwargs=given | options, **FEW)
+    assert len(server.payloads) == 1 + QUESTIONS
+    assert results["results"]["nnd_demo_judge"]["unread,none"] == 0
+    assert ("max_completion_tokens" in server.payloads[-1]) is (name == "max_tokens")
+
+
+def test_requests_at_once_end_with_the_first_that_is_refused(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        ChatServer(lambda payload: Refusal(400, "no seed, please")) as server,
+        pytest.raises(NNDError, match="no seed, please"),
+    ):
+        judge(server, "nnd_demo_judge", model_args={"max_retries": 3, "num_concurrent": 4}, **FEW)
+    gc.collect()  # asyncio tells of the errors of other tasks when they are thrown away
+    assert len(server.payloads) < QUESTIONS, "each question once would be as many"
+    logged = [f"{record.getMessage()} {record.exc_info}" for record in caplog.records]
+    assert not [line for line in logged if "no seed" in line], "it is said once, in the error"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "message"),
+    [
+        (Refusal(401, "Incorrect API key"), "401.*Incorrect API key; .*OPENAI_API_KEY"),
+        (Refusal(404, "Not Found"), "404.*Not Found; base_url in --model_args is the whole address"),
+        (Refusal(400, "This model has a context of 10 tokens."), "400.: This model has a context of 10 tokens.$"),
+        (
+            Refusal(429, "Enough for today", {"Retry-After": "86400"}),
+            "429.*Enough for today; it asks to wait for longer",
+        ),
+    ],
+    ids=["key", "address", "no parameter", "a day"],
+)
+def test_what_asking_again_does_not_mend_ends_a_run_at_once(refusal: Refusal, message: str, home: Path) -> None:
+    with ChatServer(lambda payload: refusal) as server, pytest.raises(NNDError, match=message):
+        judge(server, "nnd_demo_judge", model_args={"num_concurrent": 1, "max_retries": 3}, **FEW)
+    assert len(server.payloads) == 1
+
+
+def test_what_a_server_says_is_read_in_any_shape() -> None:
+    for text in ("Bad Request", '{"error": "Bad Request"}', '{"message": "Bad Request"}', '{"detail": "Bad Request"}'):
+        assert (
+            explain_refusal(RefusedError(400, text), {"seed": 1}) == "the server refuses the request (400): Bad Request"
+        )
+    assert explain_refusal(RefusedError(400, ""), {}) == "the server refuses the request (400): "
+    assert len(explain_refusal(RefusedError(400, "x" * 10_000), {})) < 400
+
+
+# ---------------------------------------------------------------- a server that is busy or fails
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_busy_server_is_asked_again_when_it_says(at_once: int, home: Path) -> None:
+    asked: Counter[str] = Counter()
+
+    def busy_twice(payload: dict[str, Any]) -> str | Refusal:
+        asked[last_message(payload)] += 1
+        return answer(payload) if asked[last_message(payload)] > 2 else Refusal(429, "slow down", {"Retry-After": "0"})
+
+    with ChatServer(busy_twice) as server:
+        results = judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **FEW)
+    assert len(asked) == QUESTIONS
+    assert {*asked.values()} == {3}
+    assert results["results"]["nnd_demo_judge"]["unread,none"] == 0
+
+
+def test_how_long_a_server_asks_to_wait_is_read() -> None:
+    pauses = {}
+    for value in ("7", "0.5", "-1", "soon", None):
+        with pytest.raises(BusyError) as busy:
+            check_status(429, {} if value is None else {"Retry-After": value}, "")
+        pauses[value] = busy.value.pause
+    assert pauses == {"7": 7, "0.5": 0.5, "-1": 0, "soon": None, None: None}
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (Refusal(500, "out of memory"), r"no answer \(status 500: out of memory\); .*--use_cache FILE"),
+        ({"error": {"message": "upstream is gone"}}, r"no answer \(upstream is gone\)"),
+        (HANG_UP, "no answer .*max_retries=N"),
+    ],
+    ids=["500", "an error as success", "hung up"],
+)
+def test_a_server_that_fails_is_one_error(failure: Any, message: str, at_once: int, home: Path) -> None:
+    with ChatServer(lambda payload: failure) as server, pytest.raises(NNDError, match=message):
+        judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, limit=1)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once: int, home: Path) -> None:
+    match = r"no answer .*; .*timeout=SECONDS in --model_args"
+    with ChatServer(lambda payload: server.closing.wait() and "") as server, pytest.raises(NNDError, match=match):
+        judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once, "timeout": 1}, limit=1)
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_a_run_goes_on_at_another_address_where_a_server_died(at_once: int, home: Path, tmp_path: Path) -> None:
+    answered: list[str] = []
+
+    def die(payload: dict[str, Any]) -> Any:
+        if len(answered) >= 12:
+            return HANG_UP
+        answered.append(last_message(payload))
+        return answer(payload)
+
+    options: dict[str, Any] = {"use_cache": str(tmp_path / "cache"), **FEW}
+    with ChatServer(die) as first, pytest.raises(NNDError, match="with --use_cache FILE a run goes on"):
+        judge(first, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **options)
+    with ChatServer(answer) as second:
+        resumed = judge(second, "nnd_demo_judge", model_args={"server": first.url}, **options)
+        asked = [last_message(payload) for payload in second.payloads]
+        assert len({*asked}) == len(asked) == QUESTIONS - 12
+        assert not {*asked} & {*answered}
+        judge(second, "nnd_demo_judge", **options)
+        assert len(second.payloads) == len(asked) + QUESTIONS, "another server, as nobody said that it is the same"
+        whole = judge(second, "nnd_demo_judge", **FEW)
+    assert resumed["results"]["nnd_demo_judge"] == whole["results"]["nnd_demo_judge"]
+    model = resumed["configs"]["nnd_demo_judge"]["metadata"]["nnd"]["signature"]["model"]
+    assert model["arguments"]["base_url"] == first.url
+    assert "server" not in model["arguments"]
+
+
+# ---------------------------------------------------------------- what a server answers
+
+
+@pytest.mark.parametrize("at_once", [1, 4])
+@pytest.mark.parametrize(
+    "unread",
+    [
+        body(None, ended="length"),
+        body(None, ended="content_filter"),
+        {"choices": [{"index": 0, "finish_reason": "content_filter"}]},
+        Refusal(400, {"error": {"code": "content_filter", "message": "The prompt was filtered.", "param": "prompt"}}),
+    ],
+    ids=["null", "filtered", "without a message", "400"],
+)
+def test_an_answer_without_text_is_unread(unread: Any, at_once: int, home: Path) -> None:
+    def often(payload: dict[str, Any]) -> Any:
+        return pick(last_message(payload), unread, body("Answer: A"))
+
+    with ChatServer(often) as server:
+        results = judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **FEW)
+    expected = [pick(last_message(payload), True, False) for payload in server.payloads]
+    assert 0 < sum(expected) < len(expected) == QUESTIONS
+    assert results["results"]["nnd_demo_judge"]["unread,none"] == pytest.approx(sum(expected) / QUESTIONS)
+
+
+def test_an_answer_in_blocks_is_one_text_and_several_answers_are_an_error(home: Path) -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "Answer: B"},
+        *({"type": "text", "text": part} for part in ("Answer", ": A")),
+    ]
+    with ChatServer(lambda payload: body(blocks)) as server:
+        results = judge(server, "nnd_demo_judge", **FEW)
+    assert results["results"]["nnd_demo_judge"]["first,none"] == 1
+    two = body("Answer: A")
+    two["choices"].append({**two["choices"][0], "index": 1})
+    with ChatServer(lambda payload: two) as server, pytest.raises(NNDError, match="gives 2 answers to a question"):
+        judge(server, "nnd_demo_judge", **FEW)
+
+
+def test_anthropics_client_reads_answers_in_blocks_and_their_tokens(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import nnd_tasks
+
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    usage = {"input_tokens": 50, "output_tokens": 4}
+    blocks = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Answer: B"}]
+
+    def message(payload: dict[str, Any]) -> dict[str, Any]:
+        refused = pick(str(payload["messages"]), False, False, True)
+        return {
+            "content": [] if refused else blocks,
+            "stop_reason": "refusal" if refused else "end_turn",
+            "usage": usage,
+        }
+
+    with ChatServer(message) as server:
+        arguments = {"model": "m", "base_url": server.url, "num_concurrent": 4, "max_retries": 1}
+        results = nnd_tasks.evaluate("nnd_demo_judge", "anthropic-chat", arguments, apply_chat_template=True, **FEW)
+    refused = sum(pick(str(payload["messages"]), False, False, True) for payload in server.payloads)
+    assert 0 < refused < QUESTIONS
+    rates = results["results"]["nnd_demo_judge"]
+    assert rates["unread,none"] == pytest.approx(refused / QUESTIONS)
+    assert rates["first,none"] == 0
+    records = [record for sample in results["samples"]["nnd_demo_judge"] for record in sample["candidates"]]
+    ended = Counter(record["usage"][0]["ended"] for record in records)
+    assert ended == {"refusal": refused, "end_turn": QUESTIONS - refused}
+    assert all(record["usage"][0]["in"] == 50 for record in records)
+
+
+def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(home: Path, tmp_path: Path) -> None:
+    def told(payload: dict[str, Any]) -> dict[str, Any]:
+        text = last_message(payload)
+        return body(answer(payload), usage={"prompt_tokens": len(text), "completion_tokens": 3})
+
+    options: dict[str, Any] = {"use_cache": str(tmp_path / "cache"), **FEW}
+    with ChatServer(told) as server:
+        runs = [judge(server, "nnd_demo_judge", **options) for _ in range(2)]
+        assert len(server.payloads) == QUESTIONS
+    asked = Counter(len(last_message(payload)) for payload in server.payloads)
+    for results in runs:
+        records = [record for sample in results["samples"]["nnd_demo_judge"] for record in sample["candidates"]]
+        usage = [of_answer for record in records for of_answer in record["usage"]]
+        assert Counter(tokens["in"] for tokens in usage) == asked
+        assert all(tokens == {"in": tokens["in"], "out": 3, "ended": "stop"} for tokens in usage)
+    json.dumps(runs[1]["samples"])
+
+
+# ---------------------------------------------------------------- several answers to a question
+
+
+def test_a_server_without_seeds_gives_several_answers_that_resume(home: Path, tmp_path: Path) -> None:
+    folder = write_yaml(tmp_path / "yaml", "twice", reader="judge", repeats=2)
+    options: dict[str, Any] = {"include_path": folder, "use_cache": str(tmp_path / "cache"), **FEW}
+    with ChatServer(lambda payload: Refusal(400, "no seed") if "seed" in payload else answer(payload)) as server:
+        for _ in range(2):
+            judge(server, "twice", gen_kwargs={"temperature": 1.0, "seed": None}, **options)
+    asked = [(last_message(payload), *payload["stop"]) for payload in server.payloads]
+    assert len({*asked}) == len(asked) == 2 * QUESTIONS
+
+
+def test_several_answers_of_a_model_in_this_process_differ_and_resume(
+    tiny_models: dict[str, Path], home: Path, tmp_path: Path
+) -> None:
+    folder = write_yaml(tmp_path / "yaml", "thrice", reader="judge", repeats=3)
+    cache = tmp_path / "cache"
+
+    def run() -> dict[str, str]:
+        generation = {"max_gen_toks": 8, "temperature": 1.0, "do_sample": True}
+        options = {"include_path": folder, "limit": 1, "use_cache": str(cache), "gen_kwargs": generation}
+        with pytest.raises(NNDError, match=r"none of .* answers can be read"):  # random weights
+            evaluate(tiny_models["gpt2"], ["thrice"], batch_size=1, **options)
+        [path] = tmp_path.glob("cache_*")
+        with SqliteDict(str(path)) as answers:
+            return dict(answers)
+
+    first = run()
+    assert len(first) % 3 == 0
+    assert len({*first.values()}) == len(first), "no answer is another one again"
+    [path] = tmp_path.glob("cache_*")
+    lost = sorted(first)[::2]
+    with SqliteDict(str(path), autocommit=True) as answers:
+        for key in lost:
+            del answers[key]
+    assert run() == first, "what was lost is drawn as before, and nothing else"
