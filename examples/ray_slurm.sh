@@ -18,7 +18,7 @@ gpus=4
 
 # Ray's files are for this user alone, its statistics are off, and only who has the token may use it.
 umask 077
-export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=token RAY_AUTH_TOKEN RAY_TMPDIR="/tmp/ray-$SLURM_JOB_ID"
+export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=token RAY_AUTH_TOKEN RAY_TMPDIR="/tmp/nnd-ray-$SLURM_JOB_ID/ray"
 RAY_AUTH_TOKEN="$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')"
 
 # This script runs on the first machine, which begins the cluster. `--block`: each stays for as long as its step.

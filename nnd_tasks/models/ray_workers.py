@@ -339,13 +339,14 @@ def start_ray(address: str | None, cores: int) -> None:
         if address is not None:
             ray.init(address, logging_level="warning")
             return
-        # Ray would write into /tmp/ray and into ~/.ray, for all users to read. Longer names do not fit its sockets.
+        # Ray would write into /tmp/ray and ~/.ray, for all users to read; it opens its own folder to all, so that lies in a
+        # private one. Longer names do not fit its sockets.
         folder = tempfile.mkdtemp(prefix="nnd-ray-", dir="/tmp")
         atexit.register(lambda: (ray.shutdown(), shutil.rmtree(folder, ignore_errors=True)))
         for name, value in (("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", secrets.token_hex(32))):
             os.environ.setdefault(name, value)
         cores = max(cores, os.cpu_count() or 1)
-        ray.init("local", num_cpus=cores, include_dashboard=False, logging_level="warning", _temp_dir=folder)
+        ray.init("local", num_cpus=cores, include_dashboard=False, logging_level="warning", _temp_dir=f"{folder}/ray")
     except Exception as error:  # Ray raises many kinds
         raise ModelError(f"--model ray: Ray cannot be reached or started ({reason_with_type(error)})") from error
 

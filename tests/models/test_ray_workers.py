@@ -202,7 +202,7 @@ def test_ray_starts_here_with_private_files_or_connects(monkeypatch: pytest.Monk
         RayWorkers("fake", workers=64, folder=".")
         [(where, options)] = ray.started
         assert (where, options["num_cpus"], options["include_dashboard"]) == (("local",), 64, False)
-        folder = Path(options["_temp_dir"])
+        folder = Path(options["_temp_dir"]).parent
         assert folder.stat().st_mode & 0o777 == 0o700
         assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
         assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"

@@ -236,7 +236,7 @@ def test_engines_answer_as_they_do_alone(engine: str, llama: Path, masked_model:
             ]
             assert workers.generate_until(asked) == alone.generate_until(asked)
         folder = Path(ray._private.worker._global_node.get_session_dir_path())
-        assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(folder.parents[1].stat().st_mode) == 0o700
         assert not (Path.home() / ".ray" / "auth_token").exists()
     finally:
         stop_workers()
