@@ -1,10 +1,9 @@
-"""Make ``docs/images/report.png``, the picture in the README: the report of the demo, as a browser shows it.
+"""Make the pictures of ``docs/images``: the report of the demo, its tests, and pass rates against size.
 
-    make demo
     .venv/bin/python docs/picture.py
 
-It needs a Chromium: Debian's (``apt install chromium-headless-shell``), Chrome, or that of playwright.
-``--browser PATH`` names another.
+They show the sample of `docs/outputs.py`, so no model runs. It needs a Chromium: Debian's (``apt install
+chromium-headless-shell``), Chrome, or that of playwright. ``--browser PATH`` names another.
 """
 
 from __future__ import annotations
@@ -17,10 +16,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import outputs
+from PIL import Image
+
+IMAGES = outputs.ROOT / "docs" / "images"
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: Pixels: the summary and the chart of pass rates, up to the table below it.
-WIDTH, HEIGHT = 1000, 1165
+#: Picture -> rules of CSS that hide the rest of the report, and its height in pixels.
+PARTS = {
+    "report": ("", 1165),
+    "browse": ("body > *:not(main), main > *:not(#tests) { display: none !important }", 900),
+}
+WIDTH = 1000
 
 
 def find_browser(named: str | None) -> str | None:
@@ -41,29 +47,45 @@ def _browser_of_playwright() -> str | None:
     return str(path) if path.exists() else None
 
 
+def take_picture(browser: str, page: Path, picture: Path, height: int) -> None:
+    """Save a page as a browser shows it.
+
+    Args:
+        browser: path of a Chromium.
+        page: the page.
+        picture: gets the picture, `WIDTH` pixels wide.
+        height: in pixels.
+    """
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=8000"]
+    options += [f"--user-data-dir={page.parent / 'browser'}", f"--window-size={WIDTH},{height}"]
+    subprocess.run([browser, *options, f"--screenshot={picture}", page.as_uri()], check=True, timeout=120)  # noqa: S603
+
+
 def main() -> None:
-    """Write the report of the demo into a temporary folder, open it in a browser, and save a picture."""
+    """Run the commands of the sample up to the trend, and save the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--demo", type=Path, default=ROOT / ".demo", help="folder of `nnd demo` (.demo)")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "report.png", help="the picture")
     parser.add_argument("--browser", help="a Chromium or Chrome")
     options = parser.parse_args()
-    results = options.demo / "results"
-    if not results.is_dir():
-        sys.exit(f"there are no results in {results}; run `make demo` first, or name its folder with --demo")
     browser = find_browser(options.browser)
     if browser is None:
         sys.exit("no Chromium was found: apt install chromium-headless-shell, or name one with --browser")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        page = Path(folder) / "report.html"
-        command = [sys.executable, "-m", "nnd_tasks.cli", "report", str(results.resolve()), "-o", str(page)]
-        subprocess.run(command, check=True)  # noqa: S603
-        shown = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        shown += [f"--user-data-dir={folder}/browser", f"--window-size={WIDTH},{HEIGHT}"]
-        shown += [f"--screenshot={options.out.resolve()}", page.as_uri()]
-        subprocess.run(shown, check=True, timeout=120)  # noqa: S603
-    print(f"written: {options.out}")
+    names = [shown.name for shown in outputs.COMMANDS]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary).resolve() / "sample"
+        with outputs.workspace(folder):
+            for shown in outputs.COMMANDS[: names.index("trend")]:
+                outputs.run_command(shown.command)
+            outputs.run_command("nnd trend sizes --tags models.csv --out figures")
+        report = (folder / "report.html").read_text("utf-8")
+        for name, (rules, height) in PARTS.items():
+            page = folder / f"{name}.html"
+            page.write_text(report.replace("</head>", f"<style>{rules}</style></head>", 1), encoding="utf-8")
+            take_picture(browser, page, IMAGES / f"{name}.png", height)
+        with Image.open(
+            next((folder / "figures").glob("*.png"))
+        ) as figure:  # drawn for print, larger than a page shows
+            figure.reduce(2).convert("RGB").quantize(64).save(IMAGES / "trend.png", optimize=True)
+    print(*sorted(IMAGES.glob("*.png")), sep="\n")
 
 
 if __name__ == "__main__":

@@ -120,8 +120,82 @@ def test_a_command_that_nobody_can_type_would_be_seen(line: str) -> None:
         parse(words)
 
 
-def test_the_readme_is_read_in_two_minutes() -> None:
-    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 900
+@pytest.mark.parametrize(("page", "words"), [("README.md", 900), ("CHANGELOG.md", 1_200)])
+def test_what_is_read_first_is_short(page: str, words: int) -> None:
+    assert len((ROOT / page).read_text("utf-8").split()) <= words
+
+
+#: What people come for -> the section that says it, and a part of it.
+ASKED = {
+    "try it on a laptop": ("README.md#two-commands", "make demo"),
+    "install it": ("README.md#install", "pip install"),
+    "find a set of code": ("docs/which_set.md", "humanevalfix"),
+    "know how many prompts show 3 points": (
+        "docs/faq.md#which-sets-tell-me-something-and-how-many-prompts-do-i-need",
+        "nnd list",
+    ),
+    "know what may be trained on": ("docs/which_set.md#licences", "commercial use"),
+    "take fewer prompts": ("docs/running.md#fewer-prompts", "--sample N"),
+    "go on with a run that broke off": ("docs/running.md#interrupted-runs", "--use_cache"),
+    "use my own prompt": ("docs/running.md#tasks", "doc_to_text"),
+    "use my vLLM server": ("docs/backends.md#a-server", "local-completions"),
+    "use a LoRA adapter": ("docs/backends.md#hf", "peft=ADAPTER"),
+    "use several GPUs": ("docs/backends.md#several-gpus-large-models", "accelerate launch"),
+    "let a chat API judge": ("docs/readers.md#judges-that-write", "local-chat-completions"),
+    "compare two checkpoints": ("docs/results.md#results", "nnd compare results"),
+    "look at one test": ("docs/results.md#nnd-report", "--test TEST_ID"),
+    "follow a training": ("docs/training.md#during-a-training", "NNDCallback"),
+    "train on preferences": ("docs/training.md#preference-data", "--preference"),
+    "test a trained model on what it has not seen": ("docs/training.md#held-out-tests", "--split test"),
+    "see which tokens decide": ("docs/likelihood.md#token-scores", '"tokens": true'),
+    "build sets without a network": ("docs/sets.md#sets", "NND_SOURCES"),
+    "add a Hindi set": ("docs/contribute.md#2-the-recipe", "language:"),
+    "compare with acc_norm": ("docs/statistics.md#a-benchmarks-accuracy", "task:arc_easy"),
+    "publish a set": ("docs/contribute.md#5-publish", "nnd publish"),
+    "make synthetic errors": ("docs/blind_spots.md#build-a-set", "nnd stress build"),
+    "write a paper": ("docs/paper.md#a-paragraph-to-copy", "We evaluate with"),
+}
+
+
+def name_anchor(heading: str) -> str:
+    """Return the anchor that a heading has on GitHub and on the site."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def split_sections(page: Path) -> dict[str, str]:
+    """Return anchor -> text up to the next heading, of each section of a page."""
+    text = re.sub(
+        r"^```.*?^```", lambda block: block[0].replace("\n#", "\n "), page.read_text("utf-8"), flags=re.M | re.S
+    )
+    _, *parts = re.split(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {name_anchor(heading): body for heading, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def follow_links(pages: set[str]) -> set[str]:
+    """Return the pages of the repository that some pages link to."""
+    return {
+        str((ROOT / page).parent.joinpath(target).resolve().relative_to(ROOT))
+        for page in pages
+        for target in re.findall(r"\]\(([\w./]+\.md)(?:#[^)]*)?\)", (ROOT / page).read_text("utf-8"))
+    }
+
+
+@pytest.mark.parametrize("task", ASKED)
+def test_what_people_come_for_is_two_clicks_from_the_readme(task: str) -> None:
+    (page, _, anchor), says = ASKED[task][0].partition("#"), ASKED[task][1]
+    first = follow_links({"README.md"})
+    assert page in {"README.md"} | first | follow_links(first)
+    text = split_sections(ROOT / page)[anchor] if anchor else (ROOT / page).read_text("utf-8")
+    assert says in text
+
+
+def test_sections_that_pages_point_to_are_there() -> None:
+    broken = []
+    for page in [*FIRST, ROOT / "CHANGELOG.md", *PAGES]:
+        for target, anchor in re.findall(r"\]\(((?:[\w./]+\.md)?)#([^)]+)\)", page.read_text("utf-8")):
+            if anchor not in split_sections(page.parent / target if target else page):
+                broken.append((page.name, target, anchor))
+    assert broken == []
 
 
 @pytest.mark.parametrize("page", [*FIRST, ROOT / "CHANGELOG.md", *PAGES], ids=lambda page: page.name)

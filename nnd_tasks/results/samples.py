@@ -171,16 +171,7 @@ def rates_of(tests: pd.DataFrame) -> dict[str, float]:
 
 # ---------------------------------------------------------------- token scores
 
-# ``tokens_TASK_DATE.parquet`` beside the results. A row is a candidate after a prompt. Lists have an entry per scored token.
-#
-# | column | what it holds |
-# |---|---|
-# | ``cluster_id``, ``candidate`` | the prompt, and which of its candidates; as in the samples |
-# | ``text`` | the candidate |
-# | ``context_part`` | what the prompt has of its context: ``whole``, ``shortened``, or ``none`` (with ``context_reliance``) |
-# | ``token_ids`` | ids in the model's vocabulary |
-# | ``starts``, ``ends`` | the token is ``text[start:end]``, in characters; a space belongs to the word after it |
-# | ``logprobs`` | natural logarithms of probabilities; they add up to the candidate's ``sum`` |
+# ``tokens_TASK_DATE.parquet`` beside the results; `nnd_tasks.task.scored_tokens` has its columns.
 
 
 #: How far the log-probabilities of a candidate may add up from its sum, in nats per token: they are kept as 32-bit floats.

@@ -131,6 +131,7 @@ class Facts(_Strict):
         fields: prompt field -> what it holds.
         clean: what ``mended`` of ``prepare.py`` changes for the clean config.
         rule: what makes a candidate better, where the keys of the recipe do not say it.
+        notes: sentences in Markdown on what a reader of rates should know: how pairs are formed, what is left out.
     """
 
     title: Prose = None
@@ -147,6 +148,7 @@ class Facts(_Strict):
     fields: dict[str, str] = {}
     clean: Prose = None
     rule: Prose = None
+    notes: Texts = ()
 
     @field_validator("license")
     @classmethod

@@ -1,4 +1,16 @@
-"""The tokens of a candidate that a model scored, with the characters that each stands for; and their file."""
+"""The tokens of a candidate that a model scored, with the characters that each stands for; and their file.
+
+In the file a row is a candidate after a prompt. Lists have an entry per scored token.
+
+| column | what it holds |
+|---|---|
+| ``cluster_id``, ``candidate`` | the prompt, and which of its candidates; as in the samples |
+| ``text`` | the candidate |
+| ``context_part`` | what the prompt has of its context: ``whole``, ``shortened``, or ``none`` (with ``context_reliance``) |
+| ``token_ids`` | ids in the model's vocabulary |
+| ``starts``, ``ends`` | the token is ``text[start:end]``, in characters; a space belongs to the word after it |
+| ``logprobs`` | natural logarithms of probabilities; they add up to the candidate's ``sum`` |
+"""
 
 from __future__ import annotations
 

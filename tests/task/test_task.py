@@ -324,12 +324,12 @@ def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_jso
 
 
 def test_examples_of_hf_do_not_end_in_rounded_sums() -> None:
-    pages = [REPO / "README.md", *(REPO / "docs").glob("*.md"), *(REPO / "task_yamls").glob("*/README.md")]
+    pages = [REPO / "README.md", *(REPO / "docs").glob("*.md")]
     lines = [
         line for page in pages for line in page.read_text("utf-8").splitlines() if "--model hf --model_args " in line
     ]
-    assert sum("lm_eval --model hf " in line for line in lines) == 2 + 12
-    assert len(lines) > 20
+    assert sum("lm_eval --model hf " in line for line in lines) == 2
+    assert len(lines) > 10
     literal = [line for line in lines if line.startswith("lm_eval ")]
     assert [line for line in literal if "softmax_dtype=float32" not in line] == []
     assert [line for line in lines if "nnd run" in line and "softmax_dtype" in line] == [], "it is the default"

@@ -1,0 +1,62 @@
+"""Covers main.
+
+What the manual shows of commands is what they print: docs/outputs.py runs them all, without a model.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from nnd_tasks.cli import app
+from tests.conftest import DATA, REPO
+
+FOLDER = REPO / "docs" / "outputs"
+
+
+@pytest.fixture(scope="module")
+def outputs() -> Any:
+    sys.path.insert(0, str(REPO / "docs"))
+    try:
+        return importlib.import_module("outputs")
+    finally:
+        sys.path.pop(0)
+
+
+def list_verbs(command: Any, *path: str) -> set[str]:
+    if not hasattr(command, "commands"):
+        return {" ".join(path)}
+    return {verb for name, child in command.commands.items() for verb in list_verbs(child, *path, name)}
+
+
+def test_every_verb_is_shown_or_says_why_not(outputs: Any) -> None:
+    shown = {re.match(r"nnd ((?:stress )?\w+)", one.command)[1] for one in outputs.COMMANDS if one.name}
+    assert shown.isdisjoint(outputs.NOT_SHOWN)
+    assert shown | {*outputs.NOT_SHOWN} == list_verbs(get_command(app))
+
+
+def test_every_file_is_linked_once_beside_the_verb_that_printed_it(outputs: Any) -> None:
+    linked = [
+        (name, words)
+        for page in (REPO / "docs").glob("*.md")
+        for words, name in re.findall(r"^\[`(nnd .*)` prints\]\(outputs/(\w+)\.txt\)$", page.read_text("utf-8"), re.M)
+    ]
+    commands = {one.name: one.command.split() for one in outputs.COMMANDS if one.name}
+    assert sorted(name for name, _ in linked) == sorted(commands) == sorted(path.stem for path in FOLDER.glob("*.txt"))
+    for name, words in linked:
+        assert set(words.split()) <= {*commands[name]}, name
+
+
+@pytest.mark.slow
+def test_every_file_is_what_its_command_prints(outputs: Any, tmp_path: Path) -> None:
+    made = outputs.make_outputs(tmp_path / "sample", DATA if DATA.is_dir() else None)
+    assert len(made) >= 16
+    assert {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in made} == made, (
+        "python docs/outputs.py --write"
+    )
