@@ -2,6 +2,25 @@
 
 As in the paper (Laban et al., EMNLP 2022, section 2.1), a *test* is a (context, higher, lower) triple whose two candidates
 differ in quality in a known direction.
+
+A set is a folder with a card (``README.md``, with ``nnd_schema_version: 1``) and a file per config,
+``CONFIG/test-00000-of-00001.parquet``. The card says what each column holds. Columns that every set has, without nulls:
+
+- ``test_id``: 16 hex digits, unique in the config
+- ``context_id``: the group in which pairs were formed
+- ``cluster_id``: names the prompt: equal exactly when a model reads the same prompt fields
+- ``context``: what a model reads; may be empty. ``high``, ``low``: the better and the worse text
+- ``category``: kind of error, or rated aspect
+- ``high_first``: whether the better text came first in the publisher's file
+
+Optional are ``subcategory``, ``severity``, ``high_label``, ``low_label``, ``high_system``, ``low_system``, ``high_score``,
+``low_score`` (float64), ``rater``, ``noise_ratio`` (float64) and ``seed`` (int64) of synthetic errors, and ``low_spans`` (a list
+of ``start``, ``end``, ``category``, ``severity``). Any other string column that a prompt uses is a *prompt field*; it is equal
+for all tests of a prompt. Texts are Unicode NFC and otherwise as published, unless the card says otherwise.
+
+The metric of a category is ``pass_rate_<slug>``: lower case, ``_`` for all but ASCII letters and digits. Two categories with one
+slug are an error, and so are names with a meaning of their own, such as ``all``, ``sum``, ``bytes`` and ``prompts``. The
+*fingerprint* of a config is a SHA-256 over all columns; results of different fingerprints are not compared.
 """
 
 from __future__ import annotations

@@ -25,10 +25,9 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
-@pytest.mark.parametrize(("page", "least"), [("statistics.md", 5), ("likelihood.md", 1)])
-def test_the_numbers_of_examples_in_python_are_those_that_come_out(page: str, least: int) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
-    assert len(blocks) >= least
+def test_the_numbers_of_examples_in_python_are_those_that_come_out() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "statistics.md").read_text("utf-8"), re.DOTALL)
+    assert len(blocks) >= 5
     for block in blocks:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

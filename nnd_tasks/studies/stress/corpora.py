@@ -1,4 +1,12 @@
-"""Corpora of gold texts: the paper's four, or the user's own file."""
+"""Corpora of gold texts: the paper's four, or the user's own file.
+
+The paper's have levels and exceptions of their own; others have the levels of CNN/DM. Its authors publish the texts
+(github.com/cloudygoose/blindspot_nlg) in another form than these files:
+
+- ``wikitext_gold.txt``, ``wikitext_reference.txt``: paragraphs of WikiText-103, one per line
+- ``cnndm.jsonl``: ``source``, ``gold``, ``references``: summaries with ten further references (Kryscinski et al., 2020)
+- ``wmt21_de_en.jsonl``, ``ted_zh_en.jsonl``: ``source``, ``gold``, ``reference``
+"""
 
 from __future__ import annotations
 
