@@ -18,9 +18,7 @@ from nnd_tasks.contribute.shapes import (
     TO_COMPLETE,
     Shape,
     columns_of,
-    describe_other_json,
     recognise_shape,
-    write_code,
 )
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_texts
@@ -164,7 +162,7 @@ def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
     except NNDError as error:
         if path.suffix.lower() != ".json" or recipe.candidate or recipe.pairs or "not valid JSON" in str(error):
             raise
-        raise NeedsPrepareError(source, recipe, describe_other_json(read_json(path, recipe.encoding))) from error
+        raise NeedsPrepareError(source, recipe, Shape.of_other_json(read_json(path, recipe.encoding))) from error
 
 
 def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
@@ -355,7 +353,7 @@ def draft_skeleton(name: str, needs: NeedsPrepareError, *, replace: bool = False
     text = dump_yaml({"files": {file: {} for file in needs.files}, **keys})
     if lacks_rule:
         text += _RULE_TO_COMPLETE["label" if "label" in shape.roles else "score"]
-    return Skeleton(folder, text, write_code(name, shape, needs.files, recipe, needs.columns), lacks_rule)
+    return Skeleton(folder, text, shape.write_code(name, needs.files, recipe, needs.columns), lacks_rule)
 
 
 #: The last line of a recipe that is to be completed.

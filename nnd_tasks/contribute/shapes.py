@@ -68,6 +68,48 @@ class Shape:
     better: str = ""
     reader: str = ""
 
+    @classmethod
+    def of_other_json(cls, data: Any) -> Shape:
+        """Describe a JSON file without objects that could be rows: all is for the user to complete."""
+        fields: Cells = {_quote(key): [] for key in data} if isinstance(data, dict) else {}
+        roles = dict.fromkeys(("context", "candidate", "label"), f"record{TO_COMPLETE}") | {"where": 'f"{record}"[:60]'}
+        reader = "for record in read_json({path})[...]"
+        return cls("a file that is no list of objects", fields=fields, roles=roles, reader=reader)
+
+    def write_code(self, name: str, files: Sequence[str], recipe: Recipe, columns: Sequence[str]) -> str:
+        """Write the ``prepare.py`` that reads files.
+
+        Args:
+            name: of the set.
+            files: names of the files of the set.
+            recipe: how they are read, and which rows are left out.
+            columns: of the table, for the user.
+        """
+        suffix = Path(files[0]).suffix
+        has_records = suffix.lower() in (".json", ".jsonl", ".ndjson", ".xml")
+        encoding = f"encoding={_quote(recipe.encoding)}" if recipe.encoding else ""
+        path, loops = f"folder / {_quote(files[0])}", []
+        if len(files) > 1:
+            path, loops = "path", [f"for path in sorted(folder.rglob({_quote(f'*{suffix}')}))"]
+        if self.reader:
+            loops.append(self.reader.format(path=path))
+        elif has_records:
+            loops.append(f"for record in read_records({', '.join(filter(None, [path, encoding]))})")
+        else:
+            loops.append(f'for record in read_table({path}, Recipe({encoding})).to_dict("records")')
+        loops += [
+            f"if str(record[{_quote(key)}]) not in {_literal(values)}" for key, values in recipe.leave_out.items()
+        ]
+        roles = {"where": "record.where" if has_records else "f\"row {record['@row']}\"", **self.roles}
+        offered = some_of([*(f"record[{_quote(column)}]" for column in columns), *self.fields], 40, str)
+        page = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Python, not HTML
+        page.filters["quote"] = _quote
+        template = page.from_string(Path(__file__).with_name("prepare.py.j2").read_text("utf-8"))
+        seen = re.sub(r'[\\"]', "'", self.seen)
+        return template.render(
+            name=name, seen=seen, columns=self.columns, roles=roles, loops=[*loops, *self.loops], offered=offered
+        )
+
 
 class Records:
     """The first records of a file.
@@ -147,14 +189,6 @@ def recognise_shape(table: pd.DataFrame, recipe: Recipe, *, complete: bool) -> S
             shape.roles["candidate"] = records.take(recipe.candidate)
         shape.roles = {**records.name_roles(shape.used), **shape.roles}
     return shape
-
-
-def describe_other_json(data: Any) -> Shape:
-    """Describe a JSON file without objects that could be rows: all is for the user to complete."""
-    fields: Cells = {_quote(key): [] for key in data} if isinstance(data, dict) else {}
-    roles = dict.fromkeys(("context", "candidate", "label"), f"record{TO_COMPLETE}") | {"where": 'f"{record}"[:60]'}
-    reader = "for record in read_json({path})[...]"
-    return Shape("a file that is no list of objects", fields=fields, roles=roles, reader=reader)
 
 
 # ---------------------------------------------------------------- objects and lists
@@ -525,41 +559,7 @@ def _are_objects(cells: Sequence[Any]) -> bool:
     return bool(cells) and all(isinstance(cell, dict) and cell for cell in cells)
 
 
-# ---------------------------------------------------------------- the prepare.py
-
-
-def write_code(name: str, shape: Shape, files: Sequence[str], recipe: Recipe, columns: Sequence[str]) -> str:
-    """Write the ``prepare.py`` that reads files.
-
-    Args:
-        name: of the set.
-        shape: of the records of each file.
-        files: names of the files of the set.
-        recipe: how they are read, and which rows are left out.
-        columns: of the table, for the user.
-    """
-    suffix = Path(files[0]).suffix
-    has_records = suffix.lower() in (".json", ".jsonl", ".ndjson", ".xml")
-    encoding = f"encoding={_quote(recipe.encoding)}" if recipe.encoding else ""
-    path, loops = f"folder / {_quote(files[0])}", []
-    if len(files) > 1:
-        path, loops = "path", [f"for path in sorted(folder.rglob({_quote(f'*{suffix}')}))"]
-    if shape.reader:
-        loops.append(shape.reader.format(path=path))
-    elif has_records:
-        loops.append(f"for record in read_records({', '.join(filter(None, [path, encoding]))})")
-    else:
-        loops.append(f'for record in read_table({path}, Recipe({encoding})).to_dict("records")')
-    loops += [f"if str(record[{_quote(key)}]) not in {_literal(values)}" for key, values in recipe.leave_out.items()]
-    roles = {"where": "record.where" if has_records else "f\"row {record['@row']}\"", **shape.roles}
-    offered = some_of([*(f"record[{_quote(column)}]" for column in columns), *shape.fields], 40, str)
-    page = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Python, not HTML
-    page.filters["quote"] = _quote
-    template = page.from_string(Path(__file__).with_name("prepare.py.j2").read_text("utf-8"))
-    seen = re.sub(r'[\\"]', "'", shape.seen)
-    return template.render(
-        name=name, seen=seen, columns=shape.columns, roles=roles, loops=[*loops, *shape.loops], offered=offered
-    )
+# ---------------------------------------------------------------- literals of Python
 
 
 def _quote(text: str) -> str:

@@ -24,8 +24,8 @@ import requests
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, only_writer, read_json, reading, write_text, writing
 from nnd_tasks.sets.catalogue import SetRecipe
-from nnd_tasks.sets.decode import check_unpacked
-from nnd_tasks.sets.read import SUFFIXES, is_table
+from nnd_tasks.sets.decode import check_unpacked, split_ending
+from nnd_tasks.sets.read import SUFFIXES, TEXTS
 from nnd_tasks.sets.recipe import FILE, File
 from nnd_tasks.show.console import warn
 from nnd_tasks.store import list_source_folders, nnd_home, sources_folder
@@ -156,7 +156,7 @@ def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: P
     free = not required or set_recipe.recipe.config == FILE
     files = {name: here[name] for name in wanted if name in here}
     if not files and (alone or free):
-        tables = {name: path for name, path in here.items() if is_table(path)}
+        tables = {name: path for name, path in here.items() if _is_table(path)}
         others = {name: path for name, path in here.items() if path.suffix.lower() in (".txt", ".xml")}
         files = here if alone else tables or others
     if not files or not (free or {*files} - ({*wanted} - {*required})):
@@ -167,6 +167,12 @@ def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: P
     if lacking and len(required) > 1:
         source.notes.append(f"this is a part of the set: without {some_of(lacking, show=str)}")
     return source
+
+
+def _is_table(path: Path) -> bool:
+    """Tell whether a file holds a table, by its name; a ``.txt`` or ``.xml`` may, but most are notes or settings."""
+    ending, compression = split_ending(path)
+    return ending in SUFFIXES and ending not in (".txt", ".xml") and (not compression or ending in TEXTS)
 
 
 def unpack_archive(archive: Path, folder: Path) -> None:

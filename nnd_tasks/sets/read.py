@@ -26,17 +26,12 @@ from nnd_tasks.text import counted, some_of
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
 _RECORDS = (".json", ".jsonl", ".ndjson", ".xml")
-_TEXTS = (*_DELIMITED, *_RECORDS)
+#: Endings of the tables that are texts.
+TEXTS = (*_DELIMITED, *_RECORDS)
 #: Endings of the files that hold tables; those of text may be compressed: ``.csv.gz``.
 SUFFIXES = (*_DELIMITED, ".xlsx", *_RECORDS, ".parquet")
 _HINT = "; is it the right file, and whole?"
 _HEAD_ROWS = 20  # rows that tell which character separates cells
-
-
-def is_table(path: Path) -> bool:
-    """Tell whether a file holds a table, by its name; a ``.txt`` or ``.xml`` may, but most are notes or settings."""
-    ending, compression = split_ending(path)
-    return ending in SUFFIXES and ending not in (".txt", ".xml") and (not compression or ending in _TEXTS)
 
 
 class Record(dict[str, Any]):
@@ -92,7 +87,7 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
             have, or that one of several sheets lacks. The error names file and row.
     """
     ending, compression = split_ending(path)
-    if ending not in SUFFIXES or (compression and ending not in _TEXTS):
+    if ending not in SUFFIXES or (compression and ending not in TEXTS):
         raise NNDError(f"{path}: a table ends in one of {', '.join(SUFFIXES)}; those of text may be packed: .csv.gz")
     if ending in _DELIMITED:
         table = read_delimited(path, encoding=recipe.encoding, quotes=recipe.quotes)

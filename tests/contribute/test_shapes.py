@@ -1,6 +1,6 @@
-"""recognise_shape, write_code, read_elements: files in which a row is not one judged text.
+"""recognise_shape, Shape, read_elements: files in which a row is not one judged text.
 
-Also covers columns_of, describe_other_json, Records, Shape.
+Also covers columns_of, Records.
 """
 
 from __future__ import annotations
