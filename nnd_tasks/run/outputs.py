@@ -1,4 +1,4 @@
-"""What a run leaves on disk: results and token scores, whole or not at all, and cached answers, keyed by the model."""
+"""What a run leaves on disk: results and token scores, whole or not at all; cached answers by model; a training's rates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, writing_all
+from nnd_tasks.files import changing, read_text, writing_all
 from nnd_tasks.redact import bare_urls
 from nnd_tasks.task.settings import plain_metadata
 from nnd_tasks.task.signature import digest, engine_packages, environment, model_files, name_server
@@ -255,3 +255,40 @@ def _find_commit(name: str, arguments: Mapping[str, Any]) -> str | None:
         if path and "snapshots" in (parts := Path(path).parts):
             return parts[parts.index("snapshots") + 1]
     return None
+
+
+# ---------------------------------------------------------------- pass rates during a training
+
+# The file that `NNDCallback` writes and `nnd trend` reads: one JSON object per evaluation and task.
+
+#: Default name of the file, in the Trainer's ``output_dir``.
+LOG_NAME = "nnd.jsonl"
+#: Most bytes of the file; a line has about 1,000.
+_MOST_LOG_BYTES = 500_000_000
+#: One evaluation of one task: ``step``, ``epoch``, ``task``, ``rates``, ``signature``.
+Line = dict[str, Any]
+
+
+def read_log(path: Path) -> list[Line]:
+    """Return the lines of a file that `NNDCallback` wrote; an empty list if there is no file.
+
+    Raises:
+        NNDError: the file cannot be read, or was not written by `NNDCallback`.
+    """
+    try:
+        text = read_text(path, limit=_MOST_LOG_BYTES)
+    except NNDError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise NNDError(f"log_path {error}; name another file") from error
+    lines = []
+    for number, row in enumerate(text.splitlines(), start=1):
+        try:
+            line = json.loads(row)
+            good = type(line["step"]) is int and isinstance(line["task"], str)
+        except (ValueError, KeyError, TypeError):
+            good = False
+        if not good:
+            raise NNDError(f"log_path {path}, line {number}: not written by NNDCallback; name another file")
+        lines.append(line)
+    return lines

@@ -30,10 +30,10 @@ from transformers import (
 
 import nnd_tasks
 import nnd_tasks.run.callback as module
-import nnd_tasks.run.training_log as training_log
 from nnd_tasks import NNDCallback
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES
+from nnd_tasks.run import outputs
 from tests import random_models
 from tests.conftest import REPO
 
@@ -439,7 +439,7 @@ def test_a_file_that_somebody_else_wrote_is_not_replaced(content: bytes, tmp_pat
     file = tmp_path / "file"
     file.write_bytes(content)
     with pytest.raises(NNDError, match=f"^log_path {file}.*; name another file"):
-        training_log.read_log(file)
+        outputs.read_log(file)
 
 
 @pytest.mark.usefixtures("home")
