@@ -1,6 +1,6 @@
 """Runs in several processes: lm-eval divides the documents, and what would be scored twice is refused.
 
-Also covers are_saved, check_output, remove_results, write_tokens.
+Also covers are_saved, check_output, remove_results, results_folder, write_tokens.
 """
 
 from __future__ import annotations
