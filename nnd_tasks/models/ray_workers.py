@@ -342,7 +342,8 @@ def start_ray(address: str | None, cores: int) -> None:
         # Ray would write into /tmp/ray and ~/.ray, for all users to read; it opens its own folder to all, so that lies in a
         # private one. Longer names do not fit its sockets.
         folder = tempfile.mkdtemp(prefix="nnd-ray-", dir="/tmp")
-        atexit.register(lambda: (ray.shutdown(), shutil.rmtree(folder, ignore_errors=True)))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        atexit.register(ray.shutdown)  # runs before the other
         for name, value in (("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", secrets.token_hex(32))):
             os.environ.setdefault(name, value)
         cores = max(cores, os.cpu_count() or 1)

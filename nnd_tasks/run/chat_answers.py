@@ -134,8 +134,8 @@ def join_blocks(answer: Any) -> Any:
     """
     if not isinstance(answer, Mapping) or (answer.get("error") and not answer.get("choices")):
         raise BusyError(_read_message(json.dumps(answer)))
-    messages = [choice.get("message") or {} for choice in answer.get("choices") or ()]
-    for message in (answer, *messages):
+    messages: list[Any] = [answer, *(choice.get("message") or {} for choice in answer.get("choices") or ())]
+    for message in messages:
         if isinstance(message.get("content"), list):
             text = "".join(str(block.get("text") or "") for block in message["content"])
             message["content"] = text if message is not answer else [{"text": text}]  # as Anthropic's client reads it

@@ -76,7 +76,7 @@ def _evaluate_checked(
         if use_cache is not None or resume:
             answers = cache_key(run.model, run.arguments, chat=bool(apply_chat_template))
             use_cache = use_cache and f"{use_cache}_{answers}"
-        if resume and tracker.output_path:
+        if resume and tracker is not None and tracker.output_path:
             folder = results_folder(tracker.output_path, run.folder)
             key = run_key(answers, run.loaded["tasks"].values(), {**kwargs, "chat": apply_chat_template})
             tracker.nnd_mark = folder / f".run-{key}"  # is made when all files of the run are saved
