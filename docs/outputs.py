@@ -102,6 +102,7 @@ COMMANDS = [
     Shown("stress_report", "nnd stress report errors --brief"),
     Shown("new", "nnd new answers --from examples/answers.csv --better right"),
     Shown("check", "nnd check answers", skip=1, first=10, status=2),
+    Shown("verify", "nnd verify quiz_design", first=15, needs_data=True),
     Shown("reproduce", "nnd reproduce", first=10),
     Shown("", scored("SmolLM2-135M-Instruct", "quiz", "nnd_quiz_design", "quiz"), needs_data=True),
     Shown("familiarity", "nnd familiarity quiz", needs_data=True),
@@ -109,8 +110,7 @@ COMMANDS = [
 #: Verbs that no file shows, each with the reason.
 NOT_SHOWN = {
     "demo": "it runs models for a minute; its end is that of nnd compare",
-    "register": "it prints a folder",
-    "verify": "it downloads seven files of publishers",
+    "register": "it writes into the environment",
     "publish": "its output is long; the guide to contributing is run by tests",
     "stress attack": "it runs models",
     "stress self": "it runs models",
