@@ -3,12 +3,12 @@
     python docs/figures.py                                # list them: page, cost, how they are compared, commands
     python docs/figures.py --run                          # run what takes seconds
     python docs/figures.py --run --cost minutes           # what takes seconds or minutes; hours: all
-    python docs/figures.py --run --cost hours --page real_model.md --only challenge300
+    python docs/figures.py --run --cost hours --page small_model.md --only challenge300
 
-``figures.yaml`` names every measured number of `PAGES` with the commands that give it; what is
-a definition, an example or a number of others stands there too. A test fails for a number that is in neither. Commands run
-once each, in the folder ``--work``, where their results stay. ``nnd build`` takes the publishers' files from
-``NND_TEST_DATA`` where that is set. What cannot run here, such as a set that cannot be downloaded, is named.
+``figures.yaml`` names every measured number of `PAGES` with the commands that give it; what is a definition, an example or a
+number of others stands there too. A test fails for a number that is in neither. Commands run once each, in the folder
+``--work``, where their results stay. ``nnd build`` takes the publishers' files from ``NND_TEST_DATA`` where that is set. What
+cannot run here, such as a set that cannot be downloaded, is named.
 """
 
 from __future__ import annotations

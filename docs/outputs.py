@@ -144,7 +144,9 @@ def workspace(folder: Path, data: Path | None = None) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with patch.dict(os.environ, variables):
+        # A new set adds its tasks to what is registered in lm-eval: here nothing is.
+        nowhere = patch("nnd_tasks.task.task_files.lm_eval_tasks_dir", lambda: folder / "lm_eval" / "tasks")
+        with nowhere, patch.dict(os.environ, variables):
             for name in ("COLUMNS", "FORCE_COLOR", "NND_DEBUG"):
                 os.environ.pop(name, None)
             yield

@@ -6,7 +6,7 @@ spline f:
 
     S_better - S_worse = knowledge_c + f(n_better) - f(n_worse) + b (U_better - U_worse) + noise
 
-What is left after f and b are taken off decides the adjusted test. docs/results.md says what it cannot do.
+What is left after f and b are taken off decides the adjusted test.
 """
 
 from __future__ import annotations
