@@ -54,7 +54,7 @@ TASKS = [
     "nnd_crscore",
     "nnd_when2call",
 ]
-SAMPLES = {"nnd_prmbench": 50, "nnd_d2t": 30, **dict.fromkeys(CHATS, 100)}
+SAMPLES = {"nnd_prmbench": 50, "nnd_d2t": 20, **dict.fromkeys(CHATS, 100)}
 
 
 def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str], dtype: str, sample: int | None) -> None:

@@ -4,9 +4,9 @@
     python benchmarks/set_costs.py               # all; a task of a set that is not built is left out
     python benchmarks/set_costs.py --tokenizer MODEL --tasks nnd_demo
 
-No model is run. Tokens are counted with a tokenizer, each beginning that requests share once. Minutes are computed from them
-and from ``SPEEDS``, which are stated and not measured. The MDE is the one that `nnd_tasks.significance.planned` expects of two
-models on all tests of the set.
+No model is run. Tokens are counted with a tokenizer, each beginning that requests share once; "read" is how many times as many
+`hf-shared-prefix` reads. Minutes are computed from the tokens and from ``SPEEDS``, which are stated and not measured. The MDE is
+the one that `nnd_tasks.significance.planned` expects of two models on all tests of the set.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.models.prefix_scoring import PrefixScoring
+from nnd_tasks.models.prefix_tree import PackLimits, make_packs, make_rows
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.significance import planned
@@ -75,6 +77,18 @@ def count_distinct_tokens(sequences: list[list[int]]) -> int:
     return total
 
 
+def count_read_tokens(sequences: list[list[int]]) -> int:
+    """Count the tokens that `hf-shared-prefix` reads on a CPU, which reads a beginning again where it is in several packs."""
+    distinct = sorted({tuple(sequence) for sequence in sequences})
+    limits = PackLimits(PrefixScoring.row_tokens, PrefixScoring.pack_tokens)
+    total, stems = 0, {}
+    for pack in make_packs(distinct, limits):
+        total += len(pack.tokens) + sum(len(row.tokens) for row in make_rows(pack, distinct, limits.max_row))
+        if pack.stem:
+            stems[pack.owner] = pack.stem
+    return total + sum(stems.values())
+
+
 def main() -> None:
     """Read the command line, and print a row per task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -84,8 +98,8 @@ def main() -> None:
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(resolve_model(options.tokenizer))
-    print("| task | tests | prompts | tokens | MDE |", *(f"{name} |" for name in SPEEDS))
-    print("|---|---:|---:|---:|---:|" + "---:|" * len(SPEEDS))
+    print("| task | tests | prompts | tokens | read | MDE |", *(f"{name} |" for name in SPEEDS))
+    print("|---|---:|---:|---:|---:|---:|" + "---:|" * len(SPEEDS))
     for task in tqdm(options.tasks, unit="task"):
         name, config = TASKS[task]
         try:
@@ -94,10 +108,13 @@ def main() -> None:
             continue
         requests = read_requests(task)
         texts = requests["context"] + requests["continuation"]
-        tokens = count_distinct_tokens(tokenizer(texts.to_list())["input_ids"])
+        sequences = tokenizer(texts.to_list())["input_ids"]
+        tokens = count_distinct_tokens(sequences)
+        read = count_read_tokens(sequences) / tokens
         sizes = clusters.value_counts()
         minutes = [tokens / speed / 60 for speed in SPEEDS.values()]
-        row = [f"`{task}`", f"{len(clusters):,}", f"{len(sizes):,}", f"{tokens:,}", f"{100 * planned(sizes):.0f}"]
+        row = [f"`{task}`", f"{len(clusters):,}", f"{len(sizes):,}", f"{tokens:,}", f"{read:.3f}"]
+        row.append(f"{100 * planned(sizes):.0f}")
         print("|", " | ".join([*row, *(f"{value:.0f}" if value >= 1 else "<1" for value in minutes)]), "|", flush=True)
 
 

@@ -385,7 +385,7 @@ def main() -> None:
             )
             print("|---|---|---|---|---|---|---|", flush=True)
             for shape in shapes:
-                for work in [*works, *workloads.long_contexts(40_000)]:
+                for work in [*works, *workloads.long_contexts(24_000)]:
                     print(against_floor(shape, work, prepared[shape], given.rounds), flush=True)
         if "prefill" not in skip:
             print("\nTokens per second as a share of the dense prefill, which uses sdpa and no vocabulary head:\n")
