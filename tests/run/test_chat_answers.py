@@ -191,8 +191,9 @@ def test_a_run_goes_on_at_another_address_where_a_server_died(at_once: int, home
     with ChatServer(answer) as second:
         resumed = judge(second, "nnd_demo_judge", model_args={"server": first.url}, **options)
         asked = [last_message(payload) for payload in second.payloads]
-        assert len({*asked}) == len(asked) == QUESTIONS - 12
-        assert not {*asked} & {*answered}
+        lost = {*asked} & {*answered}
+        assert len(lost) < at_once, "those that were under way when another was hung up"
+        assert len({*asked}) == len(asked) == QUESTIONS - len(answered) + len(lost)
         judge(second, "nnd_demo_judge", **options)
         assert len(second.payloads) == len(asked) + QUESTIONS, "another server, as nobody said that it is the same"
         whole = judge(second, "nnd_demo_judge", **FEW)
@@ -314,14 +315,14 @@ def test_several_answers_of_a_model_in_this_process_differ_and_resume(
         options = {"include_path": folder, "limit": 1, "use_cache": str(cache), "gen_kwargs": generation}
         with pytest.raises(NNDError, match=r"none of .* answers can be read"):  # random weights
             evaluate(tiny_models["gpt2"], ["thrice"], batch_size=1, **options)
-        [path] = tmp_path.glob("cache_*")
+        [path] = tmp_path.glob("cache_*.db")
         with SqliteDict(str(path)) as answers:
             return dict(answers)
 
     first = run()
     assert len(first) % 3 == 0
     assert len({*first.values()}) == len(first), "no answer is another one again"
-    [path] = tmp_path.glob("cache_*")
+    [path] = tmp_path.glob("cache_*.db")
     lost = sorted(first)[::2]
     with SqliteDict(str(path), autocommit=True) as answers:
         for key in lost:
