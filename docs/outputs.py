@@ -236,8 +236,8 @@ def score_sample(what: str, folder: Path) -> None:
         folder: where they run.
     """
     import transformers
-    from nnd_tasks.cli.running import make_untrained_twin
 
+    from nnd_tasks.cli.running import make_untrained_twin
     from nnd_tasks.run.run import run_lm_eval
     from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 
