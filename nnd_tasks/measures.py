@@ -18,13 +18,11 @@ All but the first three need a model that was asked for ``token_stats``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-
-from nnd_tasks.statistics import ClusteredMean, clustered_mean
 
 MARGIN = "margin"
 #: Measure -> columns of the tests whose sum weighs a test; none where each test counts once. Those of ``token_stats`` come last.
@@ -66,23 +64,18 @@ def weigh_tests(tests: Mapping[str, Any], measure: str) -> Any:
     return np.where(missing, 0.0, sum(columns) if columns else 1.0)
 
 
-def pool_measure(tests: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Add a measure up over the tests of each prompt.
+def pool_measures(tests: pd.DataFrame, names: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
+    """Add measures up over the tests of each prompt.
 
     Args:
         tests: of a run, with its measures.
-        measure: one of `MEASURES`, or any other column, of which each test counts once.
+        names: of `MEASURES`, or any other columns, of which each test counts once.
 
     Returns:
-        A row per prompt: ``total`` and ``weight``, whose quotient is the measure.
+        A row per prompt: ``total`` of each measure, then ``weight`` of each, whose quotient is the measure.
     """
-    values = tests.astype({measure: float, MARGIN: float})
-    weight = weigh_tests(values, measure)
-    sums = pd.DataFrame({"total": values[measure].fillna(0.0) * weight, "weight": weight})
-    return sums.groupby(tests["cluster_id"], sort=False).sum()
-
-
-def summarize_measure(tests: pd.DataFrame, measure: str) -> ClusteredMean:
-    """Compute a measure over the tests of a run, with an error and a 95% interval clustered by prompt; see `pool_measure`."""
-    pooled = pool_measure(tests, measure)
-    return clustered_mean(pooled["total"], pooled["weight"])
+    values = tests.astype(dict.fromkeys([*names, MARGIN], float))
+    weights = {name: weigh_tests(values, name) for name in names}
+    sums = {("total", name): values[name].fillna(0.0) * weight for name, weight in weights.items()}
+    sums |= {("weight", name): weight for name, weight in weights.items()}
+    return pd.DataFrame(sums).groupby(tests["cluster_id"], sort=False).sum()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from nnd_tasks.measures import MEASURES, summarize_measure
+from nnd_tasks.measures import MEASURES, pool_measures
 from nnd_tasks.results.paired import Paired
-from nnd_tasks.statistics import is_few
+from nnd_tasks.statistics import clustered_mean, is_few
 
 
 def tests_by_category(paired: Paired) -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -31,7 +31,8 @@ def category_measures(paired: Paired) -> pd.DataFrame:
     for category, model, tests in tests_by_category(paired):
         prompts = tests["cluster_id"].nunique()
         row = {"category": category, "model": model, "prompts": prompts, "few": is_few(prompts)}
+        pooled = pool_measures(tests)
         for measure in MEASURES:
-            row |= summarize_measure(tests, measure).columns(measure)
+            row |= clustered_mean(pooled["total", measure], pooled["weight", measure]).columns(measure)
         rows.append(row)
     return pd.DataFrame(rows)

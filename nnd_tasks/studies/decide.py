@@ -14,7 +14,7 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.measures import MEASURES, pool_measure
+from nnd_tasks.measures import MEASURES, pool_measures
 from nnd_tasks.results.category_measures import tests_by_category
 from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training, known_number
 from nnd_tasks.results.paired import Paired, pair_several
@@ -119,14 +119,13 @@ def decide(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
         prompts = tests[0]["cluster_id"].unique()
         draws = np.random.default_rng(0).multinomial(len(prompts), [1 / len(prompts)] * len(prompts), RESAMPLES)
         counts = np.vstack([np.ones(len(prompts)), draws])  # the prompts themselves, then the resamples
-        for measure in (RATE, *MEASURES):
-            column = "passed" if measure == RATE else measure
-            pooled = np.stack([pool_measure(of_model, column).loc[prompts] for of_model in tests])
-            if not pooled[..., 1].any(axis=1).all():
+        pooled = np.stack([pool_measures(of_model, ["passed", *MEASURES]).loc[prompts] for of_model in tests])
+        totals, weights = np.split(counts @ pooled, 2, axis=-1)  # shape (models, resamples, measures)
+        for place, measure in enumerate([RATE, *MEASURES]):
+            if not weights[:, 0, place].all():
                 continue
             with np.errstate(invalid="ignore"):  # a resample may hold no test that has the measure
-                totals, weights = np.moveaxis(counts @ pooled, -1, 0)
-                values = (totals / weights).reshape(*models.shape, -1)
+                values = (totals / weights)[..., place].reshape(*models.shape, -1)
                 order = np.sign(values[first] - values[second])
                 same = ((order == order[:, -1:]) & (order != 0)).sum(axis=0)
             # Where trainings have no order in the end, none is right.

@@ -1,4 +1,4 @@
-"""Covers list_measures, measure_document, measure_tests, pool_measure, summarize_measure, weigh_tests.
+"""Covers list_measures, measure_document, measure_tests, pool_measures, weigh_tests.
 
 `nnd_tasks.measures`: from a run to its results, samples and tables, against transformers' own logits and sums test by test.
 """
@@ -16,7 +16,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.measures import MEASURES, pool_measure, summarize_measure
+from nnd_tasks.measures import MEASURES, pool_measures
+from nnd_tasks.results.category_measures import category_measures
+from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.task.metrics import UNDEFINED, aggregations, list_measures
@@ -125,10 +127,10 @@ def test_runs_and_files_hold_them(tmp_path: Path, gpt2: Path, home: Path) -> Non
     assert np.allclose(tests["bits_high"], -tests["high_sum"] / math.log(2) / tests["high_bytes"])
     assert np.allclose(tests["rank_low"], tests["low_rank"] / tests["low_tokens"])
     assert tests[[*MEASURES]].notna().all(axis=None)
+    overall = category_measures(pair(runs)[0]).iloc[0]
     for name in MEASURES:
-        summary = summarize_measure(runs[0].tests, name)
-        assert summary.mean == pytest.approx(runs[0].reported[f"{name},none"], rel=1e-9)
-        assert summary.standard_error == pytest.approx(runs[0].reported[f"{name}_stderr,none"], rel=1e-6)
+        assert overall[name] == pytest.approx(runs[0].reported[f"{name},none"], rel=1e-9)
+        assert overall[f"{name}_standard_error"] == pytest.approx(runs[0].reported[f"{name}_stderr,none"], rel=1e-6)
 
 
 def test_other_models_refuse_token_stats(tmp_path: Path, masked_model: Path, home: Path) -> None:
@@ -153,14 +155,10 @@ def test_a_text_without_a_likelihood_leaves_its_test_out() -> None:
             "high_tokens": [2, 2, 4, 2],
         }
     )
-    assert pool_measure(tests, "bits_high").to_dict("index") == {
-        "a": {"total": 20.0, "weight": 10.0},
-        "b": {"total": 120.0, "weight": 30.0},
-        "c": {"total": 0.0, "weight": 0.0},
-    }
-    assert summarize_measure(tests, "bits_high").mean == 3.5
-    assert summarize_measure(tests, "margin").mean == 0.125
-    assert pool_measure(tests, "top1_high")["weight"].tolist() == [0.0, 4.0, 0.0]
+    pooled = pool_measures(tests, ["bits_high", "margin", "top1_high"])
+    assert pooled.index.tolist() == ["a", "b", "c"]
+    assert pooled["total"].to_numpy().tolist() == [[20.0, 0.5, 0.0], [120.0, -0.25, 2.0], [0.0, 0.0, 0.0]]
+    assert pooled["weight"].to_numpy().tolist() == [[10.0, 1.0, 0.0], [30.0, 1.0, 4.0], [0.0, 0.0, 0.0]]
 
 
 def test_names_and_pooling() -> None:
