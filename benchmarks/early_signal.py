@@ -25,6 +25,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import nnd_tasks
 from benchmarks.workloads import DATA, train_tokenizer
+from nnd_tasks.baselines import ALL
+from nnd_tasks.measures import MEASURES
+from nnd_tasks.results.category_measures import category_measures
+from nnd_tasks.results.compare import category_rates
+from nnd_tasks.results.paired import pair
+from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.adapter import without_look_ups
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.studies.stress.edits import Edit, load_parser
@@ -167,6 +173,30 @@ def score(out: Path, model: Path) -> None:
         run_lm_eval(["run", "--model", "hf", "--model_args", arguments, "--tasks", TASKS, *options], sample=PROMPTS)
 
 
+def compare_mixtures(results: Path) -> None:
+    """Print how often each measure finds texts without errors better, of pairs of models of one size on ``both`` and ``errors``.
+
+    Which mixture is better is known here. For a measure that has no better and worse end, less is taken to be better.
+    """
+    runs = read_results(results)
+    print("| set | measure | " + " | ".join(map(str, CHECKPOINTS)) + " |\n|---|---|" + "---:|" * len(CHECKPOINTS))
+    for paired in pair(runs):
+        measured = category_measures(paired).merge(category_rates(paired)[["category", "model", "rate"]])
+        overall = measured[measured["category"] == ALL].set_index("model")
+        for measure in ("rate", *MEASURES):
+            sign = 1 if measure in ("rate", "margin", "top1_high", "top1_low") else -1
+            shares = []
+            for step in CHECKPOINTS:
+                values = {
+                    (size, mixture, seed): sign * overall.at[f"{size}_{mixture}_{seed}/step-{step:04d}", measure]
+                    for size, mixture, seed in product(SIZES, MIXTURES, SEEDS)
+                }
+                pairs = product(SIZES, SEEDS, SEEDS)
+                better = [values[size, "both", a] > values[size, "errors", b] for size, a, b in pairs]
+                shares.append(f"{sum(better)}/{len(better)}")
+            print(f"| {paired.task} | {measure} | {' | '.join(shares)} |")
+
+
 def main() -> None:
     """Read the command line, and do as much as the time allows."""
     parser = argparse.ArgumentParser(description="Train small models and score their checkpoints.")
@@ -198,6 +228,7 @@ def main() -> None:
         finished.parent.mkdir(parents=True, exist_ok=True)
         finished.touch()
         add_seconds(out, kind, time.monotonic() - begun)
+    compare_mixtures(out / "results")
     print(f"next: nnd trend {out / 'results'} --decide")
 
 

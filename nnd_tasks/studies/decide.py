@@ -20,7 +20,7 @@ from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training,
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import draw_lines
-from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.show.report import Report, Table
 from nnd_tasks.studies.signal import step_variance
 
 RATE = "pass_rate"
@@ -131,6 +131,8 @@ def decide(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
             # Where trainings have no order in the end, none is right.
             accuracy = np.where(same[-1] > 0, same / np.maximum(same[-1], 1), 0.5)
             low, high = np.percentile(accuracy[:, 1:], (2.5, 97.5), axis=1)
+            # Resamples are noisier than the prompts, so the interval may have to be made wider to hold the value.
+            low, high = np.minimum(low, accuracy[:, 0]), np.maximum(high, accuracy[:, 0])
             numbers = {
                 "ordered": same[:, 0],
                 "pairs": same[-1, 0],
@@ -157,9 +159,7 @@ def _report(paired: Paired, models: pd.DataFrame, notes: Sequence[str]) -> Repor
         tables=[Table("decisions", decisions, _COLUMNS, _CAPTION)],
         notes=[*notes, *paired.notes, left_out],
         brief=[Table("decisions", overall, _COLUMNS)],
-        figures={
-            file_stem(paired.title): partial(draw_lines, points, paired.title, STEP, label, main=RATE, chance=0.5)
-        },
+        figures={"accuracy": partial(draw_lines, points, paired.title, STEP, label, main=RATE, chance=0.5)},
         facts={"trainings": list(models.index), "signatures": {run.model: run.line for run in paired.runs}},
     )
 
@@ -175,7 +175,7 @@ def conclude(decisions: pd.DataFrame) -> str:
     step = early["step"].max() if enough.empty else enough.min()
     at = early[early["step"] == step].set_index("measure")
     scores = [
-        f"`{row.Index}` orders {row.ordered} of {row.pairs} pairs of trainings as at the end [{row.low:.2f}, {row.high:.2f}]"
+        f"{row.Index} orders {row.ordered} of {row.pairs} pairs of trainings as at the end [{row.low:.2f}, {row.high:.2f}]"
         for row in at.loc[[at["accuracy"].drop(RATE).idxmax(), RATE]].itertuples()
     ]
     return f"By step {step:,.10g} {scores[0]}; {scores[1]}{f'; none orders {ENOUGH:.0%}' if enough.empty else ''}."

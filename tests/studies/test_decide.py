@@ -95,7 +95,7 @@ def test_pairs_are_ordered_as_at_the_end(runs: Runs, measure: str, category: str
         assert (row["ordered"], row["pairs"]) == (ordered, pairs)
         if pairs:
             assert row["accuracy"] == pytest.approx(ordered / pairs)
-            assert 0 <= row["low"] <= row["high"] <= 1
+            assert 0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1
     spread, noise = rows.iloc[0][["spread", "noise"]]
     assert spread == pytest.approx(max(value[t, 400] for t in "wxyz") - min(value[t, 400] for t in "wxyz"))
     models = [{"training": t, "step": s} for t in "wxyz" for s in STEPS]
@@ -115,7 +115,7 @@ def test_the_sentence_says_when_enough_pairs_are_ordered(runs: Runs) -> None:
         .iloc[0]
     )
     assert report.findings[0].startswith(
-        f"By step {at:.0f} `{best['measure']}` orders {best['ordered']:.0f} of {best['pairs']} pairs of trainings as at the end ["
+        f"By step {at:.0f} {best['measure']} orders {best['ordered']:.0f} of {best['pairs']} pairs of trainings as at the end ["
     )
 
 
