@@ -113,13 +113,8 @@ class _Expected:
         weight = head.weight[targets]
         logits = torch.bmm(hidden[rows][:, None].to(weight.dtype), weight[:, :, None]).reshape(-1)
         self.logits = head.bend(logits if head.bias is None else logits + head.bias[targets])
-        places = torch.arange(len(rows), device=rows.device)
-        # The first token of each position is compared in place, the others with copies of the position's logits.
-        self._first = places.new_zeros(len(hidden)).scatter_reduce(0, rows, places, "amin", include_self=False)
-        self._others = self._first[rows] != places
         self._rows, self._likelier = rows, torch.zeros_like(self.logits)
         self._spread: Any = 0.0  # sum over the vocabulary of exp(logit - top) (logit - top), shape (positions,)
-        self._buffer = hidden.new_empty(0, dtype=head.dtype)
 
     def add_slice(self, logits: torch.Tensor, top: torch.Tensor, new: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
         """Add a slice of the vocabulary; return what it adds to the mass.
@@ -130,21 +125,17 @@ class _Expected:
             new: and with it.
             mass: sum of exp(logit - top) before this slice.
         """
-        first, others = self.logits[self._first], self._others
-        beyond = (logits[self._rows[others]] > self.logits[others, None]).sum(dim=-1)
-        likelier, added, spread = torch.empty_like(new), torch.empty_like(new), torch.empty_like(new)
-        step = _ROWS if logits.is_cpu else len(logits)
-        for start in range(0, len(logits), step):
-            few = slice(start, start + step)
-            block, buffer = logits[few], self._buffer.resize_(logits[few].shape)
-            torch.sum(torch.gt(block, first[few, None], out=buffer), dim=-1, out=likelier[few])
-            torch.exp(block.sub_(new[few, None]), out=buffer)
-            torch.sum(buffer, dim=-1, out=added[few])
+        added, spread = torch.empty_like(new), torch.empty_like(new)
+        step = _ROWS if logits.is_cpu else max(len(logits), len(self._rows))
+        for few in (slice(start, start + step) for start in range(0, len(self._rows), step)):
+            of_tokens = logits[self._rows[few]]
+            self._likelier[few] += torch.gt(of_tokens, self.logits[few, None], out=of_tokens).sum(dim=-1)
+        for few in (slice(start, start + step) for start in range(0, len(logits), step)):
+            shifted = logits[few].sub_(new[few, None])
+            weights = shifted.exp()
+            added[few] = weights.sum(dim=-1)
             # A logit of minus infinity has no weight.
-            torch.sum(block.clamp_(min=-1e4).mul_(buffer), dim=-1, out=spread[few])
-        of_tokens = likelier[self._rows]
-        of_tokens[others] = beyond.to(of_tokens.dtype)
-        self._likelier += of_tokens
+            spread[few] = shifted.clamp_(min=-1e4).mul_(weights).sum(dim=-1)
         # Before the first slice top is infinite.
         self._spread = ((self._spread + (top - new) * mass) * torch.exp(top - new)).nan_to_num() + spread
         return added
