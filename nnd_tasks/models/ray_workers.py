@@ -344,10 +344,9 @@ def start_ray(address: str | None, cores: int) -> None:
         folder = tempfile.mkdtemp(prefix="nnd-ray-", dir="/tmp")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         atexit.register(ray.shutdown)  # runs before the other
-        for name, value in (("RAY_AUTH_MODE", "token"), ("RAY_AUTH_TOKEN", secrets.token_hex(32))):
-            os.environ.setdefault(name, value)
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray itself turns its check on
         cores = max(cores, os.cpu_count() or 1)
-        ray.init("local", num_cpus=cores, include_dashboard=False, logging_level="warning", _temp_dir=f"{folder}/ray")
+        ray.init("local", num_cpus=cores, include_dashboard=False, logging_level="error", _temp_dir=f"{folder}/ray")
     except Exception as error:  # Ray raises many kinds
         raise ModelError(f"--model ray: Ray cannot be reached or started ({reason_with_type(error)})") from error
 
