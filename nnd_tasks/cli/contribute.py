@@ -307,8 +307,9 @@ def publish(
     Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
     again first, and refused when something else comes out. A repository of anything else than this set is left alone.
     """
-    from nnd_tasks.contribute.publish import find_token, make_plan, upload
+    from nnd_tasks.contribute.publish import check_repo, find_token, make_plan, upload
 
+    check_repo(repo)
     if not dry_run:
         find_token()  # before the work begins
     plan = make_plan(name, repo, source=source, ids_only=ids_only, dry_run=dry_run)

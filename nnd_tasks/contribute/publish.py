@@ -100,7 +100,6 @@ def make_plan(
     Raises:
         NNDError: there is no such set, its card lacks something, its licence forbids it, or a new build gives other data.
     """
-    _check_repo(repo)
     folder = provide_set(name)
     header, body = _read_complete_card(folder)
     # Preference data are not uploaded; whoever has the tests builds them.
@@ -368,7 +367,7 @@ def dump_task_yaml(settings: Mapping[str, Any]) -> str:
     return str(yaml.dump(dict(settings), Dumper=_TaskDumper, sort_keys=False, allow_unicode=True))
 
 
-def _check_repo(repo: str) -> None:
+def check_repo(repo: str) -> None:
     """Raise NNDError for a name that no repository with a namespace can have."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils._validators import validate_repo_id

@@ -1,4 +1,4 @@
-"""upload, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
+"""upload, check_repo, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
 
 from __future__ import annotations
 
