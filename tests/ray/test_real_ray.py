@@ -278,8 +278,7 @@ def sums(folder: Path) -> list[list[float]]:
 
 
 def test_the_driver_is_killed_and_the_command_repeated(llama: Path, home: Path, tmp_path: Path) -> None:
-    """To the bit in bfloat16, with one worker as with four; `nnd run` starts Ray by itself and leaves nothing of it."""
-    before = set(Path("/tmp").glob("nnd-ray-*"))
+    """To the bit in bfloat16, with one worker as with four; `nnd run` starts Ray by itself."""
 
     def run(name: str, workers: int, batches: int = 0) -> Outcome:
         words = [
@@ -304,7 +303,6 @@ def test_the_driver_is_killed_and_the_command_repeated(llama: Path, home: Path, 
     assert again.status == 0, again.err[-3000:]
     assert f"Cached requests: {answered}, Requests remaining: {305 - answered}" in again.err
     assert sums(tmp_path / "one") == sums(tmp_path / "four")
-    assert len(set(Path("/tmp").glob("nnd-ray-*")) - before) <= 1, "that of the killed one"
 
 
 def test_a_command_connects_to_a_cluster(cluster: Any, gpt2: Path, home: Path, tmp_path: Path) -> None:
