@@ -16,7 +16,11 @@ from nnd_tasks.sets.licences import licence_columns, terms_of
 
 ROOT = Path(__file__).parent.parent
 #: Page of the site -> the file beside docs/ that it shows.
-SHOWN = {"reference.md": "benchmarks/reference.md", "contributing.md": "CONTRIBUTING.md"}
+SHOWN = {
+    "reference.md": "benchmarks/reference.md",
+    "benchmarks.md": "benchmarks/README.md",
+    "contributing.md": "CONTRIBUTING.md",
+}
 #: Counts of the tests of each config, which the tests of the package compare with what is built.
 COUNTS = ROOT / "tests" / "sets" / "pins.json"
 SET_PAGE = Template(
