@@ -47,7 +47,7 @@ def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> 
     config, fingerprint = str(origin["config"]), origin["fingerprint"]
     logger.info("%s: %d tests from %s (config %s, fingerprint %s)", task.task, len(tests), where, config, fingerprint)
     check_languages(task.doc_to_text, config, task.task, where)
-    _check_categories(settings.categories, set(tests["category"]), task.task, where)
+    _check_categories(settings.categories, set(tests.unique("category")), task.task, where)
     return cluster_documents(take_split(tests, settings.split, where), where), origin
 
 

@@ -84,12 +84,17 @@ def test_the_tasks_of_a_set_pass_the_tests_of_lm_evals_ci_and_render_their_promp
 ) -> None:
     home = request.getfixturevalue("stress_home") if name == "blindspot" else real_sets(name).parents[1]
     monkeypatch.setenv("NND_HOME", str(home))
-    load = functools.cache(lambda *names: documents_load(*names, {}))
-    documents_load, take = documents.load_tests, documents.take_split
+    read, take = documents.load_tests, documents.take_split
+    load = functools.cache(lambda *names: read(*names, {}))
+    kept: dict[tuple[int, str | None], datasets.Dataset] = {}
+
+    def take_few(tests: datasets.Dataset, split: str | None, where: str) -> datasets.Dataset:
+        if (id(tests), split) not in kept:  # each is loaded once
+            kept[id(tests), split] = first_prompts(take(first_prompts(tests, 300), split, where), LIMIT + 2)
+        return kept[id(tests), split]
+
     monkeypatch.setattr(documents, "load_tests", lambda *arguments: load(*arguments[:3]))
-    monkeypatch.setattr(
-        documents, "take_split", lambda tests, *rest: first_prompts(take(first_prompts(tests, 300), *rest), LIMIT + 2)
-    )
+    monkeypatch.setattr(documents, "take_split", take_few)
     for task_name in (task_name for task_name, set_name in SHIPPED.items() if set_name == name):
         task = manager.load([task_name])["tasks"][task_name]
         assert_as_lm_eval(task)
