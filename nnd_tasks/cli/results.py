@@ -161,7 +161,6 @@ def report(
     "Conclusions",
     "nnd trend results --out figures  # sizes of models, or checkpoints of a training",
     "nnd trend results --x year --tags models.csv  # against a number of your own",
-    "nnd trend results --decide  # by which step each measure orders several trainings as in the end",
 )
 def trend(
     runs: Results = None,
@@ -172,12 +171,10 @@ def trend(
             help="parameters, step, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
         ),
     ] = None,
-    decide: Annotated[
-        bool, Option("--decide", help="How early each measure orders several trainings as at their last common step.")
-    ] = False,
+    decide: Annotated[bool, Option("--decide", help="How early each measure orders several trainings.")] = False,
     series: Annotated[
         str | None,
-        Option(metavar="REGEX", help="With --decide: what names the training in a model's path. Default: its folder."),
+        Option(metavar="REGEX", help="What names the training in a path, for --decide."),
     ] = None,
     tags: Tags = None,
     allow: Allow = "",

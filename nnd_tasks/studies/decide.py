@@ -72,12 +72,12 @@ def arrange_checkpoints(paired: Paired, series: str | None, tags: Tags | None) -
             "step": known_number(run, STEP, tags),
         }
         for run in paired.runs
-    ).dropna()
-    for row in checkpoints[checkpoints.duplicated(["training", "step"])].itertuples():
+    )
+    for row in checkpoints[checkpoints.duplicated(["training", "step"]) & checkpoints["step"].notna()].itertuples():
         raise NNDError(
             f"--decide: {row.training} has step {row.step} twice; tell trainings apart with --series or --tags"
         )
-    models = checkpoints.pivot(index="training", columns="step", values="model").dropna(axis="columns")
+    models = checkpoints.dropna().pivot(index="training", columns="step", values="model").dropna(axis="columns")
     if min(models.shape) < 2:
         raise NNDError(
             f"{paired.title}: --decide needs two trainings with two steps in common; these are "

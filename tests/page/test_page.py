@@ -60,7 +60,8 @@ def test_the_tables_are_those_of_the_comparison(three: list[Path]) -> None:
     [section] = map(make_section, pair(read_results(three)))
     every = [*section.report.tables, section.settings]
     tables = {table.name: table.cells().to_numpy().tolist() for table in every}
-    assert tables.keys() == {"rates", "ranks", "differences", "baselines", "diagnostics", "settings"}
+    expected = {"rates", "ranks", "differences", "baselines", "diagnostics", "while training", "settings"}
+    assert tables.keys() == expected
     for name, rows in tables.items():
         assert rows_of(page, name) == rows
 

@@ -75,7 +75,9 @@ def test_scores_of_a_file_are_those_of_hf(files: tuple[Path, Path], home: Path) 
         results = evaluate(folder, "nnd_file", scores=folder / "scores.parquet", **tokenizer)
         for task in TASKS:
             for name, value in expected["results"][task].items():
-                assert results["results"][task][name] == pytest.approx(value), name
+                # Sums may differ by rounding; outcomes do not, and measures by as little.
+                rounding = 1e-6 if name.startswith(("bits", "margin")) else 0.0
+                assert results["results"][task][name] == pytest.approx(value, abs=rounding), name
             for ours, theirs in zip(results["samples"][task], expected["samples"][task], strict=True):
                 for answer, sums in zip(ours["filtered_resps"], theirs["filtered_resps"], strict=True):
                     assert answer[0] == pytest.approx(sums[0], abs=1e-4)
