@@ -178,11 +178,15 @@ def our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
 
     make, match = TaskManager.__init__, TaskManager.match_tasks
     folder = write_task_folder()
-    ours = [] if is_registered() else [folder]  # registered tasks would only be reported as overridden
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
         theirs = _as_list(include_path)
-        self.read_all = partial(make, self, *args, include_path=[*ours, *theirs], **kwargs)
+
+        def read_all() -> None:
+            ours = [] if is_registered() else [folder]  # registered tasks would only be reported as overridden
+            make(self, *args, include_path=[*ours, *theirs], **kwargs)
+
+        self.read_all = read_all
         make(self, *args, include_path=[folder, *theirs], **{**kwargs, "include_defaults": False})
 
     def match_tasks(self: Any, task_list: list[str]) -> list[str]:

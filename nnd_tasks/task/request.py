@@ -177,8 +177,8 @@ class Request(Instance):  # type: ignore[misc]
         test = next((test for test in tests if self.candidate in (test["high"], test["low"])), tests[0])
         return f"task {self.task_name}: the candidate {excerpt} of test {test['test_id']}"
 
-    def check_tokens(self, counter: BaseCounter) -> None:
-        """Check that there is something to score, and that it fits the model's window.
+    def refuse(self, counter: BaseCounter) -> None:
+        """Say why the request cannot be scored.
 
         Raises:
             NNDError: the candidate has no token of its own, or more tokens than the window holds.
@@ -188,12 +188,11 @@ class Request(Instance):  # type: ignore[misc]
                 f"{self.describe()} has no token of its own after its prompt with the tokenizer {counter.name}; change "
                 "target_delimiter, or use append_eos"
             )
-        if counter.window is not None and self.tokens > counter.window:
-            raise OverlongError(
-                f"{self.describe()} has {self.tokens:,} tokens, more than the model's window of {counter.window:,}; take a "
-                """model with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
-                self,
-            )
+        raise OverlongError(
+            f"{self.describe()} has {self.tokens:,} tokens, more than the model's window of {counter.window:,}; take a "
+            """model with a larger window, or leave such candidates out: --metadata '{"overlong": "leave_out"}'""",
+            self,
+        )
 
 
 def make_requests(method: str, arguments: Iterable[tuple[Any, ...]]) -> list[Instance]:

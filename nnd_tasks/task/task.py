@@ -427,7 +427,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 target=target,
                 **identity,
             )
-            request.check_tokens(self.counter)
+            if not 1 <= tokens <= (self.counter.window or tokens):
+                request.refuse(self.counter)
             requests.append(request)
         return requests
 
