@@ -418,7 +418,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                 "generate_until" if self.reader.writes else "loglikelihood",
                 doc,
                 pair,
-                idx,
+                idx=idx,
                 candidate=candidate,
                 context_part=context_part,
                 prompt_tokens=prompt_tokens,
