@@ -179,7 +179,8 @@ def run_command(command: str, status: int = 0) -> str:
             ended = int(end.code or 0)
     if ended != status:
         raise RuntimeError(f"{command}: ended with {ended}: {errors.getvalue().strip()[-500:]}")
-    return printed.getvalue() or errors.getvalue()
+    messages = [line for line in errors.getvalue().splitlines() if line.startswith(("written:", "nnd:"))]
+    return printed.getvalue() or "\n".join(messages)  # without the warnings of libraries
 
 
 def cut_output(shown: Shown, printed: str, folder: Path) -> str:

@@ -225,7 +225,7 @@ def small_lm_eval(tmp_path_factory: pytest.TempPathFactory) -> Path:
             return [name for name in names if name not in ("arc", "__pycache__") and Path(path, name).is_dir()]
 
         installed = Path(next(iter(importlib.util.find_spec("lm_eval").submodule_search_locations)))
-        shutil.copytree(installed, folder / "lm_eval", ignore=shutil.ignore_patterns("tasks"))
+        shutil.copytree(installed, folder / "lm_eval", ignore=shutil.ignore_patterns("tasks", "__pycache__"))
         shutil.copytree(installed / "tasks", folder / "lm_eval" / "tasks", ignore=skip)
 
     return once(tmp_path_factory, "small_lm_eval", make)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,9 @@ class _Expected:
         for few in (slice(start, start + step) for start in range(0, len(self._rows), step)):
             of_tokens = logits[self._rows[few]]
             self._likelier[few] += torch.gt(of_tokens, self.logits[few, None], out=of_tokens).sum(dim=-1)
-        for few in (slice(start, start + step) for start in range(0, len(logits), step)):
+        # No slice of one row, unless there is but one: its sum would be divided among threads, and round otherwise.
+        bounds = [*range(0, max(len(logits) - 1, 1), step), len(logits)]
+        for few in (slice(start, end) for start, end in pairwise(bounds)):
             shifted = logits[few].sub_(new[few, None])
             weights = shifted.exp()
             added[few] = weights.sum(dim=-1)

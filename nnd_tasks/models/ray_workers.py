@@ -77,7 +77,7 @@ def divide(requests: Sequence[tuple[Any, ...]]) -> list[list[int]]:
         context, rest = keys[index]
         same_prompt = bool(context) and context == before
         shared = len(context if same_prompt else os.path.commonprefix([before, context]))  # noqa: RUF071
-        if not batches or (size >= LEAST and shared <= AGAIN * size and not same_prompt):
+        if not batches or (size >= LEAST and (generated or shared <= AGAIN * size) and not same_prompt):
             batches.append([])
             size, shared = 0, 0
         batches[-1].append(index)
@@ -275,6 +275,8 @@ class RayWorkers(LM):  # type: ignore[misc]
             try:
                 result = ray.get(ready[0])
             except RayTaskError as error:
+                if done is not None:
+                    self._idle.append(worker)  # has no fault; who catches the error may go on
                 logger.error("ray: %s", str(error).partition("\n")[0])  # names the process and the machine
                 raise (error.cause if isinstance(error.cause, Exception) else error) from None
             except RayError as error:  # the process, the machine or the memory of the worker is gone

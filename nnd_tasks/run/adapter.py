@@ -302,7 +302,7 @@ def _checked_servers() -> Iterator[None]:
     if not hasattr(api_models, "retry"):  # the client's packages are not installed
         yield
         return
-    from tenacity import retry_if_not_exception_type
+    from tenacity import retry_if_exception
 
     client, retry = api_models.TemplateAPI, api_models.retry
     ask, write = client.get_batched_requests, client.generate_until
@@ -324,7 +324,10 @@ def _checked_servers() -> Iterator[None]:
 
     def write_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
         with _written_answers_read(self):
-            return write(self, requests, **kwargs)
+            try:
+                return write(self, requests, **kwargs)
+            except (JSONDecodeError, RecursionError) as error:
+                raise ModelError(f"the server's answer is no JSON ({error})") from error
 
     async def ask_all(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -335,6 +338,9 @@ def _checked_servers() -> Iterator[None]:
 
     def retry_patiently(*, stop: Any, wait: Any, **options: Any) -> Any:
         """Wait as a server asks, and ask it more often while it says that it is busy."""
+
+        def may_pass(error: BaseException) -> bool:
+            return isinstance(error, Exception) and not isinstance(error, ValueError)
 
         def pause_of(state: Any) -> Any:
             return getattr(state.outcome.exception(), "pause", None)
@@ -347,7 +353,7 @@ def _checked_servers() -> Iterator[None]:
             asked = pause_of(state)
             return wait(state) if asked is None else asked
 
-        return retry(stop=is_over, wait=choose_pause, retry=retry_if_not_exception_type(ValueError), **options)
+        return retry(stop=is_over, wait=choose_pause, retry=retry_if_exception(may_pass), **options)
 
     def _ask(client: Any, prompts: list[list[int]]) -> Any:
         wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)

@@ -9,6 +9,8 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from nnd_tasks.errors import cut_middle, one_line
@@ -88,11 +90,20 @@ def check_status(status: int, headers: Mapping[str, str], text: str) -> None:
     if status == 400 and "content_filter" in text:
         raise FilteredError(_read_message(text))
     pause = None
-    with suppress(TypeError, ValueError):  # it may be a date, which such servers do not send
-        pause = max(float(str(headers.get("Retry-After"))), 0.0)
+    if asked := str(headers.get("Retry-After") or ""):
+        pause = _read_pause(asked)
     if (status >= 500 or status in _LATER) and (pause or 0) <= _LONGEST_PAUSE:
         raise BusyError(f"status {status}: {_read_message(text)}", pause)
     raise RefusedError(status, text)
+
+
+def _read_pause(asked: str) -> float | None:
+    """Read the seconds that ``Retry-After`` asks to wait for; it may be a date."""
+    with suppress(ValueError):
+        return max(float(asked), 0.0)
+    with suppress(ValueError, TypeError):
+        return max((parsedate_to_datetime(asked) - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    return None
 
 
 def explain_refusal(error: RefusedError, sent: Mapping[str, Any]) -> str:
@@ -104,13 +115,15 @@ def explain_refusal(error: RefusedError, sent: Mapping[str, Any]) -> str:
     """
     message = _read_message(error.text)
     said = f"the server refuses the request ({error.status}): {message}"
-    if error.status in _ADVICE:
+    if error.status in _ADVICE and not (error.status == 404 and "model" in message.lower()):
         return f"{said}; {_ADVICE[error.status]}"
     parameters = "|".join(name for name in sent if name not in _ASKED)
     # Some servers name the parameter apart from the message.
     named = re.search(rf"\b({parameters})\b", f"{message} {error.text}") if parameters else None
     if named is None:
         return said
+    if "max" in named[1] and "too large" in message:
+        return f"{said}; --gen_kwargs max_gen_toks=N asks for fewer"
     instead = f",max_completion_tokens={sent['max_tokens']}" if named[1] == "max_tokens" else ""
     return f"{said}; --gen_kwargs {named[1]}=None{instead} leaves {named[1]} out"
 
@@ -132,7 +145,8 @@ def join_blocks(answer: Any) -> Any:
     Raises:
         BusyError: the answer is none, or an error with the status of a success.
     """
-    if not isinstance(answer, Mapping) or (answer.get("error") and not answer.get("choices")):
+    answers = isinstance(answer, Mapping) and answer.keys() & {"choices", "content"}
+    if not answers or (answer.get("error") and not answer.get("choices")):
         raise BusyError(_read_message(json.dumps(answer)))
     messages: list[Any] = [answer, *(choice.get("message") or {} for choice in answer.get("choices") or ())]
     for message in messages:

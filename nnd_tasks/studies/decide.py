@@ -18,6 +18,7 @@ from nnd_tasks.measures import MEASURES, pool_measures
 from nnd_tasks.results.category_measures import tests_by_category
 from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training, known_number
 from nnd_tasks.results.paired import Paired, pair_several
+from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, Table
@@ -55,6 +56,7 @@ def report_decisions(
     Raises:
         NNDError: the runs cannot be compared, or are not of two trainings with two steps in common.
     """
+    check_writers(runs, "--decide")
     groups, notes = pair_several(runs, allow, "--decide")
     return [_report(paired, arrange_checkpoints(paired, series, tags), notes) for paired in groups]
 
@@ -165,17 +167,25 @@ def _report(paired: Paired, models: pd.DataFrame, notes: Sequence[str]) -> Repor
 
 
 def conclude(decisions: pd.DataFrame) -> str:
-    """Say at which step `ENOUGH` pairs are ordered first, by which measure, and what the pass rate does there.
+    """Say from which step on `ENOUGH` pairs are ordered, by which measure, and what the pass rate does there.
 
     Args:
         decisions: of all tests, see `decide`.
     """
     early = decisions[decisions["step"] < decisions["step"].max()]
-    enough = early.loc[early["accuracy"] >= ENOUGH, "step"]
-    step = early["step"].max() if enough.empty else enough.min()
+    enough = early.assign(enough=(early["accuracy"] >= ENOUGH) & (early["low"] > 0.5)).pivot(
+        index="step", columns="measure", values="enough"
+    )
+    stays = enough[::-1].cummin()[::-1]  # what a measure orders for a step only is chance
+    steps = stays.index[stays.any(axis="columns")]
+    step = steps[0] if len(steps) else stays.index[-1]
     at = early[early["step"] == step].set_index("measure")
+    candidates = at["accuracy"].drop(RATE)
+    if stays.loc[step].drop(RATE).any():
+        candidates = candidates[stays.loc[step].drop(RATE)]
+    best = candidates.idxmax()
     scores = [
         f"{row.Index} orders {row.ordered} of {row.pairs} pairs of trainings as at the end [{row.low:.2f}, {row.high:.2f}]"
-        for row in at.loc[[at["accuracy"].drop(RATE).idxmax(), RATE]].itertuples()
+        for row in at.loc[[best, RATE]].itertuples()
     ]
-    return f"By step {step:,.10g} {scores[0]}; {scores[1]}{f'; none orders {ENOUGH:.0%}' if enough.empty else ''}."
+    return f"By step {step:,.10g} {scores[0]}; {scores[1]}{'' if len(steps) else f'; none orders {ENOUGH:.0%}'}."

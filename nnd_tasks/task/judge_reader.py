@@ -352,7 +352,7 @@ def read_word(answer: str, words: Sequence[str]) -> str | None:
 
     def interpret(value: str) -> str | None:
         match = pattern.fullmatch(value)
-        return by_folded[match[1].casefold()] if match else None
+        return by_folded.get(match[1].casefold()) if match else None
 
     return _read(answer, _WORD_KEYS, interpret)
 
@@ -383,7 +383,7 @@ def _read(answer: str, keys: str, interpret: Callable[[str], _Value | None]) -> 
         return None
     json_key = re.compile(rf"[\"'](?:{keys})[\"']\s*:\s*([^,}}\n]{{1,40}})", re.IGNORECASE)
     line = re.compile(
-        rf"^[\s>#*_`-]*(?:(?:my|the|final|overall)\s+)*(?:{keys})(?:\s+is)?[*_`\s]*[:\uff1a=]\s*([^\n]*)$",
+        rf"^[\s>#*_`\"'“-]*(?:(?:my|the|final|overall)\s+)*(?:{keys})(?:\s+is)?[*_`\s]*[:\uff1a=]\s*([^\n]*)$",
         re.IGNORECASE | re.MULTILINE,
     )
     marked = [_strip(match[1]) for mark in (_BRACKETS, json_key, line) for match in mark.finditer(answer)]
@@ -394,8 +394,10 @@ def _read(answer: str, keys: str, interpret: Callable[[str], _Value | None]) -> 
         if value is not None or len(text.split()) == 1:
             values.append(value)
     if not values:
-        lines: list[str] = [line for line in map(_strip, answer.splitlines()) if line]
-        values = [value for value in map(interpret, [*lines[:1], *lines[-1:]]) if value is not None]
+        said = [interpret(line) for line in map(_strip, answer.splitlines()) if line]
+        # Lines between the first and the last one do not count, unless they name another answer: those are headings.
+        if any(value is not None for value in [*said[:1], *said[-1:]]):
+            values = [value for value in said if value is not None]
     return values[0] if len({*values}) == 1 else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,7 +121,7 @@ def fake_ray(
     """Let this process import a `FakeRay` as ``ray``. Workers, which set its threads, are stopped in the end."""
     ray, threads = FakeRay(resources or {"CPU": 4.0}, lose, slots), torch.get_num_threads()
     modules = {"ray": ray, "ray.exceptions": ray.exceptions}
-    with patch.dict(sys.modules, modules), patch("atexit.register"):
+    with patch.dict(sys.modules, modules), patch.dict(os.environ), patch("atexit.register"):
         try:
             yield ray
         finally:

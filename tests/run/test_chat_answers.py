@@ -122,6 +122,10 @@ def test_what_a_server_says_is_read_in_any_shape() -> None:
         assert (
             explain_refusal(RefusedError(400, text), {"seed": 1}) == "the server refuses the request (400): Bad Request"
         )
+    assert "base_url" in explain_refusal(RefusedError(404, "Not Found"), {})
+    assert "base_url" not in explain_refusal(RefusedError(404, "The model `x` does not exist"), {})
+    too_large = explain_refusal(RefusedError(400, "max_tokens is too large: 9000"), {"max_tokens": 9000})
+    assert too_large.endswith("; --gen_kwargs max_gen_toks=N asks for fewer")
     assert explain_refusal(RefusedError(400, ""), {}) == "the server refuses the request (400): "
     assert len(explain_refusal(RefusedError(400, "x" * 10_000), {})) < 400
 
@@ -146,11 +150,11 @@ def test_a_busy_server_is_asked_again_when_it_says(at_once: int, home: Path) -> 
 
 def test_how_long_a_server_asks_to_wait_is_read() -> None:
     pauses = {}
-    for value in ("7", "0.5", "-1", "soon", None):
+    for value in ("7", "0.5", "-1", "Wed, 21 Oct 2015 07:28:00 GMT", "soon", None):
         with pytest.raises(BusyError) as busy:
             check_status(429, {} if value is None else {"Retry-After": value}, "")
         pauses[value] = busy.value.pause
-    assert pauses == {"7": 7, "0.5": 0.5, "-1": 0, "soon": None, None: None}
+    assert pauses == {"7": 7, "0.5": 0.5, "-1": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0, "soon": None, None: None}
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
@@ -159,9 +163,10 @@ def test_how_long_a_server_asks_to_wait_is_read() -> None:
     [
         (Refusal(500, "out of memory"), r"no answer \(status 500: out of memory\); .*--use_cache FILE"),
         ({"error": {"message": "upstream is gone"}}, r"no answer \(upstream is gone\)"),
+        ({"message": "upstream is gone"}, r"no answer \(upstream is gone\)"),
         (HANG_UP, "no answer .*max_retries=N"),
     ],
-    ids=["500", "an error as success", "hung up"],
+    ids=["500", "an error as success", "a message as success", "hung up"],
 )
 def test_a_server_that_fails_is_one_error(failure: Any, message: str, at_once: int, home: Path) -> None:
     with ChatServer(lambda payload: failure) as server, pytest.raises(NNDError, match=message):

@@ -61,6 +61,9 @@ FORMS = [
     ("A is better.", None),
     ("I prefer A", None),
     ("Text A names a wrong city, so the answer must be B.", None),
+    ("**Text A**\nnames the wrong city.\n**Text B**\nnames none.", None),
+    ('"Answer: B"', "B"),
+    ("Answer: t\u0131e", None),
     ("", None),
     ("[invalid]", None),
 ]
