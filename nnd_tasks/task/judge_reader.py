@@ -394,7 +394,8 @@ def _read(answer: str, keys: str, interpret: Callable[[str], _Value | None]) -> 
         if value is not None or len(text.split()) == 1:
             values.append(value)
     if not values:
-        said = [interpret(line) for line in map(_strip, answer.splitlines()) if line]
+        lines = [line for line in map(_strip, answer.splitlines()) if line]
+        said: list[_Value | None] = [interpret(line) for line in lines]
         # Lines between the first and the last one do not count, unless they name another answer: those are headings.
         if any(value is not None for value in [*said[:1], *said[-1:]]):
             values = [value for value in said if value is not None]
