@@ -127,6 +127,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / name
     with FileLock(folder.with_suffix(".lock")):
         if not folder.with_suffix(".made").exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a process that did not come to its end
             make(folder)
             folder.with_suffix(".made").touch()
     return folder
