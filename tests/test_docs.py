@@ -6,7 +6,6 @@ The documentation: its examples give what they print, its links hold, and the si
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import import_script
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -257,11 +258,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def figures() -> Any:
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        return importlib.import_module("figures")
-    finally:
-        sys.path.pop(0)
+    return import_script("figures")
 
 
 @pytest.mark.parametrize(

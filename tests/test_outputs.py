@@ -5,9 +5,7 @@ What the manual shows of commands is what they print: docs/outputs.py runs them 
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +13,14 @@ import pytest
 from typer.main import get_command
 
 from nnd_tasks.cli import app
-from tests.conftest import DATA, REPO
+from tests.conftest import DATA, REPO, import_script
 
 FOLDER = REPO / "docs" / "outputs"
 
 
 @pytest.fixture(scope="module")
 def outputs() -> Any:
-    sys.path.insert(0, str(REPO / "docs"))
-    try:
-        return importlib.import_module("outputs")
-    finally:
-        sys.path.pop(0)
+    return import_script("outputs")
 
 
 def list_verbs(command: Any, *path: str) -> set[str]:

@@ -316,18 +316,12 @@ def _checked_servers() -> Iterator[None]:
         if type(self).parse_logprobs is not checked:  # a client of another protocol
             return score(self, requests, **kwargs)
         with _cached_if_good(self.cache_hook), _server_errors_explained(self, {}):
-            try:
-                check_order(_probes_for(self, requests), partial(_ask, self), self._batch_size)
-                return score(self, requests, **kwargs)
-            except (JSONDecodeError, RecursionError) as error:
-                raise ModelError(f"the server's answer is no JSON ({error})") from error
+            check_order(_probes_for(self, requests), partial(_ask, self), self._batch_size)
+            return score(self, requests, **kwargs)
 
     def write_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
         with _written_answers_read(self):
-            try:
-                return write(self, requests, **kwargs)
-            except (JSONDecodeError, RecursionError) as error:
-                raise ModelError(f"the server's answer is no JSON ({error})") from error
+            return write(self, requests, **kwargs)
 
     async def ask_all(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -455,6 +449,8 @@ def _server_errors_explained(client: Any, sent: Mapping[str, Any]) -> Iterator[N
         yield
     except RefusedError as error:
         raise ModelError(explain_refusal(error, sent)) from error
+    except (JSONDecodeError, RecursionError) as error:  # of `requests`, it is a RequestException, too
+        raise ModelError(f"the server's answer is no JSON ({error})") from error
     except (BusyError, ClientError, RequestException, asyncio.TimeoutError) as error:
         raise ModelError(
             f"the server gives no answer ({reason_of(error)}); with --use_cache FILE a run goes on "

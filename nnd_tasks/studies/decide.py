@@ -180,10 +180,9 @@ def conclude(decisions: pd.DataFrame) -> str:
     steps = stays.index[stays.any(axis="columns")]
     step = steps[0] if len(steps) else stays.index[-1]
     at = early[early["step"] == step].set_index("measure")
-    candidates = at["accuracy"].drop(RATE)
-    if stays.loc[step].drop(RATE).any():
-        candidates = candidates[stays.loc[step].drop(RATE)]
-    best = candidates.idxmax()
+    others = at.drop(RATE)
+    lasting = others[stays.loc[step, others.index]]
+    best = (others if lasting.empty else lasting)["accuracy"].idxmax()
     scores = [
         f"{row.Index} orders {row.ordered} of {row.pairs} pairs of trainings as at the end [{row.low:.2f}, {row.high:.2f}]"
         for row in at.loc[[best, RATE]].itertuples()
