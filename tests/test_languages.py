@@ -39,7 +39,7 @@ FILES = """mqm_newstest2020_ende en-de
     mqm_ratings"""
 
 
-def test_languages_are_read_off_the_name_of_a_file() -> None:
+def test_languages_are_read_off_the_name_of_a_file():
     for line in FILES.splitlines():
         file, _, languages = line.strip().partition(" ")
         config = config_of(find_recipe("mqm"), f"{file}.tsv", Path(f"{file}.tsv"))
@@ -47,7 +47,7 @@ def test_languages_are_read_off_the_name_of_a_file() -> None:
             assert "-".join(language_pair(name) or ()) == languages, file
 
 
-def test_every_pair_with_english_is_known_in_every_form() -> None:
+def test_every_pair_with_english_is_known_in_every_form():
     for code in set(LANGUAGES) - {"en"}:
         for one, other in (("en", code), (code, "en")):
             names = (
@@ -59,7 +59,7 @@ def test_every_pair_with_english_is_known_in_every_form() -> None:
             assert {language_pair(name) for name in names} == {(one, other)}, names
 
 
-def test_a_prompt_names_its_languages_or_none() -> None:
+def test_a_prompt_names_its_languages_or_none():
     doc = {"context": "Text."}
     assert render(translation_prompt(("zh", "en")), doc, "") == "Chinese: Text.\nEnglish:"
     assert render(translation_prompt(None), doc, "") == "Source: Text.\nTranslation:"
@@ -68,7 +68,7 @@ def test_a_prompt_names_its_languages_or_none() -> None:
 # ---------------------------------------------------------------- tasks
 
 
-def test_a_config_without_a_task_of_the_package_gets_one(tmp_path: Path, nnd_home: Path) -> None:
+def test_a_config_without_a_task_of_the_package_gets_one(tmp_path, nnd_home):
     prompts = {}
     for file in ("mqm_ted_zhen.tsv", "mqm_newstest2021_ende.tsv", "mqm_mine.tsv"):
         source = write_files(tmp_path / file, {file: small_text("mqm")}) / file

@@ -12,7 +12,7 @@ from tests.conftest import REPO
 tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
 
 
-def test_no_extra_asks_for_a_package_under_the_gpl() -> None:
+def test_no_extra_asks_for_a_package_under_the_gpl():
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     extras = {
         name: found for name, found in project["optional-dependencies"].items() if name not in ("test", "dev", "docs")

@@ -6,7 +6,6 @@ What the manual shows of commands is what they print: docs/outputs.py runs them 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,13 +28,13 @@ def list_verbs(command: Any, *path: str) -> set[str]:
     return {verb for name, child in command.commands.items() for verb in list_verbs(child, *path, name)}
 
 
-def test_every_verb_is_shown_or_says_why_not(outputs: Any) -> None:
+def test_every_verb_is_shown_or_says_why_not(outputs):
     shown = {re.match(r"nnd ((?:stress )?\w+)", one.command)[1] for one in outputs.COMMANDS if one.name}
     assert shown.isdisjoint(outputs.NOT_SHOWN)
     assert shown | {*outputs.NOT_SHOWN} == list_verbs(get_command(app))
 
 
-def test_every_file_is_linked_once_beside_the_verb_that_printed_it(outputs: Any) -> None:
+def test_every_file_is_linked_once_beside_the_verb_that_printed_it(outputs):
     linked = [
         (name, words)
         for page in (REPO / "docs").glob("*.md")
@@ -48,7 +47,7 @@ def test_every_file_is_linked_once_beside_the_verb_that_printed_it(outputs: Any)
 
 
 @pytest.mark.slow
-def test_every_file_is_what_its_command_prints(outputs: Any, tmp_path: Path) -> None:
+def test_every_file_is_what_its_command_prints(outputs, tmp_path):
     made = outputs.make_outputs(tmp_path / "sample", DATA if DATA.is_dir() else None)
     assert len(made) >= 16
     assert {name: (FOLDER / f"{name}.txt").read_text("utf-8") for name in made} == made, (

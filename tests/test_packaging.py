@@ -27,7 +27,7 @@ CITATION = yaml.safe_load((REPO / "CITATION.cff").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     """A folder with the wheel and the sdist."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("dist")
@@ -35,7 +35,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_wheel_has_one_package_with_recipes_and_templates(built: Path) -> None:
+def test_the_wheel_has_one_package_with_recipes_and_templates(built):
     [path] = built.glob("*.whl")
     names = zipfile.ZipFile(path).namelist()
     about = f"nnd_tasks-{nnd_tasks.__version__}.dist-info"
@@ -46,7 +46,7 @@ def test_the_wheel_has_one_package_with_recipes_and_templates(built: Path) -> No
     assert f"\nProject-URL: Paper, {PROJECT['urls']['Paper']}\n" in metadata
 
 
-def test_the_sdist_has_what_its_readers_need(built: Path) -> None:
+def test_the_sdist_has_what_its_readers_need(built):
     [path] = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -54,7 +54,7 @@ def test_the_sdist_has_what_its_readers_need(built: Path) -> None:
     assert {*wanted.split(), "tests/models/families.yaml", "hub_upload/__main__.py"} <= names
 
 
-def test_one_version_and_one_paper() -> None:
+def test_one_version_and_one_paper():
     changes = (REPO / "CHANGELOG.md").read_text("utf-8")
     assert re.search(r"^## (\S+)", changes, re.MULTILINE)[1] == CITATION["version"] == nnd_tasks.__version__
     assert CITATION["license"] == PROJECT["license"]
@@ -66,7 +66,7 @@ def test_one_version_and_one_paper() -> None:
     assert f"version = {{{nnd_tasks.__version__}}}" in bibtex
 
 
-def test_every_model_type_of_ours_is_an_entry_point() -> None:
+def test_every_model_type_of_ours_is_an_entry_point():
     declared = PROJECT["entry-points"]["lm_eval.models"]
     sources = [path.read_text("utf-8") for path in (REPO / "nnd_tasks").rglob("*.py")]
     assert sum(len(re.findall(r"^@register_model\(", source, re.MULTILINE)) for source in sources) == len(declared)
@@ -77,7 +77,7 @@ def test_every_model_type_of_ours_is_an_entry_point() -> None:
         assert getattr(import_module(module), class_name) is get_model(name)
 
 
-def test_the_address_of_the_repository_is_that_of_pyproject_or_missing_everywhere() -> None:
+def test_the_address_of_the_repository_is_that_of_pyproject_or_missing_everywhere():
     address = PROJECT["urls"].get("Repository")
     site = re.findall(r"^repo_url: (.*)$", (REPO / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert [CITATION.get("repository-code"), *site] == ([None] if address is None else [address, address])
@@ -86,7 +86,7 @@ def test_the_address_of_the_repository_is_that_of_pyproject_or_missing_everywher
 @pytest.mark.parametrize(
     "path", sorted((REPO / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")), ids=lambda path: path.stem
 )
-def test_issue_forms_are_those_of_github(path: Path) -> None:
+def test_issue_forms_are_those_of_github(path):
     """A form with another key or without a label is not shown."""
     form = yaml.safe_load(path.read_text("utf-8"))
     assert set(form) == {"name", "description", "labels", "body"}

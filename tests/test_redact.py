@@ -27,7 +27,7 @@ PLAIN = """bosToken KeyError hotkey tokenizer tokenizer_backend add_bos_token eo
     tokenized_requests categories key_value_cache"""
 
 
-def test_names_tell_secrets() -> None:
+def test_names_tell_secrets():
     assert [name for name in SECRET.split() if not is_secret(name)] == []
     assert [name for name in PLAIN.split() if is_secret(name)] == []
 
@@ -43,7 +43,7 @@ GIVEN = {
 }
 
 
-def test_secrets_go_at_any_depth_and_the_rest_stays() -> None:
+def test_secrets_go_at_any_depth_and_the_rest_stays():
     assert without_secrets(GIVEN, None) == {
         "pretrained": "gpt2",
         "add_bos_token": True,
@@ -69,7 +69,7 @@ def test_secrets_go_at_any_depth_and_the_rest_stays() -> None:
         "Authorization: Bearer hush",
     ],
 )
-def test_secrets_go_from_running_text(text: str) -> None:
+def test_secrets_go_from_running_text(text):
     assert "hush" in text
     assert "hush" not in hide(text)
 
@@ -86,11 +86,11 @@ def test_secrets_go_from_running_text(text: str) -> None:
         "2026-01-01 12:00:00 [run:12] 40% done (3/4)",
     ],
 )
-def test_other_text_stays_as_it_is(text: str) -> None:
+def test_other_text_stays_as_it_is(text):
     assert hide(text) == text
 
 
-def test_log_lines_and_their_tracebacks_show_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_and_their_tracebacks_show_none(caplog):
     logger = logging.getLogger("lm_eval.test")
     with caplog.at_level(logging.INFO), hidden_in_logs():
         logger.info("arguments: %s and %s", {"token": "hush"}, {"a": {"api_key": "hush"}})
@@ -112,12 +112,12 @@ def test_log_lines_and_their_tracebacks_show_none(caplog: pytest.LogCaptureFixtu
         ("header={broken,hush", "header=***"),
     ],
 )
-def test_arguments_in_text_keep_all_but_secrets(given: str, kept: str) -> None:
+def test_arguments_in_text_keep_all_but_secrets(given, kept):
     assert hide(given) == kept
 
 
 @pytest.mark.parametrize("piece", ["a", "a-", "a.", "x://", "x://a@", "token=", "token={", "'token': '", " ", "a="])
-def test_the_time_grows_as_the_text_does(piece: str) -> None:
+def test_the_time_grows_as_the_text_does(piece):
     start = time.process_time()
     hide(piece * 60_000)
     assert time.process_time() - start < 30, "about 0.1 s; minutes if it grew as the square"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +32,7 @@ for command in (["build", "demo"], *runs, ["compare", folder]):
 
 
 @pytest.mark.slow
-def test_without_the_rooms_that_one_can_take_away(tmp_path: Path, gpt2: Path, llama: Path) -> None:
+def test_without_the_rooms_that_one_can_take_away(tmp_path, gpt2, llama):
     """Each is taken away with the others: none of them is needed, so no one of them is."""
     for name in ("nnd_tasks", "task_yamls"):
         shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

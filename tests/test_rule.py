@@ -34,8 +34,8 @@ nan, inf = math.nan, math.inf
     ],
 )
 def test_the_likelier_text_wins_and_only_the_authors_let_the_second_one_win_a_tie(
-    high: float, low: float, expected: float | str, high_first: bool, ties: Ties
-) -> None:
+    high, low, expected, high_first, ties
+):
     if expected == "tie":
         expected = float(ties is Ties.AUTHORS and not high_first)
     outcome = passes(Likelihood(high), Likelihood(low), ties=ties, high_first=high_first)
@@ -48,9 +48,7 @@ texts = st.lists(
 
 
 @given(texts, st.sampled_from(Normalization))
-def test_columns_of_texts_are_divided_by_the_length_that_is_asked_for(
-    rows: list[tuple[int, int, int]], by: Normalization
-) -> None:
+def test_columns_of_texts_are_divided_by_the_length_that_is_asked_for(rows, by):
     place = {Normalization.TOKENS: 1, Normalization.BYTES: 2}.get(by)
     exact = [Fraction(row[0], 1 if place is None else row[place]) for row in rows]
     columns = Likelihood(*np.array(rows, dtype=float).T)
@@ -62,7 +60,5 @@ def test_columns_of_texts_are_divided_by_the_length_that_is_asked_for(
     ("outcomes", "expected"),
     [([1], 1), ([1, 1], 1), ([0], 0), ([1, 0], 0), ([nan, 0], 0), ([1, nan], nan), ([nan], nan)],
 )
-def test_a_prompt_passes_all_its_tests_or_not_where_the_unscored_ones_leave_that_open(
-    outcomes: list[float], expected: float
-) -> None:
+def test_a_prompt_passes_all_its_tests_or_not_where_the_unscored_ones_leave_that_open(outcomes, expected):
     assert passes_all(np.array(outcomes)) == pytest.approx(expected, nan_ok=True)

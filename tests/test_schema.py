@@ -51,21 +51,21 @@ def _slow_slug(name: str) -> str:
 @given(st.text(alphabet=st.one_of(st.sampled_from("aBz09_- ./é"), st.characters()), max_size=20))
 @example("İ")  # one letter whose lower case is two characters
 @example("  Accuracy/Mis - translation! (2)")
-def test_slug_joins_the_runs_of_ascii_letters_and_digits(name: str) -> None:
+def test_slug_joins_the_runs_of_ascii_letters_and_digits(name):
     assert slug(name) == _slow_slug(name)
 
 
 @pytest.mark.parametrize(
     "name", ["Sum", "Bytes", "all", "PMI", "pmi x", "STDERR!", "Severity/Major", "a stderr", "誤り", ""]
 )
-def test_a_category_that_would_take_a_name_in_use_is_refused_by_name(name: str) -> None:
+def test_a_category_that_would_take_a_name_in_use_is_refused_by_name(name):
     with pytest.raises(NNDError) as caught:
         category_slugs(["Fluency", name])
     assert repr(name) in str(caught.value)
 
 
 @pytest.mark.parametrize("pair", [("Not fluent", "not-fluent"), ("A", "a"), ("a b", "a  b"), ("é1", "1")])
-def test_two_categories_with_one_slug_are_refused_and_both_are_named(pair: tuple[str, str]) -> None:
+def test_two_categories_with_one_slug_are_refused_and_both_are_named(pair):
     with pytest.raises(NNDError) as caught:
         category_slugs(pair)
     assert repr(pair[0]) in str(caught.value)
@@ -76,7 +76,7 @@ def test_two_categories_with_one_slug_are_refused_and_both_are_named(pair: tuple
 
 
 @pytest.mark.parametrize("name", [*COLUMNS, "", "two words", "2nd", "a-b", "{{x}}"])
-def test_a_prompt_field_is_an_identifier_that_is_no_column(name: str) -> None:
+def test_a_prompt_field_is_an_identifier_that_is_no_column(name):
     with pytest.raises(NNDError, match=f"prompt field {re.escape(repr(name))}"):
         make_recipe({**LABELS, "field": {"answer": "a", name: "b"}}, "")
 
@@ -84,14 +84,14 @@ def test_a_prompt_field_is_an_identifier_that_is_no_column(name: str) -> None:
 # ---------------------------------------------------------------- columns
 
 
-def test_the_columns_are_those_of_published_sets_in_their_order() -> None:
+def test_the_columns_are_those_of_published_sets_in_their_order():
     assert [*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS] == COLUMNS
 
 
 # ---------------------------------------------------------------- text and hashes
 
 
-def test_normalize_composes_and_trims_nothing() -> None:
+def test_normalize_composes_and_trims_nothing():
     assert normalize("  e\u0301 \n\ufeff") == "  \xe9 \n\ufeff"
 
 
@@ -104,11 +104,11 @@ pieces = st.lists(st.text(alphabet="ab\0é", max_size=3), max_size=4)
 @example(["a", ""], ["a"])
 @example(["\0"], ["", ""])
 @example([], [""])
-def test_hashes_are_equal_exactly_for_equal_parts(first: list[str], second: list[str]) -> None:
+def test_hashes_are_equal_exactly_for_equal_parts(first, second):
     assert (short_hash(*first) == short_hash(*second)) == (first == second)
 
 
-def test_hashes_are_16_hex_digits_and_stay_what_they_were_in_published_sets() -> None:
+def test_hashes_are_16_hex_digits_and_stay_what_they_were_in_published_sets():
     assert short_hash("context", "high", "low", "E", "1") == "edc5af2581b970f3"
     assert short_hash("é") == "1d9b2f68e31ef2b6"
 
@@ -123,9 +123,7 @@ contexts = st.text(alphabet="ab", max_size=2)
 @example("x", {"a": "bc"}, "x", {"ab": "c"})
 @example("x", {"a": "b"}, "xa", {"b": ""})
 @example("x", {"a": "1", "b": "2"}, "x", {"a": "2", "b": "1"})
-def test_cluster_keys_are_equal_exactly_for_equal_prompts(
-    context: str, given_fields: dict[str, str], other: str, other_fields: dict[str, str]
-) -> None:
+def test_cluster_keys_are_equal_exactly_for_equal_prompts(context, given_fields, other, other_fields):
     same = context == other and given_fields == other_fields
     backwards = dict(reversed(given_fields.items()))
     assert (cluster_key(context, backwards) == cluster_key(other, other_fields)) == same

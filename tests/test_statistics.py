@@ -95,7 +95,7 @@ def close(value: float) -> Any:
 
 @quick
 @given(clusters)
-def test_rate_and_error_are_those_of_the_definition(pairs: list[tuple[int, int]]) -> None:
+def test_rate_and_error_are_those_of_the_definition(pairs):
     found = summarize_rate(*pool(pairs))
     assert found.mean == close(slow_rate(pairs))
     assert found.standard_error == close(slow_error(pairs))
@@ -104,7 +104,7 @@ def test_rate_and_error_are_those_of_the_definition(pairs: list[tuple[int, int]]
         assert math.isnan(found.high)
 
 
-def test_known_values() -> None:
+def test_known_values():
     # 3 of 6 pass; residuals 2 - 1, 0 - 1, 1 - 1: sqrt(3/2 * 2) / 6
     assert summarize_rate([2, 0, 1], [2, 2, 2]).standard_error == close(math.sqrt(3) / 6)
     uneven = summarize_rate(np.array([1, 100], dtype=np.int8), (1, 101))
@@ -123,7 +123,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_counts_that_cannot_be_are_refused(name: str) -> None:
+def test_counts_that_cannot_be_are_refused(name):
     with pytest.raises(ValueError):
         summarize_rate(*WRONG[name])
 
@@ -137,7 +137,7 @@ def test_counts_that_cannot_be_are_refused(name: str) -> None:
 @example([(10, 10), (10, 10), (1, 1)], 0.95)
 @example([(0, 10), (0, 2)], 0.95)
 @example([(2, 4), (3, 6)], 0.95)  # no spread at all
-def test_the_interval_is_wilsons_with_the_effective_number_of_tests(pairs: list[tuple[int, int]], level: float) -> None:
+def test_the_interval_is_wilsons_with_the_effective_number_of_tests(pairs, level):
     assume(sum(tests > 0 for _, tests in pairs) >= 2)
     rate, _, low, high = summarize_rate(*pool(pairs), level)
     assert (low, high) == pytest.approx(slow_interval(pairs, level), abs=1e-6)
@@ -158,9 +158,7 @@ def test_the_interval_is_wilsons_with_the_effective_number_of_tests(pairs: list[
         ((0.9, 0.9), 20, "heavy"),
     ],
 )
-def test_intervals_cover_a_rate_near_1_and_a_difference_of_equal_models(
-    rates: tuple[float, ...], prompts: int, sizes: str
-) -> None:
+def test_intervals_cover_a_rate_near_1_and_a_difference_of_equal_models(rates, prompts, sizes):
     """Of a rate and of a difference, where intervals that are often taken miss the truth."""
     runs, rng = 400, np.random.default_rng(len(rates))
     ours = often_taken = 0
@@ -176,7 +174,7 @@ def test_intervals_cover_a_rate_near_1_and_a_difference_of_equal_models(
     assert often_taken / runs > 0.08, "the test can tell"
 
 
-def test_the_clustered_error_is_the_spread_of_the_rate_over_repeated_studies() -> None:
+def test_the_clustered_error_is_the_spread_of_the_rate_over_repeated_studies():
     generator = np.random.default_rng(7)
     sizes = generator.choice([1, 2, 6, 12], size=(3000, 80))
     passed = generator.binomial(sizes, generator.beta(1.2, 0.8, size=sizes.shape))
@@ -220,7 +218,7 @@ def slow_difference(triples: Triples) -> tuple[float, float]:
 @example([(1, 0, 1), (1, 0, 1), (0, 0, 1)])  # the interval ends at -1
 @example([(0, 1, 1), (0, 1, 1), (0, 0, 1)])  # at 1
 @example([])
-def test_a_difference_has_the_error_of_the_definition_and_the_interval_of_bell_and_mccaffrey(triples: Triples) -> None:
+def test_a_difference_has_the_error_of_the_definition_and_the_interval_of_bell_and_mccaffrey(triples):
     result = compared(triples)
     assert (result.mean, result.standard_error) == close(slow_difference(triples))
     triples = [triple for triple in triples if triple[2]]
@@ -239,7 +237,7 @@ def test_a_difference_has_the_error_of_the_definition_and_the_interval_of_bell_a
 
 @quick
 @given(st.lists(st.integers(-1000, 1000), min_size=3, max_size=20))
-def test_the_mean_of_one_test_per_prompt_has_the_t_interval_of_textbooks(values: list[int]) -> None:
+def test_the_mean_of_one_test_per_prompt_has_the_t_interval_of_textbooks(values):
     found = clustered_mean(values, [1] * len(values))
     assert found.mean == close(float(np.mean(values)))
     assert found.standard_error == close(float(stats.sem(values)))

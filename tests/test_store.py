@@ -32,7 +32,7 @@ FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "categ
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Return the place of a dataset in a folder of its own."""
     (tmp_path / "sets").mkdir()
     return tmp_path / "sets" / "demo"
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.text(), st.none() | st.integers(-(2**40), 2**40)), max_size=12), st.integers(1, 5))
-def test_the_fingerprint_is_that_of_the_whole_columns_however_it_is_cut(rows: list[Any], piece: int) -> None:
+def test_the_fingerprint_is_that_of_the_whole_columns_however_it_is_cut(rows, piece):
     table = pa.table({"a": [a for a, _ in rows], 'b "c"': pa.array([b for _, b in rows], pa.int64())})
     whole = "".join(json.dumps([name, table.column(name).to_pylist()], ensure_ascii=False) for name in ("a", 'b "c"'))
     with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ BAD_TABLES: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 
 @pytest.mark.parametrize("message", BAD_TABLES)
-def test_a_damaged_table_is_neither_written_nor_read(folder: Path, message: str) -> None:
+def test_a_damaged_table_is_neither_written_nor_read(folder, message):
     bad = BAD_TABLES[message](to_table(make()))
     with pytest.raises(NNDError, match=message):
         write(folder, {"authors": bad})
@@ -81,14 +81,14 @@ def test_a_damaged_table_is_neither_written_nor_read(folder: Path, message: str)
 # ---------------------------------------------------------------- fingerprints
 
 
-def test_a_fingerprint_stays_what_it_was_in_published_results() -> None:
+def test_a_fingerprint_stays_what_it_was_in_published_results():
     assert fingerprint(pa.table({"a": ["é\n", None], "b": [1.5, -0.0], "c": [True, False]})) == "21c0b116e1c780e6"
 
 
 # ---------------------------------------------------------------- round trips
 
 
-def test_what_is_written_is_what_we_and_the_datasets_library_read(folder: Path, tmp_path: Path) -> None:
+def test_what_is_written_is_what_we_and_the_datasets_library_read(folder, tmp_path):
     tests = make(3, high_score=0.5, severity="minor", answer=' a"b\\\u2028é\n')
     table = to_table(tests).append_column("n", pa.array([1, 2, None]))
     table = table.append_column("tags", pa.array([["a"], [], None]))
@@ -108,7 +108,7 @@ def test_what_is_written_is_what_we_and_the_datasets_library_read(folder: Path, 
     assert other.to_list() == to_table(make(2, "x")).to_pylist()
 
 
-def test_a_config_is_added_beside_those_that_are_there(folder: Path) -> None:
+def test_a_config_is_added_beside_those_that_are_there(folder):
     second = to_table(make(2, "x", category="Other"))
     write(folder, report={"authors": {"rows": 3}})
     before = contents(folder / "authors")
@@ -124,15 +124,13 @@ def test_a_config_is_added_beside_those_that_are_there(folder: Path) -> None:
     ("names", "default", "chosen"),
     [(["a", "b"], "b", "b"), (["a", "b"], "a", "a"), (["b", "a"], "other", "b"), (["on", "2021"], "2021", "2021")],
 )
-def test_the_default_config_is_the_named_one_else_the_first(
-    folder: Path, names: list[str], default: str, chosen: str
-) -> None:
+def test_the_default_config_is_the_named_one_else_the_first(folder, names, default, chosen):
     write(folder, {name: to_table(make(1, name)) for name in names}, default=default)
     assert list_configs(folder) == (names, chosen)
     assert read_table(folder).column("test_id").to_pylist() == [f"{chosen}t0"]
 
 
-def test_a_summary_counts_tests_clusters_distinct_candidates_and_categories() -> None:
+def test_a_summary_counts_tests_clusters_distinct_candidates_and_categories():
     tests = [*make(5), *make(1, "again", high="bad 0", low="bad 4")]
     summary = summarize("authors", to_table(tests))
     # k0 has tests 0, 2, 4 (" good é", "bad 0", "bad 2", "bad 4") and the last; k1 has 1, 3 (" good é", "bad 1", "bad 3")
@@ -143,9 +141,7 @@ def test_a_summary_counts_tests_clusters_distinct_candidates_and_categories() ->
 # ---------------------------------------------------------------- find and load
 
 
-def test_a_name_is_looked_for_at_home_before_the_current_directory(
-    tmp_path: Path, nnd_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_looked_for_at_home_before_the_current_directory(tmp_path, nnd_home, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_dataset("nnd/demo") is None
     write(tmp_path / "nnd" / "demo", {"here": to_table(make(1, "here"))})
@@ -172,7 +168,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("word", DAMAGE)
-def test_a_damaged_dataset_is_named_and_the_user_told_to_build_it_again(folder: Path, word: str) -> None:
+def test_a_damaged_dataset_is_named_and_the_user_told_to_build_it_again(folder, word):
     write(folder)
     DAMAGE[word](folder)
     for read in (lambda: read_table(folder, "authors"), lambda: load(str(folder))):
@@ -180,7 +176,7 @@ def test_a_damaged_dataset_is_named_and_the_user_told_to_build_it_again(folder: 
             read()
 
 
-def test_a_config_that_cannot_be_read_is_given_up_and_the_others_are_kept(folder: Path) -> None:
+def test_a_config_that_cannot_be_read_is_given_up_and_the_others_are_kept(folder):
     write(
         folder,
         {"authors": to_table(make()), "clean": to_table(make(2))},
@@ -193,7 +189,7 @@ def test_a_config_that_cannot_be_read_is_given_up_and_the_others_are_kept(folder
     assert not (folder / "authors").exists()
 
 
-def test_a_set_of_a_later_release_or_another_name_is_not_overwritten(folder: Path) -> None:
+def test_a_set_of_a_later_release_or_another_name_is_not_overwritten(folder):
     write(folder, name="quiz_design")
     for name, version, message in (("frank", 1, "quiz_design"), ("quiz_design", 2, "later release")):
         set_version(folder, version)
@@ -215,7 +211,7 @@ CARDS = {
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_a_folder_with_a_card_that_is_not_ours_is_neither_read_nor_overwritten(folder: Path, name: str) -> None:
+def test_a_folder_with_a_card_that_is_not_ours_is_neither_read_nor_overwritten(folder, name):
     folder.mkdir()
     (folder / "thesis.tex").write_text("years of work")
     if card := CARDS[name]:
@@ -238,9 +234,7 @@ def test_a_folder_with_a_card_that_is_not_ours_is_neither_read_nor_overwritten(f
     ],
     ids=["config", "path", "data_dir", "set"],
 )
-def test_names_in_a_card_do_not_lead_out_of_its_folder(
-    folder: Path, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
-) -> None:
+def test_names_in_a_card_do_not_lead_out_of_its_folder(folder, tmp_path, change):
     write(folder)
     write(tmp_path / "victim")
     shutil.copytree(tmp_path / "victim" / "authors", tmp_path / "victim", dirs_exist_ok=True)

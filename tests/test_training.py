@@ -10,9 +10,7 @@ import json
 import runpy
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
@@ -28,7 +26,6 @@ from nnd_tasks.schema import clean_name
 from nnd_tasks.splits import SHARES, find_source, sources_of, split_of
 from nnd_tasks.store import CARD, dataset_folder, list_configs, read_header, read_table
 from nnd_tasks.task.task_files import tasks_on
-from tests.commands import Command
 from tests.conftest import DATA, REPO, SOURCES, needs_data
 from tests.task.tasks import build_task, load_task
 
@@ -40,7 +37,7 @@ def preferences(name: str, config: str = "preference", split: str = "train") -> 
 
 
 @pytest.fixture
-def demo(demo_home: Path, nnd_home: Path) -> Path:
+def demo(demo_home, nnd_home) -> Path:
     """Return the folder of the demo, with preference data."""
     folder = shutil.copytree(demo_home / "nnd" / "demo", nnd_home / "nnd" / "demo")
     add_preferences(folder)
@@ -50,7 +47,7 @@ def demo(demo_home: Path, nnd_home: Path) -> Path:
 # ---------------------------------------------------------------- what is in it
 
 
-def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd: Command, nnd_home: Path) -> None:
+def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd, nnd_home):
     before = nnd("build", "demo").out
     folder = dataset_folder("demo")
     tests = {path: path.read_bytes() for path in folder.glob("*/test-*.parquet")}
@@ -73,7 +70,7 @@ def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd: Command, 
     assert "Preference data" not in (folder / CARD).read_text("utf-8")
 
 
-def test_no_two_splits_share_a_prompt_or_a_source(demo: Path) -> None:
+def test_no_two_splits_share_a_prompt_or_a_source(demo):
     data = nnd_tasks.load("demo", "preference")
     for name in ("cluster_id", "source_id", "prompt"):
         parts = [set(part[name]) for part in data.values()]
@@ -83,13 +80,7 @@ def test_no_two_splits_share_a_prompt_or_a_source(demo: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "variant"), [("demo", ""), ("prmbench", ""), ("bio_mqm", "_en2de"), ("summeval", "")])
-def test_prompt_and_text_are_what_the_task_scores(
-    name: str,
-    variant: str,
-    real_sets: Callable[[str], Path],
-    gpt2: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_prompt_and_text_are_what_the_task_scores(name, variant, real_sets, gpt2, monkeypatch):
     folder = real_sets(name)
     monkeypatch.setenv("NND_HOME", str(folder.parents[1]))
     config = clean_name(list_configs(folder)[1])
@@ -113,7 +104,7 @@ def test_prompt_and_text_are_what_the_task_scores(
             assert (pair["chosen_model"], pair["rejected_model"]) == (row["high_system"], row["low_system"])
 
 
-def test_terms_that_limit_training_are_said(demo_home: Path, nnd_home: Path, real_sets: Callable[[str], Path]) -> None:
+def test_terms_that_limit_training_are_said(demo_home, nnd_home, real_sets):
     folder = shutil.copytree(real_sets("summeval"), nnd_home / "nnd" / "summeval")
     made = add_preferences(folder)
     assert set(made) == {"preference", "all_rows_preference"}
@@ -125,7 +116,7 @@ def test_terms_that_limit_training_are_said(demo_home: Path, nnd_home: Path, rea
     assert "description" not in read_header(free)["configs"][-1]
 
 
-def test_what_cannot_be_made_is_an_error(demo: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_made_is_an_error(demo, tmp_path):
     tests, yaml = read_table(demo), next(tasks_on("demo", "clean"))
     with pytest.raises(NNDError, match=r"task nnd_demo_clean: doc_to_text: .*'nothing'"):
         make_pairs(tests, {**yaml, "doc_to_text": "{{nothing}}"})
@@ -143,7 +134,7 @@ def test_what_cannot_be_made_is_an_error(demo: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- splits
 
 
-def test_a_text_is_found_in_other_dress() -> None:
+def test_a_text_is_found_in_other_dress():
     words = [f"word{i}" for i in range(300)]
     article = f"(Reuters) - {' '.join(words)}. The minister's party (the Left) didn't agree."
     treebank = f"-lrb- reuters -rrb- - {' '.join(words)} . the minister 's party -lrb- the left -rrb- did n't agree ."
@@ -162,15 +153,13 @@ def test_a_text_is_found_in_other_dress() -> None:
 
 @needs_data
 @pytest.mark.slow
-def test_no_near_duplicate_is_in_another_split_of_any_other_set(
-    real_sets: Callable[[str], Path], stress_home: Path
-) -> None:
+def test_no_near_duplicate_is_in_another_split_of_any_other_set(real_sets, stress_home):
     """Every pair of texts of all sets: those with half of the shorter one's sequences of 6 words in common are in one split.
 
     Here every sequence counts, and the words are scikit-learn's; texts of fewer than 15 words are left out, as two questions
     may begin alike.
     """
-    found: dict[str, tuple[str, str]] = {}
+    found = {}
     folders = {name: real_sets(name) for name in SOURCES}
     folders |= {path.name: path for path in (stress_home / "nnd").iterdir()}
     for name, folder in sorted(folders.items()):
@@ -179,7 +168,7 @@ def test_no_near_duplicate_is_in_another_split_of_any_other_set(
             texts = zip(tests["context"].to_pylist(), tests["high"].to_pylist(), strict=True)
             for (context, high), source in zip(texts, sources_of(tests), strict=True):
                 assert found.setdefault(context or high, (name, source))[1] == source
-    problems: dict[str, set[str]] = {}
+    problems = {}
     for path in (DATA / "today/humanevalpack").glob("*.jsonl"):
         for row in map(json.loads, path.read_text("utf-8").splitlines()):
             problems.setdefault(row["task_id"].split("/")[1], set()).add(found.pop(row["prompt"])[1])
@@ -198,12 +187,12 @@ def test_no_near_duplicate_is_in_another_split_of_any_other_set(
     assert leaks == []
 
 
-def test_a_held_out_task_has_the_tests_of_its_split(demo: Path, gpt2: Path) -> None:
+def test_a_held_out_task_has_the_tests_of_its_split(demo, gpt2):
     model = {"pretrained": str(gpt2)}
     wanted = {test for test, source in zip(*(lambda t: (t["test_id"].to_pylist(), sources_of(t)))(read_table(demo)), strict=True)
               if split_of(source) == "test"}  # fmt: skip
 
-    def tests_of(task: Any) -> set[str]:
+    def tests_of(task):
         return {test["test_id"] for doc in task.eval_docs for test in doc["tests"]}
 
     held = build_task("nnd_demo_heldout", model)
@@ -230,14 +219,14 @@ def test_a_held_out_task_has_the_tests_of_its_split(demo: Path, gpt2: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chat", [False, True])
-def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, llama: Path, tmp_path: Path) -> None:
+def test_trl_trains_on_it_as_it_is(chat, demo, llama, tmp_path):
     trl = pytest.importorskip("trl")
     from transformers import AutoModelForSequenceClassification
 
     add_preferences(demo, chat=chat)
     data = nnd_tasks.load("demo", "preference")
     model = str(llama)
-    same: dict[str, Any] = {
+    same = {
         "max_steps": 2, "per_device_train_batch_size": 2, "output_dir": str(tmp_path), "report_to": [], "use_cpu": True,
         "save_strategy": "no", "logging_steps": 1, "bf16": False, "gradient_checkpointing": False,
     }  # fmt: skip
@@ -252,14 +241,7 @@ def test_trl_trains_on_it_as_it_is(chat: bool, demo: Path, llama: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_the_example_trains_on_a_category_and_asks_for_terms(
-    demo: Path,
-    llama: Path,
-    tmp_path: Path,
-    real_sets: Callable[[str], Path],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_example_trains_on_a_category_and_asks_for_terms(demo, llama, tmp_path, real_sets, monkeypatch, capsys):
     pytest.importorskip("trl")
     pytest.importorskip("peft")
     from transformers import AutoModelForCausalLM
@@ -267,7 +249,7 @@ def test_the_example_trains_on_a_category_and_asks_for_terms(
     example = runpy.run_path(str(REPO / "examples" / "train_dpo.py"))
     model, out = str(llama), tmp_path / "out"
 
-    def train(*words: str) -> None:
+    def train(*words):
         monkeypatch.setattr(sys, "argv", ["train_dpo.py", "--model", model, "--pairs", "6", "--out", str(out), *words])
         example["main"]()
 

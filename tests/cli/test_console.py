@@ -17,7 +17,6 @@ from markdown_it import MarkdownIt
 
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.show import console
-from tests.commands import Command
 
 #: What draws boxes and lines.
 BOXES = re.compile(r"[\u2500-\u257f]")
@@ -46,12 +45,12 @@ def in_terminal(*arguments: str, **environment: str) -> str:
 
 
 @pytest.fixture
-def demo(nnd_home: Path) -> Path:
+def demo(nnd_home) -> Path:
     build_set("demo")
     return nnd_home
 
 
-def test_a_terminal_gets_a_drawn_table_within_its_width(demo: Path) -> None:
+def test_a_terminal_gets_a_drawn_table_within_its_width(demo):
     shown = in_terminal("list")
     assert ESCAPE in shown
     assert BOXES.search(shown)
@@ -62,7 +61,7 @@ def test_a_terminal_gets_a_drawn_table_within_its_width(demo: Path) -> None:
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_a_terminal_that_wants_no_colours_gets_none(variable: str, value: str, demo: Path) -> None:
+def test_a_terminal_that_wants_no_colours_gets_none(variable, value, demo):
     shown = in_terminal("list", "--brief", **{variable: value})
     assert not re.search(r"\x1b\[(?:\d+;)*[349]\d", shown), "headings may be bold"
     assert bool(BOXES.search(shown)) == (variable == "NO_COLOR"), (
@@ -71,14 +70,14 @@ def test_a_terminal_that_wants_no_colours_gets_none(variable: str, value: str, d
 
 
 @pytest.mark.parametrize("command", ["list", "list --brief", "show demo", "build demo", "check demo"])
-def test_a_pipe_gets_plain_markdown(command: str, demo: Path, nnd: Command) -> None:
+def test_a_pipe_gets_plain_markdown(command, demo, nnd):
     output = nnd(*command.split()).out
     assert ESCAPE not in output
     assert not BOXES.search(output)
     assert "table_open" in [token.type for token in MarkdownIt("commonmark").enable("table").parse(output)]
 
 
-def test_a_note_steers_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_note_steers_no_terminal(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     console.warn("note: a [b] \x1b[2J c")
     assert capsys.readouterr().err == "note: a [b] \\x1b[2J c\n"

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ ELSEWHERE = {
 }
 
 
-def test_every_verb_is_run_here_or_in_another_file() -> None:
+def test_every_verb_is_run_here_or_in_another_file():
     here = {" ".join(line.split()[1 : 2 + ("stress" in line)]) for line in HERE}
     assert here.isdisjoint(ELSEWHERE)
     assert here | {*ELSEWHERE} == {*map(" ".join, VERBS)}
@@ -76,7 +75,7 @@ def test_every_verb_is_run_here_or_in_another_file() -> None:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_every_command_has_examples_that_can_be_typed(path: tuple[str, ...]) -> None:
+def test_every_command_has_examples_that_can_be_typed(path):
     lines = examples_of(COMMANDS[path])
     assert 1 <= len(lines) <= 2
     for line in lines:
@@ -86,7 +85,7 @@ def test_every_command_has_examples_that_can_be_typed(path: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("path", [path for path in VERBS if path != ("new",)], ids=" ".join)
-def test_help_of_a_verb_fits_a_screen(path: tuple[str, ...]) -> None:
+def test_help_of_a_verb_fits_a_screen(path):
     shown = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, [*path, "--help"]).output
     assert len(shown.partition("The options of lm_eval:")[0].splitlines()) <= 40
 
@@ -98,7 +97,7 @@ HERE = (
 )
 
 
-def test_examples_that_can_run_here_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_that_can_run_here_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     build_set("demo")
     answers = ["new", "answers", "--from", str(REPO / "examples" / "answers.csv"), "--better", "right"]
@@ -133,26 +132,26 @@ def test_examples_that_can_run_here_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path != ("run",)], ids=" ".join)
-def test_help_shows_the_examples_whole_and_as_they_are(path: tuple[str, ...]) -> None:
+def test_help_shows_the_examples_whole_and_as_they_are(path):
     shown = CliRunner(env=WIDE).invoke(app, [*path, "--help"]).output
     squeezed = " ".join(shown.split())
     for line in examples_of(COMMANDS[path]):
         assert line in squeezed
 
 
-def test_commands_stand_in_panels_in_the_order_of_work() -> None:
+def test_commands_stand_in_panels_in_the_order_of_work():
     shown = CliRunner(env=WIDE).invoke(app, ["--help"]).output
     places = [shown.index(f"─ {title} ") for title in ("Sets", "Run", "Conclusions", "Contribute")]
     assert places == sorted(places)
     assert "─ Commands " not in shown, "every command has a panel"
 
 
-def test_there_are_at_most_120_options() -> None:
+def test_there_are_at_most_120_options():
     names = {name for command in VERBS.values() for option in command.params for name in getattr(option, "opts", ())}
     assert len([name for name in names if name.startswith("--") and name != "--help"]) <= 120
 
 
-def test_an_option_that_is_given_twice_is_a_list_or_an_error() -> None:
+def test_an_option_that_is_given_twice_is_a_list_or_an_error():
     for path, command in VERBS.items():
         for option in command.params:
             name = option.opts[0]
@@ -164,7 +163,7 @@ def test_an_option_that_is_given_twice_is_a_list_or_an_error() -> None:
                 assert option.multiple, path
 
 
-def test_help_of_run_has_ours_first_and_then_that_of_lm_eval(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_run_has_ours_first_and_then_that_of_lm_eval(capsys):
     done = CliRunner(env=WIDE).invoke(app, ["run", "--help"])
     shown = done.output
     assert done.exit_code == 0
@@ -173,7 +172,7 @@ def test_help_of_run_has_ours_first_and_then_that_of_lm_eval(capsys: pytest.Capt
     assert shown.index("--use_cache", places[-1]) > places[-1]
 
 
-def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them() -> None:
+def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them():
     shown = CliRunner(env=WIDE).invoke(app, ["list", "--help"]).output
     assert "percentage points, if they decide 30%" in shown
 
@@ -186,7 +185,7 @@ def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them() -> No
         ("nnd run --model hf --tasks nnd_demo,nnd_frank_v", ["nnd_demo,nnd_frank_validator"]),
     ],
 )
-def test_the_shell_completes_names_of_sets_and_tasks(line: str, expected: list[str]) -> None:
+def test_the_shell_completes_names_of_sets_and_tasks(line, expected):
     environment = {
         **os.environ,
         "_NND_COMPLETE": "complete_bash",

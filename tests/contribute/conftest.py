@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -62,17 +61,17 @@ class OwnSet:
 
 
 @pytest.fixture
-def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., OwnSet]:
+def own_set(nnd_home, monkeypatch) -> Callable[..., OwnSet]:
     """A function that writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
 
     def make(
-        name: str = "mine",
-        tables: dict[str, pa.Table] | None = None,
+        name="mine",
+        tables=None,
         *,
-        license: str | None = "mit",
-        prepare: str = "",
-        **report: Any,
-    ) -> OwnSet:
+        license="mit",
+        prepare="",
+        **report,
+    ):
         tables = tables or {"all": some_tests()}
         folder, recipe = nnd_home / "nnd" / name, user_tasks_dir() / name
         reports = {
@@ -100,6 +99,6 @@ def own_set(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ow
 
 
 @pytest.fixture
-def made(nnd_home: Path) -> Made:
+def made(nnd_home) -> Made:
     """A set in which nothing is wrong; it is not written yet."""
     return Made(nnd_home)

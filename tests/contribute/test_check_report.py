@@ -26,7 +26,7 @@ def report(*findings: Finding) -> CheckReport:
     return CheckReport("made", Path("/x/made"), {"authors": SIZES}, ["nnd_made"], findings)
 
 
-def test_markdown_has_sizes_rows_counts_and_tables() -> None:
+def test_markdown_has_sizes_rows_counts_and_tables():
     table = finding("trivial_rule", table=[{"category": "fluency", "shorter": "99.0%"}])
     lines = report(ERROR, WARNING, table).markdown().split("\n")
     assert {
@@ -72,7 +72,7 @@ HARMLESS = [one.type for one in tokens("x") if one.type not in TEXT]
 
 @settings(max_examples=50)
 @given(st.text(min_size=1, max_size=60) | st.sampled_from(ATTACKS) | st.text("`<>[]()!\\\\|&#;@*_~ \nx", min_size=1))
-def test_what_the_data_hold_is_neither_markup_nor_a_link(value: str) -> None:
+def test_what_the_data_hold_is_neither_markup_nor_a_link(value):
     """The same elements come out as for a harmless text, and nothing that GitHub would link, but in code."""
     found = tokens(value)
     assert [one.type for one in found if one.type not in TEXT] == HARMLESS
@@ -83,7 +83,7 @@ def test_what_the_data_hold_is_neither_markup_nor_a_link(value: str) -> None:
     assert not value.isprintable() or " ".join(value.split()) in rendered.replace("\u200b", "")
 
 
-def test_json_has_everything() -> None:
+def test_json_has_everything():
     content = json.loads(report(ERROR, WARNING).json())
     assert {**content, "findings": ...} == {
         **{"set": "made", "folder": "/x/made", "configs": {"authors": SIZES}, "tasks": ["nnd_made"]},

@@ -26,7 +26,7 @@ TEXTS, CHANGES = (
 )
 
 
-def test_nothing_is_found_in_a_set_without_faults(made: Made) -> None:
+def test_nothing_is_found_in_a_set_without_faults(made):
     made.write()
     report = check_set(NAME)
     assert report.findings == []
@@ -86,7 +86,7 @@ ALSO = {"cluster_split": {"prompt_repeated"}, "config_unlisted": {"config_withou
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_a_code_is_found_where_it_should_be(code: str, made: Made) -> None:
+def test_a_code_is_found_where_it_should_be(code, made):
     CASES[code](made)
     found = made.found()
     assert set(found) == {code, *ALSO.get(code, ())}
@@ -95,7 +95,7 @@ def test_a_code_is_found_where_it_should_be(code: str, made: Made) -> None:
     assert found[code].fix
 
 
-def test_every_code_has_a_case() -> None:
+def test_every_code_has_a_case():
     elsewhere = {code for code in RULES if code.startswith("recipe_")} | {"prepare_code", "config_not_built"}
     assert set(RULES) - set(CASES) == elsewhere, "see test_recipes and test_tasks"
 
@@ -104,7 +104,7 @@ def test_every_code_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("code", TEXTS)
-def test_texts_are_told_from_what_looks_like_them(code: str) -> None:
+def test_texts_are_told_from_what_looks_like_them(code):
     found = {
         kind: [bool(SEARCHES[code](f"amber {text} cedar")) for text in texts] for kind, texts in TEXTS[code].items()
     }
@@ -125,7 +125,7 @@ def test_texts_are_told_from_what_looks_like_them(code: str) -> None:
         ("敏捷的棕色狐狸跳过了懒狗", "multilingual", False),
     ],
 )
-def test_scripts_are_those_of_the_languages(text: str, languages: Any, expected: bool, made: Made) -> None:
+def test_scripts_are_those_of_the_languages(text, languages, expected, made):
     made.header["language"] = languages
     for column in ("context", "high", "low"):
         made.tests[column] = [f"{text} {i}" for i in made.tests.index]
@@ -135,7 +135,7 @@ def test_scripts_are_those_of_the_languages(text: str, languages: Any, expected:
 # ---------------------------------------------------------------- what findings say
 
 
-def test_examples_are_the_first_distinct_ones_and_the_count_is_of_all(made: Made) -> None:
+def test_examples_are_the_first_distinct_ones_and_the_count_is_of_all(made):
     for i in range(10, 30):
         made.put("the same <b>bold</b>" if i < 28 else f"other {i} <b>", row=i)
     one = made.found()["html"]
@@ -144,7 +144,7 @@ def test_examples_are_the_first_distinct_ones_and_the_count_is_of_all(made: Made
     assert one.rows[0].test_id == made.tests["test_id"][10]
 
 
-def test_personal_data_are_masked_wherever_they_are_shown(made: Made) -> None:
+def test_personal_data_are_masked_wherever_they_are_shown(made):
     secret = "jane.doe@example.org"
     made.put(f"{secret} <b>x</b>")
     made.add(high=f"{'amber ' * 30}{secret}.", low=f"{'amber ' * 30}{secret}")
@@ -155,7 +155,7 @@ def test_personal_data_are_masked_wherever_they_are_shown(made: Made) -> None:
     assert not re.search("jane|doe|example", details)
 
 
-def test_what_the_clean_config_leaves_out_is_a_note(made: Made) -> None:
+def test_what_the_clean_config_leaves_out_is_a_note(made):
     made.add()
     turned(made)
     made.put("")
@@ -168,7 +168,7 @@ def test_what_the_clean_config_leaves_out_is_a_note(made: Made) -> None:
     assert "clean leaves them out" in found["repeated"].fix
 
 
-def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
+def test_a_middle_candidate_is_no_contradiction(made):
     """Of three levels the second is better than the third and worse than the first."""
     made.tests[["high_label", "low_label"]] = ["good", "bad"]
     made.put("fair", 0, "low_label")
@@ -178,7 +178,7 @@ def test_a_middle_candidate_is_no_contradiction(made: Made) -> None:
     assert [row.index for row in made.found()["contradictory"].rows] == [0, 160]
 
 
-def test_what_a_finding_says_names_numbers_scripts_and_what_to_type(made: Made) -> None:
+def test_what_a_finding_says_names_numbers_scripts_and_what_to_type(made):
     made.change(contexts=12)
     made.tests["category"] = "fluency"
     assert "fluency, 12 prompts: no difference is likely to be detected" in made.found()["low_power"].message
@@ -195,9 +195,7 @@ def test_what_a_finding_says_names_numbers_scripts_and_what_to_type(made: Made) 
 
 
 @pytest.mark.parametrize("repeating", [0, 20, 160])
-def test_candidates_that_begin_with_their_prompt_are_found_where_that_is_no_accident(
-    repeating: int, made: Made
-) -> None:
+def test_candidates_that_begin_with_their_prompt_are_found_where_that_is_no_accident(repeating, made):
     for i in range(repeating):
         made.put(f"{made.tests['context'][i]}  And on.", row=i)
     found = made.found()
@@ -209,7 +207,7 @@ def test_candidates_that_begin_with_their_prompt_are_found_where_that_is_no_acci
 # ---------------------------------------------------------------- baselines
 
 
-def test_baselines_are_one_finding_with_a_table_of_all_categories(made: Made) -> None:
+def test_baselines_are_one_finding_with_a_table_of_all_categories(made):
     each(low=lambda tests: longer(tests).where(tests["category"] == "fluency", tests["low"]))(made)
     made.extra["clean"] = made.tests
     made.change(listed="clean")
@@ -222,7 +220,7 @@ def test_baselines_are_one_finding_with_a_table_of_all_categories(made: Made) ->
     assert "--adjust" in one.fix, "the worse text is longer by construction"
 
 
-def test_the_texts_of_one_system_win(made: Made) -> None:
+def test_the_texts_of_one_system_win(made):
     made.tests[["high_system", "low_system"]] = ["person", "model"]
     one = made.found()["trivial_rule"]
     assert {row["system"] for row in one.table} == {"100.0%"}
@@ -232,7 +230,7 @@ def test_the_texts_of_one_system_win(made: Made) -> None:
 # ---------------------------------------------------------------- the folder and its card
 
 
-def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
+def test_prompt_fields_are_part_of_the_prompt(made):
     """Two prompts may share a context where a field tells them apart."""
     made.tests["answer"] = [f"answer {i % 2}" for i in made.tests.index]
     fields = zip(made.tests["context"], made.tests["answer"], strict=True)
@@ -242,13 +240,13 @@ def test_prompt_fields_are_part_of_the_prompt(made: Made) -> None:
     assert made.found() == {}
 
 
-def test_only_our_marker_is_something_to_fill_in(made: Made) -> None:
+def test_only_our_marker_is_something_to_fill_in(made):
     tables = "| TODO | 3 |\n\n- TODO\n\n```yaml\norder:\n- TODO\nlabel: TODO\n```\n"
     made.body = f"# Made\n\nThe label TODO(x) or TODO: nothing.\n\n{tables}\n{CITATION}"
     assert made.found() == {}
 
 
-def test_only_the_config_that_is_asked_for(made: Made) -> None:
+def test_only_the_config_that_is_asked_for(made):
     made.change(listed="other", held="other")
     made.extra["other"]["low"] = "<b>bold</b>"
     assert made.found(configs=["authors"]) == {}

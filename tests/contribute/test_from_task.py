@@ -113,7 +113,7 @@ def write_own(folder: Path, documents: Sequence[dict[str, Any]], name: str = "ow
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """A folder of tasks."""
     (tmp_path / "tasks").mkdir()
     return tmp_path / "tasks"
@@ -124,7 +124,7 @@ def list_sets(home: Path) -> list[Path]:
 
 
 @needs_models
-def test_the_rates_of_prompts_are_the_tasks_own(folder: Path, nnd_home: Path) -> None:
+def test_the_rates_of_prompts_are_the_tasks_own(folder, nnd_home):
     splits = dict.fromkeys(("training_split", "validation_split", "test_split"))
     metrics = [{"metric": name, "aggregation": "mean"} for name in ("acc", "acc_norm", "acc_bytes")]
     for task, (yaml, settings, document) in TASKS.items():
@@ -197,25 +197,21 @@ def pairs_of(name: str = "mine") -> list[tuple[str, str, str]]:
     ],
     ids=["text", "target_text", "list", "object", "several_right", "examples", "description"],
 )  # fmt: skip
-def test_each_right_choice_is_better_than_each_wrong_one(
-    settings: dict[str, Any], pairs: list[tuple[str, str, str]], folder: Path
-) -> None:
+def test_each_right_choice_is_better_than_each_wrong_one(settings, pairs, folder):
     write_own(folder, DOCUMENTS, **settings)
     new("task:own", f"--include_path {folder}")
     assert sorted(pairs_of()) == sorted(pairs)
     assert {test["category"] for test in load("mine")} == {"wrong_choice"}
 
 
-def test_documents_with_one_context_are_prompts_of_their_own(folder: Path) -> None:
+def test_documents_with_one_context_are_prompts_of_their_own(folder):
     write_own(folder, DOCUMENTS, doc_to_text="")
     new("task:own", f"--include_path {folder}")
     prompts = {(test["cluster_id"], test["context"], test["doc_id"]) for test in load("mine")}
     assert sorted(prompt[1:] for prompt in prompts) == [("", "0"), ("", "1")]
 
 
-def test_the_set_has_a_category_a_delimiter_and_a_card_and_is_built_again_without_the_task(
-    folder: Path, nnd_home: Path
-) -> None:
+def test_the_set_has_a_category_a_delimiter_and_a_card_and_is_built_again_without_the_task(folder, nnd_home):
     write_own(folder, DOCUMENTS, target_delimiter="\n")
     options = f"--include_path {folder} --category kind --license mit"
     assert "nothing written" in new("task:own", f"{options} --dry-run")
@@ -254,9 +250,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("settings", "message"), REFUSED, ids=[message for _, message in REFUSED])
-def test_a_task_without_choices_to_compare_is_refused(
-    settings: dict[str, Any], message: str, folder: Path, nnd_home: Path
-) -> None:
+def test_a_task_without_choices_to_compare_is_refused(settings, message, folder, nnd_home):
     write_own(folder, DOCUMENTS, **settings)
     assert message in refusal("task:own", f"--include_path {folder}")
     assert not list_sets(nnd_home)
@@ -269,20 +263,20 @@ def test_a_task_without_choices_to_compare_is_refused(
         ("--better a", "--better: a task says itself what is better"),
     ],
 )
-def test_an_option_that_does_not_fit_is_refused(options: str, message: str, folder: Path) -> None:
+def test_an_option_that_does_not_fit_is_refused(options, message, folder):
     write_own(folder, DOCUMENTS)
     assert message in refusal("task:own", f"--include_path {folder} {options}")
 
 
 @pytest.mark.parametrize("other", OTHER)
-def test_tasks_of_several_forms_are_no_set(other: str, folder: Path) -> None:
+def test_tasks_of_several_forms_are_no_set(other, folder):
     write_own(folder, DOCUMENTS)
     write_own(folder, DOCUMENTS, "other", **OTHER[other])
     (folder / "all.yaml").write_text(dump_yaml({"group": "both", "task": ["own", "other"]}), encoding="utf-8")
     assert "make a set of each: own, other" in refusal("task:both", f"--include_path {folder}")
 
 
-def test_code_of_a_task_runs_with_trust_only(folder: Path, tmp_path: Path) -> None:
+def test_code_of_a_task_runs_with_trust_only(folder, tmp_path):
     write_own(folder, DOCUMENTS)
     code = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\ndef choices(doc): return doc['c']\n"
     (folder / "utils.py").write_text(code, encoding="utf-8")
@@ -300,7 +294,7 @@ def test_code_of_a_task_runs_with_trust_only(folder: Path, tmp_path: Path) -> No
     assert sorted(pairs_of()) == sorted(PAIRS)
 
 
-def test_answers_that_code_counts_are_refused(folder: Path) -> None:
+def test_answers_that_code_counts_are_refused(folder):
     (folder / "utils.py").write_text("def count(doc, results): return {'acc': 1}\n", encoding="utf-8")
     write_own(folder, DOCUMENTS)
     yaml = folder / "own.yaml"
@@ -308,5 +302,5 @@ def test_answers_that_code_counts_are_refused(folder: Path) -> None:
     assert "counts answers by code of its own" in refusal("task:own", f"--include_path {folder} --trust")
 
 
-def test_an_unknown_task_is_refused_with_a_name_like_it(folder: Path, few_tasks: None) -> None:
+def test_an_unknown_task_is_refused_with_a_name_like_it(folder, few_tasks):
     assert "lm-eval knows no such task; did you mean 'arc_easy'?" in refusal("task:arc_eazy")

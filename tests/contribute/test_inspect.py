@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from nnd_tasks.contribute.publish import make_plan
-from tests.contribute.conftest import OwnSet, some_tests
+from tests.contribute.conftest import some_tests
 
 PYTHON = os.environ.get("NND_TEST_INSPECT", "")
 
@@ -40,7 +38,7 @@ print(json.dumps([log.status, samples, log.samples[0].messages[0].text]))
 
 
 @pytest.mark.skipif(not PYTHON, reason="make test-inspect runs it, with inspect_ai in an environment of its own")
-def test_inspect_runs_what_is_published(own_set: Callable[..., OwnSet], tmp_path: Path) -> None:
+def test_inspect_runs_what_is_published(own_set, tmp_path):
     own_set(tables={"all": some_tests().drop_columns(["question"])})
     for path, content in make_plan("mine", "me/mine").files.items():
         (tmp_path / "me" / "mine" / path).parent.mkdir(parents=True, exist_ok=True)

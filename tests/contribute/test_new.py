@@ -58,12 +58,12 @@ MISTAKES = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text("u
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path) -> Path:
     return write_rows(tmp_path / "answers.jsonl", ROWS)
 
 
 @pytest.fixture
-def recipe(nnd_home: Path) -> Path:
+def recipe(nnd_home) -> Path:
     """Return where the recipe is written."""
     return nnd_home / "task_yamls" / "mine" / "_recipe"
 
@@ -84,8 +84,8 @@ def refusal(source: Path | str, options: str = "", name: str = "mine") -> str:
 
 @pytest.mark.parametrize(("options", "column", "values"), OPTIONS)
 def test_each_option_comes_into_the_recipe_which_builds_the_same_again(
-    options: str, column: str, values: list[Any], tmp_path: Path, nnd_home: Path, recipe: Path
-) -> None:
+    options, column, values, tmp_path, nnd_home, recipe
+):
     source = write_rows(tmp_path / "t.jsonl", PAIRS if {"--chosen", "--pair"} & {*options.split()} else ROWS)
     new(source, options)
     tests = read_table(nnd_home / "nnd" / "mine")
@@ -100,9 +100,7 @@ def test_each_option_comes_into_the_recipe_which_builds_the_same_again(
     assert [note for note in again.notes if "left out" not in note and "no row has" not in note] == []
 
 
-def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothing(
-    tmp_path: Path, nnd_home: Path
-) -> None:
+def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothing(tmp_path, nnd_home):
     rows = [
         {"Question": "q", "answer": text, "rating": number, "model": "m", "a list": [text]}
         for text, number in (("a", 1), ("b", 4))
@@ -127,7 +125,7 @@ def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothi
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake["options"] for mistake in MISTAKES])
-def test_a_mistake_is_one_line_that_says_what_to_write(mistake: dict[str, str], table: Path, nnd_home: Path) -> None:
+def test_a_mistake_is_one_line_that_says_what_to_write(mistake, table, nnd_home):
     assert mistake["message"] in refusal(table, mistake["options"])
     assert not nnd_home.exists()
 
@@ -137,7 +135,7 @@ def test_a_mistake_is_one_line_that_says_what_to_write(mistake: dict[str, str], 
     ["frank", "Frank", "quiz_design_clean", "today", "nnd", "task_summarization", "_base", "blindspot", "frank_choice",
      "mine_heldout", "Mine"],
 )  # fmt: skip
-def test_a_name_that_is_taken_is_refused(name: str, table: Path, nnd_home: Path) -> None:
+def test_a_name_that_is_taken_is_refused(name, table, nnd_home):
     new(table, LABEL)
     before = contents(nnd_home)
     assert "take another name" in refusal(table, LABEL, name)
@@ -145,11 +143,11 @@ def test_a_name_that_is_taken_is_refused(name: str, table: Path, nnd_home: Path)
 
 
 @pytest.mark.parametrize("name", ["my set", "../x", "nnd_x", "1a"])
-def test_what_is_no_name_is_refused(name: str, table: Path) -> None:
+def test_what_is_no_name_is_refused(name, table):
     assert "a set is named by letters" in refusal(table, LABEL, name)
 
 
-def test_another_table_of_that_name_needs_replace_and_facts_stay(table: Path, recipe: Path) -> None:
+def test_another_table_of_that_name_needs_replace_and_facts_stay(table, recipe):
     said = new(table, f"{LABEL} --license mit")
     assert "- judges: who judged" in said
     assert "- license:" not in said
@@ -163,7 +161,7 @@ def test_another_table_of_that_name_needs_replace_and_facts_stay(table: Path, re
     assert set(load("mine")["category"]) == {"preference"}
 
 
-def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path: Path) -> None:
+def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path):
     rows = [{"q": "\x1b[2J[bold]q", "a": "\x1b]0;x\x07" + text, "l": f"{text}\x1b[1m"} for text in ("good", "bad")]
     shown = new(write_rows(tmp_path / "t.jsonl", rows), f"{JUDGED} --label l --better good\x1b[1m --dry-run")
     assert "\x1b" not in shown
@@ -173,7 +171,7 @@ def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path: Path) 
 # ---------------------------------------------------------------- its task
 
 
-def test_the_task_is_one_of_lm_eval_and_stays_as_people_change_it(table: Path, recipe: Path) -> None:
+def test_the_task_is_one_of_lm_eval_and_stays_as_people_change_it(table, recipe):
     from lm_eval.tasks import TaskManager
 
     new(table, LABEL)
@@ -191,7 +189,7 @@ def test_the_task_is_one_of_lm_eval_and_stays_as_people_change_it(table: Path, r
     assert "Q: " not in path.read_text("utf-8")
 
 
-def test_prompts_and_fields_of_a_recipe_come_into_the_task(recipe: Path, table: Path, nnd_home: Path) -> None:
+def test_prompts_and_fields_of_a_recipe_come_into_the_task(recipe, table, nnd_home):
     text = "context: q\ncandidate: a\nlabel: l\nbetter: good\nfield: {hint: g}\nprompt: '{{hint}}: {{context}} A:'\n"
     write_files(recipe.parent, {"_recipe": text})
     build = ["build", "mine", "--source", str(table), "--replace"]
@@ -219,7 +217,7 @@ NESTED = {
 }
 
 
-def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path: Path, nnd_home: Path, recipe: Path) -> None:
+def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path, nnd_home, recipe):
     source = write_files(tmp_path, {"nested.json": json.dumps(NESTED)}) / "nested.json"
     said, prepare = new(source, "--license mit"), recipe.with_name("prepare.py")
     text = prepare.read_text("utf-8")
@@ -238,12 +236,12 @@ def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path: Path, 
     assert "a recipe is there already" in refusal(source)
 
 
-def test_json_without_records_gives_a_skeleton(tmp_path: Path, recipe: Path) -> None:
+def test_json_without_records_gives_a_skeleton(tmp_path, recipe):
     new(write_files(tmp_path, {"notes.json": '{"meta": {"by": "us"}, "rows": [1, 2]}'}) / "notes.json")
     assert 'for record in read_json(folder / "notes.json")[...]' in recipe.with_name("prepare.py").read_text("utf-8")
 
 
-def test_a_file_that_is_cut_off_gives_none(tmp_path: Path, nnd_home: Path) -> None:
+def test_a_file_that_is_cut_off_gives_none(tmp_path, nnd_home):
     source = write_files(tmp_path, {"cut.json": '[{"context": "x", "candidate"'}) / "cut.json"
     assert "cut.json: is not valid JSON" in refusal(source)
     assert not nnd_home.exists()

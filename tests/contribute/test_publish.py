@@ -9,8 +9,6 @@ import hashlib
 import io
 import shutil
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import datasets
@@ -38,7 +36,7 @@ def card_in(plan: UploadPlan) -> tuple[dict[str, object], str]:
     return parse_card(plan.files[CARD].decode(), "")
 
 
-def test_a_set_whose_texts_may_go_out_goes_as_it_is(own_set: Maker, tmp_path: Path) -> None:
+def test_a_set_whose_texts_may_go_out_goes_as_it_is(own_set, tmp_path):
     mine = own_set(prepare="def rows(folder): ...\n")
     (mine.recipe / "nnd_mine.yaml").write_text("task: nnd_mine\nclass: !function nnd_tasks.task.task.NNDTask\n")
     plan = make_plan("mine", "me/mine", source="in/*.json")
@@ -59,7 +57,7 @@ def test_a_set_whose_texts_may_go_out_goes_as_it_is(own_set: Maker, tmp_path: Pa
         make_plan("mine", "me/mine")
 
 
-def test_a_set_whose_prompt_is_its_context_is_described_to_inspect(own_set: Maker) -> None:
+def test_a_set_whose_prompt_is_its_context_is_described_to_inspect(own_set):
     """tests/contribute/test_inspect.py runs such a description."""
     plain = some_tests().drop_columns(["question"])
     own_set(tables={"all": plain, "asking": some_tests(word="fine")})
@@ -72,7 +70,7 @@ def test_a_set_whose_prompt_is_its_context_is_described_to_inspect(own_set: Make
     assert "eval.yaml" not in make_plan("mine", "me/mine", ids_only=True).files
 
 
-def test_of_texts_that_may_not_go_out_only_ids_labels_and_how_to_build_them(own_set: Maker) -> None:
+def test_of_texts_that_may_not_go_out_only_ids_labels_and_how_to_build_them(own_set):
     mine = own_set(prepare="# how\n", license="other")
     with pytest.raises(NNDError, match=r"licence other is not known .* --ids-only"):
         make_plan("mine", "me/mine")
@@ -97,7 +95,7 @@ def test_of_texts_that_may_not_go_out_only_ids_labels_and_how_to_build_them(own_
         make_plan("mine", "me/mine", ids_only=True)
 
 
-def test_terms_that_we_know_decide_whatever_the_licence(own_set: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_that_we_know_decide_whatever_the_licence(own_set, monkeypatch):
     stress = {"texts": 3, "seeds": 1, "levels": {"truncation": [1]}}
     own_set("closed", license="other", corpus="ted", **stress)
     monkeypatch.setattr("nnd_tasks.contribute.publish.list_recipes", dict)
@@ -126,7 +124,7 @@ def test_terms_that_we_know_decide_whatever_the_licence(own_set: Maker, monkeypa
         ("openrail", "", "licence openrail is not known"),
     ],
 )
-def test_incomplete_cards_and_closed_licences(license: str | None, lost: str, message: str, own_set: Maker) -> None:
+def test_incomplete_cards_and_closed_licences(license, lost, message, own_set):
     card = own_set(license=license).folder / CARD
     assert lost in card.read_text()
     card.write_text(
@@ -136,10 +134,10 @@ def test_incomplete_cards_and_closed_licences(license: str | None, lost: str, me
         make_plan("mine", "me/mine")
 
 
-def test_data_that_no_build_gives(own_set: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_no_build_gives(own_set, monkeypatch):
     mine = own_set()
 
-    def refuse(message: str, **options: Any) -> None:
+    def refuse(message, **options):
         with pytest.raises(NNDError, match=message):
             make_plan("mine", "me/mine", **options)
 
@@ -158,7 +156,7 @@ def test_data_that_no_build_gives(own_set: Maker, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name", [PARQUET, "all", CARD, REPORT])
-def test_nothing_goes_out_from_outside_the_folder(name: str, own_set: Maker, tmp_path: Path) -> None:
+def test_nothing_goes_out_from_outside_the_folder(name, own_set, tmp_path):
     folder = own_set().folder
     elsewhere = (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(elsewhere)
@@ -166,22 +164,20 @@ def test_nothing_goes_out_from_outside_the_folder(name: str, own_set: Maker, tmp
         make_plan(str(folder), "me/mine")
 
 
-def test_every_set_and_corpus_has_its_terms() -> None:
+def test_every_set_and_corpus_has_its_terms():
     assert set(TERMS["sets"]) == {name for name, found in list_recipes().items() if found.origin == "package"}
     assert set(TERMS["corpora"]) == set(KNOWN)
     assert all(term.terms and term.source for of in TERMS.values() for terms in of.values() for term in terms)
 
 
-def test_preference_data_stay_here(demo_home: Path, nnd_home: Path) -> None:
+def test_preference_data_stay_here(demo_home, nnd_home):
     folder = shutil.copytree(demo_home / "nnd" / "demo", nnd_home / "nnd" / "demo")
     before = make_plan("demo", "me/demo").files
     add_preferences(folder)
     assert make_plan("demo", "me/demo").files == before
 
 
-def test_what_is_loaded_from_the_hub_is_what_was_built(
-    own_set: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_loaded_from_the_hub_is_what_was_built(own_set, tmp_path, monkeypatch):
     tables = {"all": some_tests(), "part": some_tests(12)}
     folder = own_set(tables=tables).folder
     for place, ids_only in ((tmp_path / "open", False), (tmp_path / "ids", True)):
@@ -191,7 +187,7 @@ def test_what_is_loaded_from_the_hub_is_what_was_built(
     shutil.rmtree(folder)
     place, load = tmp_path / "open", datasets.load_dataset
 
-    def from_hub(path: str, *arguments: Any, **options: Any) -> Any:
+    def from_hub(path, *arguments, **options):
         assert path == "nnd/mine"
         return load(str(place), *arguments, cache_dir=str(tmp_path / "cache" / place.name), **options)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ FOUND = json.loads(Path(__file__).with_name("real_sets.json").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_findings_on_tests_are_as_known(name: str, real_sets: Callable[[str], Path]) -> None:
+def test_findings_on_tests_are_as_known(name, real_sets):
     report = check_set(str(real_sets(name)), configs=FOUND[name])
-    found: dict[str, dict[str, int]] = {config: {} for config in FOUND[name]}
+    found = {config: {} for config in FOUND[name]}
     for one in report.findings:
         if one.config and one.count:
             found[one.config][f"{one.code} ({one.severity.label})"] = one.count

@@ -6,9 +6,7 @@ Also covers Severity.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +14,6 @@ import yaml
 from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import Finding, Severity
 from nnd_tasks.store import tasks_dir
-from tests.commands import Outcome
 from tests.contribute.made import NAME, Made
 
 GOOD = yaml.safe_load("""
@@ -37,7 +34,7 @@ ROWS = "import pandas as pd\n\n\ndef rows(folder):\n    return pd.read_csv(folde
 
 
 @pytest.fixture
-def sent(tmp_path: Path) -> Path:
+def sent(tmp_path) -> Path:
     """Return the folder of a recipe as somebody may send it."""
     folder = tmp_path / "sent"
     folder.mkdir()
@@ -49,7 +46,7 @@ def found(path: Path | str) -> dict[str, Finding]:
     return {one.code: one for one in check_set(str(path)).findings}
 
 
-def test_nothing_is_wrong_with_a_good_recipe(sent: Path) -> None:
+def test_nothing_is_wrong_with_a_good_recipe(sent):
     for path in (sent, sent / "_recipe"):
         report = check_set(str(path))
         assert (report.name, report.findings, report.exit_code(strict=True)) == ("sent", [], 0)
@@ -66,9 +63,7 @@ def test_nothing_is_wrong_with_a_good_recipe(sent: Path) -> None:
         ({"process_docs": "!function utils.run"}, "task_code", "y.yaml names utils.run"),
     ],
 )
-def test_tasks_beside_a_sent_recipe_are_read_and_not_run(
-    settings: dict[str, str], code: str, message: str, sent: Path
-) -> None:
+def test_tasks_beside_a_sent_recipe_are_read_and_not_run(settings, code, message, sent):
     task = {
         "include": str(tasks_dir() / "_base"),
         "task": "y",
@@ -85,7 +80,7 @@ def test_tasks_beside_a_sent_recipe_are_read_and_not_run(
 
 
 @pytest.mark.parametrize("prompt", ["{{ context.__class__ }}", "{{ 'a' * 10**10 }}", "{{ 'a' | center(10**10) }}"])
-def test_the_prompt_of_a_sent_recipe_is_rendered(prompt: str, sent: Path) -> None:
+def test_the_prompt_of_a_sent_recipe_is_rendered(prompt, sent):
     (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": prompt}), encoding="utf-8")
     assert "prompt of the recipe is unsafe" in found(sent)["prompt_invalid"].message
     (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "prompt": "{{ answer }}", "field": {"answer": "a"}}), "utf-8")
@@ -106,7 +101,7 @@ def test_the_prompt_of_a_sent_recipe_is_rendered(prompt: str, sent: Path) -> Non
         ({"files": {"d.csv": {"url": "https://example.org/d"}}}, "recipe_unverified", "d.csv"),
     ],
 )
-def test_what_is_wrong_with_a_recipe_is_found(changes: dict[str, Any], code: str, message: str, sent: Path) -> None:
+def test_what_is_wrong_with_a_recipe_is_found(changes, code, message, sent):
     (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, **changes}), encoding="utf-8")
     [(known, one)] = found(sent).items()
     assert known == code
@@ -134,14 +129,14 @@ def test_what_is_wrong_with_a_recipe_is_found(changes: dict[str, Any], code: str
         ("getattr(pd, 'read' + '_pickle')", "getattr"),
     ],
 )
-def test_code_is_read_and_not_run(line: str, named: str, sent: Path) -> None:
+def test_code_is_read_and_not_run(line, named, sent):
     (sent / "prepare.py").write_text(f"{line}\n{ROWS}raise SystemExit('it ran')\n", encoding="utf-8")
     one = found(sent)["prepare_code"]
     assert one.severity is Severity.WARNING
     assert named in one.message
 
 
-def test_code_that_only_reads_tables_is_a_note(sent: Path, nnd_home: Path) -> None:
+def test_code_that_only_reads_tables_is_a_note(sent, nnd_home):
     imports = "import csv, json\nfrom pathlib import Path\nfrom collections import Counter\nfrom xml.etree import ElementTree\n"
     more = f"{imports}names = [system for system in 'ab']\n"
     (sent / "prepare.py").write_text(more + ROWS, encoding="utf-8")
@@ -163,13 +158,13 @@ def test_code_that_only_reads_tables_is_a_note(sent: Path, nnd_home: Path) -> No
         ({"lable": "x"}, {"recipe_key": "'label'"}),
     ],
 )
-def test_a_set_is_compared_with_its_recipe(changes: Any, messages: dict[str, str], nnd_home: Path) -> None:
+def test_a_set_is_compared_with_its_recipe(changes, messages, nnd_home):
     known = Made(nnd_home, files={f"task_yamls/{NAME}/_recipe": yaml.safe_dump({**GOOD, **changes})}).found()
     assert known.keys() == messages.keys()
     assert all(messages[code] in one.message for code, one in known.items())
 
 
-def test_the_command_says_it_and_sets_its_status(nnd: Callable[..., Outcome], sent: Path) -> None:
+def test_the_command_says_it_and_sets_its_status(nnd, sent):
     assert "Invalid value for '--format'" in nnd("check", sent, "--format", "html").err
     assert nnd("check", sent, "--format", "json").status == 0
     (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, "facts": {}}), encoding="utf-8")

@@ -39,21 +39,21 @@ def build_new(source: Path, options: str, home: Path, complete: tuple[str, ...] 
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_a_shape_is_recognised_and_read(case: dict[str, Any], tmp_path: Path, nnd_home: Path) -> None:
+def test_a_shape_is_recognised_and_read(case, tmp_path, nnd_home):
     source = write_files(tmp_path, {case["file"]: case["text"]}) / case["file"]
     tests = build_new(source, case.get("options", ""), nnd_home)
     columns = case.get("columns", ["context", "high", "low"])
     assert sorted(pick(tests, *columns)) == [tuple(test) for test in case["tests"]]
 
 
-def test_numbers_that_may_be_raters_or_attributes_are_asked_about(tmp_path: Path) -> None:
+def test_numbers_that_may_be_raters_or_attributes_are_asked_about(tmp_path):
     source = write_files(tmp_path, {"t.csv": "context,candidate,anna,bert b\nq,aa,4,3\nq,bb,1,2"}) / "t.csv"
     said = refusal(source, "--min-gap 1")
     assert "write --attribute anna --attribute 'bert b'" in said
     assert "--rater 'anna,bert b'" in said
 
 
-def test_xml_with_a_text_per_element_is_a_table(tmp_path: Path) -> None:
+def test_xml_with_a_text_per_element_is_a_table(tmp_path):
     new(write_files(tmp_path, {"t.xml": FLAT_XML}) / "t.xml", "--min-gap 1")
     assert pick(load("mine").to_list(), "context", "high", "low") == RATED
 
@@ -66,24 +66,24 @@ def test_xml_with_a_text_per_element_is_a_table(tmp_path: Path) -> None:
         ("<d><a/></d>", "no element in it is repeated"),
     ],
 )
-def test_xml_that_cannot_be_read(text: str, message: str, tmp_path: Path) -> None:
+def test_xml_that_cannot_be_read(text, message, tmp_path):
     assert message in refusal(write_files(tmp_path, {"t.xml": text}) / "t.xml")
 
 
-def test_lists_keyed_by_system_are_one_table(tmp_path: Path, nnd_home: Path) -> None:
+def test_lists_keyed_by_system_are_one_table(tmp_path, nnd_home):
     text = '{"x": [{"question": "q", "text": "bb", "score": 1}], "y": [{"question": "q", "text": "aa", "score": 4}]}'
     new(write_files(tmp_path, {"t.json": text}) / "t.json", "--min-gap 1 --system @key")
     assert pick(load("mine").to_list(), "context", "high", "low", "high_system") == [(*RATED[0], "y")]
 
 
-def test_what_is_not_recognised_is_for_the_user_to_complete(tmp_path: Path, nnd_home: Path) -> None:
+def test_what_is_not_recognised_is_for_the_user_to_complete(tmp_path, nnd_home):
     items = '[{"x": "aa", "y": "long", "k": 1, "l": 2}, {"x": "bb", "y": "short", "k": 2, "l": 1}]'
     source = write_files(tmp_path, {"t.json": f'[{{"a": "q", "b": "r", "items": {items}}}]'}) / "t.json"
     tests = build_new(source, "--min-gap 1", nnd_home, ("a", "x", "l"))
     assert pick(tests, "context", "high", "low") == RATED
 
 
-def test_several_files_and_rows_that_are_left_out(tmp_path: Path, nnd_home: Path) -> None:
+def test_several_files_and_rows_that_are_left_out(tmp_path, nnd_home):
     for number, name in enumerate(("one", "two")):
         rows = f"p,a,b,a_score,b_score,control\nq{number},aa,bb,4,1,no\nx,aa,bb,1,1,yes"
         write_files(tmp_path / "data", {f"{name}.csv": rows})
@@ -91,7 +91,7 @@ def test_several_files_and_rows_that_are_left_out(tmp_path: Path, nnd_home: Path
     assert pick(tests, "context", "high", "low") == [("q0", "aa", "bb"), ("q1", "aa", "bb")]
 
 
-def test_a_dry_run_shows_the_code_and_writes_nothing(tmp_path: Path, nnd_home: Path) -> None:
+def test_a_dry_run_shows_the_code_and_writes_nothing(tmp_path, nnd_home):
     text = '{"question": "q", "answers": [{"text": "bb", "score": 1}, {"text": "aa", "score": 3}]}'
     source = write_files(tmp_path, {"t.jsonl": text}) / "t.jsonl"
     assert 'for item in record["answers"]' in new(source, "--min-gap 1 --dry-run")

@@ -6,8 +6,6 @@ check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval.
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -30,7 +28,7 @@ def more(made: Made, content: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(tasks_dir().rglob("nnd_*.yaml")), ids=lambda path: path.stem)
-def test_yamls_are_merged_as_lm_eval_does_it(path: Path, tmp_path: Path) -> None:
+def test_yamls_are_merged_as_lm_eval_does_it(path, tmp_path):
     from lm_eval.tasks._yaml_loader import load_yaml
 
     ours, foreign = read_task_yaml(path)
@@ -42,7 +40,7 @@ def test_yamls_are_merged_as_lm_eval_does_it(path: Path, tmp_path: Path) -> None
     assert foreign == ()
 
 
-def test_keys_are_those_of_lm_eval() -> None:
+def test_keys_are_those_of_lm_eval():
     from lm_eval.config.task import TaskConfig
 
     known = [field.name for field in fields(TaskConfig)]
@@ -50,7 +48,7 @@ def test_keys_are_those_of_lm_eval() -> None:
     assert not task_files._KEYS.fullmatch("doc_to_texts")
 
 
-def test_filters_are_those_of_lm_eval() -> None:
+def test_filters_are_those_of_lm_eval():
     from lm_eval.utils import env
 
     from nnd_tasks.task.sandbox import SANDBOX
@@ -61,7 +59,7 @@ def test_filters_are_those_of_lm_eval() -> None:
 # ---------------------------------------------------------------- which tasks
 
 
-def test_tasks_of_other_sets_are_left_alone(made: Made) -> None:
+def test_tasks_of_other_sets_are_left_alone(made):
     made.files["task_yamls/other/nnd_other.yaml"] = "task: nnd_other\ndataset_path: nnd/other\n"
     made.files["task_yamls/other/broken.yaml"] = "task: ["
     made.files[f"{FOLDER}/group.yaml"] = "group: all\ntask: [nnd_made]\n"
@@ -69,7 +67,7 @@ def test_tasks_of_other_sets_are_left_alone(made: Made) -> None:
     assert made.found() == {}
 
 
-def test_a_later_folder_replaces_a_task_of_a_set_named_by_its_folder(made: Made, tmp_path: Path) -> None:
+def test_a_later_folder_replaces_a_task_of_a_set_named_by_its_folder(made, tmp_path):
     made.task |= {"dataset_path": str(made.folder), "doc_to_text": "{{no}}"}
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "x.yaml").write_text(yaml.safe_dump(made.task))
@@ -79,7 +77,7 @@ def test_a_later_folder_replaces_a_task_of_a_set_named_by_its_folder(made: Made,
     assert "'no' is undefined (fields of this set: cluster_id, context)" in one.message
 
 
-def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(made: Made) -> None:
+def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(made):
     made.header["nnd_set"] = "summeval"
     assert "nnd build summeval" in made.found()["config_not_built"].message
 
@@ -109,14 +107,14 @@ def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(made:
         ),
     ],
 )
-def test_what_is_wrong_with_a_yaml_is_said(content: str, message: str, made: Made) -> None:
+def test_what_is_wrong_with_a_yaml_is_said(content, message, made):
     more(made, content)
     found = made.found()
     assert list(found) == ["task_invalid"]
     assert message in found["task_invalid"].message
 
 
-def test_a_prompt_that_fails_late_names_the_test(made: Made) -> None:
+def test_a_prompt_that_fails_late_names_the_test(made):
     made.task["doc_to_text"] = "{{context}} {{hint + '.'}}"
     made.tests["hint"] = "a hint"
     made.tests.loc[[40, 41], "hint"] = None
@@ -138,7 +136,7 @@ def test_a_prompt_that_fails_late_names_the_test(made: Made) -> None:
         ("metadata: {tokenizer: ./evil, categories: []}", "metadata.tokenizer"),
     ],
 )
-def test_what_lm_eval_would_take_from_elsewhere_is_named(lines: str, named: str, made: Made) -> None:
+def test_what_lm_eval_would_take_from_elsewhere_is_named(lines, named, made):
     made.files[f"{FOLDER}/evil.py"] = "raise SystemExit('it ran')"
     more(made, f"include: nnd_made.yaml\ntask: more\n{lines}\n")
     found = made.found()
@@ -146,7 +144,7 @@ def test_what_lm_eval_would_take_from_elsewhere_is_named(lines: str, named: str,
     assert named in found["task_code"].message
 
 
-def test_a_file_beside_the_yaml_is_not_our_class(made: Made) -> None:
+def test_a_file_beside_the_yaml_is_not_our_class(made):
     """lm-eval would import it."""
     made.files[f"{FOLDER}/nnd_tasks/task/task.py"] = "raise SystemExit('it ran')"
     more(made, "include: nnd_made.yaml\ntask: more\nclass: !function nnd_tasks.task.task.NNDTask\n")
@@ -156,9 +154,9 @@ def test_a_file_beside_the_yaml_is_not_our_class(made: Made) -> None:
 @pytest.mark.parametrize(
     "key", ["doc_to_text", "description", "gen_prefix", "fewshot_config.doc_to_text", "fewshot_config.gen_prefix"]
 )
-def test_templates_do_not_reach_python(key: str, made: Made, tmp_path: Path) -> None:
+def test_templates_do_not_reach_python(key, made, tmp_path):
     file = tmp_path / "ran"
-    template: Any = f"{{{{ cycler.__init__.__globals__.os.system('touch {file}') }}}}"
+    template = f"{{{{ cycler.__init__.__globals__.os.system('touch {file}') }}}}"
     first, _, second = key.partition(".")
     made.task[first] = {second: template} if second else template
     found = made.found()

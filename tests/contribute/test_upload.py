@@ -15,7 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from nnd_tasks.contribute.publish import make_plan
 from nnd_tasks.store import CARD
 from tests.commands import Outcome, refused
-from tests.contribute.conftest import OwnSet, some_tests
+from tests.contribute.conftest import some_tests
 
 TOKEN = "hf_" + "s3cretT0ken" * 3
 ANSWER: Any = SimpleNamespace(headers={}, request=None)
@@ -81,7 +81,7 @@ class FakeHub:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+def hub(tmp_path, monkeypatch) -> FakeHub:
     (tmp_path / "cache").mkdir()
     fake = FakeHub(tmp_path / "cache")
     monkeypatch.setattr("huggingface_hub.HfApi", fake)
@@ -93,13 +93,11 @@ Publish = Callable[..., Outcome]
 
 
 @pytest.fixture
-def publish(nnd: Callable[..., Outcome]) -> Publish:
+def publish(nnd) -> Publish:
     return lambda *options: nnd("publish", "mine", "--repo", "me/mine", *options)
 
 
-def test_everything_arrives_in_one_commit_with_a_tag(
-    hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet]
-) -> None:
+def test_everything_arrives_in_one_commit_with_a_tag(hub, publish, own_set):
     mine = own_set(tables={"all": some_tests(), "part": some_tests(12)})
     done = publish()
     assert done.status == 0, done.err
@@ -135,9 +133,7 @@ def test_everything_arrives_in_one_commit_with_a_tag(
         (None, "it has files and no card"),
     ],
 )
-def test_a_repository_of_something_else_is_left_alone_until_it_is_asked_for(
-    card: bytes | None, whose: str, hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet]
-) -> None:
+def test_a_repository_of_something_else_is_left_alone_until_it_is_asked_for(card, whose, hub, publish, own_set):
     own_set()
     theirs = {"build_report.json": b"{}", "data/test-00000-of-00002.parquet": b"rows", "notes.txt": b"n"}
     hub.commits = [{**theirs, **({CARD: card} if card else {})}]
@@ -159,9 +155,7 @@ def test_a_repository_of_something_else_is_left_alone_until_it_is_asked_for(
         ("create_tag", "could not be tagged, though its files are up to date"),
     ],
 )
-def test_the_hub_says_what_is_wrong_in_one_line_without_the_token(
-    call: str, done: str, hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet]
-) -> None:
+def test_the_hub_says_what_is_wrong_in_one_line_without_the_token(call, done, hub, publish, own_set):
     own_set()
     hub.fails = call
     outcome = publish()
@@ -177,7 +171,7 @@ def test_the_hub_says_what_is_wrong_in_one_line_without_the_token(
         assert not any(PARQUET in files for files in hub.commits)
 
 
-def test_private_is_for_new_repositories(hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet]) -> None:
+def test_private_is_for_new_repositories(hub, publish, own_set):
     own_set()
     assert publish("--private").status == 0
     assert hub.private
@@ -186,9 +180,7 @@ def test_private_is_for_new_repositories(hub: FakeHub, publish: Publish, own_set
     assert "is public already" in refused(publish("--private"))
 
 
-def test_a_dry_run_shows_all_files_and_asks_the_hub_nothing(
-    hub: FakeHub, publish: Publish, own_set: Callable[..., OwnSet], tmp_path: Path
-) -> None:
+def test_a_dry_run_shows_all_files_and_asks_the_hub_nothing(hub, publish, own_set, tmp_path):
     own_set()
     hub.fails = "repo_exists"
     done = publish("--dry-run")
@@ -199,10 +191,10 @@ def test_a_dry_run_shows_all_files_and_asks_the_hub_nothing(
 
 
 @pytest.mark.parametrize("repo", ["mine", "a/b/c", "../up", "me/a--b"])
-def test_a_name_that_no_repository_has(repo: str, nnd: Callable[..., Outcome]) -> None:
+def test_a_name_that_no_repository_has(repo, nnd):
     assert f"--repo {repo}: " in refused(nnd("publish", "mine", "--repo", repo))
 
 
-def test_without_a_token_nothing_begins(publish: Publish, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_token_nothing_begins(publish, monkeypatch):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     assert "no token of the hub: run `hf auth login`, or set HF_TOKEN" in refused(publish())

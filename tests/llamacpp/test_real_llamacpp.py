@@ -35,18 +35,18 @@ Serve = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def model(tiny_models: dict[str, Path]) -> Path:
+def model(tiny_models) -> Path:
     """Return a Llama with random weights, whose tokenizer adds BOS."""
     return tiny_models["llama"]
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Serve:
+def serve(tmp_path_factory) -> Serve:
     """Return a function: model, whether its GGUF file says that prompts begin with BOS, options -> a server of it."""
     script = Path(__file__).with_name("write_gguf.py")
 
     @contextmanager
-    def start(model: Path, *options: str, bos: bool = True) -> Iterator[str]:
+    def start(model, *options, bos=True):
         folder = tmp_path_factory.mktemp("gguf")
         weights = AutoModelForCausalLM.from_pretrained(model, dtype="float32")
         tied = set(getattr(weights, "all_tied_weights_keys", ()))
@@ -78,7 +78,7 @@ FLOAT32 = ("--type_k", "0", "--type_v", "0")
 
 
 @pytest.fixture(scope="module")
-def server(serve: Serve, model: Path) -> Iterator[str]:
+def server(serve, model) -> Iterator[str]:
     with serve(model, *FLOAT32) as url:
         yield url
 
@@ -93,9 +93,9 @@ def arguments_of(client: str, url: str, model: Path) -> dict[str, Any]:
 
 
 @needs_client
-def test_both_clients_give_the_outcomes_of_hf_where_the_server_adds_bos(serve: Serve, models: Path, home: Path) -> None:
+def test_both_clients_give_the_outcomes_of_hf_where_the_server_adds_bos(serve, models, home):
     folder = models / "tiny-lm-m"
-    options: dict[str, Any] = {"limit": PROMPTS, "bootstrap_iters": 0}
+    options = {"limit": PROMPTS, "bootstrap_iters": 0}
     expected = samples_of(evaluate(folder, ["nnd_demo"], model_args={"add_bos_token": True}, **options))
     assert len(expected) == PROMPTS
     with serve(folder, *FLOAT32) as url:
@@ -123,7 +123,7 @@ def of_model(model: Path, ids: list[int]) -> torch.Tensor:
     return torch.log_softmax(logits, -1)
 
 
-def test_the_answer_has_a_log_probability_for_each_token(server: str, model: Path) -> None:
+def test_the_answer_has_a_log_probability_for_each_token(server, model):
     ids = AutoTokenizer.from_pretrained(model).encode(TEXT)
     after = of_model(model, ids)
     answer = post(server).json()
@@ -135,7 +135,7 @@ def test_the_answer_has_a_log_probability_for_each_token(server: str, model: Pat
     assert found[-1] == pytest.approx(float(after[-1].max()), abs=1e-4)
 
 
-def test_without_bos_each_token_gets_a_number_of_the_next_place(serve: Serve, model: Path) -> None:
+def test_without_bos_each_token_gets_a_number_of_the_next_place(serve, model):
     """Why docs/backends.md says that such a model cannot be used: nothing in the answer shows it."""
     ids = AutoTokenizer.from_pretrained(model).encode(TEXT, add_special_tokens=False)
     after = of_model(model, ids)
@@ -145,7 +145,7 @@ def test_without_bos_each_token_gets_a_number_of_the_next_place(serve: Serve, mo
     assert found[1:] != pytest.approx([float(after[i - 1, ids[i]]) for i in range(1, len(ids))], abs=0.5)
 
 
-def test_where_the_text_ends_for_the_model_the_last_token_is_missing(serve: Serve, model: Path) -> None:
+def test_where_the_text_ends_for_the_model_the_last_token_is_missing(serve, model):
     """Both clients leave out the last entry, as that of a generated token; here none is generated."""
     ids = AutoTokenizer.from_pretrained(model).encode(TEXT)
     likeliest = int(of_model(model, ids)[-1].argmax())
@@ -156,7 +156,7 @@ def test_where_the_text_ends_for_the_model_the_last_token_is_missing(serve: Serv
     assert len(answer["choices"][0]["logprobs"]["token_logprobs"]) == len(ids) - 1
 
 
-def test_where_the_next_token_is_part_of_a_letter_more_tokens_are_generated(server: str, model: Path) -> None:
+def test_where_the_next_token_is_part_of_a_letter_more_tokens_are_generated(server, model):
     """Both clients leave out the last entry, and take the others for tokens of the text."""
     tokenizer = AutoTokenizer.from_pretrained(model)
     ids = tokenizer.encode(" ".join(texts()))[: CONTEXT - 8]
@@ -171,5 +171,5 @@ def test_where_the_next_token_is_part_of_a_letter_more_tokens_are_generated(serv
 
 
 @pytest.mark.parametrize("prompt", [[[5, 6, 7]], [TEXT, TEXT]], ids=["token ids", "two prompts"])
-def test_the_server_takes_one_text_in_a_request(prompt: Any, server: str) -> None:
+def test_the_server_takes_one_text_in_a_request(prompt, server):
     assert post(server, prompt=prompt).status_code == 500

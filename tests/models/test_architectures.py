@@ -5,8 +5,6 @@ What cannot share prefixes says why.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 import transformers as tf
@@ -41,13 +39,13 @@ _FACTORS = {"short_factor": [1.0] * 4, "long_factor": [3.0] * 4}
         ("jamba", {}, "recurrent"),
     ],
 )  # fmt: skip
-def test_a_config_says_why_it_cannot_share(kind: str, settings: dict[str, Any], reason: str) -> None:
+def test_a_config_says_why_it_cannot_share(kind, settings, reason):
     sizes = _SMALL if kind in TINY and kind != "t5gemma" else {}
     config = tf.AutoConfig.for_model(kind, **{**sizes, **settings})
     assert reason in str(why_not_config(config, "seq2seq" if config.is_encoder_decoder else "causal"))
 
 
-def test_attention_without_masks_of_our_own_says_which_one_to_ask_for() -> None:
+def test_attention_without_masks_of_our_own_says_which_one_to_ask_for():
     for name, other in (("llama", "sdpa"), ("gpt_oss", "eager")):
         model = tiny(name)
         assert model.config._attn_implementation == other  # by itself: the sinks of gpt_oss need eager attention
@@ -60,7 +58,7 @@ def test_attention_without_masks_of_our_own_says_which_one_to_ask_for() -> None:
     assert "takes no custom mask" in str(why_unsuitable(model, model, "seq2seq"))
 
 
-def test_models_that_are_not_those_of_transformers_say_so() -> None:
+def test_models_that_are_not_those_of_transformers_say_so():
     model = tiny("llama")
     remote = type("Remote", (type(model),), {"__module__": "somewhere.else"})
     other = object.__new__(remote)

@@ -49,7 +49,7 @@ def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[Tre
 
 @settings(max_examples=150, deadline=None)
 @given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 20, 4096]))
-def test_blocks_leave_out_only_what_is_masked(found: list[tuple[int, ...]], row: int, total: int, call: int) -> None:
+def test_blocks_leave_out_only_what_is_masked(found, row, total, call):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_attention, "CALL", call)
         patch.setattr(tree_attention, "COPY", min(call, 10))
@@ -61,7 +61,7 @@ def test_blocks_leave_out_only_what_is_masked(found: list[tuple[int, ...]], row:
                     assert sum(stop - start for start, stop in block.keys) <= seen[block.stop - 1].sum()
 
 
-def test_many_contexts_in_a_row_are_blocks_and_short_rows_are_one() -> None:
+def test_many_contexts_in_a_row_are_blocks_and_short_rows_are_one():
     contexts = [(i, *range(10, 160)) for i in range(6)]
     [mask] = masks_of(contexts, 1024, 4096)
     assert [(block.start, block.keys) for block in blocks_of(mask)] == [
@@ -71,11 +71,11 @@ def test_many_contexts_in_a_row_are_blocks_and_short_rows_are_one() -> None:
     assert len(blocks_of(mask)) == 1
 
 
-def test_the_model_gets_its_own_attention_back() -> None:
+def test_the_model_gets_its_own_attention_back():
     config = SimpleNamespace(_attn_implementation="sdpa")
     mask = next(masks_of([(i, *range(10, 160)) for i in range(6)], 1024, 4096))
 
-    def read() -> None:
+    def read():
         with in_blocks(config, mask):
             assert config._attn_implementation == tree_attention.NAME
             raise ValueError("stop")

@@ -12,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.models import hybrid
 from nnd_tasks.models.hybrid import TreeScan, _Reading
 from nnd_tasks.models.prefix_tree import PackLimits, make_packs, make_rows
 from tests.models.test_block_attention import sequences
@@ -30,11 +29,9 @@ def _running_sum(values: torch.Tensor, g: Any, chunk_size: int, initial_state: A
 
 @settings(max_examples=150, deadline=None)
 @given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 8, 30]))
-def test_each_token_goes_on_from_its_own_sequence(
-    found: list[tuple[int, ...]], row: int, total: int, price: int
-) -> None:
+def test_each_token_goes_on_from_its_own_sequence(found, row, total, price):
     """A scan and a convolution over 3 tokens, in whole numbers, against each sequence read alone."""
-    expected: dict[tuple[int, ...], tuple[int, int]] = {}
+    expected = {}
     for one in found:
         result = 0
         for k, token in enumerate(one, 1):
@@ -42,11 +39,11 @@ def test_each_token_goes_on_from_its_own_sequence(
             expected[one[:k]] = result, sum((t + 1) * 10**i for i, t in enumerate(reversed(one[max(k - 3, 0) : k])))
     weight = torch.tensor([[100, 10, 1]])
 
-    def read(tokens: Any, ends: Any, origins: Any, keep: Any, before: Any) -> tuple[Any, Any, hybrid.States]:
+    def read(tokens, ends, origins, keep, before):
         reading = _Reading(TreeScan(ends, origins, keep, price), before)
         values = torch.as_tensor(np.asarray(tokens) + 1)[None]
 
-        def convolution(inputs: Any, weight: Any) -> Any:
+        def convolution(inputs, weight):
             padded = torch.nn.functional.pad(inputs, (2, 0))
             return sum(padded[..., k : k + inputs.shape[-1]] * weight[0, k] for k in range(3))
 
@@ -79,7 +76,7 @@ def test_each_token_goes_on_from_its_own_sequence(
             assert list(zip(scanned.tolist(), convolved.tolist(), strict=True)) == [expected[one] for one in places]
 
 
-def test_a_context_and_its_candidates_are_two_calls_of_a_scan() -> None:
+def test_a_context_and_its_candidates_are_two_calls_of_a_scan():
     """Three contexts of 30 tokens with four candidates each, two of which begin with the same tokens."""
     found = sorted(
         (context,) * 30 + start + tuple(range(10, 18))

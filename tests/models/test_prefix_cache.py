@@ -131,7 +131,7 @@ def text(length: int, seed: int = 0) -> Tokens:
         (text(6), [text(10, 1)[:n] for n in (10, 6, 2, 10)], [Ask(text(6)[:4])]),
     ],
 )  # fmt: skip
-def test_what_is_sent(context: Tokens, continuations: list[Tokens], seeds: list[Ask]) -> None:
+def test_what_is_sent(context, continuations, seeds):
     engine = FakeEngine(4)
     scoring = score(engine, [(context, continuation) for continuation in continuations], following=3)
     assert [ask for ask in engine.asks if ask.following or not ask.rows] == seeds
@@ -143,7 +143,7 @@ def test_what_is_sent(context: Tokens, continuations: list[Tokens], seeds: list[
     assert scoring.sent.again == 0
 
 
-def test_a_hit_on_purpose_beyond_the_context_is_not_believed() -> None:
+def test_a_hit_on_purpose_beyond_the_context_is_not_believed():
     engine = FakeEngine(4)
     context, candidate = text(6), text(9, 1)
     engine.send([Ask(context + candidate)])  # somebody else's
@@ -155,13 +155,13 @@ def test_a_hit_on_purpose_beyond_the_context_is_not_believed() -> None:
     assert [ask.fresh for ask in engine.asks].count(True) == 1
 
 
-def test_an_engine_that_does_not_say_what_was_cached_is_not_believed() -> None:
+def test_an_engine_that_does_not_say_what_was_cached_is_not_believed():
     engine = FakeEngine(4, silent=True)
     with pytest.raises(RuntimeError, match="no log-probabilities"):
         score(engine, [(text(6), (1, 2))])
 
 
-def test_a_cache_that_holds_little_is_filled_part_by_part() -> None:
+def test_a_cache_that_holds_little_is_filled_part_by_part():
     requests = [(text(18, seed), text(n, n)) for seed in range(6) for n in (3, 5, 9)]
     roomy, small = FakeEngine(4), FakeEngine(4, blocks=40)
     score(roomy, requests)
@@ -170,7 +170,7 @@ def test_a_cache_that_holds_little_is_filled_part_by_part() -> None:
     assert len(small.computed) == len(roomy.computed)  # nothing was evicted before its use
 
 
-def test_answers_come_as_soon_as_they_are_known() -> None:
+def test_answers_come_as_soon_as_they_are_known():
     engine = FakeEngine(4)
     requests = [(text(9, seed), text(3, n)) for seed in range(5) for n in (3, 5)]
     sequences = [context + continuation for context, continuation in requests]
@@ -204,15 +204,13 @@ def workloads(draw: st.DrawFn) -> list[tuple[Tokens, Tokens]]:
 
 @given(workloads(), st.integers(1, 6), st.sampled_from([0, 1, 2, 128]), st.integers(1, 9))
 @settings(max_examples=150, deadline=None)
-def test_any_requests(requests: list[tuple[Tokens, Tokens]], block: int, following: int, together: int) -> None:
+def test_any_requests(requests, block, following, together):
     score(FakeEngine(block), requests, following=following, together=together)
 
 
 @given(workloads(), st.integers(1, 6))
 @settings(max_examples=150, deadline=None)
-def test_with_an_empty_cache_that_is_large_enough_nothing_is_sent_twice(
-    requests: list[tuple[Tokens, Tokens]], block: int
-) -> None:
+def test_with_an_empty_cache_that_is_large_enough_nothing_is_sent_twice(requests, block):
     engine = FakeEngine(block)
     scoring = score(engine, requests)
     assert scoring.sent.again == 0
@@ -224,14 +222,12 @@ def test_with_an_empty_cache_that_is_large_enough_nothing_is_sent_twice(
 
 @given(workloads(), st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
-def test_a_cache_of_which_nothing_is_as_expected(
-    requests: list[tuple[Tokens, Tokens]], block: int, blocks: int, seed: int
-) -> None:
+def test_a_cache_of_which_nothing_is_as_expected(requests, block, blocks, seed):
     """Blocks vanish, and beginnings that were never asked for are there."""
     random_ = random.Random(seed)
     known = [context + continuation for context, continuation in requests]
 
-    def meddle(cache: OrderedDict[Tokens, None]) -> None:
+    def meddle(cache):
         for prefix in [prefix for prefix in cache if random_.random() < 0.3]:
             del cache[prefix]
         tokens = random_.choice(known)

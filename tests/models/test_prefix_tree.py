@@ -22,10 +22,8 @@ def full_mask(pack: Pack) -> np.ndarray:
 
 @settings(max_examples=400)
 @given(sequences, st.sampled_from([1, 3, 10, 100]), st.sampled_from([0, 2, 8]), st.booleans())
-def test_every_token_of_every_sequence_sees_its_own_ancestors(
-    found: list[tuple[int, ...]], row: int, worth: int, stems: bool
-) -> None:
-    seen: list[int] = []
+def test_every_token_of_every_sequence_sees_its_own_ancestors(found, row, worth, stems):
+    seen = []
     for pack in make_packs(found, PackLimits(row, 4 * row, worth), stems=stems):
         trunk, stem = len(pack.tokens), pack.stem
         assert not stem or (stems and stem > row)
@@ -71,9 +69,7 @@ def assert_reaches(mask: TreeMask, paths: dict[int, list[int]], reach: Reach) ->
     st.sampled_from([1, 3, 10]),
     st.builds(Reach, st.one_of(st.none(), st.integers(1, 9)), st.one_of(st.none(), st.integers(1, 9))),
 )
-def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(
-    found: list[tuple[int, ...]], row: int, reach: Reach
-) -> None:
+def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(found, row, reach):
     for pack in make_packs(found, PackLimits(row, 4 * row, 0)):
         stem, trunk = list(range(pack.stem)), len(pack.tokens)
         before = {i: [*stem, *(pack.stem + path).tolist()] for i, path in pack.paths.items()}
@@ -97,7 +93,7 @@ def read(found: list[tuple[int, ...]], row: int) -> int:
     return sum(stems.values()) + sum(len(pack.tokens) for pack in packs) + branches
 
 
-def test_a_beginning_longer_than_a_row_is_read_once() -> None:
+def test_a_beginning_longer_than_a_row_is_read_once():
     stem = tuple(range(1000, 1500))
     one = sorted((*stem, i, i, i) for i in range(200))
     assert read(one, 64) == 500 + 200 * 3
@@ -106,7 +102,7 @@ def test_a_beginning_longer_than_a_row_is_read_once() -> None:
     assert read(many, 64) == 300 + 10 * (40 + 1 + 5)
 
 
-def test_stems_of_stems_are_stems_of_their_own() -> None:
+def test_stems_of_stems_are_stems_of_their_own():
     """Some sequences have a row in common, and some of these another row: each is read once per longer stem."""
     shots = tuple(range(1000, 1100))
     contexts = [tuple(range(2000 + 1000 * c, 2100 + 1000 * c)) for c in range(3)]
@@ -117,7 +113,7 @@ def test_stems_of_stems_are_stems_of_their_own() -> None:
 
 
 @given(sequences)
-def test_in_one_pack_every_distinct_beginning_is_read_once(found: list[tuple[int, ...]]) -> None:
+def test_in_one_pack_every_distinct_beginning_is_read_once(found):
     """The number of nodes of a trie, counted from its definition."""
     [pack] = make_packs(found, PackLimits(10**6, 10**6))
     nodes = {sequence[:n] for sequence in found for n in range(1, len(sequence) + 1)}
@@ -125,7 +121,7 @@ def test_in_one_pack_every_distinct_beginning_is_read_once(found: list[tuple[int
     assert not pack.branches
 
 
-def test_a_large_pack_reads_what_is_shared_once_and_the_rest_in_rows() -> None:
+def test_a_large_pack_reads_what_is_shared_once_and_the_rest_in_rows():
     stem = tuple(range(100, 120))
     found = sorted((*stem, i, i, i) for i in range(30))
     [pack] = make_packs(found, PackLimits(50, 1000))
@@ -133,7 +129,7 @@ def test_a_large_pack_reads_what_is_shared_once_and_the_rest_in_rows() -> None:
     assert [len(row.branches) for row in make_rows(pack, found, 50)] == [16, 14]
 
 
-def test_little_in_common_is_no_reason_for_a_large_pack() -> None:
+def test_little_in_common_is_no_reason_for_a_large_pack():
     found = sorted((1, *range(10 * i, 10 * i + 9)) for i in range(10))  # all begin with one token, such as BOS
     packs = list(make_packs(found, PackLimits(40, 10**6)))
     assert len(packs) > 1
@@ -141,7 +137,7 @@ def test_little_in_common_is_no_reason_for_a_large_pack() -> None:
 
 
 @given(sequences)
-def test_without_their_roots_sequences_of_different_roots_share_nothing(found: list[tuple[int, ...]]) -> None:
+def test_without_their_roots_sequences_of_different_roots_share_nothing(found):
     [whole] = make_packs(found, PackLimits(10**6, 10**6))
     pack, roots = whole.without_roots()
     assert len(pack.tokens) == len({sequence[:n] for sequence in found for n in range(2, len(sequence) + 1)})

@@ -45,7 +45,7 @@ def texts_of(requests: list[Any], batches: list[list[int]]) -> list[set[Any]]:
     return [{requests[index] for index in batch} for batch in batches]
 
 
-def test_every_request_is_in_one_batch_and_sources_stay_together() -> None:
+def test_every_request_is_in_one_batch_and_sources_stay_together():
     requests = pairs(200)
     batches = divide(requests)
     assert sorted(index for batch in batches for index in batch) == list(range(len(requests)))
@@ -58,7 +58,7 @@ def test_every_request_is_in_one_batch_and_sources_stay_together() -> None:
         assert sum(len(context) + len(text) for context, text in {requests[i] for i in batch}) >= LEAST
 
 
-def test_a_batch_reads_a_small_share_again_where_all_prompts_begin_alike() -> None:
+def test_a_batch_reads_a_small_share_again_where_all_prompts_begin_alike():
     """Exemplars of few shots stand before every prompt."""
     head = "".join(f"Exemplar {i}: something. " for i in range(60))
     requests = [(f"{head}Question {i:05}: what is {i * 7}?", f" It is {i}.") for i in range(4000)]
@@ -69,7 +69,7 @@ def test_a_batch_reads_a_small_share_again_where_all_prompts_begin_alike() -> No
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_batches_stay_as_they_are_where_others_are_done(seed: int) -> None:
+def test_batches_stay_as_they_are_where_others_are_done(seed):
     requests = pairs(300, length=random.Random(seed).randint(100, 2000))
     batches = texts_of(requests, divide(requests))
     left = [batch for batch in batches if random.Random(f"{seed}{min(batch)}").random() < 0.5]
@@ -78,7 +78,7 @@ def test_batches_stay_as_they_are_where_others_are_done(seed: int) -> None:
     assert sorted(texts_of(remaining, divide(remaining)), key=min) == sorted(left, key=min)
 
 
-def test_requests_without_a_prompt_and_those_that_generate_are_divided_too() -> None:
+def test_requests_without_a_prompt_and_those_that_generate_are_divided_too():
     whole = [(f"{i} " * 300,) for i in range(100)]
     for requests in (whole, [("", text) for (text,) in whole]):  # lm-eval 0.4.13 and 0.5
         assert 3 < len(divide(requests)) < 20
@@ -94,7 +94,7 @@ def test_requests_without_a_prompt_and_those_that_generate_are_divided_too() -> 
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _environment(monkeypatch) -> None:
     use_fake_engine(monkeypatch)
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # so that it is restored
@@ -115,7 +115,7 @@ def expected(requests: list[Any], folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("lost", [(), (3,), (4, 5, 9)])
-def test_workers_answer_in_the_order_of_the_requests_whatever_is_lost(lost: tuple[int, ...], tmp_path: Path) -> None:
+def test_workers_answer_in_the_order_of_the_requests_whatever_is_lost(lost, tmp_path):
     requests = pairs(60)
     with fake_ray(lose=lambda number: number in lost) as ray:
         lm = RayWorkers("fake", workers=3, folder=str(tmp_path))
@@ -126,7 +126,7 @@ def test_workers_answer_in_the_order_of_the_requests_whatever_is_lost(lost: tupl
     assert len(list(tmp_path.glob("loaded-*"))) == 1, "all in this process"
 
 
-def test_a_worker_that_is_lost_again_and_again_ends_the_run(tmp_path: Path) -> None:
+def test_a_worker_that_is_lost_again_and_again_ends_the_run(tmp_path):
     with fake_ray(lose=lambda number: True) as ray:
         with pytest.raises(
             ModelError, match=r"^--model ray: 5 workers were lost .*, the last one by RayError: The actor"
@@ -137,7 +137,7 @@ def test_a_worker_that_is_lost_again_and_again_ends_the_run(tmp_path: Path) -> N
         RayWorkers("fake", workers=2, folder=str(tmp_path)).loglikelihood(instances(pairs(60)))
 
 
-def test_what_is_waited_for_is_said_and_nobody_waits_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_waited_for_is_said_and_nobody_waits_for_ever(tmp_path, caplog):
     with fake_ray(slots=0) as ray, pytest.raises(ModelError, match="ray: no worker could begin within 64 minutes"):
         RayWorkers("fake", workers=2, folder=str(tmp_path)).loglikelihood(instances(pairs(3)))
     assert ray.waits == [30, *(30 * 2**k for k in range(7))], "not every 30 s for hours"
@@ -146,7 +146,7 @@ def test_what_is_waited_for_is_said_and_nobody_waits_for_ever(tmp_path: Path, ca
     )
 
 
-def test_errors_are_those_of_the_engine(tmp_path: Path) -> None:
+def test_errors_are_those_of_the_engine(tmp_path):
     with fake_ray():
         with pytest.raises(ValueError, match="no such model: fake"):
             RayWorkers("fake", folder=str(tmp_path), fault="raise").loglikelihood(instances([("a", "b")]))
@@ -172,12 +172,12 @@ def test_errors_are_those_of_the_engine(tmp_path: Path) -> None:
         ({"worker_gpus": 8}, "a worker takes 1 CPU, 8 GPU of one machine, and none of the 1 machines has so much"),
     ],
 )
-def test_arguments_that_cannot_be_taken_are_one_line(arguments: dict[str, Any], message: str) -> None:
+def test_arguments_that_cannot_be_taken_are_one_line(arguments, message):
     with fake_ray({"CPU": 4.0, "GPU": 4.0}), pytest.raises(ModelError, match=f"^--model ray: {message}"):
         RayWorkers(**arguments)
 
 
-def test_a_launcher_and_a_missing_package_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_and_a_missing_package_are_refused(monkeypatch):
     monkeypatch.setattr(ray_workers, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"Ray is not installed; pip install 'nnd-tasks\[ray\]'"):
         RayWorkers()
@@ -187,7 +187,7 @@ def test_a_launcher_and_a_missing_package_are_refused(monkeypatch: pytest.Monkey
         RayWorkers()
 
 
-def test_fewer_places_than_workers_are_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_fewer_places_than_workers_are_said(caplog):
     with fake_ray({"CPU": 4.0, "GPU": 2.0}):
         RayWorkers("fake", workers=3, folder=".")
     assert caplog.messages == [
@@ -195,7 +195,7 @@ def test_fewer_places_than_workers_are_said(caplog: pytest.LogCaptureFixture) ->
     ]
 
 
-def test_ray_starts_here_with_private_files_or_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_starts_here_with_private_files_or_connects(monkeypatch):
     import os
 
     with fake_ray() as ray:
@@ -216,16 +216,16 @@ def test_ray_starts_here_with_private_files_or_connects(monkeypatch: pytest.Monk
 # ---------------------------------------------------------------- lm-eval's cache
 
 
-def test_a_run_that_stopped_goes_on_with_the_same_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_stopped_goes_on_with_the_same_batches(tmp_path, monkeypatch):
     requests, keep, kept = pairs(90), RayWorkers._keep, []
 
-    def stop_at_third(self: RayWorkers, *batch: Any) -> None:
+    def stop_at_third(self, *batch):
         keep(self, *batch)
         kept.append(batch)
         if len(kept) == 3:
             raise KeyboardInterrupt
 
-    def run(workers: int) -> tuple[list[Any], int]:
+    def run(workers):
         with fake_ray() as ray:
             cached = CachingLM(RayWorkers("fake", workers=workers, folder=str(tmp_path)), str(tmp_path / "cache.db"))
             try:
@@ -254,7 +254,7 @@ def through_ray(folder: Path, **kwargs: Any) -> tuple[Any, FakeRay]:
         return results, ray
 
 
-def test_a_run_is_that_of_the_engine(tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_that_of_the_engine(tiny_models, home, monkeypatch):
     """Outcomes, tokens, signature; the number of workers is in its environment."""
     monkeypatch.setattr(ray_workers, "LEAST", 2000)
     llama = tiny_models["llama"]
@@ -273,7 +273,7 @@ def test_a_run_is_that_of_the_engine(tiny_models: dict[str, Path], home: Path, m
             assert results["tokens"]["nnd_demo"].num_rows == plain["tokens"]["nnd_demo"].num_rows
 
 
-def test_mistakes_are_those_of_the_engine(gpt2: Path, home: Path) -> None:
+def test_mistakes_are_those_of_the_engine(gpt2, home):
     for arguments, message in (
         ({"engine": "hff"}, "--model hff: lm-eval has no such model type"),
         ({"dtype": "float31"}, "dtype=float31: no such type"),

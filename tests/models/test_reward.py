@@ -45,9 +45,7 @@ def reward_of(folder: Path, text: str, *, special: bool = True) -> float:
 
 @pytest.mark.parametrize("batch_size", [1, 2, 16])
 @pytest.mark.parametrize("chat", [True, False], ids=["chat", "plain"])
-def test_rewards_are_those_of_each_text_alone(
-    chat: bool, batch_size: int, tiny_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_rewards_are_those_of_each_text_alone(chat, batch_size, tiny_models, tmp_path):
     folder = write_reward_model(tmp_path / "reward", tiny_models["llama"], chat=chat)
     lm = RewardModel(str(folder), device="cpu", batch_size=batch_size)
     found = lm.loglikelihood([Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(REQUESTS)])
@@ -59,7 +57,7 @@ def test_rewards_are_those_of_each_text_alone(
         assert greedy is False
 
 
-def test_a_reward_is_not_divided_by_tokens(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+def test_a_reward_is_not_divided_by_tokens(tiny_models, home, tmp_path):
     folder = write_reward_model(tmp_path / "reward", tiny_models["llama"], chat=False)
     results = evaluate(folder, ["nnd_demo"], kind="nnd_reward", limit=5)
     for sample in results["samples"]["nnd_demo"]:
@@ -71,7 +69,7 @@ def test_a_reward_is_not_divided_by_tokens(tiny_models: dict[str, Path], home: P
     assert protocol["reader"] == "reward"
 
 
-def test_a_ready_made_reward_model_is_known_as_one(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+def test_a_ready_made_reward_model_is_known_as_one(tiny_models, home, tmp_path):
     folder = write_reward_model(tmp_path / "reward", tiny_models["llama"], chat=False)
     options = {"limit": 3, "device": None}
     named = evaluate(folder, ["nnd_demo"], kind="nnd_reward", limit=3)
@@ -80,15 +78,13 @@ def test_a_ready_made_reward_model_is_known_as_one(tiny_models: dict[str, Path],
     assert records[0] == records[1]
 
 
-def test_a_context_too_long_for_the_reward_model_is_shortened(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+def test_a_context_too_long_for_the_reward_model_is_shortened(tiny_models, home, tmp_path):
     folder = write_reward_model(tmp_path / "reward", tiny_models["llama"])
     found = evaluate(folder, ["nnd_demo"], kind="nnd_reward", model_args={"max_length": 90}, limit=5)
     assert found["results"]["nnd_demo"]["truncated_contexts,none"] > 0
 
 
-def test_mistakes_are_named(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+def test_mistakes_are_named(tiny_models, home, tmp_path):
     two = write_reward_model(tmp_path / "two", tiny_models["llama"], labels=2)
     with pytest.raises(ModelError, match="gives 2 numbers; a reward model gives one"):
         RewardModel(str(two), device="cpu")

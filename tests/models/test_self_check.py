@@ -77,7 +77,7 @@ REACHES = (
         for short in ([False, True] if wrong in REACHES and name != "t5gemma" else [False])
     ],
 )
-def test_a_wrong_layout_is_found(wrong: str, name: str, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_layout_is_found(wrong, name, short, monkeypatch):
     """Also where windows are shortened, because reading beyond them would take too long."""
     sharing = pair_of(name)[1]
     if short:
@@ -90,9 +90,7 @@ def test_a_wrong_layout_is_found(wrong: str, name: str, short: bool, monkeypatch
 
 
 @pytest.mark.parametrize(("window", "matters"), [(LENGTH - 1, True), (LENGTH, False)])
-def test_a_window_matters_up_to_what_the_model_reads(
-    window: int, matters: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_matters_up_to_what_the_model_reads(window, matters, monkeypatch):
     settings = {**TINY["mistral"][0], "sliding_window": window}
     monkeypatch.setitem(TINY, "mistral", (settings, ""))
     sharing = pair_of("mistral")[1]
@@ -109,9 +107,7 @@ def _in_places(mask: TreeMask, seen: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("change", [_in_places, lambda mask, seen: seen | (seen.shape[1] > len(seen))])
-def test_wrong_masks_are_found(
-    change: Callable[[TreeMask, torch.Tensor], torch.Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_masks_are_found(change, monkeypatch):
     """The second one lets all tokens of a branch see the whole trunk."""
     visible = TreeMask.visible
     monkeypatch.setattr(TreeMask, "visible", lambda mask, device, reach: change(mask, visible(mask, device)))
@@ -126,9 +122,7 @@ def test_wrong_masks_are_found(
         (("llama4_text", "llama"), lambda mask: replace(mask, positions=mask.positions + 1)),
     ],
 )
-def test_a_wrong_tree_is_found(
-    names: tuple[str, ...], change: Callable[[TreeMask], TreeMask], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_tree_is_found(names, change, monkeypatch):
     """Branches that see each other, branches of another place of the trunk, and positions that are one too high."""
     read = SharedPrefixLM._read
     monkeypatch.setattr(
@@ -139,19 +133,19 @@ def test_a_wrong_tree_is_found(
 
 
 @pytest.mark.parametrize("name", ["bloom", "mpt", "falcon"])
-def test_biases_by_places_of_the_row_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_biases_by_places_of_the_row_are_found(name, monkeypatch):
     monkeypatch.setattr(TreeMask, "key_positions", property(lambda mask: np.arange(mask.keys)))
     assert "differ from the model's own" in str(pair_of(name)[1].why_not())
 
 
 @pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
-def test_padding_that_an_encoder_sees_is_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_that_an_encoder_sees_is_found(kind, monkeypatch):
     """Contexts are encoded together, the shorter ones padded. In layers with windows, only where these are crossed."""
     sharing = pair_of("t5gemma")[1]
     name = {"full_attention": "mask", "sliding_attention": "sliding_window_mask"}[kind]
     original = getattr(modeling_t5gemma, f"create_bidirectional_{name}")
 
-    def blind(config: Any, inputs_embeds: Any, attention_mask: torch.Tensor, **more: Any) -> Any:
+    def blind(config, inputs_embeds, attention_mask, **more):
         crossed = kind == "full_attention" or inputs_embeds.shape[1] > config.sliding_window
         seen = torch.ones_like(attention_mask) if crossed else attention_mask
         return original(config=config, inputs_embeds=inputs_embeds, attention_mask=seen, **more)
@@ -159,7 +153,7 @@ def test_padding_that_an_encoder_sees_is_found(kind: str, monkeypatch: pytest.Mo
     encoder = type(sharing.model.get_encoder())
     forward = encoder.forward
 
-    def encode(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def encode(self, *args, **kwargs):
         with monkeypatch.context() as patch:  # the decoder makes masks of the context by the same function
             patch.setattr(modeling_t5gemma, f"create_bidirectional_{name}", blind)
             return forward(self, *args, **kwargs)
@@ -247,7 +241,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_states_and_inputs_that_are_not_of_the_own_branch_are_found(name: str) -> None:
+def test_states_and_inputs_that_are_not_of_the_own_branch_are_found(name):
     sharing = pair_of(name)[1]
     assert sharing.why_not() is None
     for change in CHANGES[name]:
@@ -260,9 +254,7 @@ def test_states_and_inputs_that_are_not_of_the_own_branch_are_found(name: str) -
 # ---------------------------------------------------------------- what comes of it
 
 
-def test_a_model_that_fails_takes_the_plain_path(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_that_fails_takes_the_plain_path(monkeypatch, caplog):
     """A head that is a little wrong, as a model with a scale of its own would need another one."""
     plain, sharing = pair_of("llama")
     original = VocabularyHead.__call__
@@ -278,9 +270,7 @@ def test_a_model_that_fails_takes_the_plain_path(
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 @pytest.mark.parametrize("settings", [{"dtype": "bfloat16"}, {"dtype": "float32", "mixed_precision_dtype": "bfloat16"}])
-def test_rounding_in_sixteen_bits_is_no_reason_against_sharing(
-    settings: dict[str, str], scale: float, tiny_models: dict[str, Any], tmp_path: Any
-) -> None:
+def test_rounding_in_sixteen_bits_is_no_reason_against_sharing(settings, scale, tiny_models, tmp_path):
     """Large logits are rounded to large steps."""
     model = tf.AutoModelForCausalLM.from_pretrained(tiny_models["llama"])
     with torch.no_grad():
@@ -300,7 +290,7 @@ def test_rounding_in_sixteen_bits_is_no_reason_against_sharing(
         ("lfm2", 0.0, "read once (recurrent layers; checked not beyond 3 tokens, which would take long)"),
     ],
 )
-def test_the_log_says_what_was_covered(name: str, work: float, said: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_what_was_covered(name, work, said, caplog):
     sharing = pair_of(name)[1]
     sharing.check_work = work, work
     with caplog.at_level(logging.INFO):
@@ -309,7 +299,7 @@ def test_the_log_says_what_was_covered(name: str, work: float, said: str, caplog
     assert line.endswith(said)
 
 
-def test_a_model_that_cannot_share_sums_in_float32_unless_it_is_told_otherwise(tiny_models: dict[str, Any]) -> None:
+def test_a_model_that_cannot_share_sums_in_float32_unless_it_is_told_otherwise(tiny_models):
     settings = {"pretrained": str(tiny_models["gpt2"]), "device": "cpu", "dtype": "bfloat16", "shared_prefix": False}
     assert SharedPrefixLM(**settings).softmax_dtype == torch.float32
     assert SharedPrefixLM(**settings, softmax_dtype="bfloat16").softmax_dtype == torch.bfloat16

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -31,7 +30,6 @@ from nnd_tasks.models.prefix_tree import PackLimits, make_packs
 from nnd_tasks.models.shared_prefix import SharedPrefixLM, describe_layers
 from tests import random_models
 from tests.models.comparing import (
-    Requests,
     adversarial,
     assert_close,
     assert_same,
@@ -60,7 +58,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 
 
-def test_every_type_has_a_config() -> None:
+def test_every_type_has_a_config():
     """`gemma3n` with its image encoder needs timm; its language model is `gemma3n_text`. Qwen 3.5 that sees is `qwen3_5`."""
     assert {name.split()[0] for name in TINY} == {*DECODERS, *SEQ2SEQ} - {"gemma3n", "qwen3_5_moe"}
 
@@ -72,7 +70,7 @@ def test_every_type_has_a_config() -> None:
         *(pytest.param(name, None, (1024, 8, 16, 64, 3), marks=pytest.mark.complete) for name in TINY),
     ],
 )
-def test_adversarial_requests_score_as_with_plain_hf(name: str, count: int | None, rows: tuple[int, ...]) -> None:
+def test_adversarial_requests_score_as_with_plain_hf(name, count, rows):
     plain, sharing = pair_of(name)
     assert sharing.why_not() is None
     assert describe_layers(layout_of(plain.model.config)) == TINY[name][1]
@@ -80,7 +78,7 @@ def test_adversarial_requests_score_as_with_plain_hf(name: str, count: int | Non
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_what_cannot_share_is_scored_as_by_plain_hf_also_token_by_token(name: str) -> None:
+def test_what_cannot_share_is_scored_as_by_plain_hf_also_token_by_token(name):
     """Also where lm-eval would give a request the log-probabilities of another that has its input."""
     with patch.dict(TINY, {name: ({**TINY["llama"][0], **PLAIN[name]}, "")}):
         plain, sharing = pair_of(name)
@@ -114,7 +112,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-def test_texts_and_rolling_likelihoods_score_as_with_plain_hf(name: str, tiny_models: dict[str, Path]) -> None:
+def test_texts_and_rolling_likelihoods_score_as_with_plain_hf(name, tiny_models):
     """Merges, empty contexts, unicode, texts beyond the window."""
     settings = {"pretrained": str(tiny_models[name]), "dtype": "float32", "device": "cpu", "max_length": LENGTH}
     plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
@@ -134,15 +132,13 @@ def test_texts_and_rolling_likelihoods_score_as_with_plain_hf(name: str, tiny_mo
 
 @pytest.mark.parametrize(("context", "continuation"), [([5, 6], []), ([], [5]), ([5], [6] * (LENGTH + 1))])
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
-def test_what_cannot_be_scored_is_an_error_never_a_score(
-    name: str, context: list[int], continuation: list[int]
-) -> None:
+def test_what_cannot_be_scored_is_an_error_never_a_score(name, context, continuation):
     with pytest.raises(ModelError, match=r"no token|do not fit"):
         pair_of(name)[1]._loglikelihood_tokens([(("c", "x"), context, continuation)], disable_tqdm=True)
 
 
-def test_cut_requests_are_counted_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    requests: Requests = [(("c", "x"), [5] * length, [6, 7]) for length in (LENGTH - 1, LENGTH, LENGTH + 1)]
+def test_cut_requests_are_counted_in_one_warning(caplog):
+    requests = [(("c", "x"), [5] * length, [6, 7]) for length in (LENGTH - 1, LENGTH, LENGTH + 1)]
     pair_of("gpt2")[1]._loglikelihood_tokens(requests, disable_tqdm=True)
     assert f"2 requests are longer than the window of {LENGTH} tokens" in caplog.text
 
@@ -151,44 +147,44 @@ def test_cut_requests_are_counted_in_one_warning(caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize(("name", "row"), [("gpt2", 16), ("gpt2", 64), ("gpt2", 1024), ("lfm2", 1024)])
-def test_every_distinct_token_is_read_once(name: str, row: int) -> None:
+def test_every_distinct_token_is_read_once(name, row):
     """A context, and all tokens but the last of each candidate."""
     sharing = pair_of(name)[1]
     assert sharing.why_not() is None
     sharing.row_tokens = row
-    read: list[int] = []
+    read = []
     body = sharing.model.base_model
     forward = body.forward
 
-    def counting(input_ids: torch.Tensor, **more: Any) -> Any:
+    def counting(input_ids, **more):
         read.append(input_ids.shape[1])
         return forward(input_ids=input_ids, **more)
 
-    requests: Requests = [(("c", "x"), [5] * 50, [i, 6, 7]) for i in range(6, 46)]
+    requests = [(("c", "x"), [5] * 50, [i, 6, 7]) for i in range(6, 46)]
     with patch.object(body, "forward", counting):
         sharing._loglikelihood_tokens(requests, disable_tqdm=True)
     assert sum(read) == 50 + 40 * 2
     assert row < 1024 or len(read) == 1
 
 
-def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_its_candidates_once() -> None:
+def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_its_candidates_once():
     """Requests are answered row by row, which is what the progress bar shows."""
     sharing = pair_of("bart")[1]
     assert sharing.why_not() is None
-    encoded: list[int] = []
-    decoded: list[int] = []
+    encoded = []
+    decoded = []
     encode, read = PackedDecoder.__init__, PackedDecoder.read
 
-    def counting_encode(self: Any, model: Any, contexts: Any) -> None:
+    def counting_encode(self, model, contexts):
         encoded.extend(map(len, contexts))
         encode(self, model, contexts)
 
-    def counting_read(self: Any, tokens: Any, *rest: Any) -> Any:
+    def counting_read(self, tokens, *rest):
         decoded.append(len(tokens))
         return read(self, tokens, *rest)
 
     contexts = [list(range(10 + i, 40)) for i in range(5)]
-    requests: Requests = [(("c", "x"), context, [7, 8, i, i + 1]) for context in contexts for i in range(10, 30)]
+    requests = [(("c", "x"), context, [7, 8, i, i + 1]) for context in contexts for i in range(10, 30)]
     with patch.multiple(PackedDecoder, __init__=counting_encode, read=counting_read), torch.inference_mode():
         rows = {scored.index: len(decoded) for scored in sharing.score_encoder_decoder(requests)}
     assert sum(encoded) == sum(map(len, contexts))
@@ -198,7 +194,7 @@ def test_an_encoder_decoder_reads_every_context_and_every_distinct_beginning_of_
 
 
 @pytest.mark.parametrize("name", ["gpt2", "lfm2", "t5"])
-def test_where_memory_runs_out_rows_get_shorter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_memory_runs_out_rows_get_shorter(name, monkeypatch):
     plain, sharing = pair_of(name)
     assert sharing.why_not() is None
     requests, before = adversarial(), sharing.row_tokens
@@ -206,7 +202,7 @@ def test_where_memory_runs_out_rows_get_shorter(name: str, monkeypatch: pytest.M
     assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), one_by_one(plain, requests))
     assert sharing.row_tokens == before // 8
 
-    def hopeless(*_: Any) -> None:
+    def hopeless(*_):
         raise torch.OutOfMemoryError("no memory at all")
 
     monkeypatch.setattr(SortedRequests, "score_targets", hopeless)
@@ -218,7 +214,7 @@ def test_where_memory_runs_out_rows_get_shorter(name: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_sixteen_bits_sum_in_float32(dtype: str, tiny_models: dict[str, Path]) -> None:
+def test_sixteen_bits_sum_in_float32(dtype, tiny_models):
     settings = {"pretrained": str(tiny_models["llama"]), "dtype": dtype, "device": "cpu", "max_length": LENGTH}
     reference, sharing = HFLM(**settings, softmax_dtype="float32", batch_size=1), SharedPrefixLM(**settings)
     assert sharing.why_not() is None
@@ -234,7 +230,7 @@ def test_sixteen_bits_sum_in_float32(dtype: str, tiny_models: dict[str, Path]) -
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-def test_on_a_gpu_the_numbers_are_those_of_plain_hf(name: str, tiny_models: dict[str, Path]) -> None:
+def test_on_a_gpu_the_numbers_are_those_of_plain_hf(name, tiny_models):
     settings = {"pretrained": str(tiny_models[name]), "dtype": "float32", "device": "cuda", "max_length": LENGTH}
     plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
     assert sharing.why_not() is None
@@ -243,7 +239,7 @@ def test_on_a_gpu_the_numbers_are_those_of_plain_hf(name: str, tiny_models: dict
     assert_close(requests, found, one_by_one(plain, requests), loose=10)
 
 
-def test_adapters_are_shared_too_unless_they_look_at_the_whole_prompt() -> None:
+def test_adapters_are_shared_too_unless_they_look_at_the_whole_prompt():
     requests = adversarial(25)
     without = one_by_one(pair_of("llama")[0], requests)
     torch.manual_seed(1)
@@ -265,9 +261,7 @@ def test_adapters_are_shared_too_unless_they_look_at_the_whole_prompt() -> None:
         ("llama", "lm_head", "the vocabulary head is kept on disk or in main memory"),
     ],
 )
-def test_a_model_with_a_part_on_disk_is_scored_as_the_whole(
-    name: str, away: str, reason: str | None, tiny_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_model_with_a_part_on_disk_is_scored_as_the_whole(name, away, reason, tiny_models, tmp_path):
     """Accelerate has spread its layers over devices."""
     requests = adversarial(12)
     plain = HFLM(pretrained=str(tiny_models[name]), device="cpu", dtype="float32", max_length=LENGTH)
@@ -283,7 +277,7 @@ def test_a_model_with_a_part_on_disk_is_scored_as_the_whole(
     assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
 
 
-def test_flex_attention_gets_the_masks_as_blocks() -> None:
+def test_flex_attention_gets_the_masks_as_blocks():
     sharing = pair_of("gemma3_text")[1]
     sequences = sorted({tuple([*context, *more][:LENGTH]) for _, context, more in adversarial(20)})
     pack = next(make_packs(sequences, PackLimits(1024, 1024)))
@@ -298,7 +292,7 @@ def test_flex_attention_gets_the_masks_as_blocks() -> None:
 
 
 @pytest.mark.complete
-def test_flex_attention_scores_as_plain_hf() -> None:
+def test_flex_attention_scores_as_plain_hf():
     """Compiled, as transformers does it; windows and full attention."""
     plain, sharing = pair_of("gemma3_text")
     requests = adversarial(20)
@@ -313,7 +307,7 @@ def test_flex_attention_scores_as_plain_hf() -> None:
 
 
 @pytest.mark.parametrize("size", [7, 1024, 5000])
-def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_in_slices_is_the_whole_softmax(size, monkeypatch):
     monkeypatch.setattr("nnd_tasks.models.prefix_scoring._ELEMENTS", 1500)
     torch.manual_seed(0)
     linear, hidden = torch.nn.Linear(16, size), torch.randn(5, 16) * 4
@@ -327,7 +321,7 @@ def test_the_head_in_slices_is_the_whole_softmax(size: int, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("size", "biased"), [(1024, False), (49_152, False), (262_144, True)])
-def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size: int, biased: bool) -> None:
+def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size, biased):
     """`torch.log_softmax` adds up a large vocabulary in few running sums of float32, which lose small terms."""
     draw = torch.Generator().manual_seed(0)
     logits = torch.randn(32, size, generator=draw) * 3
@@ -346,9 +340,7 @@ def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size: 
 # ---------------------------------------------------------------- whole runs
 
 
-def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(
-    tiny_models: dict[str, Path], home: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(tiny_models, home, caplog):
     with caplog.at_level("INFO"):
         shared = random_models.evaluate(tiny_models["llama"], ["nnd_demo"])
     assert sum("every distinct token is read once" in record.message for record in caplog.records) == 1
@@ -376,14 +368,12 @@ metric_list: [{{metric: acc}}, {{metric: acc_norm}}, {{metric: acc_mutual_info}}
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-def test_tasks_of_lm_eval_with_several_choices_get_the_numbers_of_hf(
-    name: str, tiny_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_tasks_of_lm_eval_with_several_choices_get_the_numbers_of_hf(name, tiny_models, tmp_path):
     """The literal `lm_eval.simple_evaluate`, without our runner and our task class."""
     draw = random.Random(1)
     words = ["sky", "fire", "house", "dog", "red", "blue", "open", "one", "day", "nobody", "knew", "the", "song", "cat"]
 
-    def text(most: int) -> str:
+    def text(most):
         return " ".join(draw.choice(words) for _ in range(draw.randint(1, most)))
 
     rows = [{"text": text(40), "endings": [text(8) for _ in range(4)], "label": draw.randrange(4)} for _ in range(12)]
@@ -405,6 +395,6 @@ def test_tasks_of_lm_eval_with_several_choices_get_the_numbers_of_hf(
             assert (total, greedy) == (pytest.approx(other, rel=1e-6, abs=1e-4), likeliest)
 
 
-def test_the_name_is_registered_and_announced_to_later_releases_of_lm_eval() -> None:
+def test_the_name_is_registered_and_announced_to_later_releases_of_lm_eval():
     [entry] = entry_points(group="lm_eval.models", name="hf-shared-prefix")
     assert entry.load() is get_model("hf-shared-prefix") is SharedPrefixLM

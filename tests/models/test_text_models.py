@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -45,7 +44,7 @@ def brute_force(folder: Path, context: str, continuation: str, window: int = 512
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
-def test_pseudo_log_likelihoods_are_those_of_a_loop(batch_size: int, masked_model: Path) -> None:
+def test_pseudo_log_likelihoods_are_those_of_a_loop(batch_size, masked_model):
     lm = MaskedLM(str(masked_model), device="cpu", batch_size=batch_size)
     found = lm.loglikelihood([Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(REQUESTS)])
     for pair, (total, greedy) in zip(REQUESTS, found, strict=True):
@@ -56,7 +55,7 @@ def test_pseudo_log_likelihoods_are_those_of_a_loop(batch_size: int, masked_mode
     assert rolling == pytest.approx(found[1][0])
 
 
-def test_roberta_has_two_positions_less(masked_model: Path, tmp_path: Path) -> None:
+def test_roberta_has_two_positions_less(masked_model, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(masked_model)
     tokenizer.save_pretrained(tmp_path)
     torch.manual_seed(0)
@@ -79,12 +78,10 @@ def test_roberta_has_two_positions_less(masked_model: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(
-    masked_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(masked_model, tmp_path, monkeypatch):
     monkeypatch.setenv("NND_HOME", str(tmp_path))
     build_set("demo", out=tmp_path / "nnd" / "demo")
-    results: Any = nnd_tasks.evaluate(
+    results = nnd_tasks.evaluate(
         "nnd_demo", "nnd_mlm", {"pretrained": str(masked_model), "device": "cpu"}, limit=3, bootstrap_iters=0
     )
     tokenizer = AutoTokenizer.from_pretrained(masked_model)
@@ -97,7 +94,7 @@ def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(
             assert candidate["sum"] == pytest.approx(brute_force(masked_model, context, continuation)[0], abs=1e-3)
 
 
-def test_wrong_arguments_are_named(masked_model: Path, tiny_models: dict[str, Path]) -> None:
+def test_wrong_arguments_are_named(masked_model, tiny_models):
     with pytest.raises(ModelError, match="no masked language model could be loaded"):
         MaskedLM("/no/such/folder")
     with pytest.raises(ModelError, match=r"mask token|no masked language model"):
@@ -113,7 +110,7 @@ def test_wrong_arguments_are_named(masked_model: Path, tiny_models: dict[str, Pa
         lm.generate_until([])
 
 
-def test_places_are_filled_with_the_likeliest_words(masked_model: Path) -> None:
+def test_places_are_filled_with_the_likeliest_words(masked_model):
     fill = load_fill(masked_model)
     words = ["One ", "day ", "the ", "cat ", "went", "."]
     found = fill(words, 3)

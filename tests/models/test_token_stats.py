@@ -53,7 +53,7 @@ def assert_stats(found: list[Any], expected: list[TokenStats], requests: Request
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2 capped", "t5", "bart", "mamba"])
-def test_stats_are_those_of_the_logits(name: str) -> None:
+def test_stats_are_those_of_the_logits(name):
     requests = adversarial(30)
     plain, sharing = pair_of(tiny(name) if name != "mamba" else _mamba())
     assert (sharing.why_not() is None) == (name != "mamba")
@@ -77,7 +77,7 @@ def _mamba() -> Any:
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("cap", [None, 2.0])
-def test_a_vocabulary_in_slices(bias: bool, cap: float | None) -> None:
+def test_a_vocabulary_in_slices(bias, cap):
     torch.manual_seed(0)
     linear = torch.nn.Linear(16, 5000, bias=bias)
     with torch.no_grad():
@@ -105,7 +105,7 @@ def test_a_vocabulary_in_slices(bias: bool, cap: float | None) -> None:
         assert found == pytest.approx(float(entropy[row]), abs=1e-4)
 
 
-def test_a_lack_of_memory_does_not_count_a_token_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_memory_does_not_count_a_token_twice(monkeypatch):
     requests = adversarial(30)
     plain, sharing = pair_of("llama")
     sharing.token_stats = True
@@ -114,7 +114,7 @@ def test_a_lack_of_memory_does_not_count_a_token_twice(monkeypatch: pytest.Monke
     assert_stats(sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected_stats(plain, requests), requests)
 
 
-def test_tokens_and_stats_together() -> None:
+def test_tokens_and_stats_together():
     requests = adversarial(10)
     _, sharing = pair_of("llama")
     sharing.token_stats = sharing.token_scores = True

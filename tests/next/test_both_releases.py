@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ LM_EVAL = ("-m", "lm_eval", "run", "--include_path", str(REPO / "task_yamls"))
 
 
 @pytest.fixture(scope="module")
-def home(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(real_sets, tmp_path_factory) -> Path:
     """Return a home with the demo and, where its file is there, Quiz Design."""
     home = tmp_path_factory.mktemp("home")
     shutil.copytree(real_sets("demo"), home / "nnd" / "demo")
@@ -41,7 +40,7 @@ def home(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def model(tiny_models: dict[str, Path]) -> Path:
+def model(tiny_models) -> Path:
     """Return a trained model, or without those one with random weights."""
     return MODELS / "tiny-lm-xs" if MODELS.is_dir() else tiny_models["llama"]
 
@@ -102,14 +101,12 @@ def check(command: tuple[str, ...], tasks: set[str], folder: Path, home: Path, *
 
 
 @pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
-def test_the_demo(command: tuple[str, ...], tmp_path: Path, model: Path, home: Path) -> None:
+def test_the_demo(command, tmp_path, model, home):
     check((*command, *of_model(model)), {"nnd_demo"}, tmp_path, home)
 
 
 @pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
-def test_quiz_design(
-    command: tuple[str, ...], real_sets: Callable[[str], Path], tmp_path: Path, model: Path, home: Path
-) -> None:
+def test_quiz_design(command, real_sets, tmp_path, model, home):
     shutil.copytree(real_sets("quiz_design"), home / "nnd" / "quiz_design", dirs_exist_ok=True)
     check((*command, *of_model(model)), {"nnd_quiz_design", "nnd_quiz_design_gpt2"}, tmp_path, home)
 
@@ -124,19 +121,17 @@ def test_quiz_design(
     ],
     ids=["exemplars", "sample", "tokens", "reliance"],
 )
-def test_what_else_one_may_ask_for(options: tuple[str, ...], tmp_path: Path, model: Path, home: Path) -> None:
+def test_what_else_one_may_ask_for(options, tmp_path, model, home):
     check((*NND, *options, *of_model(model)), {"nnd_demo"}, tmp_path, home)
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
 @pytest.mark.parametrize("verb", [NND, ("-m", "lm_eval", "run")], ids=["nnd run", "lm_eval"])
-def test_a_judge_and_a_rating_behind_a_chat_api(
-    verb: tuple[str, ...], at_once: int, tmp_path: Path, home: Path
-) -> None:
+def test_a_judge_and_a_rating_behind_a_chat_api(verb, at_once, tmp_path, home):
     for reader in ("judge", "rating"):
         write_yaml(tmp_path / "yaml", f"by_{reader}", reader=reader, repeats=2)
 
-    def answer(payload: dict[str, Any]) -> str:
+    def answer(payload):
         text = payload["messages"][-1]["content"] + str(payload["seed"])
         return (
             pick(text, "Answer: A", "Answer: B", "Well.") if "Answer: A" in text else f"Rating: {pick(text, 3, 5, 9)}"

@@ -25,23 +25,21 @@ from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, look_up_test, pack
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.text import counted
-from tests.commands import Command
 from tests.page.pages import open_page, parse, text_of
 from tests.results.runs import PROTOCOL, make_run
 from tests.results.token_runs import documents, write_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Locator, Page
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script>&amp;"
 MODELS = ("m-a", "m-b", "m-<i>c")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Return the results of three models on 36 tests; the last has no token scores, and a few texts are hostile."""
     out = tmp_path_factory.mktemp("marked")
     made = documents(12)
@@ -53,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def paired(folder: Path) -> Paired:
+def paired(folder) -> Paired:
     [found] = pair(read_results([folder]))
     return found
 
@@ -69,7 +67,7 @@ def unpacked(piece: str) -> Any:
 # ---------------------------------------------------------------- the data
 
 
-def test_the_data_are_those_of_the_runs(paired: Paired, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_are_those_of_the_runs(paired, monkeypatch):
     monkeypatch.setattr(browsing, "_EACH", 5)  # so that there are several pieces
     packed = pack([paired], PAGE_LIMIT)
     [section], *pieces = map(unpacked, packed.pieces)
@@ -104,7 +102,7 @@ def test_the_data_are_those_of_the_runs(paired: Paired, monkeypatch: pytest.Monk
             assert sum(tenths) / 10 == pytest.approx(-total["sum"], abs=0.05 * len(tenths) + 1e-6)
 
 
-def test_a_tie_and_a_test_without_outcome_are_no_failures_like_others() -> None:
+def test_a_tie_and_a_test_without_outcome_are_no_failures_like_others():
     run = make_run("m", [True, False, None, False], ["a"] * 4, margins=[1.0, -1.0, float("nan"), 0.0])
     run.tests.loc[3, "tie"] = True
     for document in run.documents:
@@ -114,9 +112,7 @@ def test_a_tie_and_a_test_without_outcome_are_no_failures_like_others() -> None:
     assert section["margin"] == [[1.0, -1.0, None, 0.0]]
 
 
-def test_what_does_not_fit_is_left_out_and_it_says_so(
-    folder: Path, paired: Paired, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_is_left_out_and_it_says_so(folder, paired, monkeypatch):
     whole = pack([paired], PAGE_LIMIT)
     assert (whole.models, whole.cut) == (["m-a", "m-b"], False)
     without = pack([paired], size(whole) - 1)
@@ -135,7 +131,7 @@ def test_what_does_not_fit_is_left_out_and_it_says_so(
     assert "Token scores, where runs have them, are left out" in said
 
 
-def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_of_tokens_is_named(tmp_path):
     folder = write_run(tmp_path / "a", "m", documents(2))
     [path] = folder.rglob("tokens_*")
     path.write_bytes(path.read_bytes()[:100])
@@ -151,7 +147,7 @@ def test_a_damaged_file_of_tokens_is_named(tmp_path: Path) -> None:
         ({"text": "another"}, r"row 2: \d+ tokens with .* not those of the samples for candidate 1 of prompt c00000"),
     ],
 )
-def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_token_scores_that_cannot_be_are_one_error(damage, message, tmp_path):
     [run] = read_results([write_run(tmp_path / "a", "m", documents(1))])
     table = pq.read_table(run.tokens)
     rows = table.to_pylist()
@@ -164,7 +160,7 @@ def test_token_scores_that_cannot_be_are_one_error(damage: dict[str, Any], messa
 # ---------------------------------------------------------------- one test
 
 
-def test_one_test_is_shown_with_what_each_model_made_of_it(paired: Paired) -> None:
+def test_one_test_is_shown_with_what_each_model_made_of_it(paired):
     [report], _ = look_up_test("00005-1", paired.runs)
     texts, outcomes = (table.cells().to_numpy().tolist() for table in report.tables)
     document = paired.runs[0].documents[5]
@@ -177,10 +173,10 @@ def test_one_test_is_shown_with_what_each_model_made_of_it(paired: Paired) -> No
         assert row == [run.model, "passed" if test["passed"] else "failed", *margins]
 
 
-def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers() -> None:
-    def wrote(reader: str, *answers: str) -> Run:
+def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers():
+    def wrote(reader, *answers):
         run = make_run(reader, [True, False], ["a", "a"], protocol={**PROTOCOL, "reader": reader})
-        scores: list[dict[str, Any] | None] = [{"sum": 0.5, "tokens": 1, "answers": [answer]} for answer in answers]
+        scores = [{"sum": 0.5, "tokens": 1, "answers": [answer]} for answer in answers]
         return replace(run, documents=[{**run.documents[0], "scores": scores, "reader_views": [{"rival": ""}] * 4}])
 
     writer = make_run("writer", [True, True], ["a", "a"])
@@ -203,7 +199,7 @@ def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers() -> No
     assert texts[-4:] == prompt["words"]["t1"]
 
 
-def test_the_command_line_prints_a_test_and_writes_its_page(folder: Path, tmp_path: Path, nnd: Command) -> None:
+def test_the_command_line_prints_a_test_and_writes_its_page(folder, tmp_path, nnd):
     done = nnd("report", folder, "--test", "00005-1", "-o", tmp_path / "t.html")
     assert done.status == 0, done.err
     assert done.out.startswith("# nnd_marked, test 00005-1\n")
@@ -236,7 +232,7 @@ def total(page: Page) -> int:
 
 
 @pytest.mark.complete
-def test_tests_are_searched_and_filtered_in_a_browser(browser: Browser, folder: Path, tmp_path: Path) -> None:
+def test_tests_are_searched_and_filtered_in_a_browser(browser, folder, tmp_path):
     runs, path = read_results([folder]), tmp_path / "r.html"
     path.write_text(render_report(runs), "utf-8")
     page, complaints = open_page(browser, path, viewport={"width": 1280, "height": 900})
@@ -245,7 +241,7 @@ def test_tests_are_searched_and_filtered_in_a_browser(browser: Browser, folder: 
     assert ids(page) == margins.min(axis=1).sort_values().index[:20].tolist(), "largest negative margins first"
     assert total(page) == (~passed.all(axis=1)).sum()
 
-    def choose(**values: str) -> int:
+    def choose(**values):
         for name in ("outcome", "model", "against", "category"):
             page.locator(f"select[name={name}]").select_option(values.get(name, ""))
         return total(page)
@@ -272,7 +268,7 @@ def test_tests_are_searched_and_filtered_in_a_browser(browser: Browser, folder: 
 
 
 @pytest.mark.complete
-def test_tokens_marks_and_differences_are_where_they_belong(browser: Browser, folder: Path, tmp_path: Path) -> None:
+def test_tokens_marks_and_differences_are_where_they_belong(browser, folder, tmp_path):
     runs = read_results([folder])
     path = tmp_path / "t.html"
     path.write_text(look_up_test("00005-1", runs)[1], "utf-8")

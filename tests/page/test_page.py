@@ -24,7 +24,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import command_of, make_section, render_report
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from tests.commands import Command
 from tests.conftest import REPO
 from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run
@@ -38,7 +37,7 @@ def run_of(folder: Path, name: str, seed: int = 0, contexts: int = 12, **more: A
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> list[Path]:
+def three(tmp_path) -> list[Path]:
     return [run_of(tmp_path / name, f"models/{name}", i) for i, name in enumerate(("m-a", "m-b", "m-<i>c"))]
 
 
@@ -55,7 +54,7 @@ def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:
 # ---------------------------------------------------------------- what is on the page
 
 
-def test_the_tables_are_those_of_the_comparison(three: list[Path]) -> None:
+def test_the_tables_are_those_of_the_comparison(three):
     page = page_of(three)
     [section] = map(make_section, pair(read_results(three)))
     every = [*section.report.tables, section.settings]
@@ -66,12 +65,12 @@ def test_the_tables_are_those_of_the_comparison(three: list[Path]) -> None:
         assert rows_of(page, name) == rows
 
 
-def test_bars_lines_and_diamonds_are_where_the_rates_are(three: list[Path]) -> None:
+def test_bars_lines_and_diamonds_are_where_the_rates_are(three):
     page = page_of(three)
     section = make_section(pair(read_results(three))[0])
     expected = section.report.tables[0].data
 
-    def styles(kind: str) -> list[list[float]]:
+    def styles(kind):
         marks = page.xpath(f"//span[@class='track']/i[starts-with(@class, '{kind}')]")
         return [[float(number) for number in re.findall(r"[\d.]+", mark.get("style"))] for mark in marks]
 
@@ -81,7 +80,7 @@ def test_bars_lines_and_diamonds_are_where_the_rates_are(three: list[Path]) -> N
     assert np.ravel(styles("rule")) == pytest.approx(100 * expected["best_baseline"].to_numpy(), abs=0.006)
 
 
-def test_one_run_alone_has_rates_and_no_comparison(three: list[Path]) -> None:
+def test_one_run_alone_has_rates_and_no_comparison(three):
     page = page_of(three[:1])
     assert rows_of(page, "rates")
     assert not page.xpath("//table[@class='differences' or @class='ranks']")
@@ -90,7 +89,7 @@ def test_one_run_alone_has_rates_and_no_comparison(three: list[Path]) -> None:
 # ---------------------------------------------------------------- signatures and commands
 
 
-def test_a_command_holds_what_the_protocol_tells() -> None:
+def test_a_command_holds_what_the_protocol_tells():
     protocol = {"set": "s", "shots": 2, "chat_template": True, "multiturn": True}
     settings = {"append_eos": True, "ties": "authors"}
     command = {"model": "hf-shared-prefix", "limit": 5.0, "settings": settings, "device": "cpu"}
@@ -105,13 +104,7 @@ def test_a_command_holds_what_the_protocol_tells() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_on_the_page_asks_a_real_model_the_same_again(
-    home: Path,
-    tiny_models: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    nnd: Command,
-) -> None:
+def test_the_command_on_the_page_asks_a_real_model_the_same_again(home, tiny_models, tmp_path, monkeypatch, nnd):
     monkeypatch.chdir(tmp_path)
     include = f"include: {REPO}/task_yamls/demo/nnd_demo.yaml"
     Path("mine.yaml").write_text(
@@ -135,7 +128,7 @@ def test_the_command_on_the_page_asks_a_real_model_the_same_again(
 # ---------------------------------------------------------------- wrong input, and files
 
 
-def test_a_refused_report_writes_nothing(tmp_path: Path, nnd: Command) -> None:
+def test_a_refused_report_writes_nothing(tmp_path, nnd):
     folder, out = run_of(tmp_path, "a"), tmp_path / "out"
     assert "--allow promt" in nnd("report", folder, "-o", out / "r.html", "--allow", "promt").err
     assert not out.exists()
@@ -143,9 +136,7 @@ def test_a_refused_report_writes_nothing(tmp_path: Path, nnd: Command) -> None:
         make_section(pair([make_run("m", [None, None], ["a", "b"])])[0])
 
 
-def test_the_command_line_writes_the_page_and_the_files_of_its_reports(
-    three: list[Path], tmp_path: Path, nnd: Command
-) -> None:
+def test_the_command_line_writes_the_page_and_the_files_of_its_reports(three, tmp_path, nnd):
     done = nnd("report", *three, "-o", tmp_path / "r.html", "--out", tmp_path / "out")
     assert done.status == 0, done.err
     assert len(json.loads((tmp_path / "out" / "compare_nnd_made_up.json").read_text("utf-8"))["tables"]["ranks"]) == 3

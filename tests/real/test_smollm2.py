@@ -6,8 +6,6 @@ A real model: its sums are those of plain transformers, and the demo has the rat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +25,7 @@ LONG = (
 
 
 @pytest.fixture(scope="module")
-def oracle(smollm2: Path) -> Oracle:
+def oracle(smollm2) -> Oracle:
     return Oracle(smollm2)
 
 
@@ -46,7 +44,7 @@ def check_first_tests(oracle: Oracle, samples: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-def test_rates_of_the_demo_and_sums_on_five_of_its_prompts(smollm2: Path, oracle: Oracle, home: Path) -> None:
+def test_rates_of_the_demo_and_sums_on_five_of_its_prompts(smollm2, oracle, home):
     found = evaluate(smollm2, ["nnd_demo"])
     check_first_tests(oracle, found["samples"]["nnd_demo"][::12])
     rates = found["results"]["nnd_demo"]
@@ -58,9 +56,7 @@ def test_rates_of_the_demo_and_sums_on_five_of_its_prompts(smollm2: Path, oracle
 @pytest.mark.parametrize(
     ("tasks", "prompts"), [(SHORT, 3), pytest.param(SHORT + LONG, 10, marks=pytest.mark.complete)], ids=["short", "all"]
 )
-def test_sums_on_some_prompts_are_those_of_plain_transformers(
-    tasks: tuple[str, ...], prompts: int, smollm2: Path, oracle: Oracle, link_sets: Callable[..., None]
-) -> None:
+def test_sums_on_some_prompts_are_those_of_plain_transformers(tasks, prompts, smollm2, oracle, link_sets):
     link_sets(*{SHIPPED[task] for task in tasks})
     found = evaluate(smollm2, [*tasks], sample=prompts)["samples"]
     assert set(found) == set(tasks)
@@ -77,8 +73,8 @@ def test_sums_on_some_prompts_are_those_of_plain_transformers(
     ],
 )
 def test_answers_about_one_test_of_each_prompt_are_those_of_plain_transformers(
-    name: str, prompts: int, smollm2: Path, oracle: Oracle, link_sets: Callable[..., None]
-) -> None:
+    name, prompts, smollm2, oracle, link_sets
+):
     link_sets(SHIPPED[name])
     tasks = [f"{name}_validator", f"{name}_choice"]
     found = evaluate(smollm2, tasks, sample=prompts)
@@ -96,7 +92,7 @@ def test_answers_about_one_test_of_each_prompt_are_those_of_plain_transformers(
                 assert sample["candidates"][place]["sum"] == pytest.approx(score, abs=1e-4)
 
 
-def test_every_token_stands_for_its_own_characters(smollm2: Path) -> None:
+def test_every_token_stands_for_its_own_characters(smollm2):
     counter = TokenCounter({"pretrained": str(smollm2)})
     several = 0
     for text in ("Die Straße führt über Köln; “naïve” 2024: 35 %.", "Ein 😀 kommt selten allein, 1,234.5 mal."):

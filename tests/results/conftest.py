@@ -11,7 +11,7 @@ from nnd_tasks.run.run import run_lm_eval
 
 
 @pytest.fixture(scope="session")
-def scored(demo_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scored(demo_home, tiny_models, tmp_path_factory) -> Path:
     """Return a folder with results of three tiny models on ten contexts of the demo."""
     out = tmp_path_factory.mktemp("scored")
     with pytest.MonkeyPatch.context() as patch:
@@ -28,6 +28,6 @@ def scored(demo_home: Path, tiny_models: dict[str, Path], tmp_path_factory: pyte
 
 
 @pytest.fixture
-def results(scored: Path, tmp_path: Path) -> Path:
+def results(scored, tmp_path) -> Path:
     """Return a copy that a test may damage."""
     return Path(shutil.copytree(scored, tmp_path / "results"))

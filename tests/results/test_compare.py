@@ -51,14 +51,14 @@ outcomes = st.lists(
 
 
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=8))
-def test_few_clusters_are_permuted_completely(values: list[int]) -> None:
+def test_few_clusters_are_permuted_completely(values):
     flips = itertools.product((1, -1), repeat=len(values))
     sums = [sum(sign * value for sign, value in zip(signs, values, strict=True)) for signs in flips]
     slow = sum(abs(total) >= abs(sum(values)) for total in sums) / len(sums)
     assert permutation_p(np.array(values)[:, None])[0] == pytest.approx(slow)
 
 
-def test_many_clusters_agree_with_scipy() -> None:
+def test_many_clusters_agree_with_scipy():
     values = np.random.default_rng(3).integers(-3, 5, size=(60, 1))
     other = stats.permutation_test(
         (values[:, 0].astype(float),),
@@ -73,7 +73,7 @@ def test_many_clusters_agree_with_scipy() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_by_its_definition(p_values: list[float]) -> None:
+def test_holm_by_its_definition(p_values):
     found = holm(p_values)
     m = len(p_values)
     for i, p in enumerate(p_values):
@@ -85,7 +85,7 @@ def test_holm_by_its_definition(p_values: list[float]) -> None:
         assert found[i] >= p
 
 
-def test_nothing_is_detectable_where_no_p_value_can_be_small_enough() -> None:
+def test_nothing_is_detectable_where_no_p_value_can_be_small_enough():
     assert permutation_p([[5], [6], [5], [6]])[0] == 0.125
     assert math.isinf(detectable(0.01, 4))
     assert math.isfinite(detectable(0.01, 7))
@@ -109,7 +109,7 @@ def test_nothing_is_detectable_where_no_p_value_can_be_small_enough() -> None:
 @pytest.mark.parametrize(
     ("clusters", "hypotheses"), [(6, 1), (7, 1), (8, 1), (8, 5), (10, 1), (10, 15), (14, 15), (40, 15), (60, 1)]
 )
-def test_what_is_detectable_is_found_by_the_permutation_test_after_holm(clusters: int, hypotheses: int) -> None:
+def test_what_is_detectable_is_found_by_the_permutation_test_after_holm(clusters, hypotheses):
     rng = np.random.default_rng(clusters)
     true = detectable(0.3 / math.sqrt(clusters), clusters, hypotheses)
     draws = np.round(1000 * rng.normal(true, 0.3, size=(clusters, 1000))).astype(np.int64)
@@ -117,7 +117,7 @@ def test_what_is_detectable_is_found_by_the_permutation_test_after_holm(clusters
     assert found == pytest.approx(POWER, abs=0.04)  # three standard errors
 
 
-def test_an_interval_and_a_p_value_that_disagree_are_marked() -> None:
+def test_an_interval_and_a_p_value_that_disagree_are_marked():
     # Every prompt differs, by nearly the same: t is sure, but of four prompts no p is below 0.125.
     rows = [(False, True)] * 3 + [(True, True)]
     found = compare(make_paired((rows * 3) + [(False, True)] * 4, [f"k{i // 4}" for i in range(16)]))
@@ -140,7 +140,7 @@ def heavy_outcomes(rng: np.random.Generator) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_ranks_table_and_sentences_never_contradict_each_other(seed: int) -> None:
+def test_ranks_table_and_sentences_never_contradict_each_other(seed):
     rows, prompts = heavy_outcomes(np.random.default_rng(seed))
     found = compare(make_paired(rows, prompts))
     group = found.ranks.set_index("model")["group"]
@@ -157,7 +157,7 @@ def test_ranks_table_and_sentences_never_contradict_each_other(seed: int) -> Non
         assert not (row.significant and row.underpowered)
 
 
-def test_a_rate_is_marked_where_the_best_baseline_passes_as_many_tests() -> None:
+def test_a_rate_is_marked_where_the_best_baseline_passes_as_many_tests():
     """In made-up runs "the shorter text wins" passes the tests whose better text is the shorter one: three of four."""
     texts = [("aa", "bbb"), ("cc", "ddd"), ("ee", "fff"), ("gggg", "hhh")]
     outcomes = [(True, True, True), (True, True, True), (False, True, True), (False, False, True)]
@@ -171,7 +171,7 @@ def test_a_rate_is_marked_where_the_best_baseline_passes_as_many_tests() -> None
     assert [*zip(rates["rate"], rates["beaten"], strict=True)] == [(0.5, True), (0.75, True), (1.0, False)]
 
 
-def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
+def test_what_is_planned_has_the_variance_that_is_assumed():
     rng = np.random.default_rng(0)
     sizes = np.array([1, 2, 3, 10, 4, 4, 7, 1, 1, 5, 6, 2] * 2)
     # Differences of variance `DISAGREEMENT` that correlate within a prompt, added up by prompt, in 20,000 studies.
@@ -186,7 +186,7 @@ def test_what_is_planned_has_the_variance_that_is_assumed() -> None:
 
 @settings(max_examples=40)
 @given(outcomes)
-def test_a_comparison_adds_up(rows: list[Any]) -> None:
+def test_a_comparison_adds_up(rows):
     models = ["m0", "m1", "m2"]
     tests = pd.DataFrame(rows, columns=["prompt", "category", *models])
     found = compare(make_paired(tests[models], tests["prompt"].tolist(), tests["category"].tolist()))
@@ -217,7 +217,7 @@ def test_a_comparison_adds_up(rows: list[Any]) -> None:
         ((0.02, 0.02, 0.02), [("a", 1, 3, 1), ("b", 1, 3, 1), ("c", 1, 3, 1)]),
     ],
 )
-def test_models_that_are_not_told_apart_share_a_rank_group(p_values: Any, expected: Any) -> None:
+def test_models_that_are_not_told_apart_share_a_rank_group(p_values, expected):
     rates = pd.DataFrame({"model": list("abc"), "rate": [0.9, 0.8, 0.5]})
     differences = pd.DataFrame({"first": list("aab"), "second": list("bcc"), "difference": [-0.1, -0.4, -0.3]})
     found = rank(rates, differences.assign(significant=holm(p_values) < LEVEL))
@@ -227,7 +227,7 @@ def test_models_that_are_not_told_apart_share_a_rank_group(p_values: Any, expect
 # ---------------------------------------------------------------- the report
 
 
-def test_every_number_is_shown_and_what_is_unreliable_is_marked() -> None:
+def test_every_number_is_shown_and_what_is_unreliable_is_marked():
     rows = [(True, False), (True, True), (False, True), (False, True)] * 3
     report = report_comparison(compare(make_paired(rows, [f"k{i // 4}" for i in range(12)], ["x_1", "y&z"] * 6)))
     text = to_markdown(report)
@@ -240,7 +240,7 @@ def test_every_number_is_shown_and_what_is_unreliable_is_marked() -> None:
     assert found["rates"][1]["rate"] == 0.75
 
 
-def test_what_cannot_be_compared_is_named() -> None:
+def test_what_cannot_be_compared_is_named():
     run = make_run("a", [True, False], ["k", "l"])
     with pytest.raises(NNDError, match=r"no other model ran on nnd/demo \(default\)"):
         compare_runs([run])
@@ -261,7 +261,7 @@ def _verdicts(**passed: tuple[list[int], list[int]]) -> list[str]:
     return give_verdicts(found.rates, found.differences)
 
 
-def test_a_verdict_says_who_passes_more_on_what_and_how_surely() -> None:
+def test_a_verdict_says_who_passes_more_on_what_and_how_surely():
     """By hand: on x the second passes 18 of 20 tests and the first 2, on y both pass 10."""
     same = [0, 1] * 10
     few, many = [1] * 2 + [0] * 18, [0] * 2 + [1] * 18
@@ -273,7 +273,7 @@ def test_a_verdict_says_who_passes_more_on_what_and_how_surely() -> None:
     assert turned.startswith("m0 passes more tests than m1: m0 70.0%, m1 30.0% (−40.0 points, 95% interval −")  # noqa: RUF001
 
 
-def test_a_verdict_without_a_difference_says_what_could_be_found_and_what_more_would_need() -> None:
+def test_a_verdict_without_a_difference_says_what_could_be_found_and_what_more_would_need():
     """By hand: of 30 prompts two differ, in opposite directions, so the squares of the residuals sum to 2."""
     [said] = _verdicts(x=([1, 0] + [1] * 28, [0, 1] + [1] * 28))
     error = math.sqrt(30 / 29 * 2) / 30
@@ -291,7 +291,7 @@ def test_a_verdict_without_a_difference_says_what_could_be_found_and_what_more_w
     assert few.endswith("4 prompts can detect no difference."), "four prompts are too few to plan from"
 
 
-def test_pairs_of_many_models_without_a_difference_are_counted() -> None:
+def test_pairs_of_many_models_without_a_difference_are_counted():
     equal, better = [0, 1] * 20, [0] + [1] * 39
     outcomes = list(zip(*[equal] * 5, better, strict=True))
     found = compare(make_paired(outcomes, [str(k) for k in range(40)]))

@@ -63,7 +63,7 @@ def damage(results: Path, change: Callable[[Lines, Lines], object]) -> None:
         (lambda own, _: own[1]["tests"][0].update(low=9), r"line 2: is not a sample of an NND task, or damaged"),
     ],
 )
-def test_what_is_damaged_or_of_two_runs_is_refused(change: Any, message: str, results: Path) -> None:
+def test_what_is_damaged_or_of_two_runs_is_refused(change, message, results):
     damage(results, change)
     with pytest.raises(NNDError) as caught:
         read_results([results])
@@ -90,12 +90,12 @@ _NO_NUMBER = {"sum": None, "mean": None, "tokens": 5, "bytes": 20}  # as a sum o
         (score(-1), {**score(-2), "mean": -3.0}, True, False),
     ],
 )
-def test_outcomes_are_those_of_sums_and_tokens(high: Any, low: Any, passed: Any, right: bool, tmp_path: Path) -> None:
+def test_outcomes_are_those_of_sums_and_tokens(high, low, passed, right, tmp_path):
     test = {"test_id": "t", "category": "c", "high": 0, "low": 1}
     doc = {"cluster_id": "p", "context": "x", "candidates": ["good", "bad"], "tests": [test]}
     line = {"doc": doc, "candidates": [high, low], "tests": [{**test, "passed": passed, "tie": False}]}
     write_run(tmp_path, "m", samples=[line])
-    skipped: list[str] = []
+    skipped = []
     with suppress(NNDError):
         [run] = read_results([tmp_path], skipped=skipped)
         assert right
@@ -243,7 +243,7 @@ def check_mutation(seed: int, stored: Path, place: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_changed_value_is_refused_in_one_line_or_changes_what_it_says(tmp_path: Path) -> None:
+def test_one_changed_value_is_refused_in_one_line_or_changes_what_it_says(tmp_path):
     stored = write_stored(tmp_path / "stored")
     for seed in range(int(os.environ.get("NND_FUZZ", "25"))):
         check_mutation(seed, stored, tmp_path)

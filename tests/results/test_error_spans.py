@@ -19,12 +19,11 @@ from scipy import stats
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.token_analyses import PLACES, around_errors
-from tests.commands import Command
 from tests.results.token_runs import documents, write_run
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Return the results of a model on twelve prompts, whose last candidate has two marks, one of several tokens."""
     out = tmp_path_factory.mktemp("marked")
     made = documents(12)
@@ -38,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
+def test_means_are_those_of_a_loop_over_the_tokens(folder):
     [run] = read_results([folder])
     documents = {document["cluster_id"]: document for document in run.documents}
     table, counts = [], Counter()
@@ -78,7 +77,7 @@ def test_means_are_those_of_a_loop_over_the_tokens(folder: Path) -> None:
     assert found["surprise", "first"].low > found["surprise", "-1"].mean, "wrong words were made more surprising"
 
 
-def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nnd: Command) -> None:
+def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path, nnd):
     made = documents(3)
     for model, spans in (("m-a", "s1"), ("m-b", "s2")):
         write_run(tmp_path / "both" / model, model, made, spans=spans)
@@ -90,7 +89,7 @@ def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path: Path, nn
     assert set(alone["model"]) == {"m-a"}, "a run without span metrics rests on no spans"
 
 
-def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path: Path) -> None:
+def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path):
     made = documents(3)
     write_run(tmp_path, "m-a", made, tokens=False)
     for document in made:
@@ -99,7 +98,7 @@ def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path: Path) -> None
     assert around_errors(read_results([tmp_path])).empty
 
 
-def test_the_page_draws_the_same_numbers(folder: Path) -> None:
+def test_the_page_draws_the_same_numbers(folder):
     runs = read_results([folder])
     page, found = html.fromstring(render_report(runs)), around_errors(runs)
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")

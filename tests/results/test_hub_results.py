@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
 from huggingface_hub import parse_eval_result_entries
 
 from nnd_tasks.results.read_runs import read_results
-from tests.commands import Command
 from tests.results import token_runs
 
 
-def test_rates_of_one_model_are_entries_of_the_hub(tmp_path: Path, nnd: Command) -> None:
+def test_rates_of_one_model_are_entries_of_the_hub(tmp_path, nnd):
     documents = token_runs.documents(12, each=2)
     results, file = token_runs.write_run(tmp_path / "a", "m", documents), tmp_path / "rates.yaml"
     done = nnd("report", results, "--hub", file)

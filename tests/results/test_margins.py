@@ -138,7 +138,7 @@ def edited(draw: st.DrawFn) -> tuple[str, str]:
 
 @settings(max_examples=75)
 @given(edited(), st.sampled_from(TOKENIZERS))
-def test_the_parts_are_those_of_the_definition(texts: tuple[str, str], divide: Callable[[str], Spans]) -> None:
+def test_the_parts_are_those_of_the_definition(texts, divide):
     assume(texts[0] != texts[1] and all(text.strip() for text in texts))
     blocks = character_blocks(*texts)
     for k, text in enumerate(texts):  # the alignment itself: shared stretches are equal, and nothing is left out
@@ -171,9 +171,7 @@ def test_the_parts_are_those_of_the_definition(texts: tuple[str, str], divide: C
         ),
     ],
 )
-def test_each_token_is_before_at_or_after_the_difference(
-    divide: Callable[[str], Spans], high: str, low: str, expected: tuple[str, str]
-) -> None:
+def test_each_token_is_before_at_or_after_the_difference(divide, high, low, expected):
     labels = label_tokens(character_blocks(high, low), *map(candidate, map(divide, (high, low))))
     assert tuple("".join("BAF"[label] for label in own) for own in labels) == expected
 
@@ -238,7 +236,7 @@ def parts_of(runs: Path) -> dict[str, Any]:
     return {row.category: row for row in margin_parts(paired).itertuples()}
 
 
-def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path: Path) -> None:
+def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path):
     parts = parts_of(write_run(tmp_path / "m", "m", at_it))
     found = {name: (one.tests, one.left_out, one.tokens_high, one.tokens_low) for name, one in parts.items()}
     assert list(found) == ["all", "more", "other", "swap"]
@@ -251,13 +249,13 @@ def test_a_model_that_notices_an_error_only_at_it_has_no_part_after_it(tmp_path:
         assert (one.before, one.after, one.noticed, one.only_after, one.lost_after) == (0, 0, 1, 0, 0)
 
 
-def test_a_model_that_notices_an_error_only_after_it_has_no_part_at_it(tmp_path: Path) -> None:
+def test_a_model_that_notices_an_error_only_after_it_has_no_part_at_it(tmp_path):
     swap = parts_of(write_run(tmp_path / "m", "m", after_it))["swap"]
     assert swap.after == pytest.approx(3 * (1 + np.mean(np.arange(12) / 10)), abs=1e-6)
     assert (swap.at, swap.noticed, swap.only_after, swap.lost_after) == (0, 0, 1, 0)
 
 
-def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path: Path) -> None:
+def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path):
     rng = np.random.default_rng(3)
     place = write_run(tmp_path, "m", lambda *_: -float(rng.exponential(1.2)), prompts=40)
     [run] = read_results(place)
@@ -277,7 +275,7 @@ def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path:
     assert min(parts["swap"].noticed, parts["swap"].only_after, parts["swap"].lost_after) > 0
 
 
-def test_a_comparison_has_the_parts_where_a_run_has_token_scores(tmp_path: Path) -> None:
+def test_a_comparison_has_the_parts_where_a_run_has_token_scores(tmp_path):
     for kind in ("some", "none"):
         write_run(tmp_path / kind, "m-at", at_it, tokens=kind == "some")
         write_run(tmp_path / kind, "m-after", after_it, tokens=False)
@@ -286,7 +284,7 @@ def test_a_comparison_has_the_parts_where_a_run_has_token_scores(tmp_path: Path)
         assert [set(table["model"]) for table in parts] == [{"m-at"}] * (kind == "some")
 
 
-def test_texts_that_all_share_too_little_need_no_table(tmp_path: Path) -> None:
+def test_texts_that_all_share_too_little_need_no_table(tmp_path):
     [paired] = pair(read_results([write_run(tmp_path / "m", "m", at_it, prompts=2, edits={})]))
     assert len(paired.tests) == 4
     assert margin_parts(paired).empty

@@ -57,7 +57,7 @@ def collect(name: str, folder: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("name", COLLECTORS)
-def test_numbers_are_those_that_are_pinned(name: str, tmp_path: Path) -> None:
+def test_numbers_are_those_that_are_pinned(name, tmp_path):
     found, pinned = collect(name, tmp_path), json.loads(FILE.read_text("utf-8"))[name]
     assert found["columns"] == pinned["columns"]
     for row, expected in zip(found["data"], pinned["data"], strict=True):

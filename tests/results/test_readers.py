@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,6 @@ from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.readers import CELLS, pair_readers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import to_markdown
-from tests.commands import Command
 from tests.results.runs import PROTOCOL, make_run
 from tests.task.tasks import write_yaml
 
@@ -54,7 +52,7 @@ def tables(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
     return {table.name: table.data for table in report_comparison(comparison).tables}
 
 
-def test_the_four_cells_are_shares_of_all_tests() -> None:
+def test_the_four_cells_are_shares_of_all_tests():
     wrote, said, chose = outcomes(1, 0.6), outcomes(2, 0.4), outcomes(3, 0.5)
     found = tables([read_by("validator", said), read_by("choice", chose), read_by("writer", wrote)])
     assert list(dict.fromkeys(found["rates"]["model"])) == ["writer", "validator", "choice"]
@@ -71,7 +69,7 @@ def test_the_four_cells_are_shares_of_all_tests() -> None:
     assert differences["all", "validator", "writer"] == pytest.approx(np.mean(said) - np.mean(wrote))
 
 
-def test_checks_say_whether_a_reader_reads() -> None:
+def test_checks_say_whether_a_reader_reads():
     said, chose = [True] * 55 + [False] * 5, outcomes(3, 0.5)
     choice = read_by("choice", chose)
     found = tables([read_by("writer", outcomes(1, 0.1)), read_by("validator", said), choice])["checks"]
@@ -96,7 +94,7 @@ def test_checks_say_whether_a_reader_reads() -> None:
     assert np.isnan(checks["mass"]["all", "writer"])
 
 
-def test_ties_of_what_is_judged_in_writing_count_half_where_readers_are_compared() -> None:
+def test_ties_of_what_is_judged_in_writing_count_half_where_readers_are_compared():
     rng = np.random.default_rng(7)
     said = rng.choice(
         [1.0, 0.0, -1.0, np.nan], size=(60, 2)
@@ -124,7 +122,7 @@ def test_ties_of_what_is_judged_in_writing_count_half_where_readers_are_compared
     assert np.isnan(checks["unread"]["all", "writer"])
 
 
-def test_runs_without_the_context_scored_have_no_gain() -> None:
+def test_runs_without_the_context_scored_have_no_gain():
     runs = [read_by("writer", outcomes(1, 0.5)), read_by("validator", outcomes(2, 0.5))]
     columns = dict.fromkeys(("margin_no_context", "high_no_context", "low_no_context"), np.nan)
     runs = [replace(run, tests=run.tests.assign(**columns)) for run in runs]
@@ -134,7 +132,7 @@ def test_runs_without_the_context_scored_have_no_gain() -> None:
     assert "context adds |" not in shown
 
 
-def test_readers_of_other_models_and_chats_stand_apart() -> None:
+def test_readers_of_other_models_and_chats_stand_apart():
     chat = PROTOCOL | {"chat_template": True, "reader": "validator", "questions": "q"}
     runs = [
         read_by("writer", outcomes(1, 0.5)),
@@ -152,21 +150,19 @@ def test_readers_of_other_models_and_chats_stand_apart() -> None:
     assert models.paired.models == ["m", "n"]
 
 
-def test_two_wordings_of_a_reader_are_named_by_their_tasks() -> None:
+def test_two_wordings_of_a_reader_are_named_by_their_tasks():
     other = replace(read_by("validator", outcomes(3, 0.5)), task="mine")
     [paired] = pair_readers([read_by("writer", outcomes(1, 0.5)), read_by("validator", outcomes(2, 0.5)), other])
     assert paired.models == ["writer", "validator (nnd_demo_validator)", "validator (mine)"]
 
 
-def test_one_reader_alone_is_an_error_that_says_what_to_run() -> None:
+def test_one_reader_alone_is_an_error_that_says_what_to_run():
     with pytest.raises(NNDError, match="run nnd_SET, nnd_SET_validator and nnd_SET_choice alike"):
         compare_readers([read_by("writer", outcomes(1, 0.5))])
 
 
 @pytest.mark.slow
-def test_a_user_runs_three_readers_and_sees_them_side_by_side(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, nnd: Command
-) -> None:
+def test_a_user_runs_three_readers_and_sees_them_side_by_side(tiny_models, home, tmp_path, nnd):
     yamls = tmp_path / "yaml"
     write_yaml(yamls, "validator", reader="validator", answers=["the", "a"])
     write_yaml(yamls, "choice", reader="choice")

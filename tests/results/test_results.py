@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import not_compared, pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.store import read_table
-from tests.commands import Command, refused
+from tests.commands import refused
 from tests.conftest import REPO
 from tests.results.fake_runs import write_run
 from tests.results.runs import make_run
@@ -40,7 +39,7 @@ def only(folder: Path, pattern: str) -> Path:
 # ---------------------------------------------------------------- what is read
 
 
-def test_the_tables_of_all_runs_say_what_the_files_say(scored: Path, tmp_path: Path) -> None:
+def test_the_tables_of_all_runs_say_what_the_files_say(scored, tmp_path):
     tests, about = read_results(scored).tests, read_results(scored).runs
     assert about["model"].tolist() == ["gpt2", "llama", "t5"]
     file = only(scored / "llama", "results_*.json")
@@ -66,9 +65,7 @@ def test_the_tables_of_all_runs_say_what_the_files_say(scored: Path, tmp_path: P
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "tests.parquet"), tests)
 
 
-def test_the_example_in_pandas_runs(
-    scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_in_pandas_runs(scored, tmp_path, monkeypatch, capsys):
     text = (REPO / "docs" / "results.md").read_text("utf-8").partition("In pandas:")[2]
     block = text.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "results").symlink_to(scored)
@@ -82,13 +79,13 @@ def test_the_example_in_pandas_runs(
     assert (tmp_path / "tests.parquet").is_file()
 
 
-def test_one_results_or_samples_file_can_be_named(scored: Path) -> None:
+def test_one_results_or_samples_file_can_be_named(scored):
     for pattern in ("results_*.json", "samples_*.jsonl"):
         [run] = read_results(only(scored / "gpt2", pattern))
         assert run.model == "gpt2"
 
 
-def test_files_of_other_names_are_found_by_what_they_hold(scored: Path, tmp_path: Path) -> None:
+def test_files_of_other_names_are_found_by_what_they_hold(scored, tmp_path):
     expected = {run.model: run.tests["high_sum"].tolist() for run in read_results(scored)}
     together = tmp_path / "together"
     together.mkdir()
@@ -118,15 +115,15 @@ def test_files_of_other_names_are_found_by_what_they_hold(scored: Path, tmp_path
         (["org/big", "/deep/org/big"], ["org/big", "deep/org/big"]),
     ],
 )
-def test_models_have_short_names_of_their_own(names: list[str], expected: list[str]) -> None:
+def test_models_have_short_names_of_their_own(names, expected):
     assert short_names(names, [{}, {}]) == expected
 
 
-def test_runs_of_one_model_are_named_by_what_differs() -> None:
-    def name(*infos: dict[str, Any]) -> list[str]:
+def test_runs_of_one_model_are_named_by_what_differs():
+    def name(*infos):
         return short_names(["org/m"] * len(infos), infos)
 
-    auto: dict[str, Any] = {"dtype": "auto", "arguments": {}}
+    auto = {"dtype": "auto", "arguments": {}}
     assert name(auto, {**auto, "arguments": {"softmax_dtype": "float32"}}) == ["m", "m (softmax_dtype=float32)"]
     three = [{**auto, "dtype": "float16"}, {"dtype": "float32", "arguments": {"revision": "b"}}, auto]
     assert name(*three, three[0]) == [*("m (dtype=float16)", "m (dtype=float32, revision=b)", "m", "m (dtype=float16)")]
@@ -137,7 +134,7 @@ def test_runs_of_one_model_are_named_by_what_differs() -> None:
 
 
 @pytest.mark.parametrize("path", [("metadata",), ("metadata", "nnd", "signature")])
-def test_a_task_without_a_signature_is_not_ours(path: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_task_without_a_signature_is_not_ours(path, tmp_path):
     file = only(write_run(tmp_path, "m"), "results_*.json")
     results = json.loads(file.read_text())
     functools.reduce(dict.__getitem__, path[:-1], results["configs"]["nnd_made_up"])[path[-1]] = None
@@ -146,7 +143,7 @@ def test_a_task_without_a_signature_is_not_ours(path: tuple[str, ...], tmp_path:
         read_results(tmp_path)
 
 
-def test_nothing_there_is_named(tmp_path: Path) -> None:
+def test_nothing_there_is_named(tmp_path):
     with pytest.raises(NNDError, match=r"no results_\*\.json is there; run the task with --log_samples"):
         read_results([tmp_path])
     (tmp_path / "page.html").write_text("<p>")
@@ -170,7 +167,7 @@ def test_nothing_there_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_run_of_another_protocol_stands_apart(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_run_of_another_protocol_stands_apart(change, message, tmp_path):
     write_run(tmp_path, "a", **change)
     write_run(tmp_path, "b")
     write_run(tmp_path, "c", version="1-B")  # another interface only
@@ -183,7 +180,7 @@ def test_a_run_of_another_protocol_stands_apart(change: dict[str, Any], message:
     assert found is None or [group.models for group in pair(runs, [found[1]])] == [["a", "b", "c"]]
 
 
-def test_of_equal_runs_the_latest_is_taken_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_of_equal_runs_the_latest_is_taken_and_said(tmp_path, caplog):
     before, later = (write_run(tmp_path / date, "m", date=date) for date in ("2026", "2099"))
     [run] = runs = read_results(tmp_path)
     assert run.date == "2099"
@@ -195,7 +192,7 @@ def test_of_equal_runs_the_latest_is_taken_and_said(tmp_path: Path, caplog: pyte
     assert read_results(tmp_path)[0].date == "2026"
 
 
-def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(tmp_path: Path, nnd: Command) -> None:
+def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(tmp_path, nnd):
     for name, shots in (("a", 0), ("b", 0), ("c", 0), ("a", 2), ("b", 2)):
         protocol = {
             "shots": shots,
@@ -225,15 +222,15 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(tmp_p
         ("shots=0,shots=1", "--select shots=1: no run has it; they have 0"),
     ],
 )
-def test_what_cannot_be_chosen_is_said(given: str, message: str, scored: Path) -> None:
+def test_what_cannot_be_chosen_is_said(given, message, scored):
     with pytest.raises(NNDError, match=re.escape(message)):
         read_results([scored], [given])
 
 
-def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read_is_named(results, monkeypatch):
     scan = os.scandir
 
-    def refuse(path: Any = ".") -> Any:  # root, whom no test can keep out, runs them too
+    def refuse(path="."):  # root, whom no test can keep out, runs them too
         if Path(path).name == "gpt2":
             raise PermissionError(13, "Permission denied", str(path))
         return scan(path)
@@ -243,11 +240,11 @@ def test_a_folder_that_cannot_be_read_is_named(results: Path, monkeypatch: pytes
         read_results([results])
 
 
-def test_a_pipe_among_results_is_named_and_not_opened(results: Path) -> None:
+def test_a_pipe_among_results_is_named_and_not_opened(results):
     pipe, samples = (results / f"{name}_2020-01-01T00-00-00" for name in ("results", "samples_nnd_x"))
     os.mkfifo(pipe.with_name(f"{pipe.name}.json"))
     os.mkfifo(samples.with_name(f"{samples.name}.jsonl"))
-    skipped: list[str] = []
+    skipped = []
     assert [run.model for run in read_results([results], skipped=skipped)] == ["gpt2", "llama", "t5"]
     [line] = skipped
     assert line.endswith("results_2020-01-01T00-00-00.json: is not a regular file")
@@ -256,7 +253,7 @@ def test_a_pipe_among_results_is_named_and_not_opened(results: Path) -> None:
 # ---------------------------------------------------------------- diagnostics
 
 
-def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
+def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins():
     run = make_run(
         "a", [True, False, True, None], ["k", "k", "l", "l"], ["x", "x", "y", "y"], [1.0, -1e-9, 0.5, math.nan]
     )
@@ -273,9 +270,7 @@ def test_the_reading_aid_of_a_run_is_that_of_its_texts_and_margins() -> None:
     assert math.isnan(found.loc["all", "pmi"])
 
 
-def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(
-    scored: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(scored, home, monkeypatch):
     [run] = read_results([scored / "gpt2"])
     rows = read_table(home / "nnd" / "demo", "authors").to_pylist()
     rows_of_run = [row for row in rows if row["test_id"] in set(run.tests["test_id"])]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,7 +22,7 @@ from tests.results.fake_runs import score
 from tests.results.runs import PROTOCOL, make_run
 
 
-def test_windows_matter_where_contexts_were_shortened() -> None:
+def test_windows_matter_where_contexts_were_shortened():
     first = make_run("a", [True], ["k"])
     shortened = make_run("b", [True], ["k"], truncated=1)
     other = make_run("c", [True], ["k"], model_info={"window": 128})
@@ -34,7 +33,7 @@ def test_windows_matter_where_contexts_were_shortened() -> None:
     assert len(pair(runs, ["window"])) == 1
 
 
-def test_runs_of_other_tests_are_refused() -> None:
+def test_runs_of_other_tests_are_refused():
     first, other = make_run("a", [True, True], ["k", "l"]), make_run("b", [True, True], ["k", "l"])
     with pytest.raises(NNDError, match="test t1 is in one of them only"):
         pair([first, make_run("b", [True], ["k"])])
@@ -63,7 +62,7 @@ def _cut(run: Run, prompts: list[str], model: str = "") -> Run:
     )
 
 
-def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
+def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both():
     clusters = list("kkllmmn")
     outcomes = {"a": [1, 0, 1, 1, 0, 0, 1], "b": [0, 0, 1, 1, 1, 1, 1], "c": [1, 1, 0, 0, 1, 0, 0]}
     protocol = {**PROTOCOL, "selection": "all"}
@@ -100,7 +99,7 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both() -> None:
         pair([_cut(a, ["k"]), _cut(b, ["l"])], ["selection"])
 
 
-def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_it() -> None:
+def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_it():
     protocol = {**PROTOCOL, "selection": "all"}
     a, b = (make_run(name, [True, False, True], ["k", "l", "m"], protocol=protocol) for name in "ab")
     runs = [a, _cut(a, ["k", "m"]), _cut(b, ["k", "m"])]
@@ -109,8 +108,8 @@ def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_i
     assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
 
 
-def test_what_is_done_with_long_texts_makes_no_difference_where_none_was_too_long() -> None:
-    def run(name: str, rule: str, *, outcomes: list[bool | None] | None = None, truncated: int = 0) -> Run:
+def test_what_is_done_with_long_texts_makes_no_difference_where_none_was_too_long():
+    def run(name, rule, *, outcomes=None, truncated=0):
         protocol = {**PROTOCOL, "overlong": rule}
         return make_run(name, outcomes or [True, False], ["k", "l"], protocol=protocol, truncated=truncated)
 
@@ -135,7 +134,7 @@ def test_what_is_done_with_long_texts_makes_no_difference_where_none_was_too_lon
         ({"passed": [None, False], "other": [True, None]}, "no test was scored by all of a, b"),
     ],
 )
-def test_a_page_shows_runs_apart_that_cannot_be_compared(changes: dict[str, Any], reason: str) -> None:
+def test_a_page_shows_runs_apart_that_cannot_be_compared(changes, reason):
     passed, clusters = changes.pop("passed", [True, False]), changes.pop("clusters", ["k", "l"])
     runs = [make_run("a", changes.pop("other", [True, True]), ["k", "l"]), make_run("b", passed, clusters, **changes)]
     for document in [document for run in runs for document in run.documents]:

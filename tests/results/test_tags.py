@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +34,7 @@ def run_of(name: str, revision: str | None = None, short: str = "") -> Run:
         ("C:\\models\\opt-125m", "opt"),
     ],
 )
-def test_the_family_is_the_name_without_its_size(name: str, family: str) -> None:
+def test_the_family_is_the_name_without_its_size(name, family):
     assert guess_family(run_of(name)) == family
 
 
@@ -53,13 +52,13 @@ def test_the_family_is_the_name_without_its_size(name: str, family: str) -> None
         ("out/epoch-3", None, None, "out/epoch-3"),
     ],
 )
-def test_the_step_is_in_the_name_or_the_revision(name: str, revision: str | None, step: int, training: str) -> None:
+def test_the_step_is_in_the_name_or_the_revision(name, revision, step, training):
     run = run_of(name, revision=revision)
     assert guess_step(run) == step
     assert guess_training(run) == training
 
 
-def test_a_name_is_matched_by_whole_parts_of_the_path(tmp_path: Path) -> None:
+def test_a_name_is_matched_by_whole_parts_of_the_path(tmp_path):
     path = tmp_path / "tags.csv"
     path.write_text("model,family,tokens\na/m-1,A,7e6\n\nm-2, B ,5\n")
     tags = read_tags(path)
@@ -69,7 +68,7 @@ def test_a_name_is_matched_by_whole_parts_of_the_path(tmp_path: Path) -> None:
     assert tags.text(run_of("/disk/xm-2"), "family") is None
 
 
-def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
+def test_the_longest_name_that_fits_is_meant(tmp_path):
     (tmp_path / "tags.csv").write_text("model,x\nm-1,1\na/m-1,2\n")
     tags = read_tags(tmp_path / "tags.csv")
     assert [known_number(run_of(name), "x", tags) for name in ("/disk/a/m-1", "/disk/b/m-1", "m-1")] == [2, 1, 1]
@@ -79,14 +78,14 @@ def test_the_longest_name_that_fits_is_meant(tmp_path: Path) -> None:
     ("content", "message"),
     [("name,x\na,1\n", "each row must name a model"), ("model,x\na,1\na ,2\n", "a is there twice")],
 )
-def test_wrong_tags_are_named(content: str, message: str, tmp_path: Path) -> None:
+def test_wrong_tags_are_named(content, message, tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(content)
     with pytest.raises(NNDError, match=f"^{re.escape(str(path))}: .*{message}"):
         read_tags(path)
 
 
-def test_a_tag_beyond_every_number_is_none(tmp_path: Path) -> None:
+def test_a_tag_beyond_every_number_is_none(tmp_path):
     path = tmp_path / "tags.json"
     path.write_text(json.dumps([{"model": "m1", "x": 10**400}]))
     with pytest.raises(NNDError, match=r"tags\.json: x of m1 is '1000+', which is not a number"):

@@ -13,7 +13,6 @@ from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
-from tests.commands import Command
 from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run
 
@@ -41,7 +40,7 @@ def run(folder: Path, name: str, trained_on: str = "", split: str | None = None,
         ("", None, []),
     ],
 )
-def test_what_a_model_has_seen(trained_on: str, split: str | None, seen: list[str], tmp_path: Path) -> None:
+def test_what_a_model_has_seen(trained_on, split, seen, tmp_path):
     one = run(tmp_path, "a", trained_on, split)
     assert one.training_overlap == seen
     plain = run(tmp_path, "b", "", split, seed=1)
@@ -56,20 +55,20 @@ def test_what_a_model_has_seen(trained_on: str, split: str | None, seen: list[st
     assert "b was trained" not in findings
 
 
-def test_models_trained_alike_are_compared(tmp_path: Path) -> None:
+def test_models_trained_alike_are_compared(tmp_path):
     alike = [run(tmp_path, name, "made_up:train", seed=i) for i, name in enumerate("ab")]
     assert [one.models for one in pair(alike)] == [["a", "b"]]
 
 
-def test_a_split_and_the_whole_set_are_apart(tmp_path: Path) -> None:
+def test_a_split_and_the_whole_set_are_apart(tmp_path):
     with pytest.raises(NNDError, match="split None and 'test'"):
         compare_runs([run(tmp_path, "a"), run(tmp_path, "b", split="test")])
 
 
-def test_command_and_site_mark_it(nnd: Command, tmp_path: Path) -> None:
+def test_command_and_site_mark_it(nnd, tmp_path):
     runs = [run(tmp_path / "r", "a", "made_up:train"), run(tmp_path / "r", "b", seed=1)]
     assert "run both with --split test" in nnd("compare", tmp_path / "r").err
-    skipped: list[str] = []
+    skipped = []
     [sections] = group_runs(runs, skipped).values()
     assert [(one.paired.models, one.note) for one in sections] == [(["b"], ""), (["a"], "trained on made_up:train")]
     assert skipped == []

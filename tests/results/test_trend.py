@@ -43,7 +43,7 @@ def whole(trend: Trend, *columns: str) -> list[Any]:
 # ---------------------------------------------------------------- runs
 
 
-def test_tags_name_families_and_numbers(tmp_path: Path) -> None:
+def test_tags_name_families_and_numbers(tmp_path):
     path = tmp_path / "tags.csv"
     path.write_text("model,family,tokens,parameters,step\nm1,F,30,,\nm2,F,10,7,\nfinal,r,,,900\n")
     tags, runs = read_tags(path), [run_of("m1", parameters=5), run_of("m2", parameters=6)]
@@ -55,7 +55,7 @@ def test_tags_name_families_and_numbers(tmp_path: Path) -> None:
     assert whole(trend, "family", "model", "x") == [("r", "r/step-1", 1), ("r", "r/final", 900)]
 
 
-def test_runs_that_were_asked_otherwise_are_refused_unless_allowed() -> None:
+def test_runs_that_were_asked_otherwise_are_refused_unless_allowed():
     runs = [run_of(f"m-{i}b", parameters=i, protocol={"set": "s", "config": "c", "prompt": i}) for i in (1, 2)]
     with pytest.raises(NNDError, match="cannot be compared: prompt 1 and 2"):
         find_trend(runs)
@@ -71,7 +71,7 @@ def test_runs_that_were_asked_otherwise_are_refused_unless_allowed() -> None:
         ([("r/step-1", 1), ("r/final", 1)], "step", "step of r/final is not known; give it with --tags FILE"),
     ],
 )
-def test_what_is_missing_is_named(runs: list[tuple[str, int | None]], x: str | None, message: str) -> None:
+def test_what_is_missing_is_named(runs, x, message):
     with pytest.raises(NNDError, match=re.escape(message)):
         find_trend([run_of(name, parameters=size) for name, size in runs], x)
 
@@ -86,9 +86,7 @@ def test_what_is_missing_is_named(runs: list[tuple[str, int | None]], x: str | N
         (["b-1b/step-9", "b-2b", "a-2b"], "parameters", [("a", 3), ("b", 1), ("b", 2)]),
     ],
 )
-def test_checkpoints_of_one_training_go_by_step_and_models_of_a_family_by_size(
-    names: list[str], x: str, lines: list[tuple[str, int]]
-) -> None:
+def test_checkpoints_of_one_training_go_by_step_and_models_of_a_family_by_size(names, x, lines):
     trend = find_trend([run_of(name, parameters=i) for i, name in enumerate(names, start=1)])
     assert trend.x == x
     assert whole(trend, "family", "x") == lines
@@ -113,7 +111,7 @@ def log_of(path: Path, *entries: Any) -> Path:
     return path
 
 
-def test_a_log_becomes_points_with_the_intervals_of_equal_prompts(tmp_path: Path) -> None:
+def test_a_log_becomes_points_with_the_intervals_of_equal_prompts(tmp_path):
     parts = [log_of(tmp_path / f"{step}.jsonl", entry(step), entry(step, "nnd_b")) for step in (500, 0)]
     points = read_trend(parts).points
     assert set(points["task"]) == {"nnd_demo", "nnd_b"}
@@ -139,13 +137,13 @@ def test_a_log_becomes_points_with_the_intervals_of_equal_prompts(tmp_path: Path
         ),
     ],
 )
-def test_a_wrong_line_is_named(lines: list[Any], message: str, tmp_path: Path) -> None:
+def test_a_wrong_line_is_named(lines, message, tmp_path):
     path = log_of(tmp_path / "nnd.jsonl", *lines)
     with pytest.raises(NNDError, match=re.escape(message)):
         read_trend([path])
 
 
-def test_logs_and_runs_do_not_mix(tmp_path: Path) -> None:
+def test_logs_and_runs_do_not_mix(tmp_path):
     path = log_of(tmp_path / "nnd.jsonl", entry(0), entry(1))
     for places, options in (([path, tmp_path], {}), ([path], {"allow": ["prompt"]}), ([path], {"x": "tokens"})):
         with pytest.raises(NNDError, match="is a log of NNDCallback"):
@@ -155,7 +153,7 @@ def test_logs_and_runs_do_not_mix(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- table and figures
 
 
-def test_every_number_is_shown_and_what_is_not_known_is_null(tmp_path: Path) -> None:
+def test_every_number_is_shown_and_what_is_not_known_is_null(tmp_path):
     trend = read_logs([log_of(tmp_path / "nnd.jsonl", entry(0), entry(10_000))])
     report = report_trend(trend)
     found = json.loads(to_json(report))
@@ -181,7 +179,7 @@ def lines_of(axes: Any) -> dict[str, tuple[list[float], list[float], list[list[f
     return found
 
 
-def test_a_figure_of_sizes_has_a_panel_per_category_and_a_line_per_family() -> None:
+def test_a_figure_of_sizes_has_a_panel_per_category_and_a_line_per_family():
     sizes = {"a-1b": 1, "a-3b": 3, "b-1b": 1}
     runs = [
         run_of(name, OUTCOMES[i:] + OUTCOMES[:i], parameters=n * 10**9, **more)
@@ -205,7 +203,7 @@ def test_a_figure_of_sizes_has_a_panel_per_category_and_a_line_per_family() -> N
         assert (axes.get_xscale(), axes.get_xlabel()) == ("symlog", "parameters, log scale")
 
 
-def test_a_figure_of_a_training_has_a_panel_per_task_and_a_line_per_category() -> None:
+def test_a_figure_of_a_training_has_a_panel_per_task_and_a_line_per_category():
     runs = [run_of(f"r/step-{step}", **more) for more in ({}, OTHER) for step in (0, 24, 74, 223, 620, 1244)]
     [draw] = report_trend(find_trend(runs)).figures.values()
     panels = {axes.get_title(): axes for axes in draw().axes}

@@ -53,7 +53,7 @@ def table_of(report: Report) -> Table | None:
     return next((table for table in report.tables if table.name == "while training"), None)
 
 
-def test_compare_has_one_table_of_them(tmp_path: Path) -> None:
+def test_compare_has_one_table_of_them(tmp_path):
     write_model(tmp_path, "m1", 0.0, token_stats=True)
     write_model(tmp_path, "m2", 0.5)
     [comparison] = compare_runs(read_results(tmp_path))
@@ -79,7 +79,7 @@ def test_compare_has_one_table_of_them(tmp_path: Path) -> None:
     assert cells.loc[cells["category"] == "b", "prompts"].tolist() == ["4†", "4†"]
 
 
-def test_a_reader_that_answers_has_none(tmp_path: Path) -> None:
+def test_a_reader_that_answers_has_none(tmp_path):
     for name in ("m1", "m2"):
         write_model(tmp_path, name, 0.0, protocol={"reader": "validator"})
     runs = read_results(tmp_path)
@@ -90,7 +90,7 @@ def test_a_reader_that_answers_has_none(tmp_path: Path) -> None:
     assert table_of(report_comparison(comparison)) is None
 
 
-def test_trend_shows_them_against_steps(tmp_path: Path) -> None:
+def test_trend_shows_them_against_steps(tmp_path):
     for step, shift in ((100, -0.5), (200, 0.0), (400, 0.5)):
         write_model(tmp_path, f"/runs/x/step-{step}", shift)
     report = report_trend(read_trend([tmp_path]))
@@ -103,7 +103,7 @@ def test_trend_shows_them_against_steps(tmp_path: Path) -> None:
     assert [*table.cells().columns] == ["task", "category", "family", "model", "step", *BASIC]
 
 
-def test_logs_hold_them_too_and_older_ones_do_not(tmp_path: Path) -> None:
+def test_logs_hold_them_too_and_older_ones_do_not(tmp_path):
     rate = {"rate": 0.6, "stderr": 0.02, "tests": 100, "clusters": 12}
     line = {"epoch": 0.5, "task": "nnd_demo", "rates": {"all": rate}, "signature": "set:s || name:m"}
     measures = {"all": {"margin": {"mean": 0.2, "stderr": 0.05}, "bits_high": {"mean": 1.5, "stderr": None}}}

@@ -6,5 +6,5 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def list_few_tasks(few_tasks: None) -> None:
+def list_few_tasks(few_tasks) -> None:
     """Look for unknown names among few tasks of lm-eval."""

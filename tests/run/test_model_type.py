@@ -31,7 +31,7 @@ REQUESTS: Any = [(None, [*range(5, 26)], [*range(3, 3 + n)]) for n in (1, 4, 9)]
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[type[fake_vllm.LLM]]:
+def engine(tmp_path) -> Iterator[type[fake_vllm.LLM]]:
     environment.cache_clear()
     with fake_vllm.installed(tmp_path / "site") as made:
         yield made
@@ -56,15 +56,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "block", "short"), [("gpt2", 4, False), ("llama", 32, True)])
-def test_the_outcomes_are_those_of_hf(
-    name: str,
-    block: int,
-    short: bool,
-    engine: type[fake_vllm.LLM],
-    tiny_models: dict[str, Path],
-    home: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_outcomes_are_those_of_hf(name, block, short, engine, tiny_models, home, caplog):
     engine.short = short  # type: ignore[misc]
     with caplog.at_level(logging.INFO):
         results = through_vllm(tiny_models[name], model_args={"block_size": block})
@@ -78,7 +70,7 @@ def test_the_outcomes_are_those_of_hf(
     assert signature["model"]["type"] == "vllm-shared-prefix"
 
 
-def test_the_protocol_is_that_of_plain_vllm(engine: type[fake_vllm.LLM], gpt2: Path, home: Path) -> None:
+def test_the_protocol_is_that_of_plain_vllm(engine, gpt2, home):
     shared, plain = (through_vllm(gpt2, shared_prefix=sharing) for sharing in (True, False))
     assert plain["config"]["model"] == "vllm"
     assert_same(shared, plain)
@@ -89,7 +81,7 @@ def test_the_protocol_is_that_of_plain_vllm(engine: type[fake_vllm.LLM], gpt2: P
     assert not any(cached for _, _, cached in engine.made[1].calls)
 
 
-def test_a_window_cuts_as_lm_evals_vllm_does(engine: type[fake_vllm.LLM], gpt2: Path, home: Path) -> None:
+def test_a_window_cuts_as_lm_evals_vllm_does(engine, gpt2, home):
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
     settings = {"pretrained": str(gpt2), "max_model_len": 40, "block_size": 4}
@@ -106,7 +98,7 @@ def test_a_window_cuts_as_lm_evals_vllm_does(engine: type[fake_vllm.LLM], gpt2: 
             ours._loglikelihood_tokens([(("a", "b"), context, continuation)])
 
 
-def test_rolling_requests_and_empty_contexts(engine: type[fake_vllm.LLM], llama: Path, home: Path) -> None:
+def test_rolling_requests_and_empty_contexts(engine, llama, home):
     from lm_eval.api.instance import Instance
 
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
@@ -136,13 +128,7 @@ def test_rolling_requests_and_empty_contexts(engine: type[fake_vllm.LLM], llama:
         ({"skew": 0.1}, "on a small example the sums differ from those of whole prompts"),
     ],
 )
-def test_an_engine_that_cannot_share_scores_as_lm_eval_does(
-    arguments: dict[str, Any],
-    reason: str,
-    engine: type[fake_vllm.LLM],
-    gpt2: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_engine_that_cannot_share_scores_as_lm_eval_does(arguments, reason, engine, gpt2, caplog):
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
     for name in ("lies", "skew"):  # a faulty engine
@@ -163,9 +149,7 @@ def test_an_engine_that_cannot_share_scores_as_lm_eval_does(
         assert shared.sent is not None
 
 
-def test_16_bits_say_how_to_get_exact_numbers(
-    engine: type[fake_vllm.LLM], gpt2: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_16_bits_say_how_to_get_exact_numbers(engine, gpt2, caplog):
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
     lm = VLLMSharedPrefixLM(pretrained=str(gpt2), max_model_len=512, dtype="bfloat16")
@@ -176,12 +160,12 @@ def test_16_bits_say_how_to_get_exact_numbers(
     assert "--no-shared-prefix" in lines[1]
 
 
-def test_a_vllm_that_is_too_old_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_vllm_that_is_too_old_is_one_line(tmp_path, caplog):
     class Old:
         __struct_fields__ = ("prompt_logprobs", "detokenize")
 
     class Silent:
-        def __init__(self) -> None:
+        def __init__(self):
             pass
 
     for number, (changes, reason) in enumerate(
@@ -199,14 +183,14 @@ def test_a_vllm_that_is_too_old_is_one_line(tmp_path: Path, caplog: pytest.LogCa
         assert reason in line
 
 
-def test_a_vllm_that_lm_eval_cannot_load_is_one_line(tmp_path: Path) -> None:
+def test_a_vllm_that_lm_eval_cannot_load_is_one_line(tmp_path):
     with fake_vllm.installed(tmp_path), pytest.MonkeyPatch.context() as patch:
         patch.setitem(__import__("sys").modules, "vllm", SimpleNamespace(__spec__=ModuleType("vllm")))
         with pytest.raises(NNDError, match=r"lm-eval cannot load vLLM 0\.32\.0 \(ImportError: .*pip install -U vllm"):
             checks.resolve_model_type("vllm", shared_prefix=True)
 
 
-def test_without_vllm_there_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vllm_there_is_one_line(home, monkeypatch):
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     with pytest.raises(NNDError, match="--model vllm: vLLM is not installed; pip install vllm"):
         nnd_tasks.evaluate(["nnd_demo"], "vllm", {"pretrained": "x"})
@@ -215,7 +199,7 @@ def test_without_vllm_there_is_one_line(home: Path, monkeypatch: pytest.MonkeyPa
 # ---------------------------------------------------------------- what results keep
 
 
-def test_answers_of_another_vllm_are_not_reused(tmp_path: Path) -> None:
+def test_answers_of_another_vllm_are_not_reused(tmp_path):
     keys = set()
     for release in ("0.32.0", "0.33.0"):
         environment.cache_clear()

@@ -6,7 +6,6 @@ import json
 import os
 import runpy
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +48,7 @@ def sums(results: dict[str, Any]) -> list[float]:
     return [record["sum"] for sample in results["samples"]["nnd_demo"] for record in sample["candidates"]]
 
 
-def test_a_plain_module_is_scored_by_its_own_logits(home: Path) -> None:
+def test_a_plain_module_is_scored_by_its_own_logits(home):
     plain, caching = Recurrent(caching=False), Recurrent(caching=True)
     results = evaluate(plain.train())
     assert plain.training, "training goes on as before"
@@ -70,7 +69,7 @@ def test_a_plain_module_is_scored_by_its_own_logits(home: Path) -> None:
     assert caching.tokens_read < plain.tokens_read / 3, "each prompt is read once"
 
 
-def test_two_processes_score_a_share_each(tmp_path: Path, home: Path) -> None:
+def test_two_processes_score_a_share_each(tmp_path, home):
     program = tmp_path / "program.py"
     program.write_text(
         f"""

@@ -8,10 +8,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,12 +23,11 @@ from nnd_tasks.task.task_files import (
     write_task_folder,
 )
 from tests import commands
-from tests.commands import Command
 from tests.conftest import REPO
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Path:
+def tasks(tmp_path) -> Path:
     """Make the folder that stands for the one that lm-eval searches (tests/conftest.py)."""
     folder = tmp_path / "lm_eval" / "tasks"
     folder.mkdir(parents=True)
@@ -43,10 +40,8 @@ def names_in(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("act", [register, unregister])
 @pytest.mark.parametrize("failing", ["write_text", "rename", "rmtree"])
-def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up(
-    failing: str, act: Callable[[], object], tasks: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*args: Any, **kwargs: Any) -> None:
+def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up(failing, act, tasks, monkeypatch):
+    def killed(*args, **kwargs):
         raise KeyboardInterrupt
 
     register()
@@ -63,7 +58,7 @@ def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up
     assert unregister() is None
 
 
-def test_processes_that_register_at_once_leave_all_stubs(tasks: Path) -> None:
+def test_processes_that_register_at_once_leave_all_stubs(tasks):
     code = f"""
 from pathlib import Path
 from nnd_tasks.task import task_files
@@ -76,9 +71,7 @@ task_files.register()
     assert is_registered()
 
 
-def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(
-    nnd: Command, tmp_path: Path, tasks: Path
-) -> None:
+def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(nnd, tmp_path, tasks):
     table = tmp_path / "t.csv"
     table.write_text("q,text,right\n" + "".join(f"q{i},good {i},yes\nq{i},bad {i},no\n" for i in range(3)))
     options = ("--from", table, "--context", "q", "--candidate", "text", "--label", "right", "--better", "yes")
@@ -93,7 +86,7 @@ def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(
     assert "note: lm_eval does not know the new tasks: " in nnd("new", "third", *options).err
 
 
-def test_an_lm_eval_that_asks_installed_packages_finds_all_tasks() -> None:
+def test_an_lm_eval_that_asks_installed_packages_finds_all_tasks():
     """As its pull request 4015 describes: the entry point names a package, whose folder is searched for YAMLs."""
     code = """
 from importlib.metadata import entry_points
@@ -109,13 +102,13 @@ print(*TaskManager(include_path=str(folder), include_defaults=False).all_tasks)
     assert {name for name in names_in(write_task_folder()) if name.startswith("nnd")} <= {*found.split()}
 
 
-def test_a_stub_that_is_gone_is_seen(tasks: Path) -> None:
+def test_a_stub_that_is_gone_is_seen(tasks):
     register()
     next((tasks / REGISTERED).rglob("*.yaml")).unlink()
     assert not is_registered()
 
 
-def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home: Path, tasks: Path) -> None:
+def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home, tasks):
     register()
     mine = nnd_home / "task_yamls" / "mine" / "mine.yaml"
     mine.parent.mkdir(parents=True)
@@ -127,7 +120,7 @@ def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home: Path, tasks
     assert str(mine) in (folder / "mine" / "mine.yaml").read_text()
 
 
-def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path: Path, tasks: Path) -> None:
+def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path, tasks):
     foreign = tasks / REGISTERED / "theirs.yaml"
     foreign.parent.mkdir()
     foreign.write_text("task: theirs\n")
@@ -137,7 +130,7 @@ def test_a_foreign_folder_of_our_name_is_left_alone(tmp_path: Path, tasks: Path)
     assert foreign.read_text() == "task: theirs\n"
 
 
-def test_a_folder_that_cannot_be_written_says_what_else_works(tasks: Path) -> None:
+def test_a_folder_that_cannot_be_written_says_what_else_works(tasks):
     tasks.rmdir()
     tasks.write_text("not a folder")
     with pytest.raises(NNDError, match="--include_path"):

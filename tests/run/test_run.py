@@ -27,7 +27,7 @@ from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.read_runs import read_results
-from tests.commands import Command, nnd_process
+from tests.commands import nnd_process
 from tests.commands import refused as refused_message
 from tests.conftest import REPO
 from tests.random_models import evaluate
@@ -36,13 +36,13 @@ from tests.run.local_server import closed_port
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refused(monkeypatch, capsys) -> Callable[..., str]:
     """Return a function that runs ``nnd run ...`` and returns its one line of error; loading a model is a failure."""
 
-    def no_model(*args: Any, **kwargs: Any) -> None:
+    def no_model(*args, **kwargs):
         raise AssertionError("the model was loaded")
 
-    def call(*arguments: str | Path) -> str:
+    def call(*arguments):
         monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
         monkeypatch.setattr(HFLM, "_create_model", no_model)
         logging.disable(logging.WARNING)
@@ -122,14 +122,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_one_line_before_the_model_is_loaded(
-    case: str,
-    refused: Callable[..., str],
-    gpt2: Path,
-    demo_home: Path,
-    tmp_path: Path,
-    monkeypatch: Any,
-) -> None:
+def test_a_mistake_is_one_line_before_the_model_is_loaded(case, refused, gpt2, demo_home, tmp_path, monkeypatch):
     monkeypatch.setenv("NND_HOME", str(tmp_path))  # where no other test has built anything
     shutil.copytree(demo_home / "nnd" / "demo", tmp_path / "nnd" / "demo")
     (tmp_path / "file").touch()
@@ -139,7 +132,7 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(
     assert message in refused(*model, *([] if "--tasks" in words else ["--tasks", "nnd_demo"]), *words)
 
 
-def test_what_needs_no_model_is_checked_before_torch_is_imported(home: Path, tmp_path: Path) -> None:
+def test_what_needs_no_model_is_checked_before_torch_is_imported(home, tmp_path):
     (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')", encoding="utf-8")
     (tmp_path / "checkpoints" / "step-10").mkdir(parents=True)
     (tmp_path / "checkpoints" / "step-10" / "config.json").touch()
@@ -161,9 +154,7 @@ def test_what_needs_no_model_is_checked_before_torch_is_imported(home: Path, tmp
         assert refusal.startswith(f"{folder}={tmp_path}/torch.py: {message}")
 
 
-def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(
-    refused: Callable[..., str], gpt2: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(refused, gpt2, home, tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(gpt2)
     tokenizer.add_tokens(["unused and rare"])
     tokenizer.save_pretrained(tmp_path / "unused")
@@ -176,9 +167,7 @@ def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(
     assert "(' of the'), which the model lacks; name the tokenizer that the model was trained with" in message
 
 
-def test_weights_that_do_not_fit_say_which(
-    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_weights_that_do_not_fit_say_which(gpt2, home, tmp_path, monkeypatch, capsys):
     shutil.copytree(gpt2, tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "n_embd": 64}), encoding="utf-8")
@@ -186,9 +175,7 @@ def test_weights_that_do_not_fit_say_which(
     assert re.search(r"lm-eval stopped with RuntimeError: .*(size mismatch|mismatched)", capsys.readouterr().err)
 
 
-def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(
-    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(gpt2, home, tmp_path, monkeypatch):
     model = tmp_path / ("ä" * 100) / ("b" * 150) / "model"
     model.parent.mkdir(parents=True)
     model.symlink_to(gpt2)
@@ -202,9 +189,7 @@ def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(
         assert read_results(run.file)[0].tokens.name == "renamed.parquet"
 
 
-def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(
-    refused: Callable[..., str], gpt2: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(refused, gpt2, home, tmp_path):
     name = "nnd_" + "x" * 230
     base = REPO / "task_yamls" / "demo" / "nnd_demo.yaml"
     (tmp_path / "tasks").mkdir()
@@ -215,9 +200,7 @@ def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(
     assert not (tmp_path / "new").exists()
 
 
-def test_outside_of_a_git_repository_git_says_nothing(
-    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
-) -> None:
+def test_outside_of_a_git_repository_git_says_nothing(gpt2, home, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     assert call(monkeypatch, *hf(gpt2, "--tasks", "nnd_demo", "--limit", "1")) == 0
     assert "fatal" not in capfd.readouterr().err
@@ -232,9 +215,7 @@ def test_outside_of_a_git_repository_git_says_nothing(
         ("fewshot_split: train", "another split"),
     ],
 )
-def test_a_yaml_cannot_undo_what_is_promised_of_exemplars(
-    line: str, word: str, gpt2: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_yaml_cannot_undo_what_is_promised_of_exemplars(line, word, gpt2, home, tmp_path):
     base = Path(__file__).parents[2] / "task_yamls" / "demo" / "nnd_demo.yaml"
     (tmp_path / "mine.yaml").write_text(f"include: {base}\ntask: mine\n{line}\n", encoding="utf-8")
     with pytest.raises(NNDError, match=word):
@@ -251,15 +232,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
 
 @pytest.mark.parametrize("kind", ["results", "samples"])
 @pytest.mark.parametrize("output", ["out", "out/mine.json"])
-def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(
-    kind: str,
-    output: str,
-    gpt2: Path,
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(kind, output, gpt2, home, tmp_path, monkeypatch, capsys):
     words = hf(gpt2, "--tasks", "nnd_demo", "--limit", "9", "--log_samples")
     words += ["--output_path", str(tmp_path / output)]
     assert call(monkeypatch, *words) == 0
@@ -299,13 +272,8 @@ def everything_written(folder: Path) -> str:
 
 
 def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
-    gpt2: Path,
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    gpt2, home, tmp_path, monkeypatch, capfd, caplog
+):
     with CompletionsServer.load(gpt2) as server, caplog.at_level(logging.DEBUG):
         arguments = json.dumps(secret_arguments(server.url, gpt2))
         words = "--model", "local-completions", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", "2"
@@ -326,13 +294,7 @@ def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
     assert "hush" not in render_report(read_results(tmp_path / "out"))
 
 
-def test_an_error_shows_no_secret(
-    gpt2: Path,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_error_shows_no_secret(gpt2, home, monkeypatch, capfd, caplog):
     with closed_port() as port, caplog.at_level(logging.DEBUG):
         arguments = secret_arguments(f"http://127.0.0.1:{port}/v1/completions", gpt2)
         words = (
@@ -357,9 +319,7 @@ def test_an_error_shows_no_secret(
         assert "hush" not in text
 
 
-def test_files_stay_where_only_the_hub_fails(
-    gpt2: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_stay_where_only_the_hub_fails(gpt2, home, tmp_path, monkeypatch):
     from huggingface_hub import HfApi
 
     monkeypatch.setattr(HfApi, "whoami", lambda self, **_: {"name": "me"})  # pushing itself meets HF_HUB_OFFLINE
@@ -370,7 +330,7 @@ def test_files_stay_where_only_the_hub_fails(
     assert read_results(tmp_path)
 
 
-def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(gpt2: Path, home: Path) -> None:
+def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(gpt2, home):
     model = AutoModelForCausalLM.from_pretrained(gpt2)
     with pytest.raises(NNDError, match=r"GPT2LMHeadModel is not a model of lm-eval.*model_args=\{'pretrained': MODEL"):
         nnd_tasks.evaluate("nnd_demo", model=model)
@@ -385,13 +345,13 @@ def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(gpt2: Path, hom
 
 
 def test_results_are_saved_at_home_and_the_last_line_is_the_command_that_comes_next(
-    nnd: Command, tiny_models: dict[str, Path], demo_home: Path, nnd_home: Path, tmp_path: Path
-) -> None:
+    nnd, tiny_models, demo_home, nnd_home, tmp_path
+):
     shutil.copytree(demo_home / "nnd", nnd_home / "nnd")
     refusal = nnd("compare")
     assert (refusal.status, "no run is saved there yet" in refusal.err) == (1, True)
 
-    def last_lines(model: str, *more: str | Path) -> list[str]:
+    def last_lines(model, *more):
         done = nnd("run", *hf(tiny_models[model], "--tasks", "nnd_demo", "--limit", "2"), *more)
         assert done.status == 0, done.err
         return done.out.splitlines()[-2:]

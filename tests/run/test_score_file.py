@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 import nnd_tasks
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.score_file import ScoreFile, most_tokens, request_id
-from tests.commands import Outcome
 from tests.conftest import REPO
 
 TASKS = ["nnd_demo", "stock"]
@@ -40,7 +39,7 @@ metric_list: [{metric: acc}, {metric: acc_norm}]
 
 
 @pytest.fixture(scope="module")
-def files(llama: Path, demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def files(llama, demo_home, tmp_path_factory) -> tuple[Path, Path]:
     """Return a folder with the task ``stock``, the requests of both tasks and their scores; and the model."""
     folder = tmp_path_factory.mktemp("score_file")
     documents = [
@@ -68,7 +67,7 @@ def evaluate(folder: Path, model: str, metadata: Any = None, **arguments: Any) -
     return nnd_tasks.evaluate(TASKS, model, arguments, metadata=metadata, include_path=folder, limit=6)
 
 
-def test_scores_of_a_file_are_those_of_hf(files: tuple[Path, Path], home: Path) -> None:
+def test_scores_of_a_file_are_those_of_hf(files, home):
     folder, model = files
     expected = evaluate(folder, "hf", pretrained=model, dtype="float32")
     for tokenizer in ({}, {"tokenizer": model}):
@@ -91,7 +90,7 @@ def test_scores_of_a_file_are_those_of_hf(files: tuple[Path, Path], home: Path) 
         assert signature["protocol"] == expected["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["protocol"]
 
 
-def test_token_scores_come_from_the_file(files: tuple[Path, Path], home: Path) -> None:
+def test_token_scores_come_from_the_file(files, home):
     folder, model = files
     kept = evaluate(folder, "nnd_file", {"tokens": True}, scores=folder / "scores.parquet", tokenizer=model)
     expected = evaluate(folder, "hf", {"tokens": True}, pretrained=model, dtype="float32")
@@ -101,7 +100,7 @@ def test_token_scores_come_from_the_file(files: tuple[Path, Path], home: Path) -
         assert first == pytest.approx(second, abs=1e-4)
 
 
-def test_requests_are_each_text_once_with_its_tokens(files: tuple[Path, Path]) -> None:
+def test_requests_are_each_text_once_with_its_tokens(files):
     requests = pd.read_parquet(files[0] / "requests.parquet")
     assert requests["id"].is_unique
     assert not requests.duplicated(["context", "continuation"]).any()
@@ -137,9 +136,7 @@ MISTAKES: list[tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = [
 
 
 @pytest.mark.parametrize(("mistake", "words"), MISTAKES, ids=range(len(MISTAKES)))
-def test_a_file_that_cannot_be_right_is_one_line(
-    mistake: Callable[[pd.DataFrame], pd.DataFrame], words: str, files: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_right_is_one_line(mistake, words, files, tmp_path):
     scores = mistake(pd.read_parquet(files[0] / "scores.parquet").drop(columns="token_logprobs"))
     if "it has" in words:
         scores["token_logprobs"] = None
@@ -159,7 +156,7 @@ def test_a_file_that_cannot_be_right_is_one_line(
         ("shifted", "1 lists of token_logprobs that do not add up to sum"),
     ],
 )
-def test_lists_of_token_logprobs_are_checked(values: Any, words: str, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_lists_of_token_logprobs_are_checked(values, words, files, tmp_path):
     scores = pd.read_parquet(files[0] / "scores.parquet")
     longest = int(scores["tokens"].idxmax())
     if values == "shifted":
@@ -169,7 +166,7 @@ def test_lists_of_token_logprobs_are_checked(values: Any, words: str, files: tup
         ScoreFile(scores=str(tmp_path / "s.parquet"))
 
 
-def test_counts_of_another_tokenizer_are_refused(files: tuple[Path, Path], home: Path, tmp_path: Path) -> None:
+def test_counts_of_another_tokenizer_are_refused(files, home, tmp_path):
     folder, model = files
     scores = pd.read_parquet(folder / "scores.parquet").drop(columns="token_logprobs")
     change("tokens", int(scores["tokens"][2]) + 1, 2)(scores).to_parquet(tmp_path / "s.parquet")
@@ -193,9 +190,7 @@ def test_counts_of_another_tokenizer_are_refused(files: tuple[Path, Path], home:
         ("requests=/proc/none/r.parquet", "requests=/proc/none/r.parquet: cannot be written"),
     ],
 )
-def test_mistakes_on_the_command_line(
-    arguments: str, words: str, files: tuple[Path, Path], home: Path, nnd: Callable[..., Outcome], tmp_path: Path
-) -> None:
+def test_mistakes_on_the_command_line(arguments, words, files, home, nnd, tmp_path):
     (tmp_path / "text.parquet").write_text("no table", encoding="utf-8")
     for name, path in (("SCORES", files[0] / "scores.parquet"), ("TEXT", tmp_path / "text.parquet")):
         arguments = arguments.replace(name, str(path))
@@ -207,6 +202,6 @@ def test_mistakes_on_the_command_line(
 
 
 @given(text=st.text(min_size=1))
-def test_no_tokenizer_of_bytes_or_letters_gives_more_tokens(text: str) -> None:
+def test_no_tokenizer_of_bytes_or_letters_gives_more_tokens(text):
     assert len(text.encode("utf-8", "surrogatepass")) + 1 <= most_tokens(text)
     assert request_id("a", text) != request_id("", f"a{text}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,7 +136,7 @@ def _reversed(choices: list[Body]) -> list[Body]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad: str) -> None:
+def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad):
     spoil, message = BAD[bad]
     prompts = [[*range(8)]] * 3
     likely = [None, *({"a": -1.0 - place} for place in range(8))]
@@ -151,14 +150,7 @@ def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "concurrent"), [*((bad, 1) for bad in ("null", *STRANGE)), *((bad, 3) for bad in ("null", "an error"))]
 )
-def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
-    bad: str,
-    concurrent: int,
-    gpt2: Path,
-    home: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(bad, concurrent, gpt2, home, tmp_path, caplog):
     spoil, message = (BAD | STRANGE)[bad]
     folder = gpt2
     with (
@@ -172,10 +164,10 @@ def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(
         assert len(SqliteDict(str(path))) == 0
 
 
-def test_answers_before_a_bad_one_are_not_kept_either(gpt2: Path, home: Path, tmp_path: Path) -> None:
+def test_answers_before_a_bad_one_are_not_kept_either(gpt2, home, tmp_path):
     folder = gpt2
 
-    def lose_later(body: Body) -> Body:
+    def lose_later(body):
         return BAD["the last entry is lost"][0](body) if len(server.answered) > 40 else body
 
     with CompletionsServer.load(folder, spoil=lose_later) as server, pytest.raises(NNDError, match="expected"):
@@ -201,9 +193,7 @@ def longer(body: Body) -> Body:
 
 @pytest.mark.parametrize("batch_size", [1, 5])
 @pytest.mark.parametrize("change", [ended, longer], ids=lambda change: change.__name__)
-def test_as_many_entries_count_as_the_server_says_that_it_generated(
-    change: Callable[[Body], Any], batch_size: int, gpt2: Path, home: Path
-) -> None:
+def test_as_many_entries_count_as_the_server_says_that_it_generated(change, batch_size, gpt2, home):
     folder = gpt2
     found = []
     for spoil in (dict, change):
@@ -213,7 +203,7 @@ def test_as_many_entries_count_as_the_server_says_that_it_generated(
 
 
 @pytest.mark.parametrize("adds_bos", [True, False])
-def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(adds_bos: bool, llama: Path, home: Path) -> None:
+def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(adds_bos, llama, home):
     """With ``tokenized_requests=False`` the server tokenizes, and this one puts BOS before every text."""
     folder = llama
     with CompletionsServer.load(folder) as server:
@@ -227,7 +217,7 @@ def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(adds_bos: bool, 
             through(server, folder, arguments, limit=2)
 
 
-def test_chats_are_refused_where_lm_eval_does_not_render_them(llama: Path, home: Path) -> None:
+def test_chats_are_refused_where_lm_eval_does_not_render_them(llama, home):
     folder = llama
     arguments = {"tokenized_requests": False}
     with CompletionsServer.load(folder) as server, pytest.raises(NNDError, match="sends chats without rendering them"):

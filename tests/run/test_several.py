@@ -20,7 +20,7 @@ from torch.distributed import TCPStore
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from tests import commands
-from tests.commands import Command, Outcome
+from tests.commands import Outcome
 
 
 def run(count: int, command: Sequence[str | Path], cwd: Path, timeout: float = 300) -> list[Outcome]:
@@ -88,9 +88,7 @@ main()
 
 
 @pytest.mark.slow
-def test_documents_divided_among_processes_give_what_one_gives(
-    llama: Path, home: Path, tmp_path: Path, nnd: Command
-) -> None:
+def test_documents_divided_among_processes_give_what_one_gives(llama, home, tmp_path, nnd):
     """Rates, errors, sizes, signature and samples; with few-shot examples, which must not depend on the process."""
     arguments = ["run", "--model", "hf", "--model_args", f"pretrained={llama},dtype=float32"]
     arguments += ["--tasks", "nnd_demo", "--device", "cpu", "--log_samples", "--num_fewshot", "2", "--seed", "1"]
@@ -121,14 +119,7 @@ def test_documents_divided_among_processes_give_what_one_gives(
         (2, 2, {"model": "nnd_mlm"}),
     ],
 )
-def test_processes_that_would_score_everything_are_refused(
-    gpus: int,
-    here: int,
-    options: dict[str, Any],
-    gpt2: Path,
-    home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_processes_that_would_score_everything_are_refused(gpus, here, options, gpt2, home, monkeypatch):
     """Before the model is loaded."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
@@ -159,7 +150,7 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_a_callback_in_two_processes_evaluates_and_writes_once(gpt2: Path, home: Path, tmp_path: Path) -> None:
+def test_a_callback_in_two_processes_evaluates_and_writes_once(gpt2, home, tmp_path):
     """Real data-parallel training with gloo: the lines are those of the weights, which stay the same in both processes."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -19,7 +19,7 @@ from tests.run.test_several import close, written
 
 
 @pytest.fixture
-def checkpoints(tmp_path: Path, gpt2: Path, llama: Path) -> Path:
+def checkpoints(tmp_path, gpt2, llama) -> Path:
     """Three models, in an order that texts do not have, and two folders that are none."""
     for name, model in (("step-2", gpt2), ("step-10", llama)):
         shutil.copytree(model, tmp_path / "runs" / name)
@@ -28,7 +28,7 @@ def checkpoints(tmp_path: Path, gpt2: Path, llama: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_models_are_those_of_a_pattern_or_a_file(checkpoints: Path, tmp_path: Path) -> None:
+def test_models_are_those_of_a_pattern_or_a_file(checkpoints, tmp_path):
     assert [Path(name).name for name in list_models(f"{checkpoints}/*")] == ["step-2", "step-10"]
     file = tmp_path / "models.txt"
     file.write_text("# two\nEleutherAI/pythia-160m,revision=step1000\n\n  gpt2 \n", "utf-8")
@@ -48,9 +48,7 @@ def results(out: Path) -> list[Path]:
     return sorted(out.rglob("results_*.json"))
 
 
-def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(
-    nnd: Command, checkpoints: Path, home: Path, tmp_path: Path
-) -> None:
+def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(nnd, checkpoints, home, tmp_path):
     pattern, out = f"{checkpoints}/step-*", tmp_path / "out"
     first = sweep(nnd, pattern, out)
     assert first.status == 0, first.err
@@ -86,9 +84,7 @@ def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(
     assert sweep(nnd, pattern, out, "--batch_size", "2").out.count("has results: ") == 2
 
 
-def test_a_model_that_fails_is_named_in_the_end_and_the_first_ends_the_sweep(
-    nnd: Command, checkpoints: Path, gpt2: Path, home: Path, tmp_path: Path
-) -> None:
+def test_a_model_that_fails_is_named_in_the_end_and_the_first_ends_the_sweep(nnd, checkpoints, gpt2, home, tmp_path):
     (checkpoints / "step-3" / "config.json").write_text("{}", "utf-8")
     outcome = sweep(nnd, f"{checkpoints}/step-*", tmp_path / "out")
     assert outcome.status == 1
@@ -102,7 +98,7 @@ def test_a_model_that_fails_is_named_in_the_end_and_the_first_ends_the_sweep(
     assert "model 2 of 3" not in wrong.out
 
 
-def test_workers_leave_room_for_the_next_model(nnd: Command, checkpoints: Path, home: Path, tmp_path: Path) -> None:
+def test_workers_leave_room_for_the_next_model(nnd, checkpoints, home, tmp_path):
     pattern, out = f"{checkpoints}/step-*", tmp_path / "out"
     with fake_ray() as ray:
         first = sweep(nnd, pattern, out, arguments="engine=hf,workers=2,dtype=float32")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,9 +56,7 @@ def assert_sums(table: pa.Table, results: Any) -> None:
         ("t5", {"shared_prefix": False, "batch_size": 3}),
     ],
 )
-def test_each_token_has_what_the_model_gives_it(
-    name: str, options: dict[str, Any], tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_each_token_has_what_the_model_gives_it(name, options, tiny_models, home):
     results = random_models.evaluate(tiny_models[name], ["nnd_demo"], limit=LIMIT, metadata=TOKENS, **options)
     table = results["tokens"]["nnd_demo"]
     assert_sums(table, results)
@@ -82,7 +79,7 @@ def test_each_token_has_what_the_model_gives_it(
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_vllm_keeps_them_too(shared: bool, tmp_path: Path, gpt2: Path, home: Path) -> None:
+def test_vllm_keeps_them_too(shared, tmp_path, gpt2, home):
     arguments = {"pretrained": str(gpt2), "dtype": "float32", "max_model_len": 2048, "block_size": 4}
     with fake_vllm.installed(tmp_path / "site"):
         results = nnd_tasks.evaluate(
@@ -103,7 +100,7 @@ def test_vllm_keeps_them_too(shared: bool, tmp_path: Path, gpt2: Path, home: Pat
         assert np.allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
-def test_the_numbers_are_those_of_a_run_without_them(gpt2: Path, home: Path) -> None:
+def test_the_numbers_are_those_of_a_run_without_them(gpt2, home):
     metadatas = (TOKENS, {})
     one, other = (random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=m) for m in metadatas)
     assert "tokens" not in other
@@ -113,7 +110,7 @@ def test_the_numbers_are_those_of_a_run_without_them(gpt2: Path, home: Path) -> 
     assert signatures[0] == signatures[1], "what is kept does not change what a number rests on"
 
 
-def test_a_cache_gives_them_back(tmp_path: Path, gpt2: Path, home: Path) -> None:
+def test_a_cache_gives_them_back(tmp_path, gpt2, home):
     again = [
         random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=TOKENS, use_cache=str(tmp_path / "cache"))
         for _ in range(2)
@@ -125,7 +122,7 @@ def test_a_cache_gives_them_back(tmp_path: Path, gpt2: Path, home: Path) -> None
     assert len([*tmp_path.glob("cache*.db")]) == 2
 
 
-def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(gpt2: Path, home: Path) -> None:
+def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(gpt2, home):
     metadata = {**TOKENS, "context_reliance": True, "append_eos": True}
     results = random_models.evaluate(gpt2, ["nnd_demo"], limit=2, metadata=metadata)
     rows = results["tokens"]["nnd_demo"].to_pylist()
@@ -144,7 +141,7 @@ def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(gpt2: Path,
         assert (row["starts"][-1], row["ends"][-1]) == (len(row["text"]),) * 2, "the end-of-sequence token"
 
 
-def test_who_cannot_keep_them_says_so(gpt2: Path, masked_model: Path, home: Path) -> None:
+def test_who_cannot_keep_them_says_so(gpt2, masked_model, home):
     with pytest.raises(NNDError, match="--model nnd_mlm gives sums only; hf and vllm keep"):
         nnd_tasks.evaluate(["nnd_demo"], "nnd_mlm", {"pretrained": str(masked_model)}, metadata=TOKENS, limit=1)
     with pytest.raises(NNDError, match="a ready-made HFLM gives sums only"):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,7 +16,6 @@ import pytest
 from nnd_tasks.contribute.new import draft_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import describe_accounts, tally_table
-from tests.commands import Outcome
 from tests.conftest import DATA, needs_data
 from tests.sets.tables import LABELS, left_out, make, make_csv, pick, read_tests
 
@@ -26,7 +23,7 @@ SCORES = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
 ASPECTS = ["c,t,k,s", "q,a,fluency,5", "q,a,meaning,1", "q,b,fluency,1", "q,b,meaning,4"]
 
 
-def test_an_attribute_judges_each_category_alone(tmp_path: Path) -> None:
+def test_an_attribute_judges_each_category_alone(tmp_path):
     made = make_csv(tmp_path, *ASPECTS, "q,c,,3", **SCORES, attribute="k")
     assert pick(read_tests(made), "category", "high") == [("fluency", "a"), ("meaning", "b")]
     assert left_out(made) == {"no_attribute": 1}
@@ -45,9 +42,7 @@ LABELLED = ["c,t,k,l,u", "q,a,fluency,good,[]", "q,a,meaning,bad,[]", "q,b,fluen
         (LABELLED, {**LABELS, "attribute": "u"}, "row 2, column 'u': a list of attributes; make a row of each in prepare.py"),
     ],
 )  # fmt: skip
-def test_judgements_that_differ_are_never_the_first_one_or_a_tie_unsaid(
-    lines: list[str], keys: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_judgements_that_differ_are_never_the_first_one_or_a_tie_unsaid(lines, keys, message, tmp_path):
     with pytest.raises(NNDError, match=message):
         make_csv(tmp_path, *lines, **keys)
 
@@ -63,7 +58,7 @@ ERRORS = ["c,t,l,k,v", "q,a,good,,", "q,b,bad,,", "q,b,bad,word,minor", "q,b,bad
         ("each", [("word", "minor"), ("order", "Major")]),
     ],
 )
-def test_a_rule_of_the_recipe_says_which_error_counts(rule: str, expected: list[Any], tmp_path: Path) -> None:
+def test_a_rule_of_the_recipe_says_which_error_counts(rule, expected, tmp_path):
     keys = {**LABELS, "category": "k", "severity": "v", "several_errors": rule}
     made = make_csv(tmp_path, *ERRORS, **keys)
     assert pick(read_tests(made), "category", "severity") == expected
@@ -74,7 +69,7 @@ def test_a_rule_of_the_recipe_says_which_error_counts(rule: str, expected: list[
         )
 
 
-def test_scores_that_differ_and_labels_without_a_rank_are_told(tmp_path: Path) -> None:
+def test_scores_that_differ_and_labels_without_a_rank_are_told(tmp_path):
     made = make_csv(tmp_path, "c,t,s", "q,a,5", "q,a,1", "q,b,1", **SCORES)
     line = "1 candidate judged differently by several: the mean of their scores counts"
     assert line in describe_accounts(made.report["default"]["accounts"], on_card=True)
@@ -86,14 +81,14 @@ def test_scores_that_differ_and_labels_without_a_rank_are_told(tmp_path: Path) -
     )
 
 
-def test_what_a_judgement_lacks_beside_others_of_its_row_is_no_row(tmp_path: Path) -> None:
+def test_what_a_judgement_lacks_beside_others_of_its_row_is_no_row(tmp_path):
     lines = ["c,t,x,y", "q,a,5,4", "q,b,1,", "q,d,,"]
     made = make_csv(tmp_path, *lines, context="c", candidate="t", attribute=["x", "y"], min_gap=1)
     assert left_out(made) == {"no_judgement": 1}
     assert left_out(made, "judgements") == {"no_judgement": 1}
 
 
-def test_a_value_that_one_of_several_files_has_is_known(tmp_path: Path) -> None:
+def test_a_value_that_one_of_several_files_has_is_known(tmp_path):
     for name, check in (("one", "no"), ("two", "yes")):
         lines = ["c,t,l,check", f"{name},a,good,no", f"{name},b,bad,no", f"{name},d,bad,{check}"]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
@@ -102,13 +97,13 @@ def test_a_value_that_one_of_several_files_has_is_known(tmp_path: Path) -> None:
     assert made.notes == ["`leave_out` names check = 'maybe', which no row has"]
 
 
-def test_rows_that_nothing_accounts_for_are_an_error_of_ours() -> None:
+def test_rows_that_nothing_accounts_for_are_an_error_of_ours():
     rows = pd.DataFrame({"exclusion": ["", "lost"], "where": ["1", "2"]})
     with pytest.raises(RuntimeError, match="of 2 rows, 1 are used and 0 left out"):
         tally_table(rows, "row")
 
 
-def test_a_build_says_why_rows_are_left_out(nnd: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_a_build_says_why_rows_are_left_out(nnd, tmp_path):
     (tmp_path / "t.csv").write_text("\n".join([*ASPECTS, "q,c,,3"]), encoding="utf-8")
     recipe = "context: c\ncandidate: t\nscore: s\nmin_gap: 1\nattribute: k\nfiles: {t.csv: {}}\n"
     (tmp_path / "_recipe").write_text(recipe, encoding="utf-8")
@@ -138,7 +133,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @needs_data
 @pytest.mark.parametrize("file", CASES)
-def test_the_sum_is_right_for_files_as_people_have_them(file: str) -> None:
+def test_the_sum_is_right_for_files_as_people_have_them(file):
     path = DATA / "cases" / file
     lines = path.read_text("utf-8").splitlines()
     made = draft_set("mine", str(path), CASES[file]).built_set

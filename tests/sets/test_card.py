@@ -59,7 +59,7 @@ def card_of(card_facts: CardFacts = CARD_FACTS, earlier: str = "", **report: Any
     return make_card(card_facts, SUMMARIES, COLUMNS, {"all": REPORT | report}, default="all", earlier=earlier)
 
 
-def test_a_card_has_the_facts_and_the_counts() -> None:
+def test_a_card_has_the_facts_and_the_counts():
     card = card_of()
     header = yaml.safe_load(card.split("---\n")[1])
     assert header["nnd_set"] == "answers"
@@ -85,7 +85,7 @@ def test_a_card_has_the_facts_and_the_counts() -> None:
     assert find_todos(*parse_card(card.replace(begin, f"{begin}TODO: draw a picture.\n"), "")) == []
 
 
-def test_sections_without_facts_are_left_out() -> None:
+def test_sections_without_facts_are_left_out():
     card = make_card(replace(CARD_FACTS, recipe=""), SUMMARIES, COLUMNS, {"all": {}}, default="all")
     headings = "Sizes, Use, Columns, How it was made, Known limits, Origin and licence, Notes, Citation"
     assert re.findall("^## (.*)", card, re.MULTILINE) == headings.split(", ")
@@ -94,7 +94,7 @@ def test_sections_without_facts_are_left_out() -> None:
     assert "The errors are synthetic" in card_of(made)
 
 
-def test_what_only_people_know_is_marked_where_it_is_missing() -> None:
+def test_what_only_people_know_is_marked_where_it_is_missing():
     unknown = Facts(**{**FACTS.model_dump(), **dict.fromkeys(KNOWN_BY_PEOPLE), "language": ()})
     card = card_of(replace(CARD_FACTS, facts=unknown))
     assert all(todo(key) in card for key in KNOWN_BY_PEOPLE)
@@ -105,7 +105,7 @@ def test_what_only_people_know_is_marked_where_it_is_missing() -> None:
     assert find_todos(*parse_card(card_of(replace(CARD_FACTS, facts=said)), "")) == ["summary", "judges", "homepage"]
 
 
-def test_only_what_stands_between_the_markers_and_new_fields_stay() -> None:
+def test_only_what_stands_between_the_markers_and_new_fields_stay():
     first = card_of()
     assert card_of(earlier=first) == first
     begin = "<!-- kept by builds: begin -->\n"
@@ -132,7 +132,7 @@ HOSTILE = (
 )
 
 
-def test_no_text_of_a_stranger_is_html_or_leaves_its_cell() -> None:
+def test_no_text_of_a_stranger_is_html_or_leaves_its_cell():
     facts = Facts(
         **{**FACTS.model_dump(), **dict.fromkeys(("title", "summary", "judges", "citation", "license"), HOSTILE)}
     )
@@ -155,7 +155,7 @@ def test_no_text_of_a_stranger_is_html_or_leaves_its_cell() -> None:
 
 
 @given(st.text("-\n\r# a:", max_size=30), st.sampled_from(["\n", "\r\n"]), st.text("-\n a#", max_size=30))
-def test_header_and_body_are_where_the_hub_sees_them(header: str, end: str, body: str) -> None:
+def test_header_and_body_are_where_the_hub_sees_them(header, end, body):
     text = f"---{end}{header}{end}---{end}{body}"
     parts = split_card(text)
     assert parts is not None
@@ -166,7 +166,7 @@ def test_header_and_body_are_where_the_hub_sees_them(header: str, end: str, body
     assert parts[1] == known.text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def test_the_patterns_on_a_card_read_one_config_and_no_other(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_patterns_on_a_card_read_one_config_and_no_other(home, monkeypatch):
     monkeypatch.chdir(home / "nnd" / "demo")
     card = Path("README.md").read_text("utf-8")
     expected = sorted(Path("authors").rglob("*.parquet"))

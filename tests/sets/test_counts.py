@@ -286,7 +286,7 @@ KNOWN = ("category", "subcategory", "severity", "rater", "low_spans")
 
 
 @pytest.mark.parametrize(("name", "config"), ORACLES, ids=str)
-def test_tests_are_those_of_the_raw_file_formed_anew(name: str, config: str, real_sets: Callable[[str], Path]) -> None:
+def test_tests_are_those_of_the_raw_file_formed_anew(name, config, real_sets):
     # The tables that other people joined are another source than what the set is built from.
     raw = DATA / ("extra" if name in ("hanna", "webnlg") else FOLDERS.get(name, name))
     theirs = Counter(ORACLES[name, config](raw))
@@ -303,12 +303,12 @@ def test_tests_are_those_of_the_raw_file_formed_anew(name: str, config: str, rea
 
 
 @pytest.mark.parametrize(("name", "config"), PUBLISHED, ids=str)
-def test_counts_are_the_published_ones(name: str, config: str, real_sets: Callable[[str], Path]) -> None:
+def test_counts_are_the_published_ones(name, config, real_sets):
     counts = Counter(read_table(real_sets(name), config).column("category").to_pylist())
     assert PUBLISHED[name, config] in (counts, counts.total())
 
 
-def test_quiz_design_has_396_groups_but_332_prompts_and_1860_candidates(real_sets: Callable[[str], Path]) -> None:
+def test_quiz_design_has_396_groups_but_332_prompts_and_1860_candidates(real_sets):
     rows = read_table(real_sets("quiz_design")).to_pylist()
     assert len({row["context_id"] for row in rows}) == 396
     assert len({row["cluster_id"] for row in rows}) == len({(row["context"], row["answer"]) for row in rows}) == 332
@@ -341,17 +341,17 @@ def pinned(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.skipif("NND_WRITE_PINS" not in os.environ, reason="pins are not to be written; set NND_WRITE_PINS")
-def test_pins_are_written(real_sets: Callable[[str], Path]) -> None:
+def test_pins_are_written(real_sets):
     PINS.write_text(json.dumps({name: pinned(real_sets(name)) for name in PINNED}, indent=1) + "\n")
 
 
 @pytest.mark.parametrize("name", PINNED)
-def test_every_config_is_what_it_was(name: str, real_sets: Callable[[str], Path]) -> None:
+def test_every_config_is_what_it_was(name, real_sets):
     assert pinned(real_sets(name)) == PINNED[name]
     assert set(SOURCES[name].recipe.published) <= set(PINNED[name])
 
 
-def test_frank_without_its_split_file_is_the_same(data: Path, real_sets: Callable[[str], Path], tmp_path: Path) -> None:
+def test_frank_without_its_split_file_is_the_same(data, real_sets, tmp_path):
     result = build_set("frank", data / "frank/human_annotations_sentence.json", tmp_path / "out")
     assert read_table(tmp_path / "out").equals(read_table(real_sets("frank")))
     assert any("848" in note and "824" in note for note in result.notes), "another count than the paper's is told"

@@ -77,7 +77,7 @@ Publisher.handler = Handler
 
 
 @pytest.fixture
-def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+def publisher(monkeypatch) -> Iterator[Publisher]:
     """Start a publisher."""
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(variable, raising=False)
@@ -103,9 +103,7 @@ def zipped(name: str, content: bytes) -> bytes:
     return target.getvalue()
 
 
-def test_a_file_with_a_known_hash_is_downloaded_once_and_again_when_it_is_damaged(
-    publisher: Publisher, nnd_home: Path
-) -> None:
+def test_a_file_with_a_known_hash_is_downloaded_once_and_again_when_it_is_damaged(publisher, nnd_home):
     table = {"url": publisher.serve("t.csv", ROWS), "sha256": sha256(ROWS)}
     for _ in range(2):
         made = build(t=table)
@@ -118,9 +116,7 @@ def test_a_file_with_a_known_hash_is_downloaded_once_and_again_when_it_is_damage
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_another_file_than_the_known_one_is_refused_and_not_kept(
-    pinned: bool, publisher: Publisher, nnd_home: Path
-) -> None:
+def test_another_file_than_the_known_one_is_refused_and_not_kept(pinned, publisher, nnd_home):
     table = {"url": publisher.serve("t.csv", ROWS), "sha256": sha256(ROWS) if pinned else None}
     if not pinned:
         assert [note for note in build(t=table).notes if "unverified: t.csv has no published hash" in note]
@@ -134,7 +130,7 @@ def test_another_file_than_the_known_one_is_refused_and_not_kept(
     assert "t.csv" not in kept(nnd_home)
 
 
-def test_a_page_in_place_of_a_file_without_a_hash_does_not_stay(publisher: Publisher, nnd_home: Path) -> None:
+def test_a_page_in_place_of_a_file_without_a_hash_does_not_stay(publisher, nnd_home):
     table = {"url": publisher.serve("t.csv", b"<html>Quota exceeded</html>", ROWS)}
     assert "no row is in it" in refusal(build, t=table)
     assert "t.csv" not in kept(nnd_home)
@@ -145,9 +141,7 @@ def test_a_page_in_place_of_a_file_without_a_hash_does_not_stay(publisher: Publi
 @pytest.mark.parametrize(
     ("answer", "short", "reason"), [((503, b"busy"), 0, "HTTP 503"), (ROWS, 9, ""), (None, 0, "ConnectionError")]
 )
-def test_a_failed_download_is_one_line_with_the_way_out(
-    answer: Any, short: int, reason: str, publisher: Publisher, nnd_home: Path
-) -> None:
+def test_a_failed_download_is_one_line_with_the_way_out(answer, short, reason, publisher, nnd_home):
     publisher.short = short
     url = publisher.serve("t.csv", answer) if answer else "http://127.0.0.1:9/t.csv"
     message = refusal(build, t={"url": url})
@@ -157,7 +151,7 @@ def test_a_failed_download_is_one_line_with_the_way_out(
     assert publisher.requests == ({"t.csv": 1 + RETRIES} if answer else {})
 
 
-def test_a_set_without_an_address_says_what_to_name() -> None:
+def test_a_set_without_an_address_says_what_to_name():
     assert "its recipe has no address of t.csv; put t.csv into " in (message := refusal(build, t={}))
     assert message.endswith(WAY_OUT)
 
@@ -165,7 +159,7 @@ def test_a_set_without_an_address_says_what_to_name() -> None:
 # ---------------------------------------------------------------- archives
 
 
-def test_two_archives_of_one_name_are_two_files(publisher: Publisher) -> None:
+def test_two_archives_of_one_name_are_two_files(publisher):
     files = {
         name: {"url": publisher.serve(f"{name}/data.zip", zipped("in/t.csv", rows)), "member": "in/t.csv",
                "sha256": sha256(rows)}
@@ -188,9 +182,7 @@ def test_two_archives_of_one_name_are_two_files(publisher: Publisher) -> None:
     ],
     ids=["other hash", "no such file", "a page", "cut off"],  # an archive has the time in it
 )
-def test_an_archive_without_the_file_is_refused_and_not_kept(
-    content: bytes, words: str, publisher: Publisher, nnd_home: Path
-) -> None:
+def test_an_archive_without_the_file_is_refused_and_not_kept(content, words, publisher, nnd_home):
     file = {"url": publisher.serve("data.zip", content), "member": "t.csv", "sha256": sha256(ROWS)}
     assert words in refusal(build, one=file)
     assert set(kept(nnd_home)) <= {"hashes.json"}
@@ -199,7 +191,7 @@ def test_an_archive_without_the_file_is_refused_and_not_kept(
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
-def test_nothing_of_an_archive_is_written_outside(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_an_archive_is_written_outside(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     archive = tmp_path / f"a.{kind}"
@@ -215,7 +207,7 @@ def test_nothing_of_an_archive_is_written_outside(kind: str, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "xlsx"])
-def test_an_archive_that_unpacks_to_too_much_is_refused(kind: str, tmp_path: Path) -> None:
+def test_an_archive_that_unpacks_to_too_much_is_refused(kind, tmp_path):
     """Of a tar that says how large its first file is, the rest is not read: here there is none."""
     path = tmp_path / f"a.{kind}"
     path.write_bytes(zipped("t.csv", bytes(30 << 20)))
@@ -242,19 +234,19 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(kind: str, tmp_path: Pat
         ("~nosuchuser/x", "home directory"),
     ],
 )
-def test_a_source_that_is_not_there_is_said(source: str, message: str, tmp_path: Path) -> None:
+def test_a_source_that_is_not_there_is_said(source, message, tmp_path):
     with pytest.raises(NNDError, match=re.escape(message)):
         make(Path(source) if source[:1] == "~" else tmp_path / source, **LABELS)
 
 
-def test_the_file_of_a_set_may_have_another_name_and_a_folder_must_hold_it(tmp_path: Path) -> None:
+def test_the_file_of_a_set_may_have_another_name_and_a_folder_must_hold_it(tmp_path):
     path = write_files(tmp_path, {"renamed.jsonl": small_text("quiz_design")}) / "renamed.jsonl"
     assert make_set(find_recipe("quiz_design"), path).tables["authors"].num_rows == 5
     with pytest.raises(NNDError, match=f"{tmp_path}: set quiz_design needs {QUIZ_FILE} there"):
         make_set(find_recipe("quiz_design"), tmp_path)
 
 
-def test_a_link_of_a_sent_set_leads_nowhere_else(tmp_path: Path) -> None:
+def test_a_link_of_a_sent_set_leads_nowhere_else(tmp_path):
     (tmp_path / "secret.csv").write_bytes(ROWS)
     recipe = "context: c\ncandidate: t\nlabel: l\nbetter: good\nfiles: {t.csv: {}}\n"
     folder = write_files(tmp_path / "sent", {"_recipe": recipe})

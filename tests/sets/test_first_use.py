@@ -28,7 +28,7 @@ LOAD = "import nnd_tasks; print(len(nnd_tasks.load('quiz_design')))"
 
 
 @pytest.fixture
-def sources(data: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sources(data, monkeypatch) -> Path:
     """Name the folder of the real files by NND_SOURCES."""
     monkeypatch.setenv("NND_SOURCES", str(data))
     return data
@@ -51,9 +51,7 @@ def start(code: str) -> subprocess.Popen[str]:
         ("webnlg", 15022, ""),  # many files of one name
     ],
 )
-def test_a_set_of_the_package_is_built_from_the_users_files(
-    name: str, tests: int, note: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_set_of_the_package_is_built_from_the_users_files(name, tests, note, capsys):
     loaded = load(name)
     assert loaded.num_rows == tests
     told = capsys.readouterr().err
@@ -63,9 +61,7 @@ def test_a_set_of_the_package_is_built_from_the_users_files(
     assert capsys.readouterr().err == ""
 
 
-def test_a_task_builds_its_set_with_what_there_is_of_optional_files(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_task_builds_its_set_with_what_there_is_of_optional_files(data, tmp_path, monkeypatch, capsys):
     for path in (REPO / "tests/sets/small/mqm/mqm_newstest2021_ende.tsv", SIDE_BY_SIDE):  # the second is an archive
         shutil.copy(path, tmp_path)
     monkeypatch.setenv("NND_SOURCES", str(tmp_path))
@@ -75,9 +71,7 @@ def test_a_task_builds_its_set_with_what_there_is_of_optional_files(
     assert "note: without mqm_ted_ende.tsv, which is optional: https://" in capsys.readouterr().err
 
 
-def test_a_file_is_found_by_its_hash_whatever_its_name_is(
-    nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_found_by_its_hash_whatever_its_name_is(nnd_home, tmp_path, monkeypatch):
     files = {"a/t.csv": "other", "b/second.csv": "wanted", "b/third.txt": "wanted"}
     folder = write_files(tmp_path / "files", files)
     sha256 = sha256_of(folder / "b/second.csv")
@@ -89,9 +83,7 @@ def test_a_file_is_found_by_its_hash_whatever_its_name_is(
     assert find_by_hash("t.csv", sha256_of(write_files(nnd_home / "sources", {"x.csv": "wanted"}) / "x.csv"))
 
 
-def test_of_files_with_one_name_that_of_the_set_is_taken_and_none_is_guessed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_files_with_one_name_that_of_the_set_is_taken_and_none_is_guessed(tmp_path, monkeypatch):
     files = {"a/t.csv": "a", "b/t.csv": "b", "mine/t.csv": "c", "not_t.csv": "d"}
     monkeypatch.setenv("NND_SOURCES", str(write_files(tmp_path, files)))
     assert find_by_name("t.csv", "mine") == tmp_path / "mine/t.csv"
@@ -107,7 +99,7 @@ def test_of_files_with_one_name_that_of_the_set_is_taken_and_none_is_guessed(
 # ---------------------------------------------------------------- what is not built
 
 
-def test_without_a_network_one_line_names_file_hash_folder_and_option(nnd_home: Path) -> None:
+def test_without_a_network_one_line_names_file_hash_folder_and_option(nnd_home):
     with pytest.raises(NNDError) as error:
         load("quiz_design")
     message = str(error.value)
@@ -129,12 +121,12 @@ def test_without_a_network_one_line_names_file_hash_folder_and_option(nnd_home: 
         ("blindspot_ted", "run: nnd stress build blindspot_ted --corpus ted"),
     ],
 )
-def test_what_cannot_be_built_is_one_line(name: str, message: str) -> None:
+def test_what_cannot_be_built_is_one_line(name, message):
     with pytest.raises(NNDError, match=message):
         load(name)
 
 
-def test_a_set_of_ones_own_is_never_built_on_use(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_of_ones_own_is_never_built_on_use(nnd_home, monkeypatch):
     recipe = "context: c\ncandidate: t\nlabel: l\nbetter: good\nfiles: {t.csv: {}}\n"
     folder = write_files(nnd_home / "task_yamls/mine", {"_recipe": recipe, "t.csv": "c,t,l\nq,a,good\nq,b,bad\n"})
     with pytest.raises(NNDError, match=r"the set 'mine' is not built in NND_HOME=.*; run: nnd build mine"):
@@ -149,7 +141,7 @@ def test_a_set_of_ones_own_is_never_built_on_use(nnd_home: Path, monkeypatch: py
 
 
 @pytest.mark.usefixtures("sources")
-def test_of_processes_that_want_a_set_at_once_one_builds_it() -> None:
+def test_of_processes_that_want_a_set_at_once_one_builds_it():
     processes = [start(LOAD) for _ in range(3)]
     outputs = [process.communicate(timeout=300) for process in processes]
     assert [out for out, _ in outputs] == ["2686\n"] * 3
@@ -161,7 +153,7 @@ def test_of_processes_that_want_a_set_at_once_one_builds_it() -> None:
     "moment",
     ["shutil.copyfile", "pathlib.Path.rename"],
 )
-def test_of_a_build_that_is_killed_nothing_is_seen_and_the_next_use_builds(moment: str) -> None:
+def test_of_a_build_that_is_killed_nothing_is_seen_and_the_next_use_builds(moment):
     kill = "import os, nnd_tasks.sets.build, unittest.mock as m; kill = lambda *a, **k: os.kill(os.getpid(), 9);"
     killed = start(f"{kill} m.patch('{moment}', kill).start(); {LOAD}")
     assert killed.communicate(timeout=300)[0] == ""
@@ -172,7 +164,7 @@ def test_of_a_build_that_is_killed_nothing_is_seen_and_the_next_use_builds(momen
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("sources")
-def test_a_process_that_waits_for_one_that_is_killed_builds(nnd_home: Path) -> None:
+def test_a_process_that_waits_for_one_that_is_killed_builds(nnd_home):
     hold = """
 import time
 from nnd_tasks.sets.write import making

@@ -12,7 +12,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
@@ -43,9 +42,7 @@ def commands(text: str) -> list[tuple[list[str], str]]:
 
 
 @pytest.mark.slow
-def test_every_command_of_the_guide_does_what_it_says(
-    tiny_models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_of_the_guide_does_what_it_says(tiny_models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "my_sets"
     monkeypatch.setenv("NND_HOME", str(home))
@@ -83,18 +80,18 @@ def test_every_command_of_the_guide_does_what_it_says(
     assert read_table(home / "nnd" / "sent").equals(read_table(home / "nnd" / "quotes"))
 
 
-def test_the_guide_is_read_in_ten_minutes() -> None:
+def test_the_guide_is_read_in_ten_minutes():
     assert len(PAGE.partition("## The keys of a recipe")[0].split()) <= 1300
 
 
 @pytest.mark.parametrize("model", [Recipe, File, Spans, Facts])
-def test_the_docstring_that_the_page_shows_has_every_key(model: type[BaseModel]) -> None:
+def test_the_docstring_that_the_page_shows_has_every_key(model):
     assert f"::: nnd_tasks.sets.recipe.{model.__name__}\n" in PAGE
     attributes = (model.__doc__ or "").partition("Attributes:\n")[2]
     assert re.findall(r"^        (\w+): ", attributes, re.MULTILINE) == list(model.model_fields)
 
 
-def test_the_guide_has_every_role_of_rows() -> None:
+def test_the_guide_has_every_role_of_rows():
     from nnd_tasks.sets.rows import ROLES
 
     columns = PAGE.split("`rows` gets a folder")[1].split("\n\n")[1]

@@ -6,7 +6,6 @@ Traces of missing values, and what prepare.py may return: one rule for all roles
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ GOOD, BAD = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}
 
 
 @pytest.mark.parametrize(("role", "column"), [("context", "c"), ("candidate", "t"), ("label", "l")])
-def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role: str, column: str, tmp_path: Path) -> None:
+def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role, column, tmp_path):
     rows = [GOOD, BAD, *({**BAD, "t": f"x {trace}", column: f" {trace} "} for trace in TRACES)]
     made = make_rows(tmp_path, rows, **LABELS)
     assert pick(read_tests(made), "context", "high", "low") == [("q", "a", "b")]
@@ -45,14 +44,12 @@ def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role: str, column: s
         ({"k": "nan"}, {"category": "k"}, ("a", "x", "bad")),
     ],
 )
-def test_what_is_meant_stays(
-    row: dict[str, str], keys: dict[str, Any], expected: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_is_meant_stays(row, keys, expected, tmp_path):
     made = make_rows(tmp_path, [{**GOOD, "k": "K"}, {**BAD, "t": "x", "k": "K", **row}], **{**LABELS, **keys})
     assert pick(read_tests(made), "high", "low", "low_label") == [expected]
 
 
-def test_a_winner_that_is_missing_is_no_judgement(tmp_path: Path) -> None:
+def test_a_winner_that_is_missing_is_no_judgement(tmp_path):
     rows = [{"c": "q", "a": "x", "b": "y", "w": winner} for winner in ("nan", "<NA>", "a")]
     made = make_rows(tmp_path, rows, context="c", pair=["a", "b"], winner="w")
     assert left_out(made) == {"no_judgement": 2}
@@ -65,7 +62,7 @@ CELLS: list[Any] = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]
 
 
 @pytest.mark.parametrize("role", ["c", "t"])
-def test_a_recipe_and_a_prepare_read_cells_alike(role: str, tmp_path: Path) -> None:
+def test_a_recipe_and_a_prepare_read_cells_alike(role, tmp_path):
     rows = []
     for number, cell in enumerate(CELLS):
         context = cell if role == "c" else f"q{number}"
@@ -85,7 +82,7 @@ def test_a_recipe_and_a_prepare_read_cells_alike(role: str, tmp_path: Path) -> N
     assert counts[0] == counts[1] != {}
 
 
-def test_contexts_that_differ_in_white_space_and_texts_that_repeat_their_prompt_are_told(tmp_path: Path) -> None:
+def test_contexts_that_differ_in_white_space_and_texts_that_repeat_their_prompt_are_told(tmp_path):
     rows = [
         {"c": c, "t": f"{c.strip()} {t}", "l": t} for c in ("What?", "What?\u00a0", "Who?") for t in ("good", "bad")
     ]

@@ -71,7 +71,7 @@ def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Make a folder for the tables of all examples."""
     return tmp_path_factory.mktemp("tables")
 
@@ -79,9 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(tables(), st.randoms(use_true_random=False))
-def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(
-    folder: Path, table: tuple[list[dict[str, Any]], dict[str, Any]], dice: Any
-) -> None:
+def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(folder, table, dice):
     rows, recipe = table
     expected, keep = slow_tests(rows, recipe)
     try:
@@ -115,7 +113,7 @@ def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(
 LINES = ["c,t,l,u", "q,a,good,1", "q,b,bad,2"]
 
 
-def test_what_is_left_out_is_counted_with_its_rows(tmp_path: Path) -> None:
+def test_what_is_left_out_is_counted_with_its_rows(tmp_path):
     lines = ["c,t,l,check", "q,a,good,", "q,b,bad,", "q, ,bad,", ",d,bad,", "q,e,n/a,", "q,f,skip,", "q,g,bad,yes"]
     keys = {**LABELS, "missing": "n/a", "ignore": "skip", "leave_out": {"check": "Yes"}}
     made = make_csv(tmp_path, *lines, "other,h,bad,", "q,i,good,", "q,i,bad,", **keys)
@@ -126,7 +124,7 @@ def test_what_is_left_out_is_counted_with_its_rows(tmp_path: Path) -> None:
     assert report["accounts"]["rows"]["examples"] == {reason: [f"table.csv, row {row}"] for reason, row in rows.items()}
 
 
-def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: Path) -> None:
+def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path):
     lines = ["c,t,l,f", "q,a,good,1", "q,b,bad,1", "q,a,good,2", "q,b,bad,2"]
     keys = {**LABELS, "field": {"answer": "f"}}
     tests = read_tests(make_csv(tmp_path, *lines, **keys))
@@ -149,13 +147,11 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path: P
         ([*LINES, "q,a,bad,"], {}, "no test comes out: no context has two candidates whose judgements count; "),
     ],
 )  # fmt: skip
-def test_a_rule_that_gives_no_test_is_refused_in_one_line(
-    lines: list[str], keys: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_a_rule_that_gives_no_test_is_refused_in_one_line(lines, keys, message, tmp_path):
     assert message in refusal(make_csv, tmp_path, *lines, **LABELS | keys)
 
 
-def test_one_context_with_too_many_candidates_is_refused_before_they_are_compared(tmp_path: Path) -> None:
+def test_one_context_with_too_many_candidates_is_refused_before_they_are_compared(tmp_path):
     lines = (f"q,{i},{'good' if i % 2 else 'bad'}" for i in range(40_000))
     with pytest.raises(NNDError, match=r"40,000 candidates in one context; is --context right"):
         make_csv(tmp_path, "c,t,l", *lines, **LABELS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +23,7 @@ TEXTS = st.sampled_from(["a", "a ", "é", "e\u0301", "", " "])
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Make a folder for the tables of all examples."""
     return tmp_path_factory.mktemp("tables")
 
@@ -34,9 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     st.lists(st.tuples(st.sampled_from("PQ"), TEXTS, TEXTS, st.sampled_from(["A", "B", ""])), min_size=1, max_size=20)
 )
 @pytest.mark.parametrize("by_rater", [True, False])
-def test_each_pair_stays_once_the_way_round_that_more_people_say(
-    by_rater: bool, folder: Path, pairs: list[tuple[str, str, str, str]]
-) -> None:
+def test_each_pair_stays_once_the_way_round_that_more_people_say(by_rater, folder, pairs):
     rows = [{"p": p, "chosen": x, "rejected": y, "who": rater} for p, x, y, rater in pairs]
     keys = {**CHOSEN, "context": "p", **({"rater": "who"} if by_rater else {})}
     nfc = partial(unicodedata.normalize, "NFC")
@@ -52,7 +49,7 @@ def test_each_pair_stays_once_the_way_round_that_more_people_say(
     assert sum(left_out(made).values()) == len(pairs) - len(tests)
 
 
-def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: Path) -> None:
+def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path):
     lines = ["p,chosen,rejected,by,other,k,m,s", 'P,a,b c,A,B,K,major,"[2, 3]"', "P,x,y,A,B,,,"]
     keys = {"systems": ["by", "other"], "category": "k", "severity": "m", "spans": {"column": "s"}, "context": "p"}
     made = make_csv(tmp_path, *lines, **CHOSEN, **keys)
@@ -70,7 +67,7 @@ def test_categories_systems_severity_and_spans_are_those_of_the_pair(tmp_path: P
     [("answer_1", "Answer_2"), (1, "2"), ("A", " b "), ("first", "Second"), ("left", "right"), ("model_a", "Model B"),
      ("s", "T"), (0, "yes")],
 )  # fmt: skip
-def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> None:
+def test_a_column_names_the_winner(values, tmp_path):
     cells = [*values, "tie", None, "k.A.", "nan", "<NA>"]
     rows = [
         {"q": f"Q{i}", "answer_1": "a", "answer_2": "b", "who": who, "by_1": "S", "by_2": "T"}
@@ -87,26 +84,26 @@ def test_a_column_names_the_winner(values: tuple[Any, Any], tmp_path: Path) -> N
     "line",
     ["answer_b,answer_a,A", "text2,text1,1", "response_0,response_1,1", "right,left,left", "by_gpt,by_llama,Llama"],
 )
-def test_a_word_of_one_column_means_this_column(line: str, tmp_path: Path) -> None:
+def test_a_word_of_one_column_means_this_column(line, tmp_path):
     first, second, value = line.split(",")
     made = make_csv(tmp_path, f"{first},{second},w", f"x,y,{value}", pair=[first, second], winner="w")
     assert pick(read_tests(made), "high", "low") == [("y", "x")]
 
 
 @pytest.mark.parametrize("value", ["tie", "tie (bothbad)", "both_bad", "Tie (both good)", "bothbad", "neither"])
-def test_ties_of_arenas_give_no_test(value: str, tmp_path: Path) -> None:
+def test_ties_of_arenas_give_no_test(value, tmp_path):
     lines = ["q,answer_1,answer_2,who", "Q,a,b,A", f"R,a,b,{value}"]
     assert left_out(make_csv(tmp_path, *lines, **WINNER)) == {"undecided": 1}
 
 
-def test_a_system_whose_name_means_the_other_side_is_no_winner(tmp_path: Path) -> None:
+def test_a_system_whose_name_means_the_other_side_is_no_winner(tmp_path):
     lines = ["q,answer_1,answer_2,who,s,t", "Q,a,b,1,2,1"]
     with pytest.raises(NNDError, match="'1' names no winner"):
         make_csv(tmp_path, *lines, **WINNER, systems=["s", "t"])
 
 
 @pytest.mark.parametrize("value", ["Alice", "0", "answer_1 is better", "1.5"])
-def test_what_names_no_winner_is_refused_with_file_and_row(value: str, tmp_path: Path) -> None:
+def test_what_names_no_winner_is_refused_with_file_and_row(value, tmp_path):
     lines = ["q,answer_1,answer_2,who", "Q,a,b,A", f"Q,a,b,{value}"]
     with pytest.raises(
         NNDError, match=f"row 3, column 'who': {value!r} names no winner.*--winners 'A=first,{value}=[?]'"
@@ -116,14 +113,14 @@ def test_what_names_no_winner_is_refused_with_file_and_row(value: str, tmp_path:
         make_csv(tmp_path, *lines, **WINNER, winners={"left": "first"})
 
 
-def test_rows_that_lose_a_vote_are_counted_and_a_test_names_its_only_rater(tmp_path: Path) -> None:
+def test_rows_that_lose_a_vote_are_counted_and_a_test_names_its_only_rater(tmp_path):
     lines = ["p,x,y,who", *["P,a,b,Ann"] * 3, "P,b,a,Bo", "P,b,a,Cy", "Q,a,b,Ann", "Q,a,b,Bo", "Q,b,a,Bo", "R,a,b,Ann"]
     made = make_csv(tmp_path, *lines, context="p", chosen="x", rejected="y", rater="who")
     assert pick(read_tests(made), "context", "rater") == [("P", ""), ("Q", ""), ("R", "Ann")]
     assert left_out(made) == {"rater_tie": 2, "contradictory": 3, "repeated": 1}
 
 
-def test_each_pair_without_a_context_is_a_prompt_of_its_own(tmp_path: Path) -> None:
+def test_each_pair_without_a_context_is_a_prompt_of_its_own(tmp_path):
     lines = ["x,y,k", "a,b,K", "c,d,K", "b,a,L"]
     tests = read_tests(make_csv(tmp_path, *lines, chosen="x", rejected="y", category="k"))
     first, second, turned = (test["cluster_id"] for test in tests)
@@ -159,7 +156,7 @@ TALK = "User: x\n\nAssistant: y\n\nUser: z\n\nAssistant:"
         (chat("x", "a"), "b", None),
     ],
 )  # fmt: skip
-def test_what_both_chats_begin_with_is_the_context(chosen: Any, rejected: Any, expected: Any, tmp_path: Path) -> None:
+def test_what_both_chats_begin_with_is_the_context(chosen, rejected, expected, tmp_path):
     rows = [{"chosen": "other", "rejected": "text"}, {"chosen": chosen, "rejected": rejected}]
     made = make_rows(tmp_path, rows, **CHOSEN)
     found = pick(read_tests(made), "context", "high", "low")
@@ -171,12 +168,12 @@ def test_what_both_chats_begin_with_is_the_context(chosen: Any, rejected: Any, e
     ("column", "context"),
     [("z", TALK), ("Ask.", f"Ask.\n\n{TALK}"), (TALK, TALK), (f"{TALK}\n", f"{TALK}\n")],
 )
-def test_no_turn_is_lost_to_a_context_column_and_none_is_said_twice(column: str, context: str, tmp_path: Path) -> None:
+def test_no_turn_is_lost_to_a_context_column_and_none_is_said_twice(column, context, tmp_path):
     tests = read_tests(make_rows(tmp_path, [{"p": column, **LONG}], **CHOSEN, context="p"))
     assert pick(tests, "context", "high", "low") == [(context, "a", "b")]
 
 
-def test_a_message_without_a_text_is_refused_with_its_row(tmp_path: Path) -> None:
+def test_a_message_without_a_text_is_refused_with_its_row(tmp_path):
     rows = [{"chosen": [*chat("x"), {"role": "assistant", "content": None}], "rejected": chat("x", "b")}]
     with pytest.raises(NNDError, match=r"table.jsonl, line 1: a message of 'assistant' has no text"):
         make_rows(tmp_path, rows, **CHOSEN)
@@ -192,6 +189,6 @@ def test_a_message_without_a_text_is_refused_with_its_row(tmp_path: Path) -> Non
          "{{context}}{% if not context.endswith('Assistant:') %}\n\nAssistant:{% endif %}"),
     ],
 )  # fmt: skip
-def test_the_default_prompt_ends_with_one_turn_of_the_assistant(rows: Any, prompt: str, tmp_path: Path) -> None:
+def test_the_default_prompt_ends_with_one_turn_of_the_assistant(rows, prompt, tmp_path):
     fields = task_fields("mine", make_recipe(CHOSEN, ""), make_rows(tmp_path, rows, **CHOSEN).tables["default"])
     assert (fields["doc_to_text"], "target_delimiter" in fields) == (prompt, not prompt or prompt[-1].isspace())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.store import read_table
-from tests.commands import Outcome, refused
+from tests.commands import refused
 from tests.sets.small_files import FRANK_FILE, MQM_FILE, QUIZ_FILE, SMALL, small_source, small_text, write_files
 from tests.sets.tables import pick, refusal, write_rows
 
@@ -49,7 +48,7 @@ def make_sent(folder: Path, source: Path | None = None) -> Any:
     return make_set(find_recipe(str(folder)), source, trust=True)
 
 
-def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path: Path) -> None:
+def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path):
     made = make_sent(write_set(tmp_path / "sent", GOOD.replace('"where"', '"config": doc["q"].lower(), "where"')))
     assert {name: pick(table.to_pylist(), "high", "low") for name, table in made.tables.items()} == {
         "q1": [("a", "b")],
@@ -60,7 +59,7 @@ def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path: Path)
     assert made.report["default"]["accounts"]["rows"]["examples"]["by_recipe"] == ["docs.jsonl, line 1"]
 
 
-def test_a_file_that_prepare_reads_and_the_user_did_not_name_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_that_prepare_reads_and_the_user_did_not_name_is_asked_for(tmp_path):
     folder = write_set(tmp_path / "sent", GOOD.replace("docs.jsonl", "other.jsonl"))
     (folder / "_recipe").write_text("files: {docs.jsonl: {}, other.jsonl: {}}\nbetter: good\n", encoding="utf-8")
     with pytest.raises(
@@ -84,7 +83,7 @@ def test_a_file_that_prepare_reads_and_the_user_did_not_name_is_asked_for(tmp_pa
         (GOOD.replace("docs.jsonl", "gone.jsonl"), ["gone.jsonl: cannot be read (No such file"]),
     ],
 )
-def test_an_exception_and_wrong_rows_are_one_line_with_place(body: str, words: list[str], tmp_path: Path) -> None:
+def test_an_exception_and_wrong_rows_are_one_line_with_place(body, words, tmp_path):
     message = refusal(make_sent, write_set(tmp_path / "sent", body))
     assert str(tmp_path / "sent") in message
     assert [word for word in words if word not in message] == [], message
@@ -94,7 +93,7 @@ def test_an_exception_and_wrong_rows_are_one_line_with_place(body: str, words: l
 
 
 @pytest.mark.parametrize("form", ["file", "pattern", "folder", "zip", "gztar", "tar"])
-def test_an_error_of_prepare_names_what_the_user_named(form: str, tmp_path: Path) -> None:
+def test_an_error_of_prepare_names_what_the_user_named(form, tmp_path):
     sent, given = write_set(tmp_path / "sent"), tmp_path / "given"
     file = write_rows(given / "docs.jsonl", [*DOCS, {"q": "Q3"}])
     named = {"file": file, "pattern": given / "d*", "folder": given}
@@ -104,7 +103,7 @@ def test_an_error_of_prepare_names_what_the_user_named(form: str, tmp_path: Path
     assert refusal(make_sent, sent, source).startswith(message)
 
 
-def test_a_file_of_another_year_makes_a_config_of_its_own(tmp_path: Path) -> None:
+def test_a_file_of_another_year_makes_a_config_of_its_own(tmp_path):
     source = write_files(tmp_path / "given", {"mqm_ted_zhen.tsv": small_text("mqm"), "README": "no table"})
     made = make_set(find_recipe("mqm"), source)
     assert {name: table.num_rows for name, table in made.tables.items()} == {"ted_zhen": 4, "ted_zhen_clean": 4}
@@ -114,7 +113,7 @@ def test_a_file_of_another_year_makes_a_config_of_its_own(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_small_files_of_each_publisher_give_their_tests(name: str, tmp_path: Path) -> None:
+def test_small_files_of_each_publisher_give_their_tests(name, tmp_path):
     made = make_set(find_recipe(name), small_source(tmp_path, name))
     assert next(iter(made.tables.values())).num_rows == SMALL[name]
 
@@ -128,14 +127,14 @@ def test_small_files_of_each_publisher_give_their_tests(name: str, tmp_path: Pat
         ("frank", FRANK_FILE, '[{"hash": ', ": is not valid JSON"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_place(name: str, file: str, text: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_named_with_its_place(name, file, text, message, tmp_path):
     write_files(small_source(tmp_path, name), {file: text})
     assert refusal(make_set, find_recipe(name), tmp_path).startswith(f"{tmp_path / file}{message}")
 
 
 @pytest.mark.complete
 @pytest.mark.parametrize("name", SMALL)
-def test_a_damaged_file_is_built_or_refused_in_one_line_that_names_it(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_built_or_refused_in_one_line_that_names_it(name, tmp_path):
     file = min(small_source(tmp_path, name).iterdir())
     for seed in range(40):
         dice, data = random.Random(seed), bytearray(small_text(name).encode())
@@ -149,7 +148,7 @@ def test_a_damaged_file_is_built_or_refused_in_one_line_that_names_it(name: str,
             assert re.fullmatch(f".*({file.name}|no test comes out|reported as|without their articles).*", str(error))  # noqa: PT017
 
 
-def test_rows_that_are_mended_are_those_of_the_clean_config(tmp_path: Path) -> None:
+def test_rows_that_are_mended_are_those_of_the_clean_config(tmp_path):
     """Of mqm, marks are taken out of sources, and ratings that blame the source are left out."""
     text = small_text("mqm").replace("rater2\tThe mill", "rater2\tThe <v>mill</v>").replace("No-error", "no-ERROR")
     write_files(tmp_path, {MQM_FILE: text.replace("Accuracy/Mistranslation", "Source error")})
@@ -164,9 +163,7 @@ def test_rows_that_are_mended_are_those_of_the_clean_config(tmp_path: Path) -> N
 # ---------------------------------------------------------------- sets of others
 
 
-def test_a_set_from_elsewhere_runs_code_only_with_trust_and_is_then_ones_own(
-    nnd: Callable[..., Outcome], tmp_path: Path, nnd_home: Path
-) -> None:
+def test_a_set_from_elsewhere_runs_code_only_with_trust_and_is_then_ones_own(nnd, tmp_path, nnd_home):
     folder = write_set(tmp_path / "sent", f"    Path({str(tmp_path / 'ran')!r}).touch()\n{GOOD}")
     message = refused(nnd("build", folder))
     assert message.startswith(str(folder / "prepare.py"))
@@ -183,7 +180,7 @@ def test_a_set_from_elsewhere_runs_code_only_with_trust_and_is_then_ones_own(
     assert read_table(again.folder).equals(read_table(tmp_path / "out"))
 
 
-def test_another_recipe_of_that_name_replaces_nothing_unasked(tmp_path: Path, nnd_home: Path) -> None:
+def test_another_recipe_of_that_name_replaces_nothing_unasked(tmp_path, nnd_home):
     build_set(str(write_set(tmp_path / "a" / "sent")), trust=True)
     other = write_set(tmp_path / "b" / "sent", more="min_gap: null\nprompt: 'Q: {{context}}'\n")
     with pytest.raises(NNDError, match="holds a set that another recipe made"):
@@ -194,6 +191,6 @@ def test_another_recipe_of_that_name_replaces_nothing_unasked(tmp_path: Path, nn
 
 
 @pytest.mark.parametrize("name", ["frank", "no-name", "nnd_x"])
-def test_a_recipe_cannot_pass_for_another_set(name: str, tmp_path: Path) -> None:
+def test_a_recipe_cannot_pass_for_another_set(name, tmp_path):
     with pytest.raises(NNDError, match="rename"):
         find_recipe(str(write_set(tmp_path / name)))

@@ -12,7 +12,6 @@ import io
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -93,7 +92,7 @@ FORMATS: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_the_texts_as_they_are_written(name: str, tmp_path: Path) -> None:
+def test_every_format_gives_the_texts_as_they_are_written(name, tmp_path):
     (tmp_path / name).write_bytes(FORMATS[name]())
     given = {"german.csv": {"decimal": ","}, "quotes.tsv": {"encoding": "utf-16"}}
     tests = read_tests(make(tmp_path / name, **KEYS, missing=[], **given.get(name, {})))
@@ -118,9 +117,7 @@ BAD_BYTE = "c,t,s\nq,schön,1\nq,Käse,2\nq,über,5\n".encode().replace("Käse".
         ("shift_jis", "カタカナと漢字の文章です。日本語のテキストを読みます。"),
     ],
 )
-def test_an_encoding_that_is_guessed_is_said_with_words_that_it_makes(
-    encoding: str, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_encoding_that_is_guessed_is_said_with_words_that_it_makes(encoding, text, tmp_path, caplog):
     (tmp_path / f"{text[:4]}.csv").write_bytes(f"c;x;y\nQ;{text};x\n".encode(encoding))
     assert pick(read_tests(make(tmp_path / f"{text[:4]}.csv", **PAIR)), "high") == [(text,)]
     [said] = caplog.messages
@@ -129,15 +126,13 @@ def test_an_encoding_that_is_guessed_is_said_with_words_that_it_makes(
 
 
 @pytest.mark.parametrize("encoding", [None, "utf-8"])
-def test_a_file_that_is_utf8_but_for_a_byte_is_never_read_otherwise(encoding: str | None, tmp_path: Path) -> None:
+def test_a_file_that_is_utf8_but_for_a_byte_is_never_read_otherwise(encoding, tmp_path):
     (tmp_path / "t.csv").write_bytes(BAD_BYTE)
     message = "t.csv: is UTF-8 but for row 3 (byte 0xe4); in cp1252 that byte is 'ä' ('q,Käse,2'): correct it there and"
     assert message in refusal(make, tmp_path / "t.csv", **KEYS, encoding=encoding)
 
 
-def test_letters_that_a_named_encoding_makes_of_utf8_are_shown(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_letters_that_a_named_encoding_makes_of_utf8_are_shown(tmp_path, caplog):
     (tmp_path / "t.csv").write_bytes(BAD_BYTE)
     make(tmp_path / "t.csv", **KEYS, encoding="cp1252")
     assert "t.csv: read as cp1252 ('schÃ¶n', 'Käse', 'Ã¼ber'), but it is UTF-8, or nearly so" in caplog.text
@@ -169,12 +164,12 @@ def test_letters_that_a_named_encoding_makes_of_utf8_are_shown(
         "a column that looks like one",
     ],
 )
-def test_tables_of_odd_shapes_are_read(text: str, tmp_path: Path) -> None:
+def test_tables_of_odd_shapes_are_read(text, tmp_path):
     write_files(tmp_path, {"t.csv": text})
     assert pick(read_tests(make(tmp_path / "t.csv", **KEYS)), "high", "low") == [("u", "t")]
 
 
-def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sheet(tmp_path: Path) -> None:
+def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sheet(tmp_path):
     more = {"c": "q2", "t": "b", "s": None, "note": "?"}
     blank = dict.fromkeys(more)
     notes = [{"about": "the scale"}]
@@ -192,7 +187,7 @@ def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sh
     assert {reason: examples[reason] for reason in places} == places
 
 
-def test_a_file_of_other_columns_can_be_left_out(tmp_path: Path) -> None:
+def test_a_file_of_other_columns_can_be_left_out(tmp_path):
     write_files(tmp_path, {"legend.csv": "about\nthe scale\n", "t.csv": "c,t,s\nq,a,1\nq,b,2\n"})
     with pytest.raises(NNDError, match=r"legend.csv: no column 'c'; there are: about"):
         make(tmp_path, **KEYS)
@@ -201,14 +196,14 @@ def test_a_file_of_other_columns_can_be_left_out(tmp_path: Path) -> None:
     assert made.report["default"]["accounts"]["rows"]["examples"]["by_recipe"] == ["legend.csv, row 2"]
 
 
-def test_of_a_folder_texts_are_tables_only_where_nothing_else_is_one(tmp_path: Path) -> None:
+def test_of_a_folder_texts_are_tables_only_where_nothing_else_is_one(tmp_path):
     write_files(tmp_path, {"LICENSE.txt": "Do, what\nyou want", "t.csv": "c,t,s\nq,a,1\nq,b,2\n"})
     assert len(read_tests(make(tmp_path, **KEYS))) == 1
     (tmp_path / "t.csv").replace(tmp_path / "LICENSE.txt")
     assert len(read_tests(make(tmp_path, **KEYS))) == 1
 
 
-def test_file_key_and_dotted_names_are_columns(tmp_path: Path) -> None:
+def test_file_key_and_dotted_names_are_columns(tmp_path):
     text = """{"a": {"in": {"q": "Q"}, "texts": ["x", "bad"], "s": "{'v': [1]}"},
                "b": {"in": {"q": "Q"}, "texts": ["x", "good"], "s": "{'v': [2]}"}}"""
     path = write_files(tmp_path, {"part.one.json": text}) / "part.one.json"
@@ -219,7 +214,7 @@ def test_file_key_and_dotted_names_are_columns(tmp_path: Path) -> None:
     assert pick(read_tests(made), "high") == [("b",)]
 
 
-def test_several_files_are_one_table_or_a_config_each_and_their_rows_are_named_with_their_file(tmp_path: Path) -> None:
+def test_several_files_are_one_table_or_a_config_each_and_their_rows_are_named_with_their_file(tmp_path):
     for name in ("one", "two"):
         write_files(tmp_path / "in" / "de", {f"{name}.csv": f"c,t,s\nq,{name},1\nq,?,\nq,x{name},2\n"})
     made = make(tmp_path / "in", **KEYS)
@@ -288,7 +283,7 @@ UNREADABLE: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name, tmp_path):
     file, content, message = UNREADABLE[name]
     (tmp_path / file).write_bytes(content)
     more = {"no such field": {"score": "s.x"}, "wrong encoding": {"encoding": "utf-8"}}
@@ -309,7 +304,7 @@ def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name: str, tmp_
         ("[1, -99, -99.0, null, 3]", "-99"),
     ],
 )
-def test_only_named_texts_mean_that_nobody_judged(cells: str, missing: Any, tmp_path: Path) -> None:
+def test_only_named_texts_mean_that_nobody_judged(cells, missing, tmp_path):
     rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(json.loads(cells))]
     made = make_rows(tmp_path, rows, **KEYS, missing=missing)
     assert pick(read_tests(made), "high", "low") == [("4", "0")]
@@ -320,7 +315,7 @@ def test_only_named_texts_mean_that_nobody_judged(cells: str, missing: Any, tmp_
     ("cells", "value"),
     [("true, false", "false"), ('"True", "False"', "[false]"), ('"yes", "no"', "no"), ('"on", "off"', "[off]")],
 )
-def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells: str, value: str, tmp_path: Path) -> None:
+def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells, value, tmp_path):
     """In a recipe ``no`` and ``off`` are the words of a table, not the truth values that YAML makes of them."""
     rows = [{"c": "Q", "x": "a", "y": str(cell), "valid": cell} for cell in json.loads(f"[{cells}]")]
     write_files(tmp_path, {"_recipe": f"leave_out: {{valid: {value}}}\n"})

@@ -6,7 +6,6 @@ Recipes are checked as a whole: one line with every mistake, and no way out of t
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def mistakes(values: Any) -> str:
     return message
 
 
-def test_all_mistakes_are_said_in_one_line() -> None:
+def test_all_mistakes_are_said_in_one_line():
     facts = {"language": "English", "judge": "us"}
     message = mistakes({"lable": "l", "min_gap": -1, "decimal": ";", "facts": facts, "config": "../x"})
     for words in ("lable: no such key; did you mean 'label'?", "min_gap: ", "decimal: ", "'English' is no code of a language",
@@ -69,16 +68,16 @@ ADDRESSES = ["http://x.org/f", "file:///etc/passwd", "ftp://x.org/f", "https://u
         *(({"files": {"f.csv": {"url": url}}}, "an https:// address without a user or password") for url in ADDRESSES),
     ],
 )
-def test_a_wrong_key_is_refused(keys: Any, message: str) -> None:
+def test_a_wrong_key_is_refused(keys, message):
     assert message in mistakes(keys)
 
 
-def test_a_column_may_have_two_roles_that_fit() -> None:
+def test_a_column_may_have_two_roles_that_fit():
     shared = {"context": "q", "group": "q", "field": {"asked": "q"}, "label": "l", "severity": "l"}
     assert make_recipe({**shared, "category": "@file", "subcategory": "@file"}, "").severity == "l"
 
 
-def test_the_config_of_a_file_stays_in_the_folder(tmp_path: Path, nnd_home: Path) -> None:
+def test_the_config_of_a_file_stays_in_the_folder(tmp_path, nnd_home):
     write_files(tmp_path, {"t.csv": "c,t,l\nq,a,good\nq,b,bad\n"})
     recipe = make_recipe({**LABELS, "files": {"t.csv": {"config": "../x"}}}, "")
     with pytest.raises(NNDError, match="a config is named by letters"):
@@ -97,20 +96,20 @@ def test_the_config_of_a_file_stays_in_the_folder(tmp_path: Path, nnd_home: Path
     ],
     ids=["aliases", "key twice", "tag", "large", "list"],
 )
-def test_a_recipe_from_elsewhere_is_read_as_plain_data_with_limits(content: str, message: str, tmp_path: Path) -> None:
+def test_a_recipe_from_elsewhere_is_read_as_plain_data_with_limits(content, message, tmp_path):
     path = write_files(tmp_path / "sent", {"_recipe": content}) / "_recipe"
     error = refusal(find_recipe, str(path))
     assert str(path) in error
     assert message in error
 
 
-def test_plain_words_of_yaml_are_texts() -> None:
+def test_plain_words_of_yaml_are_texts():
     values = parse_yaml("{label: 3, better: [true, 1.5], field: a}", "")
     assert make_recipe(values, "").dump() == {"label": "3", "better": ["true", "1.5"], "field": {"a": "a"}}
 
 
 @pytest.mark.parametrize("name", list(SOURCES))
-def test_recipes_of_ours_are_whole_and_come_back_from_their_yaml(name: str) -> None:
+def test_recipes_of_ours_are_whole_and_come_back_from_their_yaml(name):
     recipe = SOURCES[name].recipe
     assert make_recipe(parse_yaml(dump_yaml(recipe.dump()), ""), "") == recipe
     assert recipe.rules or recipe.pairs or SOURCES[name].prepare
@@ -119,7 +118,7 @@ def test_recipes_of_ours_are_whole_and_come_back_from_their_yaml(name: str) -> N
     assert len(Recipe.model_fields) <= 38, "37 keys, and the facts"
 
 
-def test_a_set_that_does_not_exist_brings_up_those_with_a_name_near_it(tmp_path: Path) -> None:
+def test_a_set_that_does_not_exist_brings_up_those_with_a_name_near_it(tmp_path):
     with pytest.raises(NNDError, match=r"there is no set 'nnd_FRANK'; did you mean .*frank"):
         find_recipe("nnd_FRANK")
     with pytest.raises(NNDError, match=r"known sets: .*demo"):
@@ -128,7 +127,7 @@ def test_a_set_that_does_not_exist_brings_up_those_with_a_name_near_it(tmp_path:
         find_recipe(str(tmp_path / "gone"))
 
 
-def test_the_packages_recipe_goes_before_ones_own(nnd_home: Path) -> None:
+def test_the_packages_recipe_goes_before_ones_own(nnd_home):
     origins = {"demo": "package", "mine": "own"}
     for name in origins:
         write_files(nnd_home / "task_yamls" / name, {"_recipe": "context: mine\n"})
@@ -136,7 +135,7 @@ def test_the_packages_recipe_goes_before_ones_own(nnd_home: Path) -> None:
     assert {name: found[name].origin for name in origins} == origins
 
 
-def test_other_numbers_than_the_published_or_expected_ones_are_told(tmp_path: Path) -> None:
+def test_other_numbers_than_the_published_or_expected_ones_are_told(tmp_path):
     rows = [{"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}]
     assert make_rows(tmp_path, rows, **LABELS, published={"default": 1}, expected={"bad": 1}).notes == []
     notes = make_rows(tmp_path, rows, **LABELS, published={"default": 2}, expected={"worse": 1}).notes

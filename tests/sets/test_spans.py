@@ -31,7 +31,7 @@ texts = st.text(LETTERS, max_size=12) | st.text(max_size=12)
 @example("A cafe\u0301 in ", "Paris", " now")
 @example("\u1100", "\u1161", "\u11a8")
 @example("e", "\u0301\u0301", "")
-def test_a_span_of_the_normalized_text_is_the_normalized_span(before: str, marked: str, after: str) -> None:
+def test_a_span_of_the_normalized_text_is_the_normalized_span(before, marked, after):
     whole = normalize_text(before + marked + after)
     assert whole.text == nfc(before + marked + after)
     found = whole.text[whole.starts[len(before)] : whole.ends[len(before + marked)]]
@@ -43,7 +43,7 @@ def test_a_span_of_the_normalized_text_is_the_normalized_span(before: str, marke
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.text("ae\u0301\u0323 \r\n", min_size=1, max_size=6)), max_size=6))
-def test_marks_are_taken_out_before_a_text_is_normalized(pieces: list[tuple[bool, str]]) -> None:
+def test_marks_are_taken_out_before_a_text_is_normalized(pieces):
     text = "".join(f"<v>{piece}</v>" if marked else piece for marked, piece in pieces)
     without, spans = take_marks(text, "<v>", "</v>")
     assert without == nfc("".join(piece for _, piece in pieces))
@@ -90,9 +90,7 @@ def read_spans(folder: Path, text: str, *cells: Any, **keys: Any) -> tuple[str, 
         ("The <v>mill</v> stood <v>stil", "null", {"marks": ["<v>", "</v>"]}, ["mill", "stil"]),
     ],
 )
-def test_what_people_marked_is_marked_in_the_set(
-    text: str, cell: str, keys: dict[str, Any], words: list[str], tmp_path: Path
-) -> None:
+def test_what_people_marked_is_marked_in_the_set(text, cell, keys, words, tmp_path):
     low, spans, nowhere = read_spans(tmp_path, text, json.loads(cell), **keys)
     assert [low[start:end] for start, end in pick(spans, "start", "end")] == words
     assert bool(nowhere) == (not words and cell != "null")
@@ -102,12 +100,12 @@ def test_what_people_marked_is_marked_in_the_set(
         assert read_spans(tmp_path, text, cell, **keys)[1] == spans, "as a text, too"
 
 
-def test_the_spans_of_several_raters_are_put_together(tmp_path: Path) -> None:
+def test_the_spans_of_several_raters_are_put_together(tmp_path):
     _, spans, _ = read_spans(tmp_path, TEXT, [9, 14], [4, 8], [9, 14])
     assert pick(spans, "start", "end") == [(4, 8), (9, 14)]
 
 
-def test_two_columns_are_one_span_that_counts_the_line_ends_of_the_file(tmp_path: Path) -> None:
+def test_two_columns_are_one_span_that_counts_the_line_ends_of_the_file(tmp_path):
     lines = ["c,t,l,from,to", "q,a,good,,", '"q","The\r\nmill",bad,5,9', "p,a,good,x,3", "p,b,bad,1.5,3"]
     made = make_csv(tmp_path, *lines, **LABELS, spans={"start": "from", "end": "to"})
     low, [span] = (made.tables["default"].to_pylist()[0][name] for name in ("low", "low_spans"))
@@ -116,6 +114,6 @@ def test_two_columns_are_one_span_that_counts_the_line_ends_of_the_file(tmp_path
 
 
 @pytest.mark.parametrize("cell", ["[4, 9, 12]", "4", "[[4, 9], [4]]", '[[4, 9, "minor"]]'])
-def test_what_is_no_span_is_refused_with_its_row(cell: str, tmp_path: Path) -> None:
+def test_what_is_no_span_is_refused_with_its_row(cell, tmp_path):
     with pytest.raises(NNDError, match=r"table.jsonl, line 2: .* is no error span; write an object"):
         read_spans(tmp_path, TEXT, json.loads(cell))

@@ -9,10 +9,8 @@ import errno
 import io
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -23,12 +21,12 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import lock_file
 from nnd_tasks.sets.write import make_card
 from nnd_tasks.store import list_configs, read_table
-from tests.commands import Outcome, refused
+from tests.commands import refused
 from tests.sets.folders import beside, contents, make, to_table, write
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     """Return the place of a dataset in a folder of its own."""
     (tmp_path / "sets").mkdir()
     return tmp_path / "sets" / "demo"
@@ -50,9 +48,7 @@ class Interrupted(BaseException):
         ("pathlib.Path.rename", Interrupted, Interrupted),
     ],
 )
-def test_a_write_that_fails_leaves_everything_as_it_was(
-    folder: Path, place: str, failure: BaseException, kind: type[BaseException], exists: bool
-) -> None:
+def test_a_write_that_fails_leaves_everything_as_it_was(folder, place, failure, kind, exists):
     if exists:
         write(folder)
     before = contents(folder.parent)
@@ -64,7 +60,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
     assert read_table(folder).num_rows == 2
 
 
-def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path: Path) -> None:
+def test_a_set_behind_a_link_can_be_built_again_and_again(folder, tmp_path):
     (tmp_path / "large_disk").mkdir()
     folder.symlink_to(tmp_path / "large_disk", target_is_directory=True)
     for n in (1, 2, 3):
@@ -73,7 +69,7 @@ def test_a_set_behind_a_link_can_be_built_again_and_again(folder: Path, tmp_path
     assert beside(folder) == set()
 
 
-def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
+def test_what_others_put_into_the_folder_is_kept(folder):
     write(folder)
     (folder / ".git").mkdir()
     (folder / ".git" / "HEAD").write_text("ref: refs/heads/main")
@@ -87,7 +83,7 @@ def test_what_others_put_into_the_folder_is_kept(folder: Path) -> None:
 # ---------------------------------------------------------------- several writers
 
 
-def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> None:
+def test_a_set_that_another_process_keeps_locked_is_left_alone(folder):
     write(folder)
     before = contents(folder)
     with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another command"):
@@ -97,8 +93,8 @@ def test_a_set_that_another_process_keeps_locked_is_left_alone(folder: Path) -> 
     assert list_configs(folder)[0] == ["authors", "clean"]
 
 
-def test_two_that_write_different_configs_of_one_set_both_succeed(folder: Path) -> None:
-    def make_slowly(*arguments: Any, **named: Any) -> str:
+def test_two_that_write_different_configs_of_one_set_both_succeed(folder):
+    def make_slowly(*arguments, **named):
         time.sleep(0.1)  # for the other to come in between
         return make_card(*arguments, **named)
 
@@ -114,9 +110,7 @@ def test_two_that_write_different_configs_of_one_set_both_succeed(folder: Path) 
 # ---------------------------------------------------------------- places that take no files
 
 
-def test_a_home_that_cannot_be_written_is_named_with_the_way_out(
-    nnd: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_that_cannot_be_written_is_named_with_the_way_out(nnd, tmp_path, monkeypatch):
     home = tmp_path / "file" / "home"
     (tmp_path / "file").write_text("mine")
     monkeypatch.setenv("NND_HOME", str(home))
@@ -128,9 +122,7 @@ def test_a_home_that_cannot_be_written_is_named_with_the_way_out(
     assert "no folder that a dataset can be written to" in refused(nnd("build", "demo", "--out", "/"))
 
 
-def test_a_terminal_without_the_letters_of_a_folder_gets_them_escaped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_without_the_letters_of_a_folder_gets_them_escaped(tmp_path, monkeypatch):
     out = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "argv", ["nnd", "build", "demo", "--out", str(tmp_path / "ä")])

@@ -19,7 +19,7 @@ def points_of(lines: list[str], panel: str = "p") -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("name", ["$^{$", "a$b", "a$b$c", r"\$^{$"])
-def test_names_are_no_formulas(name: str) -> None:
+def test_names_are_no_formulas(name):
     figure = draw_lines(pd.concat([points_of([name], name), points_of([name], "q")]), name, name, "y")
     assert write_figure(figure, "png").startswith(b"\x89PNG")
     labels = [*(axes.xaxis.label for axes in figure.axes), figure.axes[0].title]
@@ -27,7 +27,7 @@ def test_names_are_no_formulas(name: str) -> None:
     assert {text._preprocess_math(text.get_text()) for text in texts} == {(name, False)}
 
 
-def test_lines_differ_in_colour_and_marker_or_dashes() -> None:
+def test_lines_differ_in_colour_and_marker_or_dashes():
     [axes] = draw_lines(points_of([f"c{i}" for i in range(20)]), "t", "x", "y", main="c7").axes
     lines = {container.get_label(): container.lines[0] for container in axes.containers}
     assert lines.pop("c7").get_color() == "black"
@@ -46,12 +46,12 @@ def test_lines_differ_in_colour_and_marker_or_dashes() -> None:
         ((7e7, 2e12), {"100M", "1B", "1T"}),
     ],
 )
-def test_numbers_on_axes_are_short(values: tuple[float, float], shown: set[str]) -> None:
+def test_numbers_on_axes_are_short(values, shown):
     points = points_of(["a"]).assign(x=values)
     [axes] = draw_lines(points, "t", "x", "y", log=values[0] > 1).axes
     assert shown <= {tick.get_text().replace("\N{MINUS SIGN}", "-") for tick in axes.get_xticklabels()}
 
 
-def test_equal_numbers_give_equal_files() -> None:
+def test_equal_numbers_give_equal_files():
     first, second = (write_figure(draw_lines(points_of(["a"]), "t", "x", "y"), "svg") for _ in range(2))
     assert first == second

@@ -20,7 +20,7 @@ from lxml import html
 from markdown_it import MarkdownIt
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.show import Form, forms
+from nnd_tasks.show import forms
 from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns, write_cell
 from nnd_tasks.show.terminal import show_reports, write_reports
 
@@ -75,7 +75,7 @@ def make_report(name: str = "one", title: str = "Title", **more: Any) -> Report:
 # ---------------------------------------------------------------- cells
 
 
-def test_a_heading_with_a_field_is_a_column_per_value_and_equal_rows_are_one() -> None:
+def test_a_heading_with_a_field_is_a_column_per_value_and_equal_rows_are_one():
     cells = TABLE.cells()
     assert list(cells.columns) == ["category", "prompts", "m-a", "m-b"]
     assert cells.to_numpy().tolist() == [
@@ -85,7 +85,7 @@ def test_a_heading_with_a_field_is_a_column_per_value_and_equal_rows_are_one() -
     assert numeric_columns(cells) == [False, True, True, True]
 
 
-def test_a_column_without_any_value_is_not_shown() -> None:
+def test_a_column_without_any_value_is_not_shown():
     data = pd.DataFrame([{"a": 1.0, "b": math.nan}, {"a": 2.0, "b": math.nan}])
     assert list(Table("t", data, {"a": "{a:.0f}", "b": "{b:.2f}"}).cells().columns) == ["a"]
 
@@ -104,19 +104,19 @@ def test_a_column_without_any_value_is_not_shown() -> None:
         (lambda row: str(row["x"] * 2), {"x": 4}, "8"),
     ],
 )
-def test_cells_are_written(cell: Any, row: dict[str, Any], shown: str) -> None:
+def test_cells_are_written(cell, row, shown):
     assert write_cell(cell, row) == shown
 
 
 @pytest.mark.parametrize(("name", "stem"), [("a b/c", "a_b_c"), ("../..", "report"), (".hidden", "hidden")])
-def test_names_of_files_lead_nowhere_else(name: str, stem: str) -> None:
+def test_names_of_files_lead_nowhere_else(name, stem):
     assert file_stem(name) == stem
 
 
 # ---------------------------------------------------------------- forms
 
 
-def test_markdown_has_all_and_keeps_texts_from_being_markup() -> None:
+def test_markdown_has_all_and_keeps_texts_from_being_markup():
     text = forms.to_markdown(make_report(title=HOSTILE))
     kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
     assert kinds.count("table_open") == 1
@@ -133,13 +133,13 @@ def test_markdown_has_all_and_keeps_texts_from_being_markup() -> None:
     assert "|---|---:|---:|---:|" in text
 
 
-def test_csv_has_the_values_and_nothing_where_one_is_missing() -> None:
+def test_csv_has_the_values_and_nothing_where_one_is_missing():
     [first, _, last] = csv.DictReader(io.StringIO(forms.to_csv(TABLE)))
     assert first["low"] == "0.4"
     assert last["rate"] == last["p"] == ""
 
 
-def test_json_has_facts_and_rows_and_null_for_what_is_no_number() -> None:
+def test_json_has_facts_and_rows_and_null_for_what_is_no_number():
     data = pd.DataFrame([{"x": math.nan, "y": math.inf, "z": pd.NA, "n": 3}])
     found = json.loads(forms.to_json(Report("r", "T", tables=[Table("t", data, {})], facts={"path": Path("a")})))
     assert found == {
@@ -148,7 +148,7 @@ def test_json_has_facts_and_rows_and_null_for_what_is_no_number() -> None:
     }
 
 
-def test_latex_escapes_texts_and_turns_marks() -> None:
+def test_latex_escapes_texts_and_turns_marks():
     data = pd.DataFrame([{"name": "a_b & 5%", "x": "-0.1 to +0.2 ≠"}, {"name": "c", "x": "<0.001‡"}])
     text = forms.to_latex(Report("r", "T", tables=[Table("t", data, {"name": "{name}", "x": "{x}"})]))
     assert r"a\_b \& 5\%" in text
@@ -157,7 +157,7 @@ def test_latex_escapes_texts_and_turns_marks() -> None:
     assert r"\begin{tabular}{lr}" in text
 
 
-def test_html_escapes_texts_and_has_the_figures_in_it() -> None:
+def test_html_escapes_texts_and_has_the_figures_in_it():
     text = forms.to_html([make_report(title=HOSTILE, figures={"plot": draw})])
     page = html.document_fromstring(text)
     assert not page.xpath("//script")
@@ -169,7 +169,7 @@ def test_html_escapes_texts_and_has_the_figures_in_it() -> None:
 # ---------------------------------------------------------------- what is printed
 
 
-def test_a_pipe_gets_markdown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_markdown(capsys):
     show_reports([make_report(), make_report(title="Second")])
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if line.startswith("# ")] == ["# Title", "# Second"]
@@ -177,9 +177,7 @@ def test_a_pipe_gets_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "model:m-a" not in shown, "signatures stand in files"
 
 
-def test_a_terminal_gets_drawn_tables_and_nothing_that_it_obeys(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_gets_drawn_tables_and_nothing_that_it_obeys(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     show_reports([make_report(title=HOSTILE)])
     shown = capsys.readouterr().out
@@ -189,7 +187,7 @@ def test_a_terminal_gets_drawn_tables_and_nothing_that_it_obeys(
     assert "• † few prompts." in re.sub(r"\x1b\[\d*m", "", shown)
 
 
-def test_brief_is_the_findings_and_one_table_of_all_reports(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brief_is_the_findings_and_one_table_of_all_reports(capsys):
     show_reports([make_report(), make_report()], brief=True)
     lines = capsys.readouterr().out.splitlines()
     found = [f"{make_report().title}:", "- It is found."]  # which report says it
@@ -208,12 +206,12 @@ def test_brief_is_the_findings_and_one_table_of_all_reports(capsys: pytest.Captu
         ("html", forms.to_html([make_report()])),
     ],
 )
-def test_every_format_is_printed_as_it_is(form: Form, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_format_is_printed_as_it_is(form, expected, capsys):
     show_reports([make_report()], form=form)
     assert capsys.readouterr().out.split() == expected.split()
 
 
-def test_several_reports_are_one_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_reports_are_one_json(capsys):
     show_reports([make_report(), make_report()], form="json")
     assert json.loads(capsys.readouterr().out) == [json.loads(forms.to_json(make_report()))] * 2
 
@@ -221,7 +219,7 @@ def test_several_reports_are_one_json(capsys: pytest.CaptureFixture[str]) -> Non
 # ---------------------------------------------------------------- files
 
 
-def test_every_form_of_each_report_is_written_and_names_differ(tmp_path: Path) -> None:
+def test_every_form_of_each_report_is_written_and_names_differ(tmp_path):
     written = write_reports(
         [make_report("a b"), make_report("a b"), make_report("c", figures={"plot": draw})], tmp_path
     )
@@ -231,8 +229,8 @@ def test_every_form_of_each_report_is_written_and_names_differ(tmp_path: Path) -
     assert {path.name for path in written} == expected | {"c_plot.png", "c_plot.svg"}
 
 
-def test_all_files_are_written_or_none(tmp_path: Path) -> None:
-    def fail() -> Figure:
+def test_all_files_are_written_or_none(tmp_path):
+    def fail():
         raise NNDError("no figure")
 
     with pytest.raises(NNDError, match="no figure"):

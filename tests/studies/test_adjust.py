@@ -21,7 +21,6 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.adjust import ADJUSTED, Floats, Margins, adjust, curve, fit, influence, left_over, won
-from tests.commands import Command
 from tests.results.fake_runs import sample_of_tokens, write_run
 
 PER_TOKEN, PER_NAT = -3.0, -0.35
@@ -67,12 +66,12 @@ def adjusted_rate(margins: Margins) -> float:
 # ---------------------------------------------------------------- the fit
 
 
-def test_the_fit_is_weighted_least_squares_with_a_constant_per_category_without_each_prompt() -> None:
+def test_the_fit_is_weighted_least_squares_with_a_constant_per_category_without_each_prompt():
     margins, _, _ = planted(np.random.default_rng(0), 12, 4)
     alone = np.where(margins.prompts == 5, 3, margins.categories)  # a category of one prompt only
     margins = replace(margins, categories=alone)
 
-    def slow(chosen: Any) -> Any:
+    def slow(chosen):
         root = 1 / np.sqrt(margins.sizes[chosen])
         dummies = (alone[chosen, None] == np.arange(4)).astype(float)
         design = np.column_stack([margins.columns[chosen], dummies])
@@ -98,7 +97,7 @@ SCORERS: dict[str, Callable[[Floats], Floats]] = {
 
 
 @pytest.mark.parametrize("name", SCORERS)
-def test_a_scorer_that_knows_only_length_passes_half_of_the_tests(name: str) -> None:
+def test_a_scorer_that_knows_only_length_passes_half_of_the_tests(name):
     rng = np.random.default_rng(0)
     several = [margins_of(SCORERS[name], *lengths(rng, 200)) for _ in range(10)]
     assert np.mean([adjusted_rate(margins) for margins in several]) == pytest.approx(0.5, abs=0.02)
@@ -109,7 +108,7 @@ def test_a_scorer_that_knows_only_length_passes_half_of_the_tests(name: str) -> 
 
 
 @pytest.mark.parametrize(("knows", "longer"), [(0, 3.0), (4, 0.0), (4, 3.0), (4, 6.0)])
-def test_what_a_scorer_knows_is_left_whether_better_texts_are_longer_or_not(knows: int, longer: float) -> None:
+def test_what_a_scorer_knows_is_left_whether_better_texts_are_longer_or_not(knows, longer):
     several = [planted(np.random.default_rng(seed), 300, knows, longer) for seed in range(8)]
     kept = np.mean([won(own).mean() for _, _, own in several])
     assert (kept > 0.75) == (knows > 0)
@@ -122,7 +121,7 @@ def test_what_a_scorer_knows_is_left_whether_better_texts_are_longer_or_not(know
 # ---------------------------------------------------------------- intervals
 
 
-def test_the_error_is_the_spread_over_repeated_studies_with_the_noise_of_the_fit() -> None:
+def test_the_error_is_the_spread_over_repeated_studies_with_the_noise_of_the_fit():
     """All better texts are much longer, so every error in the price of a token moves all margins to one side."""
     studies = []
     for seed in range(200):
@@ -180,7 +179,7 @@ def surprise_of(texts: Texts, prompt: int, ids: list[int]) -> float:
     return sum(math.log((counts.total() + kinds) / (counts[i] + 1)) for i in ids)
 
 
-def test_a_run_of_length_and_frequency_passes_half(tmp_path: Path) -> None:
+def test_a_run_of_length_and_frequency_passes_half(tmp_path):
     texts = some_texts(np.random.default_rng(0))
     run = scored_run(tmp_path, texts, lambda p, i, ids: -2.5 * len(ids) - 0.8 * surprise_of(texts, p, ids))
     rates, notes = adjust(run)
@@ -188,7 +187,7 @@ def test_a_run_of_length_and_frequency_passes_half(tmp_path: Path) -> None:
     assert notes == []
 
 
-def test_raw_rates_are_those_of_the_run_and_changes_are_to_the_rate_by_token(tmp_path: Path) -> None:
+def test_raw_rates_are_those_of_the_run_and_changes_are_to_the_rate_by_token(tmp_path):
     rng = np.random.default_rng(1)
     run = scored_run(tmp_path, some_texts(rng), lambda p, i, ids: float(-3 * len(ids) + 4 * (i == 0) + rng.normal()))
     rates, _ = adjust(run)
@@ -201,7 +200,7 @@ def test_raw_rates_are_those_of_the_run_and_changes_are_to_the_rate_by_token(tmp
     assert rates[ADJUSTED][0] > 0.95 > rates["pass_rate_sum"][0]
 
 
-def test_too_few_prompts_have_no_adjusted_rate_and_a_note(tmp_path: Path) -> None:
+def test_too_few_prompts_have_no_adjusted_rate_and_a_note(tmp_path):
     rng = np.random.default_rng(3)
     rates, notes = adjust(scored_run(tmp_path, some_texts(rng, 9), lambda p, i, ids: float(rng.normal() * len(ids))))
     assert rates[ADJUSTED].isna().all()
@@ -209,7 +208,7 @@ def test_too_few_prompts_have_no_adjusted_rate_and_a_note(tmp_path: Path) -> Non
     assert "fewer than 10 prompts" in notes[0]
 
 
-def test_an_infinite_sum_is_left_out_with_a_note(tmp_path: Path) -> None:
+def test_an_infinite_sum_is_left_out_with_a_note(tmp_path):
     texts = some_texts(np.random.default_rng(5), 30)
     run = scored_run(tmp_path, texts, lambda p, i, ids: -3.0 * len(ids), tokens=False)
     run.tests.loc[7, "margin_sum"] = math.nan
@@ -221,7 +220,7 @@ def test_an_infinite_sum_is_left_out_with_a_note(tmp_path: Path) -> None:
         adjust(replace(run, tests=run.tests.assign(margin_sum=math.nan)))
 
 
-def test_where_better_texts_are_longer_a_note_says_that_knowledge_may_be_taken_out(tmp_path: Path) -> None:
+def test_where_better_texts_are_longer_a_note_says_that_knowledge_may_be_taken_out(tmp_path):
     texts = [[[1] * 9, [1] * (3 + i % 4)] for i in range(20)]
     _, notes = adjust(scored_run(tmp_path, texts, lambda p, i, ids: -3.0 * len(ids), tokens=False))
     assert notes[1].startswith("b: in 100% of the tests that differ in length the better text is the longer one")
@@ -230,7 +229,7 @@ def test_where_better_texts_are_longer_a_note_says_that_knowledge_may_be_taken_o
 # ---------------------------------------------------------------- where users see it
 
 
-def test_the_command_shows_them_where_they_are_asked_for(tmp_path: Path, nnd: Command) -> None:
+def test_the_command_shows_them_where_they_are_asked_for(tmp_path, nnd):
     for seed, name in enumerate(("one", "two")):
         write_run(tmp_path / "results", name, seed=seed)
     done = nnd("compare", tmp_path / "results", "--adjust")

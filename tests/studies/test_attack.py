@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from nnd_tasks.studies.stress.corpora import Gold
 from nnd_tasks.studies.stress.edits import Edit, Parser
 from nnd_tasks.studies.stress.error_types import ERRORS
 from nnd_tasks.studies.stress.stress_set import PROMPT, compute_noise
-from tests.commands import Outcome
 from tests.random_models import evaluate
 from tests.studies.pipeline import mean_likelihood
 
@@ -36,7 +35,7 @@ PARSER = Parser(spacy.blank("en"))
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path) -> Path:
     path = tmp_path / "mine.txt"
     path.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     return path
@@ -60,21 +59,21 @@ def run(changes: Mapping[str, Sequence[str]], scores: Mapping[str, float]) -> An
     return found
 
 
-def test_the_smallest_of_the_changes_that_score_higher_is_taken() -> None:
+def test_the_smallest_of_the_changes_that_score_higher_is_taken():
     scores = {"a b c d": -2, "x b c d": -3, "x y c d": -1, "a b c z": -1.5}
     found = run({"a b c d": [*scores][1:]}, scores)
     assert (found["text"], found["steps"], found["noise"]) == ("a b c z", ["to a b c z"], 0.25)
     assert found["gain"] == pytest.approx(0.5)
 
 
-def test_the_search_goes_on_from_the_best_change() -> None:
+def test_the_search_goes_on_from_the_best_change():
     changes = {"a b c d": ["x b c d", "a y c d"], "a y c d": ["a b c d", "a y z d"], "x b c d": ["x b c q"]}
     scores = {"a b c d": -2, "x b c d": -4, "a y c d": -3, "a y z d": -1, "x b c q": 0}
     assert run(changes, scores)["steps"] == ["to a y c d", "to a y z d"]
     assert "text" not in run(changes, {**scores, "a y z d": -2 + LEAST / 2}), "it scores no higher"
 
 
-def test_words_are_changed_so_that_the_text_is_worse() -> None:
+def test_words_are_changed_so_that_the_text_is_worse():
     texts = set(propose_edits(PARSER, None)("A dog is in the old house of 12 men.", ()))
     assert texts >= {
         "An dog is in the old house of 12 men.",
@@ -105,7 +104,7 @@ def test_words_are_changed_so_that_the_text_is_worse() -> None:
     }
 
 
-def test_an_error_type_is_used_once_and_makes_one_error() -> None:
+def test_an_error_type_is_used_once_and_makes_one_error():
     types = [ERRORS["article_removal"], ERRORS["local_swap"]]
     propose = propose_errors(types, Edit(PARSER))
     text = "The dog saw a cat in the house."
@@ -119,9 +118,7 @@ def test_an_error_type_is_used_once_and_makes_one_error() -> None:
 # ---------------------------------------------------------------- the set
 
 
-def test_every_found_text_fools_the_model(
-    nnd: Callable[..., Outcome], tiny_models: dict[str, Path], corpus: Path, nnd_home: Path
-) -> None:
+def test_every_found_text_fools_the_model(nnd, tiny_models, corpus, nnd_home):
     folders = [tiny_models["gpt2"], tiny_models["llama"]]
     done = nnd("stress", "attack", "found", "--models", ",".join(map(str, folders)), "--corpus", corpus)
     assert done.status == 0, done.err
@@ -140,9 +137,7 @@ def test_every_found_text_fools_the_model(
     assert sum(attack["found"] for attack in report["attacks"]) == len(rows)
 
 
-def test_sources_are_read_and_texts_beyond_the_window_are_counted(
-    tiny_models: dict[str, Path], tmp_path: Path, nnd_home: Path
-) -> None:
+def test_sources_are_read_and_texts_beyond_the_window_are_counted(tiny_models, tmp_path, nnd_home):
     path = tmp_path / "pairs.jsonl"
     rows = [{"gold": TEXTS[0], "source": source} for source in ("Quelle.", "Source.")]
     rows.append({"gold": TEXTS[1], "source": "word " * 4000})
@@ -157,11 +152,9 @@ def test_sources_are_read_and_texts_beyond_the_window_are_counted(
     assert results["pass_rate,none"] == 0
 
 
-def test_a_set_of_another_search_or_model_is_not_replaced(
-    tiny_models: dict[str, Path], corpus: Path, nnd_home: Path, tmp_path: Path
-) -> None:
+def test_a_set_of_another_search_or_model_is_not_replaced(tiny_models, corpus, nnd_home, tmp_path):
     model = shutil.copytree(tiny_models["gpt2"], tmp_path / "gpt2")
-    arguments: Any = {"errors": "article_removal"}
+    arguments = {"errors": "article_removal"}
     build_attack_set("found", [str(model)], str(corpus), **arguments)
     for errors, message in {
         "local_swap": "other texts, errors, levels",

@@ -10,7 +10,6 @@ import math
 import random
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,6 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Runs
 from nnd_tasks.studies.decide import report_decisions
 from nnd_tasks.studies.signal import step_variance
-from tests.commands import Command
 from tests.results import fake_runs
 
 STEPS = (100, 200, 400)
@@ -48,7 +46,7 @@ def write_training(folder: Path, name: str, levels: dict[int, tuple[float, float
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def runs(tmp_path_factory) -> Runs:
     """Four trainings: the margin orders them from step 200 on as in the end, but for a pair of which it changes."""
     folder = tmp_path_factory.mktemp("runs")
     for i, name in enumerate(("w", "x", "y", "z")):
@@ -75,7 +73,7 @@ def slow_value(runs: Runs, training: str, step: int, measure: str, category: str
 
 @pytest.mark.parametrize("category", ["all", "b"])
 @pytest.mark.parametrize("measure", ["pass_rate", "margin", "bits_low", "rank_high"])
-def test_pairs_are_ordered_as_at_the_end(runs: Runs, measure: str, category: str) -> None:
+def test_pairs_are_ordered_as_at_the_end(runs, measure, category):
     [report] = report_decisions(runs)
     tables = {table.name: table.data for table in report.tables}
     rows = tables["decisions"][
@@ -104,7 +102,7 @@ def test_pairs_are_ordered_as_at_the_end(runs: Runs, measure: str, category: str
     assert noise == pytest.approx(math.sqrt(step_variance(values, table)))
 
 
-def test_the_sentence_says_when_enough_pairs_are_ordered(runs: Runs) -> None:
+def test_the_sentence_says_when_enough_pairs_are_ordered(runs):
     [report] = report_decisions(runs)
     own = next(table.data for table in report.tables if table.name == "decisions")
     overall = own[own["category"] == "all"]
@@ -119,7 +117,7 @@ def test_the_sentence_says_when_enough_pairs_are_ordered(runs: Runs) -> None:
     )
 
 
-def test_intervals_come_from_prompts(tmp_path: Path) -> None:
+def test_intervals_come_from_prompts(tmp_path):
     """With equal prompts there is nothing to draw; with prompts that disagree the interval is wide."""
     for name, shift in (("p", 0.0), ("q", 0.2)):
         write_training(tmp_path / "equal", name, {1: (-3 + shift, -4.0), 2: (-2 + shift, -4.0)})
@@ -131,14 +129,14 @@ def test_intervals_come_from_prompts(tmp_path: Path) -> None:
     assert own.equals(again), "the draws are the same every time"
 
 
-def test_runs_without_token_stats_have_three_measures(tmp_path: Path) -> None:
+def test_runs_without_token_stats_have_three_measures(tmp_path):
     for name in ("p", "q"):
         write_training(tmp_path, name, {1: (-3.0, -4.0), 2: (-2.0, -4.5)})
     [report] = report_decisions(read_results(tmp_path))
     assert set(report.tables[0].data["measure"]) == {"pass_rate", "bits_high", "bits_low", "margin"}
 
 
-def test_series_name_trainings(runs: Runs) -> None:
+def test_series_name_trainings(runs):
     [report] = report_decisions(runs, r"/runs/(\w)/")
     assert report.facts["trainings"] == ["w", "x", "y", "z"]
     [report] = report_decisions(runs, r"runs/\w")
@@ -153,18 +151,18 @@ def test_series_name_trainings(runs: Runs) -> None:
         ("/runs/", "/runs/ has step 100.0 twice"),
     ],
 )
-def test_what_is_wrong_with_a_series_is_said(runs: Runs, series: str, message: str) -> None:
+def test_what_is_wrong_with_a_series_is_said(runs, series, message):
     with pytest.raises(NNDError, match=message):
         report_decisions(runs, series)
 
 
-def test_one_training_decides_nothing(tmp_path: Path) -> None:
+def test_one_training_decides_nothing(tmp_path):
     write_training(tmp_path, "p", {1: (-3.0, -4.0), 2: (-2.0, -4.5)})
     with pytest.raises(NNDError, match="two trainings with two steps in common"):
         report_decisions(read_results(tmp_path))
 
 
-def test_steps_that_not_all_have_are_left_out(tmp_path: Path) -> None:
+def test_steps_that_not_all_have_are_left_out(tmp_path):
     write_training(tmp_path, "p", {1: (-3.0, -4.0), 2: (-2.0, -4.5), 3: (-2.0, -4.6)})
     write_training(tmp_path, "q", {1: (-3.5, -4.0), 2: (-2.5, -4.5)})
     [report] = report_decisions(read_results(tmp_path))
@@ -172,12 +170,12 @@ def test_steps_that_not_all_have_are_left_out(tmp_path: Path) -> None:
     assert "Checkpoints left out, of steps that not all trainings have: 1." in report.notes
 
 
-def test_the_command_writes_tables_and_a_figure(tmp_path: Path, nnd: Command) -> None:
+def test_the_command_writes_tables_and_a_figure(tmp_path, nnd):
     for name, shift in (("p", 0.0), ("q", 0.2)):
         write_training(tmp_path / "runs", name, {1: (-3 + shift, -4.0), 2: (-2 + shift, -4.0)})
     outcome = nnd("trend", tmp_path / "runs", "--decide", "--series", r"runs/(\w)", "--out", tmp_path / "out")
     assert outcome.status == 0
     assert "pairs of trainings as at the end" in outcome.out
-    written: Any = json.loads((tmp_path / "out" / "decide_nnd_made_up.json").read_text())
+    written = json.loads((tmp_path / "out" / "decide_nnd_made_up.json").read_text())
     assert written["trainings"] == ["p", "q"]
     assert [*(tmp_path / "out").glob("*.png"), *(tmp_path / "out").glob("*.svg")]

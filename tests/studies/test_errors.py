@@ -82,7 +82,7 @@ CONSISTENCY = """sentence_switching sentence_replacement negation generic_named_
 
 
 @pytest.mark.parametrize(("kind", "names"), [("fluency", FLUENCY), ("consistency", CONSISTENCY)])
-def test_every_error_of_the_paper_is_there(kind: str, names: str) -> None:
+def test_every_error_of_the_paper_is_there(kind, names):
     assert {name for name, error in ERRORS.items() if error.kind == kind} == {*names.split()}
     assert all(error.definition.endswith((".", ")")) for error in ERRORS.values())
 
@@ -158,12 +158,12 @@ CASES["negation"] |= {
 
 
 @pytest.mark.parametrize(("name", "text", "amount"), [(name, *case) for name, cases in CASES.items() for case in cases])
-def test_an_error_is_made_as_in_the_example(name: str, text: str, amount: float) -> None:
+def test_an_error_is_made_as_in_the_example(name, text, amount):
     assert make(name, text, amount) == CASES[name][text, amount]
 
 
 @pytest.mark.parametrize("name", sorted(ERRORS))
-def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
+def test_an_empty_or_odd_text_is_no_reason_to_stop(name):
     amount = ERRORS[name].choose_levels("cnndm")[0]
     for text in ("x", ".", "...", "東京", "a b", "\n", "word " * 300):
         assert isinstance(make(name, text, amount), str)
@@ -173,7 +173,7 @@ def test_an_empty_or_odd_text_is_no_reason_to_stop(name: str) -> None:
 
 
 @given(texts(), shares)
-def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text: str, amount: float) -> None:
+def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text, amount):
     assume(not re.search(r"\b\w\.", text))  # an initial ends no sentence
     words = list(TAGGED.parse(text))
     left = len(words) - count_of(amount, len(words))
@@ -184,7 +184,7 @@ def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text: str, amoun
 
 
 @given(st.integers(1, 6), seeds)
-def test_sentences_that_refer_to_nothing_may_stand_in_any_order(pairs: int, seed: int) -> None:
+def test_sentences_that_refer_to_nothing_may_stand_in_any_order(pairs, seed):
     """A list stays as it is; with a word that refers to the sentence before, a new order is an error."""
     parts = [f"{name} {verb} slowly." for name, verb in zip(ENTITIES, VERBS, strict=False)]
     assert make("sentence_switching", " ".join(parts), pairs, seed) == " ".join(parts)
@@ -204,7 +204,7 @@ def test_sentences_that_refer_to_nothing_may_stand_in_any_order(pairs: int, seed
         ("", 0),
     ],
 )
-def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str, sentences: int) -> None:
+def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text, sentences):
     found = PARSER.sentences(text)
     assert len(found) == sentences
     assert " ".join(map(join, found)) == text
@@ -220,9 +220,7 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text: str,
     ],
 )
 @given(text=texts(), amount=shares, seed=seeds)
-def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(
-    name: str, eligible: Any, text: str, amount: float, seed: int
-) -> None:
+def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(name, eligible, text, amount, seed):
     text = spaced(text.replace(" a.", " a ."))  # "a." is an initial: "The" behind it belongs to a name
     before, after = words_of(text), words_of(make(name, text, amount, seed))
     assert is_within(after, before)
@@ -236,7 +234,7 @@ def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(
     ["local_swap", "middle_swap", "sentence_switching", "verb_switching", "noun_switching", "sub_sentence_switching"],
 )
 @given(text=texts(least=2), seed=seeds)
-def test_switching_only_moves(name: str, text: str, seed: int) -> None:
+def test_switching_only_moves(name, text, seed):
     amount = 0.6 if name == "local_swap" else 3
     found = make(name, text, amount, seed)
     if name == "middle_swap":  # which adapts capital letters
@@ -246,7 +244,7 @@ def test_switching_only_moves(name: str, text: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["positioned_error_random", "positioned_error_shuffle"])
 @given(text=texts(least=4), place=st.sampled_from([0.0, 0.5, 1.0]), seed=seeds)
-def test_a_positioned_error_stays_within_ten_words(name: str, text: str, place: float, seed: int) -> None:
+def test_a_positioned_error_stays_within_ten_words(name, text, place, seed):
     text = spaced(text)
     before, after = text.split(), make(name, text, place, seed).split()
     changed = {i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
@@ -259,7 +257,7 @@ def test_a_positioned_error_stays_within_ten_words(name: str, text: str, place: 
 
 
 @pytest.mark.parametrize(("name", "size"), [("frequent_3gram", 3), ("frequent_4gram", 4)])
-def test_frequent_ngrams_are_drawn_and_joined(name: str, size: int) -> None:
+def test_frequent_ngrams_are_drawn_and_joined(name, size):
     found = make(name, "x", 10, ngram_words=250).split()
     known = {" ".join(gram) for gram in DRAFT.ngrams[size]}
     grams = {" ".join(found[i : i + size]) for i in range(0, 250 - size, size)}
@@ -269,13 +267,13 @@ def test_frequent_ngrams_are_drawn_and_joined(name: str, size: int) -> None:
     assert set(make(name, "x", 1, ngram_words=40).split()) == set(DRAFT.ngrams[size][0])
 
 
-def test_ngrams_are_counted_without_punctuation() -> None:
+def test_ngrams_are_counted_without_punctuation():
     found = find_ngrams(["One of the best. One of the rest, one of us.", "At the end of it all."], PARSER)
     assert found[3][:2] == [("one", "of", "the"), ("at", "the", "end")]
     assert not [word for grams in found.values() for gram in grams for word in gram if not word.isalpha()]
 
 
-def test_texts_that_are_given_up_for_others() -> None:
+def test_texts_that_are_given_up_for_others():
     assert make("copy_source", "x", 1, source=" ") == "x"
     praises = {make("injection", "x", kind) for kind in range(1, 6)}
     assert len(praises) == 5
@@ -286,7 +284,7 @@ def test_texts_that_are_given_up_for_others() -> None:
 
 
 @given(texts(least=2), st.integers(1, 6), seeds)
-def test_the_last_sentence_may_stay(text: str, pairs: int, seed: int) -> None:
+def test_the_last_sentence_may_stay(text, pairs, seed):
     sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
     fixed = make("sentence_switching", text, pairs, seed, keep_last=True)
     assert Counter(fixed) == Counter(" ".join(sentences))
@@ -295,7 +293,7 @@ def test_the_last_sentence_may_stay(text: str, pairs: int, seed: int) -> None:
 
 
 @given(texts(), st.integers(1, 6), seeds)
-def test_sentences_are_replaced_by_those_of_others(text: str, count: int, seed: int) -> None:
+def test_sentences_are_replaced_by_those_of_others(text, count, seed):
     sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
     found = make("sentence_replacement", text, count, seed)
     others = {sentence for sentence, _ in OTHERS}
@@ -311,7 +309,7 @@ def test_sentences_are_replaced_by_those_of_others(text: str, count: int, seed: 
 
 
 @given(texts(), shares, seeds)
-def test_bert_diverge_replaces_its_share_of_words(text: str, amount: float, seed: int) -> None:
+def test_bert_diverge_replaces_its_share_of_words(text, amount, seed):
     before, after = TAGGED.parse(text), TAGGED.parse(make("bert_diverge", text, amount, seed))
     assert len(before) == len(after)
     changed = [b.text for a, b in zip(before, after, strict=True) if a.text != b.text]
@@ -323,13 +321,13 @@ def test_bert_diverge_replaces_its_share_of_words(text: str, amount: float, seed
 # ---------------------------------------------------------------- noise, amounts, levels
 
 
-def test_the_noise_ratio_is_the_edit_distance_over_the_words() -> None:
+def test_the_noise_ratio_is_the_edit_distance_over_the_words():
     assert compute_noise("a b c d", "a  c b d e") == 0.75
     assert compute_noise("a b c d", "b a c d", switching=True) == 0.25
 
 
 @given(st.floats(0.001, 1), st.integers(0, 500))
-def test_a_share_is_rounded_and_never_nothing_of_something(amount: float, items: int) -> None:
+def test_a_share_is_rounded_and_never_nothing_of_something(amount, items):
     found = count_of(amount, items)
     assert 0 <= found <= items
     if items:
@@ -348,5 +346,5 @@ def test_a_share_is_rounded_and_never_nothing_of_something(amount: float, items:
         ("mine", "noun_switching", False, [2, 7]),  # as on CNN/DM
     ],
 )
-def test_levels_are_those_of_the_paper(corpus: str, name: str, few: bool, levels: list[float]) -> None:
+def test_levels_are_those_of_the_paper(corpus, name, few, levels):
     assert ERRORS[name].choose_levels(corpus, few=few) == levels

@@ -17,7 +17,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.show.report import Report
 from nnd_tasks.store import read_table
 from nnd_tasks.studies.familiarity import Effects, report_familiarity
-from tests.commands import Command, refused
+from tests.commands import refused
 from tests.results.judged_runs import write_scores, write_set
 from tests.sets.folders import to_table, write
 
@@ -39,7 +39,7 @@ def drawn(seed: int, prompts: int, systems: int) -> tuple[Any, Any, Any, Any]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_estimates_errors_and_degrees_are_those_of_dummies_and_whole_matrices(seed: int) -> None:
+def test_estimates_errors_and_degrees_are_those_of_dummies_and_whole_matrices(seed):
     prompt, stratum, shares, weights = drawn(seed, 8, 3)
     rng = np.random.default_rng(seed)
     more = [rng.random((len(prompt), 1))] if seed % 2 else []
@@ -77,7 +77,7 @@ def test_estimates_errors_and_degrees_are_those_of_dummies_and_whole_matrices(se
 
 
 @pytest.mark.parametrize(("prompts", "systems"), [(20, 4), (100, 3)])
-def test_a_planted_effect_is_found_and_nothing_where_there_is_none(prompts: int, systems: int) -> None:
+def test_a_planted_effect_is_found_and_nothing_where_there_is_none(prompts, systems):
     runs, planted = 500, 0.2
     prompt, stratum, shares, weights = drawn(0, prompts, systems)
     rng = np.random.default_rng(1)
@@ -96,7 +96,7 @@ def test_a_planted_effect_is_found_and_nothing_where_there_is_none(prompts: int,
     assert (p.groupby(level=0).min() * systems < 0.05).mean() <= 0.05
 
 
-def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated() -> None:
+def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated():
     prompt = [0, 0, 1, 1, 2, 2, 3, 3, 4]
     shares = np.eye(5)[[0, 1, 0, 1, 2, 3, 2, 3, 4]]
     effects = Effects(prompt, prompt, shares)
@@ -117,7 +117,7 @@ def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated(
 
 
 @pytest.fixture
-def made_up(nnd_home: Path) -> Made:
+def made_up(nnd_home) -> Made:
     """A function that puts the set of a kind into the home of the test."""
     return lambda kind: write_set(nnd_home, kind)
 
@@ -137,9 +137,7 @@ def own_of(found: Report, model: str) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("kind", "basis"), [("score", "equal judgements"), ("label", "equal judgements"), ("pairs", "pairs")]
 )
-def test_what_a_model_likes_is_found_in_sets_of_every_kind(
-    made_up: Made, tmp_path: Path, kind: str, basis: str
-) -> None:
+def test_what_a_model_likes_is_found_in_sets_of_every_kind(made_up, tmp_path, kind, basis):
     made_up(kind)
     found = found_on(tmp_path, m={"A": 0.4}, n={})
     assert (found.facts["basis"], found.facts["texts"], found.facts["prompts"]) == (basis, 240, 40)
@@ -152,7 +150,7 @@ def test_what_a_model_likes_is_found_in_sets_of_every_kind(
     assert effects.loc["m"]["texts"].tolist() == [80, 80 + 40, 80]
 
 
-def test_pass_rates_are_split_by_whose_text_is_the_better_one(made_up: Made, tmp_path: Path) -> None:
+def test_pass_rates_are_split_by_whose_text_is_the_better_one(made_up, tmp_path):
     made_up("label")
     found = found_on(tmp_path, ["A"], m={"A": 0.9}, n={"A": 0.4})
     own = own_of(found, "m")
@@ -167,7 +165,7 @@ def test_pass_rates_are_split_by_whose_text_is_the_better_one(made_up: Made, tmp
     assert (parts["tests"] * parts["value"]).sum() == pytest.approx(360 * own["value"]["pass rate"])
 
 
-def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, tmp_path: Path) -> None:
+def test_systems_of_two_groups_are_not_compared(made_up, nnd_home, tmp_path):
     made_up("label")
     table = read_table(nnd_home / "nnd" / "made_up").to_pandas()
     early = table["cluster_id"] < f"{20:04x}"
@@ -182,7 +180,7 @@ def test_systems_of_two_groups_are_not_compared(made_up: Made, nnd_home: Path, t
 # ---------------------------------------------------------------- the command line
 
 
-def test_the_command_prints_and_writes_the_tables(nnd: Command, made_up: Made, tmp_path: Path) -> None:
+def test_the_command_prints_and_writes_the_tables(nnd, made_up, tmp_path):
     made_up("score")
     runs = [write_scores(tmp_path, "m", {"A": 0.5}, 0), write_scores(tmp_path, "n", {}, 1)]
     done = nnd("familiarity", *runs, "--own", "m=A,B", "--out", tmp_path / "out")
@@ -206,9 +204,7 @@ def test_the_command_prints_and_writes_the_tables(nnd: Command, made_up: Made, t
         ("other data", (), "is not built here from the data of the runs (run: nnd build made_up)"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(
-    nnd: Command, made_up: Made, tmp_path: Path, kind: str, arguments: tuple[str, ...], message: str
-) -> None:
+def test_what_cannot_be_answered_is_one_line(nnd, made_up, tmp_path, kind, arguments, message):
     made_up(kind if kind == "nobody" else "score")
     other = {"data": "0123456789abcdef"} if kind == "other data" else {}
     assert message in refused(nnd("familiarity", write_scores(tmp_path, "m", {}, **other), *arguments))

@@ -9,7 +9,6 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -78,14 +77,14 @@ SWITCHING = {
 }
 
 
-def test_every_graded_error_is_looked_at() -> None:
+def test_every_graded_error_is_looked_at():
     assert set(CHECKS) | SWITCHING == {name for name, kind in ERRORS.items() if kind.graded} - {"copy_source"} | {
         "repetition"
     }
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_higher_level_adds_to_a_lower_one(name: str, data: Path) -> None:
+def test_a_higher_level_adds_to_a_lower_one(name, data):
     changed = 0
     for corpus in ("wikitext", "cnndm", "ted"):
         texts = [gold.text for gold in read_corpus(corpus, data / "blindspot").texts]
@@ -104,7 +103,7 @@ def test_a_higher_level_adds_to_a_lower_one(name: str, data: Path) -> None:
 
 
 @given(st.integers(0, 40), st.integers(0, 30), st.integers(0, 3), st.integers(0, 1000))
-def test_more_switches_go_on_from_fewer(movable: int, amount: int, fixed: int, seed: int) -> None:
+def test_more_switches_go_on_from_fewer(movable, amount, fixed, seed):
     """What `amount` pairs give, one more pair gives but for two parts that change places; the last parts stay."""
     parts = [str(i) for i in range(movable + fixed)]
     fewer, more = (switch(list(parts), movable, pairs, random.Random(seed)) for pairs in (amount, amount + 1))
@@ -117,7 +116,7 @@ def test_more_switches_go_on_from_fewer(movable: int, amount: int, fixed: int, s
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 1000))
-def test_what_is_drawn_begins_alike_for_every_number(items: int, count: int, seed: int) -> None:
+def test_what_is_drawn_begins_alike_for_every_number(items, count, seed):
     order = Edit(PARSER, rng=random.Random(seed)).draw(range(items), items)
     assert sorted(order) == list(range(items))
     assert Edit(PARSER, rng=random.Random(seed)).draw(range(items), count) == order[:count]

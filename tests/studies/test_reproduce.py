@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,10 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.sets.tasks import shipped_task
 from nnd_tasks.store import read_table
-from nnd_tasks.studies.reproduce import Experiment, PublishedRun, find_weights, load_experiments, measure, reproduce
+from nnd_tasks.studies.reproduce import PublishedRun, find_weights, load_experiments, measure, reproduce
 from nnd_tasks.task.task_files import read_task_yaml
 from tests import random_models
-from tests.commands import Command, refused
+from tests.commands import refused
 from tests.conftest import DATA
 
 PUBLISHED = DATA.parent / "docs" / "published_results.json"
@@ -50,7 +49,7 @@ FRANK = {"EntE": 314, "CorefE": 154, "GramE": 133, "RelE": 74, "CircE": 67, "Out
 
 
 @pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"no published figures at {PUBLISHED}")
-def test_experiments_have_the_published_numbers() -> None:
+def test_experiments_have_the_published_numbers():
     found = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     ours = {(experiment.name, one.name): one for experiment, one in EVERY}
     for name in ("quiz_design", "challenge300", "summeval", "frank", "news_gpt3"):
@@ -64,7 +63,7 @@ def test_experiments_have_the_published_numbers() -> None:
             assert one.model == model.split()[0]
             assert one.released is ("fine-tuned by the authors" not in model)
     [mqm] = ours.values()
-    rates: dict[str, float] = {}
+    rates = {}
     for row in found["mqm_ende"]:  # printed by category, then by severity
         assert round(row["accuracy"] / 100, 6) == row["A_No-error"]
         if row["name"] == mqm.name:  # lm-eval cannot run the other
@@ -74,7 +73,7 @@ def test_experiments_have_the_published_numbers() -> None:
 
 
 @pytest.mark.parametrize(("experiment", "published"), EVERY, ids=lambda one: one.name.replace(" ", "_"))
-def test_the_task_exists_and_reads_the_set_of_the_experiment(experiment: Experiment, published: PublishedRun) -> None:
+def test_the_task_exists_and_reads_the_set_of_the_experiment(experiment, published):
     path = shipped_task(published.task)
     assert path is not None
     settings, _ = read_task_yaml(path)
@@ -82,7 +81,7 @@ def test_the_task_exists_and_reads_the_set_of_the_experiment(experiment: Experim
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_labels_and_numbers_of_tests_are_those_of_the_real_set(name: str, real_sets: Callable[[str], Path]) -> None:
+def test_labels_and_numbers_of_tests_are_those_of_the_real_set(name, real_sets):
     experiment = EXPERIMENTS[name]
     for published in experiment.models:
         rows = read_table(real_sets(experiment.set), published.config)
@@ -101,7 +100,7 @@ def test_labels_and_numbers_of_tests_are_those_of_the_real_set(name: str, real_s
 # ---------------------------------------------------------------- rates
 
 
-def test_rates_are_pooled_over_tests_and_their_errors_over_prompts() -> None:
+def test_rates_are_pooled_over_tests_and_their_errors_over_prompts():
     kind = "Fluency/Grammar"
     published = PublishedRun("x", "x", "x", "x", 5, {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1})
     rows = [(0, kind, "Minor", True), (0, kind, "Major", False), (0, "Other", "Minor", None)]
@@ -196,16 +195,8 @@ def authors_rates(
     ids=["bart", "prophetnet", "t5-mixqg", "t5-prefix"],
 )
 def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
-    build: Callable[[Path], Path],
-    name: str,
-    model: str,
-    source: str,
-    prefix: str,
-    ends: tuple[int, int],
-    real_sets: Callable[[str], Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    build, name, model, source, prefix, ends, real_sets, tmp_path, monkeypatch
+):
     monkeypatch.setenv("NND_HOME", str(real_sets(EXPERIMENTS[name].set).parents[1]))
     contexts = 2 if name == "mqm" else 4  # of MQM, contexts have a hundred tests
     published = next(one for one in EXPERIMENTS[name].models if one.name == model)
@@ -229,13 +220,11 @@ def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
 
 
 @pytest.fixture
-def quiz_home(real_sets: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def quiz_home(real_sets, monkeypatch) -> None:
     monkeypatch.setenv("NND_HOME", str(real_sets("quiz_design").parents[1]))
 
 
-def test_stand_ins_end_to_end_although_one_is_broken(
-    tiny_models: dict[str, Path], quiz_home: None, tmp_path: Path, nnd: Command
-) -> None:
+def test_stand_ins_end_to_end_although_one_is_broken(tiny_models, quiz_home, tmp_path, nnd):
     (tmp_path / "config.json").write_text("{}")
     weights = {"bartl_sup": tmp_path, "dgpt2_sup": tiny_models["gpt2"], "mixqg": tiny_models["t5"]}
     asked = [f"--weights={name}={folder}" for name, folder in weights.items()]
@@ -251,10 +240,8 @@ def test_stand_ins_end_to_end_although_one_is_broken(
         assert line + f"{row['measured'] - row['published']:+.4f} | {row['stderr']:.4f} | " in done.out
 
 
-def test_an_interrupted_run_goes_on_with_the_rest(
-    tiny_models: dict[str, Path], quiz_home: None, tmp_path: Path
-) -> None:
-    def run(model: str, *names: str) -> set[Path]:
+def test_an_interrupted_run_goes_on_with_the_rest(tiny_models, quiz_home, tmp_path):
+    def run(model, *names):
         reproduce("quiz_design", [f"{name}={tiny_models[model]}" for name in names], limit=2, out=tmp_path)
         return {*(tmp_path / "quiz_design").rglob("samples_*")}
 
@@ -271,7 +258,7 @@ def test_an_interrupted_run_goes_on_with_the_rest(
     assert len(otherwise) == 3
 
 
-def test_released_weights_come_from_the_hub() -> None:
+def test_released_weights_come_from_the_hub():
     ours = {published.name: published for published in EXPERIMENTS["quiz_design"].models}
     assert find_weights(ours["mixqg"]) == "Salesforce/mixqg-large"
     with pytest.raises(NNDError, match="gpt2b_sup: never released"):  # the base is not what the authors fine-tuned
@@ -290,5 +277,5 @@ def test_released_weights_come_from_the_hub() -> None:
         (["quiz_design", "--weights", "dgpt2_sup"], "dgpt2_sup: never released by the authors"),
     ],
 )
-def test_a_wrong_input_is_named(arguments: list[str], message: str, quiz_home: None, nnd: Command) -> None:
+def test_a_wrong_input_is_named(arguments, message, quiz_home, nnd):
     assert message in refused(nnd("reproduce", *arguments))

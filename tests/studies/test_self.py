@@ -30,20 +30,18 @@ TEXTS = [
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path) -> Path:
     path = tmp_path / "mine.txt"
     path.write_text("\n".join(TEXTS), encoding="utf-8")
     return path
 
 
 @pytest.fixture
-def models(tiny_models: dict[str, Path]) -> list[str]:
+def models(tiny_models) -> list[str]:
     return [str(tiny_models["gpt2"]), str(tiny_models["llama"])]
 
 
-def test_scores_are_those_of_the_models(
-    nnd: Command, models: list[str], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_those_of_the_models(nnd, models, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(self_texts, "PIECE", 2)
     words = ("stress", "self", "--models", ",".join(models), "--corpus", corpus, "--words", 5)
     done = nnd(*words, "--out", tmp_path / "out")
@@ -61,7 +59,7 @@ def test_scores_are_those_of_the_models(
     assert again["texts"].to_dict("records") == report["texts"], "the same command gives the same texts"
 
 
-def test_a_text_keeps_the_space_that_it_begins_with() -> None:
+def test_a_text_keeps_the_space_that_it_begins_with():
     inner = Tokenizer(
         WordLevel({f"\u2581{word}": i for i, word in enumerate(("a", "cat", "sat"))}, unk_token="\u2581a")
     )
@@ -83,7 +81,7 @@ def test_a_text_keeps_the_space_that_it_begins_with() -> None:
 # ---------------------------------------------------------------- the table
 
 
-def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None:
+def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not():
     rng = np.random.default_rng(0)
     scores = -3 + rng.normal(size=(100, 3, 2)) * 0.3
     scores[:, :, 1] += 0.5  # everyone likes the texts of b
@@ -109,7 +107,7 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not() -> None
 # ---------------------------------------------------------------- prompts, and what users get wrong
 
 
-def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_path: Path, home: Path) -> None:
+def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus, tmp_path, home):
     mine = str(corpus)
     assert draw_prompts(mine, words=5)[1] == "The river rose in January,"
     assert draw_prompts(mine, words=0) == draw_prompts(mine, words=0, texts=0) == TEXTS
@@ -133,9 +131,7 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus: Path, tmp_p
         (0, TEXTS, "dtype=float99", "the model .* cannot be loaded"),
     ],
 )
-def test_what_cannot_be_done_is_one_error(
-    models: list[str], judges: int, prompts: list[str], model_args: str, message: str
-) -> None:
+def test_what_cannot_be_done_is_one_error(models, judges, prompts, model_args, message):
     with pytest.raises(NNDError, match=message):
         score_own_texts(models, prompts, models[:judges], model_args)
     with pytest.raises(NNDError, match="--models: name two models or more"):

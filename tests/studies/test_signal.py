@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from nnd_tasks.studies.signal import (
     step_variance,
 )
 from nnd_tasks.task.selection import sample_order
-from tests.commands import Command, refused
+from tests.commands import refused
 from tests.results.fake_runs import write_run
 from tests.results.runs import PROTOCOL, make_run
 
@@ -97,7 +96,7 @@ def verdicts(found: Report, measure: str) -> dict[str, str]:
 # ---------------------------------------------------------------- what is planted is found
 
 
-def test_noise_is_flagged_and_signal_is_kept() -> None:
+def test_noise_is_flagged_and_signal_is_kept():
     said = []
     for seed in range(8):
         found = found_in(planted(seed, prompts=70))
@@ -112,19 +111,19 @@ def test_noise_is_flagged_and_signal_is_kept() -> None:
     assert said.count("mixed") <= 1, "and the other half confirms it in few sets"
 
 
-def test_models_that_differ_in_no_order_are_mixed() -> None:
+def test_models_that_differ_in_no_order_are_mixed():
     found = found_in(planted(1, {"hump": (0.0, 0.8, 0.6, 0.4, 0.2, 0.0)}))  # up, then down again
     assert verdicts(found, MARGIN)["hump"] == "mixed"
     assert found.facts["worth_running"] == []
 
 
-def test_the_halves_do_not_depend_on_the_order_of_prompts() -> None:
+def test_the_halves_do_not_depend_on_the_order_of_prompts():
     names = [f"p{i}" for i in range(400)]
     assert 160 < first_half(names).sum() < 240
     assert (first_half(names[::-1])[::-1] == first_half(names)).all()
 
 
-def test_too_few_prompts_are_said() -> None:
+def test_too_few_prompts_are_said():
     found = found_in(planted(0, {"rises": 1.0}, prompts=12))
     assert set(verdicts(found, PASS_RATE).values()) == {"too few prompts"}
     assert found.facts["sample"] is None
@@ -139,7 +138,7 @@ COUNTS = st.lists(
 
 @settings(max_examples=60)
 @given(COUNTS)
-def test_differences_of_pairs_are_those_of_nnd_compare(rows: list[tuple[int, ...]]) -> None:
+def test_differences_of_pairs_are_those_of_nnd_compare(rows):
     tests, *passed = np.array(rows, dtype=float).T
     pairs = compare_pairs(np.stack(passed, axis=1), tests)
     for (first, second), compared in pairs.iterrows():
@@ -156,14 +155,14 @@ def training(steps: Sequence[float]) -> pd.DataFrame:
     return pd.DataFrame({"training": "t", "step": steps}, dtype=object).astype({"step": float})
 
 
-def test_noise_of_steps_is_what_leaves_a_straight_line() -> None:
+def test_noise_of_steps_is_what_leaves_a_straight_line():
     even = training(np.expm1(range(5)))
     assert step_variance(np.array([3.0, 5, 7, 9, 11]), even) == pytest.approx(0, abs=1e-24)
     assert step_variance(np.array([0.0, 1, 0, 1, 0]), even) == pytest.approx(2 / 3)
     assert math.isnan(step_variance(np.zeros(3), training([1, 2, math.nan])))
 
 
-def test_values_are_those_of_the_runs_and_noise_of_prompts_is_not_counted_twice() -> None:
+def test_values_are_those_of_the_runs_and_noise_of_prompts_is_not_counted_twice():
     runs = planted(2, prompts=30)
     found = found_in(runs)
     values = table_of(found, "values").groupby(["category", "measure"], sort=False)["value"].agg(list)
@@ -184,7 +183,7 @@ def test_values_are_those_of_the_runs_and_noise_of_prompts_is_not_counted_twice(
         assert measure == BITS or total == pytest.approx(max(seen, row["noise_prompts"] ** 2))
 
 
-def test_the_smallest_sample_keeps_nine_of_ten_pairs() -> None:
+def test_the_smallest_sample_keeps_nine_of_ten_pairs():
     runs = planted(5, {"rises": 0.2, "rare": 0.0}, prompts=150)
     found = found_in(runs)
     [one] = [row for row in rows_of(found) if (row["category"], row["measure"]) == ("rises", MARGIN)]
@@ -196,7 +195,7 @@ def test_the_smallest_sample_keeps_nine_of_ten_pairs() -> None:
     whole = compare_pairs(sums, tests)["apart"]
     assert np.count_nonzero(whole) == one["apart"]
 
-    def kept(size: int) -> float:
+    def kept(size):
         return float((compare_pairs(sums[:size], tests[:size])["apart"] == whole)[whole != 0].mean())
 
     assert kept(one["sample"]) >= 0.9
@@ -207,7 +206,7 @@ def test_the_smallest_sample_keeps_nine_of_ten_pairs() -> None:
     assert f"--tasks nnd_demo --sample {best}" in found.findings[-1]
 
 
-def test_runs_of_a_part_have_no_smallest_sample() -> None:
+def test_runs_of_a_part_have_no_smallest_sample():
     found = found_in(planted(5, {"rises": 0.3}, protocol={**PROTOCOL, "selection": "120 of 400 (abc)"}))
     assert found.facts["worth_running"] == ["rises"]
     assert table_of(found, "verdicts")["sample"].isna().all()
@@ -228,7 +227,7 @@ def ordered(runs: list[Run], tags: Tags | None = None) -> set[tuple[str, str]]:
     return {(models[a], models[b]) for models, better in names for a, b in better}
 
 
-def test_later_checkpoints_and_larger_models_should_be_better() -> None:
+def test_later_checkpoints_and_larger_models_should_be_better():
     small = [model(f"tiny-s/step-{step}", 900) for step in (620, 74, 1244)]
     steps = {(f"tiny-s/step-{a}", f"tiny-s/step-{b}") for a, b in ((74, 620), (74, 1244), (620, 1244))}
     sizes = {("tiny-xs", "tiny-s/step-1244"), ("tiny-xs", "tiny-m"), ("tiny-s/step-1244", "tiny-m")}
@@ -238,14 +237,14 @@ def test_later_checkpoints_and_larger_models_should_be_better() -> None:
     assert ordered(runs) == {("tiny-s/checkpoint-10", "tiny-s"), ("tiny-s", "tiny-m")}
 
 
-def test_tags_say_what_names_do_not(tmp_path: Path) -> None:
+def test_tags_say_what_names_do_not(tmp_path):
     file = tmp_path / "tags.csv"
     file.write_text("model,family,training,step,parameters\nred,f,t,1,\nblue,f,t,2,\ngreen,f,u,,7\n")
     runs = [model("red", 5), model("blue", 5), model("green", None)]
     assert ordered(runs, read_tags(file)) == {("red", "blue"), ("blue", "green")}
 
 
-def test_models_without_an_order_are_left_out_by_name() -> None:
+def test_models_without_an_order_are_left_out_by_name():
     runs = [model("tiny-s", 5), model("tiny-m", 6), model("other-a", 5), model("big-x", None), model("big-y", None)]
     [paired] = pair(runs)
     families, notes = find_families(paired)
@@ -260,7 +259,7 @@ def test_models_without_an_order_are_left_out_by_name() -> None:
 # ---------------------------------------------------------------- tables, files, the command line
 
 
-def test_the_command_prints_and_writes(nnd: Command, tmp_path: Path) -> None:
+def test_the_command_prints_and_writes(nnd, tmp_path):
     folder = tmp_path / "runs"
     for i, step in enumerate((10, 100, 1000)):
         write_run(folder, f"tiny-s/step-{step}", {"rises": 0.2 + 0.3 * i, "flat": 0.5}, contexts=60, seed=i)
@@ -275,7 +274,7 @@ def test_the_command_prints_and_writes(nnd: Command, tmp_path: Path) -> None:
     assert ["| noise | noise |" in line for line in lines] == [True, False]
 
 
-def test_what_cannot_be_said_is_said(nnd: Command, tmp_path: Path) -> None:
+def test_what_cannot_be_said_is_said(nnd, tmp_path):
     one = write_run(tmp_path / "one", "tiny-s/step-10")
     alike = write_run(tmp_path / "alike", "big", parameters=5)
     assert "no models that should differ" in refused(nnd("signal", one, alike))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from nnd_tasks.studies.stress import edits, stress_set
 from nnd_tasks.studies.stress.corpora import read_corpus
 from nnd_tasks.studies.stress.error_types import ERRORS
 from nnd_tasks.studies.stress.stress_set import build_stress_set, compute_noise
-from tests.commands import Outcome
 from tests.conftest import REPO
 from tests.studies.pipeline import tagged
 
@@ -36,14 +34,14 @@ NEEDS = {"tags", "entities", "source", "reference corpus", "masked model"}
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> Path:
+def plain(tmp_path) -> Path:
     path = tmp_path / "mine.txt"
     path.write_text("\n".join([*TEXTS, "", TEXTS[0]]) + "\n", encoding="utf-8")
     return path
 
 
 @pytest.fixture
-def pairs(tmp_path: Path) -> Path:
+def pairs(tmp_path) -> Path:
     path = tmp_path / "pairs.jsonl"
     rows = [{"gold": text, "source": f"Source {i}.", "reference": f"Other {i}."} for i, text in enumerate(TEXTS)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -51,7 +49,7 @@ def pairs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
+def pipeline(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("pipeline") / "rules"
     tagged().to_disk(folder)
     return str(folder)
@@ -68,7 +66,7 @@ def rows_of(result: Any) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- files
 
 
-def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path, tmp_path: Path) -> None:
+def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain, tmp_path):
     result = build(plain, tmp_path / "out")
     rows = rows_of(result)
     assert set(result.report["left_out"]) == {name for name, kind in ERRORS.items() if NEEDS & {*kind.needs}}
@@ -89,16 +87,12 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain: Path,
     assert f"| `stress` | truncation | {report['trivial_rules']['truncation']['shorter']:.3f} |" in card
 
 
-def test_the_same_command_gives_the_same_set_in_every_release(
-    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_command_gives_the_same_set_in_every_release(plain, tmp_path, monkeypatch):
     monkeypatch.setattr(edits, "PIPELINE", "not installed")
     assert build(plain, tmp_path / "out", levels="paper", seeds=2).summary.fingerprint == "f008c89fab29ac49"
 
 
-def test_with_tags_sources_and_references_every_error_is_made(
-    pairs: Path, pipeline: str, masked_model: Path, tmp_path: Path
-) -> None:
+def test_with_tags_sources_and_references_every_error_is_made(pairs, pipeline, masked_model, tmp_path):
     words = [f"w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(120)]
     (tmp_path / "pairs_reference.txt").write_text("\n".join(" ".join(words[k : k + 30]) for k in range(90)))
     rows = rows_of(build(pairs, tmp_path / "out", spacy=pipeline, mlm=str(masked_model), seeds=2))
@@ -111,14 +105,14 @@ def test_with_tags_sources_and_references_every_error_is_made(
     assert all(row["low"].startswith("Source") for row in rows if row["category"] == "copy_source")
 
 
-def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain: Path, tmp_path: Path) -> None:
+def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain, tmp_path):
     rows = {row["test_id"]: row for row in rows_of(build(plain, tmp_path / "out", seeds=2))}
     fewer = {row["test_id"]: row for row in rows_of(build(plain, tmp_path / "fewer", texts=2, seeds=2))}
     assert fewer
     assert fewer.items() <= rows.items()
 
 
-def test_texts_may_hold_any_line_separator_but_a_line_feed(tmp_path: Path) -> None:
+def test_texts_may_hold_any_line_separator_but_a_line_feed(tmp_path):
     texts = [f"A first{mark}text here. It has the usual words." for mark in ("\u2028", "\u0085", "\x0b")]
     lines = [json.dumps({"gold": text}, ensure_ascii=False) for text in texts]
     for name, content in {"a.jsonl": lines, "b.txt": texts}.items():
@@ -142,7 +136,7 @@ def test_texts_may_hold_any_line_separator_but_a_line_feed(tmp_path: Path) -> No
         ({"errors": "sentence_switching", "texts": 1}, "no error changed any text"),
     ],
 )
-def test_wrong_arguments_are_named(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_wrong_arguments_are_named(settings, message, tmp_path):
     (tmp_path / "a.txt").write_text("One sentence.\n")
     arguments = {"name": "mine", "corpus": str(tmp_path / "a.txt"), "out": tmp_path / "out", **settings}
     with pytest.raises(NNDError, match=message):
@@ -163,7 +157,7 @@ def test_wrong_arguments_are_named(settings: dict[str, Any], message: str, tmp_p
         ("ted", b"x", r"there is no ted_zh_en\.jsonl in .*blindspot; name the folder .* --source"),
     ],
 )
-def test_wrong_corpora_are_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_wrong_corpora_are_named(name, content, message, tmp_path):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(NNDError, match=message):
@@ -174,9 +168,7 @@ def test_wrong_corpora_are_named(name: str, content: bytes, message: str, tmp_pa
 
 
 @pytest.mark.parametrize(("corpus", "least"), [("wikitext", 990), ("cnndm", 100), ("wmt", 990), ("ted", 100)])
-def test_the_papers_corpora_build_with_their_exceptions(
-    corpus: str, least: int, data: Path, pipeline: str, tmp_path: Path
-) -> None:
+def test_the_papers_corpora_build_with_their_exceptions(corpus, least, data, pipeline, tmp_path):
     golds = read_corpus(corpus, data / "blindspot").texts
     assert least <= len(golds) <= round(least, -2)
     assert corpus != "cnndm" or {len(gold.references) for gold in golds} == {10}
@@ -200,7 +192,7 @@ def test_the_papers_corpora_build_with_their_exceptions(
     assert set(size) == ({256} if corpus == "wikitext" else set())
 
 
-def test_the_tasks_have_the_version_of_what_makes_their_tests() -> None:
+def test_the_tasks_have_the_version_of_what_makes_their_tests():
     for file in ("_base", "nnd_blindspot.yaml"):
         found = yaml.safe_load((REPO / "task_yamls" / "blindspot" / file).read_text())
         assert found["metadata"]["version"] == f"{stress_set.VERSION}-A"
@@ -210,9 +202,7 @@ def test_the_tasks_have_the_version_of_what_makes_their_tests() -> None:
 
 
 @pytest.mark.slow
-def test_a_set_of_ones_own_is_built_listed_scored_and_judged(
-    nnd: Callable[..., Outcome], pairs: Path, tiny_models: dict[str, Path], nnd_home: Path, tmp_path: Path
-) -> None:
+def test_a_set_of_ones_own_is_built_listed_scored_and_judged(nnd, pairs, tiny_models, nnd_home, tmp_path):
     run = ("run", "--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32", "--device", "cpu")
     build = ("stress", "build", "mine", "--corpus", pairs, "--errors", "truncation,positioned_error_random,repetition")
     how = "run: nnd stress build blindspot_ted --corpus ted --source FOLDER"
@@ -238,7 +228,7 @@ def test_a_set_of_ones_own_is_built_listed_scored_and_judged(
     assert {path.name for path in (tmp_path / "report").iterdir()} >= names
 
 
-def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(plain: Path, tmp_path: Path) -> None:
+def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(plain, tmp_path):
     out = tmp_path / "out"
     first = build(plain, out, errors="truncation")
     assert build(plain, out, errors="truncation").summary == first.summary, "the same again is no conflict"

@@ -26,7 +26,7 @@ def score(name: str, model: Path | str = "", sources: Sequence[str] = ("", "")) 
     return metric(HYPOTHESES, sources, REFERENCES)
 
 
-def test_rouge_and_bleu_by_their_definitions() -> None:
+def test_rouge_and_bleu_by_their_definitions():
     assert score("rouge2") == pytest.approx([1, 2 * 1 * (1 / 3) / (1 + 1 / 3)])
     assert score("rouge1") == pytest.approx([1, 2 * 1 * 0.5 / 1.5])
     assert score("bleu")[0] == pytest.approx(100)
@@ -36,23 +36,23 @@ def test_rouge_and_bleu_by_their_definitions() -> None:
 @pytest.mark.parametrize(
     ("name", "module"), [("bleu", "sacrebleu"), ("rouge2", "rouge_score.rouge_scorer"), ("bertscore", "bert_score")]
 )
-def test_what_is_not_installed_says_how_to_get_it(name: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_says_how_to_get_it(name, module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NNDError, match=f"metric {name} needs the extra metrics of nnd-tasks"):
         score(name, "a-model")
 
 
-def test_bertscore_matches_tokens_greedily_by_cosine(masked_model: Path) -> None:
+def test_bertscore_matches_tokens_greedily_by_cosine(masked_model):
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer, model = AutoTokenizer.from_pretrained(masked_model), AutoModel.from_pretrained(masked_model).eval()
 
-    def states(text: str) -> Any:
+    def states(text):
         with torch.no_grad():
             found = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
         return found / found.norm(dim=-1, keepdim=True)
 
-    def own(text: str, ref: str) -> float:
+    def own(text, ref):
         # [CLS] and [SEP] can be matched, and weigh nothing.
         similar = states(text) @ states(ref).T
         precision, recall = similar.max(1).values[1:-1].mean(), similar.max(0).values[1:-1].mean()
@@ -62,13 +62,13 @@ def test_bertscore_matches_tokens_greedily_by_cosine(masked_model: Path) -> None
     assert score("bertscore", masked_model) == pytest.approx(expected, abs=1e-4)
 
 
-def test_bartscore_is_the_mean_log_likelihood_of_a_text_given_its_source(tiny_models: dict[str, Path]) -> None:
+def test_bartscore_is_the_mean_log_likelihood_of_a_text_given_its_source(tiny_models):
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["t5"])
     model = AutoModelForSeq2SeqLM.from_pretrained(tiny_models["t5"]).eval()
 
-    def own(source: str, target: str) -> float:
+    def own(source, target):
         labels = tokenizer.encode(target, add_special_tokens=False, return_tensors="pt")
         with torch.no_grad():
             logits = model(input_ids=tokenizer.encode(source, return_tensors="pt"), labels=labels).logits[0]
@@ -79,7 +79,7 @@ def test_bartscore_is_the_mean_log_likelihood_of_a_text_given_its_source(tiny_mo
     assert score("bartscore", tiny_models["t5"], sources) == pytest.approx(expected, abs=1e-4)
 
 
-def test_metrics_are_named_with_their_models(tiny_models: dict[str, Path]) -> None:
+def test_metrics_are_named_with_their_models(tiny_models):
     assert [*load_metrics(f"rouge2, bartscore={tiny_models['t5']},bleu")] == ["rouge2", "bartscore", "bleu"]
     with pytest.raises(NNDError, match="there is no metric ''"):
         load_metrics("")
@@ -87,7 +87,7 @@ def test_metrics_are_named_with_their_models(tiny_models: dict[str, Path]) -> No
         score("bertscore", "/no/such/folder")
 
 
-def test_a_corpus_that_does_not_fit_is_named(data: Path, tmp_path: Path) -> None:
+def test_a_corpus_that_does_not_fit_is_named(data, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("One text that is here.\nAnother text there.\n")
     built = build_stress_set("mine", str(texts), out=tmp_path / "mine", errors="truncation")

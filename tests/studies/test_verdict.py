@@ -61,7 +61,7 @@ def slow_levels(rows: Rows, error: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_means_levels_and_intervals_are_those_of_the_definition(seed: int) -> None:
+def test_means_levels_and_intervals_are_those_of_the_definition(seed):
     """Texts, levels and seeds are missing at random, and some were not scored."""
     rng = np.random.default_rng(seed)
     golds = dict(zip("abcdefgh", rng.normal(-3, 1, 8), strict=True))
@@ -93,15 +93,13 @@ def test_means_levels_and_intervals_are_those_of_the_definition(seed: int) -> No
         ("repetition", -2.55, {"10": -3, "20": -2.6, "30": -2.5}, "fail"),
     ],
 )
-def test_all_levels_must_be_below_the_one_before_or_below_gold(
-    error: str, gold: float, levels: dict[str, float], outcome: str
-) -> None:
+def test_all_levels_must_be_below_the_one_before_or_below_gold(error, gold, levels, outcome):
     rows = [one(error, level, score, gold, text=str(i)) for level, score in levels.items() for i in range(20)]
     assert set(judge(pd.DataFrame(rows))["outcome"]) == {outcome}
     assert outcome == "fail" or set(judge(pd.DataFrame(rows[::20]))["outcome"]) == {"undecided"}, "of one text"
 
 
-def test_a_fall_of_the_mean_that_half_of_the_texts_do_not_share_is_no_pass() -> None:
+def test_a_fall_of_the_mean_that_half_of_the_texts_do_not_share_is_no_pass():
     """A few texts that fall far make the mean fall surely; or the mean falls by less than its texts scatter."""
     far = judge(pd.DataFrame([one("injection", "x", -3 if i % 2 else -0.9, text=str(i)) for i in range(100)]))
     assert far["step_high"][0] < 0
@@ -114,7 +112,7 @@ def test_a_fall_of_the_mean_that_half_of_the_texts_do_not_share_is_no_pass() -> 
 
 @pytest.mark.complete
 @pytest.mark.parametrize("graded", [True, False])
-def test_intervals_hold_the_truth_and_no_outcome_is_wrong_more_often_than_they_promise(graded: bool) -> None:
+def test_intervals_hold_the_truth_and_no_outcome_is_wrong_more_often_than_they_promise(graded):
     """Made-up scores of 60 texts at two seeds and two levels: the first falls for 70% of them, the second adds nothing."""
     rng = np.random.default_rng(0)
     first, later = ("0.1", "0.5") if graded else ("specific", "general")
@@ -161,7 +159,7 @@ def write(folder: Path, name: str, **scores: float | None) -> None:
     write_run(folder, name, task="nnd_blindspot_x", samples=[sample(key, low) for key, low in scores.items()])
 
 
-def test_each_model_has_a_report_with_tables_and_the_figure(tmp_path: Path) -> None:
+def test_each_model_has_a_report_with_tables_and_the_figure(tmp_path):
     write(tmp_path / "runs", "org/one", a=-2, b=-0.5, c=None)
     write(tmp_path / "runs", "org/two", a=-3)
     write_run(tmp_path / "runs", "org/three")  # of a set without synthetic errors
@@ -178,7 +176,7 @@ def test_each_model_has_a_report_with_tables_and_the_figure(tmp_path: Path) -> N
     )
 
 
-def test_every_error_is_in_the_figure_from_its_gold_score_on_and_no_name_is_a_formula(tmp_path: Path) -> None:
+def test_every_error_is_in_the_figure_from_its_gold_score_on_and_no_name_is_a_formula(tmp_path):
     rows = [one(error, "1", -2.0) for error in ("injection", "$^{$", "token_drop")]
     figure = draw_levels(judge(pd.DataFrame(rows)), "score", "x, $^{$")
     figure.savefig(tmp_path / "x.png")
@@ -190,7 +188,7 @@ def test_every_error_is_in_the_figure_from_its_gold_score_on_and_no_name_is_a_fo
     assert labels == [f"{error} (undecided)" for error in ("token_drop", "injection", "$^{$")], "of one text"
 
 
-def test_results_without_a_scored_stress_test_are_refused(tmp_path: Path) -> None:
+def test_results_without_a_scored_stress_test_are_refused(tmp_path):
     write_run(tmp_path / "other", "one")
     with pytest.raises(NNDError, match="holds no stress tests"):
         report_results(tmp_path / "other")

@@ -33,7 +33,6 @@ from nnd_tasks.studies.verify import (
     verify_set,
     verify_sets,
 )
-from tests.commands import Command
 
 QUIZ_FILE = "quiz_design_groups.jsonl"
 SUMMEVAL_FILE = "model_annotations.aligned.paired.jsonl"
@@ -70,7 +69,7 @@ vectors = st.integers(3, 8).flatmap(
 
 
 @given(vectors)
-def test_correlations_are_scipys_and_the_papers_definitions_ties_among_them(pair: tuple[list[int], list[int]]) -> None:
+def test_correlations_are_scipys_and_the_papers_definitions_ties_among_them(pair):
     x, y = ([value / 8 for value in side] for side in pair)
     tau, r, in_order = map(float, correlate(x, y))
     if len(set(x)) == 1 or len(set(y)) == 1:
@@ -82,7 +81,7 @@ def test_correlations_are_scipys_and_the_papers_definitions_ties_among_them(pair
         assert value == pytest.approx(pearsonr(*gaps_of_both)[0], abs=1e-9)
 
 
-def test_rounding_makes_no_order_among_equal_scores() -> None:
+def test_rounding_makes_no_order_among_equal_scores():
     assert gaps([0.1 + 0.2, 0.3, 0.4])[0] == 0
     assert correlate([0.1 + 0.2, 0.3, 0.4], [1, 2, 3])[0] == pytest.approx(kendalltau([1, 1, 2], [1, 2, 3])[0])
     assert gaps([1e-9, 2e-9, 3e-9]).all(), "small scores are no ties"
@@ -100,7 +99,7 @@ def by_category(table: pd.DataFrame, column: str = "value") -> pd.DataFrame:
     return table.pivot(index="category", columns="statistic", values=column)
 
 
-def test_rates_that_a_user_measured() -> None:
+def test_rates_that_a_user_measured():
     found = verify_rates(RATES, HUMAN)
     assert "low" not in found, "rates alone have no prompts"
     values = by_category(found)
@@ -118,7 +117,7 @@ def test_rates_that_a_user_measured() -> None:
         ({**RATES, "c": {"x": 0.1}}, "model 'c' has no rate or no human score for category 'y'"),
     ],
 )
-def test_wrong_rates_are_named(rates: dict[str, Any], message: str) -> None:
+def test_wrong_rates_are_named(rates, message):
     with pytest.raises(NNDError, match=message):
         verify_rates(rates, HUMAN)
 
@@ -126,7 +125,7 @@ def test_wrong_rates_are_named(rates: dict[str, Any], message: str) -> None:
 # ---------------------------------------------------------------- resampling
 
 
-def test_intervals_are_those_of_a_slow_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_are_those_of_a_slow_loop(monkeypatch):
     rng = np.random.default_rng(2)
     models, prompts, resamples = list("abcdefg"), 12, 8
     cells = [(str(i), model) for i in range(prompts) for model in models for _ in range(int(rng.integers(1, 4)))]
@@ -153,10 +152,10 @@ def tables_of(report: Report) -> dict[str, pd.DataFrame]:
     return {table.name: table.data for table in report.tables}
 
 
-def test_quiz_design_by_another_way(data: Path) -> None:
+def test_quiz_design_by_another_way(data):
     """Recount from the raw file, and what the paper prints."""
     path = data / "quiz_design" / QUIZ_FILE
-    reasons: dict[str, list[str]] = defaultdict(list)
+    reasons = defaultdict(list)
     for group in lines_of(path):
         for question in group["questions"]:
             for model in question["model_name"].split("|"):
@@ -179,7 +178,7 @@ def test_quiz_design_by_another_way(data: Path) -> None:
     assert "nnd r (+0.02)" in report.findings[1]
 
 
-def test_summeval_reproduces_rouge(data: Path) -> None:
+def test_summeval_reproduces_rouge(data):
     path = data / "summeval" / SUMMEVAL_FILE
     report = verify_set("summeval", path, load_metrics("rouge1,rouge2,rougel"))
     found = tables_of(report)
@@ -191,7 +190,7 @@ def test_summeval_reproduces_rouge(data: Path) -> None:
     assert [f"{value:.2f}" for value in averages["r"]] == ["0.78", "0.80", "0.85"]
     paper = found["agreement"].dropna(subset="paper").set_index(["scorer", "statistic"])["paper"]
     assert (len(paper), paper["rouge2", "tau"], paper["rouge1", "r"]) == (6, 0.55, 0.84)
-    ratings: dict[tuple[str, str], list[float]] = defaultdict(list)
+    ratings = defaultdict(list)
     for row in lines_of(path):
         for expert in row["expert_annotations"]:
             for attribute in ATTRIBUTES:
@@ -205,7 +204,7 @@ def test_summeval_reproduces_rouge(data: Path) -> None:
 
 
 @pytest.fixture
-def short(data: Path, tmp_path: Path) -> Path:
+def short(data, tmp_path) -> Path:
     """Return a folder with eight articles of SummEval and all of Quiz Design."""
     rows = lines_of(data / "summeval" / SUMMEVAL_FILE)
     kept = list(dict.fromkeys(row["id"] for row in rows))[:8]
@@ -215,12 +214,10 @@ def short(data: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
-    short: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(short, monkeypatch):
     rows = [row for row in lines_of(short / "summeval" / SUMMEVAL_FILE) if row["model_id"] in SYSTEMS]
 
-    def length(texts: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    def length(texts, sources, references):
         assert (list(sources), list(references)) == (
             [row["text"] for row in rows],
             [row["references"][:1] for row in rows],
@@ -233,7 +230,7 @@ def test_a_metric_is_the_mean_over_a_systems_summaries_with_the_first_reference(
         assert row.score == np.mean([len(one["decoded"]) for one in rows if one["model_id"] == row.model])
 
 
-def test_a_release_without_articles_lacks_only_what_reads_them(short: Path) -> None:
+def test_a_release_without_articles_lacks_only_what_reads_them(short):
     path = short / "summeval" / SUMMEVAL_FILE
     write_lines(path, [{key: value for key, value in row.items() if key != "text"} for row in lines_of(path)])
     verify_set("summeval", path, load_metrics("rouge1"))
@@ -244,14 +241,14 @@ def test_a_release_without_articles_lacks_only_what_reads_them(short: Path) -> N
 # ---------------------------------------------------------------- files, downloads, wrong inputs
 
 
-def test_wrong_rows_of_summeval_are_named(short: Path) -> None:
+def test_wrong_rows_of_summeval_are_named(short):
     rows = lines_of(short / "summeval" / SUMMEVAL_FILE)
     del rows[5]["references"]
     with pytest.raises(NNDError, match=r"line 6.*no field 'references'"):
         read_summeval(write_lines(short / "summeval" / SUMMEVAL_FILE, rows), SYSTEMS)
 
 
-def test_a_missing_system_is_named(short: Path) -> None:
+def test_a_missing_system_is_named(short):
     with pytest.raises(NNDError, match="nothing of M98, M99 is in it; is it the publisher's whole file"):
         read_summeval(short / "summeval" / SUMMEVAL_FILE, ["M98", "M99"])
 
@@ -264,7 +261,7 @@ def test_a_missing_system_is_named(short: Path) -> None:
         ("quizdesign", "", r"there is no set to verify on 'quizdesign'; did you mean 'quiz_design'\?"),
     ],
 )
-def test_wrong_arguments_are_named(name: str, metrics: str, message: str, short: Path) -> None:
+def test_wrong_arguments_are_named(name, metrics, message, short):
     with pytest.raises(NNDError, match=message):
         verify_sets(name, short, metrics)
 
@@ -272,7 +269,7 @@ def test_wrong_arguments_are_named(name: str, metrics: str, message: str, short:
 # ---------------------------------------------------------------- command line
 
 
-def test_the_command_prints_and_writes(short: Path, tmp_path: Path, nnd: Command) -> None:
+def test_the_command_prints_and_writes(short, tmp_path, nnd):
     done = nnd("verify", "--source", short, "--metrics", "rouge1, bleu", "--out", tmp_path / "out")
     assert done.status == 0
     assert "| nnd | average | 0.79 [" in done.out

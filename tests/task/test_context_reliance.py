@@ -5,8 +5,6 @@ Each candidate also without its context: scores against the model itself, rates 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from nnd_tasks.errors import NNDError
@@ -20,9 +18,7 @@ RELIANCE = {"context_reliance": True}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
-def test_the_rates_with_context_stay_and_the_others_are_the_models_own(
-    kind: str, home: Path, tiny_models: dict[str, Path]
-) -> None:
+def test_the_rates_with_context_stay_and_the_others_are_the_models_own(kind, home, tiny_models):
     plain, found = (evaluate(tiny_models[kind], ["nnd_demo"], limit=6, metadata=asked) for asked in ({}, RELIANCE))
     results, samples = found["results"]["nnd_demo"], found["samples"]["nnd_demo"]
     assert plain["results"]["nnd_demo"].items() <= results.items()
@@ -50,13 +46,13 @@ def test_the_rates_with_context_stay_and_the_others_are_the_models_own(
     assert results["no_context,none"] == results["candidates,none"]
 
 
-def test_a_prompt_without_context_is_refused(tmp_path: Path, home: Path, tiny_models: dict[str, Path]) -> None:
+def test_a_prompt_without_context_is_refused(tmp_path, home, tiny_models):
     folder = write_yaml(tmp_path, "mine", doc_to_text="Question:")
     with pytest.raises(NNDError, match="task mine: context_reliance compares prompts with and without their context"):
         evaluate(tiny_models["gpt2"], ["mine"], metadata=RELIANCE, include_path=folder, limit=2)
 
 
-def test_an_unscored_candidate_counts_in_neither_rate() -> None:
+def test_an_unscored_candidate_counts_in_neither_rate():
     tests = [
         {"test_id": str(i), "category": "c", "severity": "", "high_first": False, "high": 0, "low": low}
         for i, low in enumerate((1, 2))

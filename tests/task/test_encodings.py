@@ -6,7 +6,6 @@ Every distinct string is tokenized once, whoever asks, and only by the tokenizer
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +19,12 @@ from tests import random_models
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, Any]]:
+def asked(monkeypatch) -> Counter[tuple[str, Any]]:
     """Return how often each string was tokenized, with and without special tokens."""
-    counts: Counter[tuple[str, Any]] = Counter()
+    counts = Counter()
     encode = PreTrainedTokenizerFast.encode
 
-    def counting(self: Any, text: str, *args: Any, **kwargs: Any) -> Any:
+    def counting(self, text, *args, **kwargs):
         counts[text, kwargs.get("add_special_tokens")] += 1
         return encode(self, text, *args, **kwargs)
 
@@ -34,16 +33,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-def test_a_run_tokenizes_each_distinct_string_once(
-    name: str, tiny_models: dict[str, Path], home: Path, asked: Counter[tuple[str, Any]]
-) -> None:
+def test_a_run_tokenizes_each_distinct_string_once(name, tiny_models, home, asked):
     """Two tasks over one set, which ask for the same texts."""
     random_models.evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"])
     assert len(asked) > 300
     assert {*asked.values()} == {1}
 
 
-def test_encodings_are_those_of_the_tokenizer(tiny_models: dict[str, Path]) -> None:
+def test_encodings_are_those_of_the_tokenizer(tiny_models):
     for name, folder in tiny_models.items():
         backend = "seq2seq" if name in ("t5", "bart") else "causal"
         arguments = {"pretrained": str(folder), "backend": backend, "device": "cpu"}
@@ -62,7 +59,7 @@ def test_encodings_are_those_of_the_tokenizer(tiny_models: dict[str, Path]) -> N
                     assert model.tok_encode(text, add_special_tokens=special) == expected
 
 
-def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models: dict[str, Path]) -> None:
+def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models):
     arguments = {"pretrained": str(tiny_models["gpt2"])}
     with shared_encodings():
         first = TokenCounter(arguments).tokenizer

@@ -6,7 +6,6 @@ Also covers check_languages, doubles_space.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, models, processors
@@ -21,7 +20,7 @@ ROWS = [("xa", "bc", "ok"), ("xa", "cb", "wrong"), ("xa", "", "wrong"), ("xc", "
 
 
 @pytest.fixture
-def letters(tmp_path: Path) -> str:
+def letters(tmp_path) -> str:
     """Return the folder of a tokenizer that begins every text with ``<s>``."""
     vocabulary = {token: i for i, token in enumerate(["<s>", "</s>", "x", "a", "b", "c", "ab", "\n"])}
     inner = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
@@ -36,9 +35,7 @@ def small(folder: Path, prompt: str) -> list[Path]:
     return [small_set(folder, ROWS, doc_to_text=prompt, target_delimiter="")]
 
 
-def test_each_is_counted_in_results_and_samples_and_warned_of_once(
-    letters: str, tiny_models: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_each_is_counted_in_results_and_samples_and_warned_of_once(letters, tiny_models, tmp_path, caplog):
     # HFLM asks for no BOS where the text begins with its prefix token, which another one here hides.
     arguments = {"tokenizer": letters, "prefix_token_id": 1}
     include = small(tmp_path, "<s>{{context}}")
@@ -66,17 +63,13 @@ def test_each_is_counted_in_results_and_samples_and_warned_of_once(
         ("<s>{{context}}", {"base_url": "http://localhost:1", "add_bos_token": True}, 1, 4),
     ],
 )
-def test_what_the_model_will_read_is_counted(
-    prompt: str, metadata: dict[str, Any], merged: int, twice: int, letters: str, tmp_path: Path
-) -> None:
+def test_what_the_model_will_read_is_counted(prompt, metadata, merged, twice, letters, tmp_path):
     task = build_task("small", {"tokenizer": letters, **metadata}, small(tmp_path, prompt))
     known = task.dump_config()["metadata"]["nnd"]["tokenization"]
     assert known == {"merged": merged, "bos_twice": twice, "empty": 1}
 
 
-def test_a_candidate_that_merges_wholly_into_the_prompt_is_an_error_that_names_its_test(
-    letters: str, tmp_path: Path
-) -> None:
+def test_a_candidate_that_merges_wholly_into_the_prompt_is_an_error_that_names_its_test(letters, tmp_path):
     include = small_set(
         tmp_path, [("xa", "b", "ok"), ("xa", "c", "wrong")], doc_to_text="{{context}}", target_delimiter=""
     )
@@ -85,9 +78,7 @@ def test_a_candidate_that_merges_wholly_into_the_prompt_is_an_error_that_names_i
 
 
 @pytest.mark.parametrize(("prompt", "delimiter", "warned"), [(" ", " ", 3), (" ", "", 0), ("", " ", 0), ("\n", " ", 0)])
-def test_a_space_on_both_sides_of_the_border_is_warned_of(
-    prompt: str, delimiter: str, warned: int, letters: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_space_on_both_sides_of_the_border_is_warned_of(prompt, delimiter, warned, letters, tmp_path, caplog):
     rows = [("xc", "b", "ok"), ("xc", "c", "wrong"), ("xc", "bc", "wrong")]
     include = small_set(tmp_path, rows, doc_to_text=f"{{{{context}}}}{prompt}", target_delimiter=delimiter)
     build_task("small", {"tokenizer": letters}, [include])

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,13 +52,13 @@ def close(rate: float, outcomes: list[Any]) -> bool:
     return bool(outcomes) and abs(rate - sum(outcomes) / len(outcomes)) < 1e-9
 
 
-def test_a_judge_is_asked_in_both_orders_and_its_rates_are_counts_of_its_verdicts(home: Path, tmp_path: Path) -> None:
+def test_a_judge_is_asked_in_both_orders_and_its_rates_are_counts_of_its_verdicts(home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "verdicts", reader="judge", tie=True, questions=QUESTION)
     verdicts = ("A", "A", "B", "tie", None)
     with ChatServer(lambda payload: f"Hm.\n\nAnswer: {pick(last_message(payload), *verdicts)}") as server:
         results = judge(server, "verdicts", include_path=folder)
     found, samples = results["results"]["verdicts"], results["samples"]["verdicts"]
-    rates: dict[str, list[float]] = {name: [] for name in ("strict", "half", "right", "flips", *QUESTION)}
+    rates = {name: [] for name in ("strict", "half", "right", "flips", *QUESTION)}
     asked = set()
     for sample in samples:
         doc, texts = sample["doc"], sample["doc"]["candidates"]
@@ -106,8 +104,8 @@ def test_a_judge_is_asked_in_both_orders_and_its_rates_are_counts_of_its_verdict
     assert (protocol["reader"], len(protocol["generation"])) == ("judge", 12)
 
 
-def test_a_rating_passes_where_the_better_text_has_the_higher_number(home: Path) -> None:
-    def rate(payload: dict[str, Any]) -> str:
+def test_a_rating_passes_where_the_better_text_has_the_higher_number(home):
+    def rate(payload):
         return f"Rating: {pick(last_message(payload), 3, 5, 9, 'none')}"
 
     with ChatServer(rate) as server:
@@ -142,15 +140,13 @@ def test_a_rating_passes_where_the_better_text_has_the_higher_number(home: Path)
     ],
     ids=["prose", "null"],
 )
-def test_a_run_without_any_answer_that_can_be_read_is_an_error_with_one(
-    answers: Callable[[dict[str, Any]], str | None], message: str, home: Path
-) -> None:
+def test_a_run_without_any_answer_that_can_be_read_is_an_error_with_one(answers, message, home):
     with ChatServer(answers) as server, pytest.raises(NNDError, match=message):
         judge(server, "nnd_demo_judge", limit=2)
 
 
-def test_cost_is_told_before_and_many_unread_answers_after(home: Path, caplog: pytest.LogCaptureFixture) -> None:
-    def answer(payload: dict[str, Any]) -> str:
+def test_cost_is_told_before_and_many_unread_answers_after(home, caplog):
+    def answer(payload):
         return str(pick(last_message(payload), "Answer: A", "Well."))
 
     with caplog.at_level(logging.INFO, "lm_eval.nnd"), ChatServer(answer) as server:
@@ -164,13 +160,13 @@ def test_cost_is_told_before_and_many_unread_answers_after(home: Path, caplog: p
     assert [record for record in caplog.records if "answers cannot be read, and their tests fail" in record.message]
 
 
-def test_samples_are_asked_with_seeds_of_their_own_and_a_run_resumes(home: Path, tmp_path: Path) -> None:
+def test_samples_are_asked_with_seeds_of_their_own_and_a_run_resumes(home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "thrice", reader="judge", repeats=3)
 
-    def answer(payload: dict[str, Any]) -> str:
+    def answer(payload):
         return "Answer: A" if payload["seed"] else "Answer: B"
 
-    options: dict[str, Any] = {"include_path": folder, "limit": 2, "use_cache": str(tmp_path / "cache")}
+    options = {"include_path": folder, "limit": 2, "use_cache": str(tmp_path / "cache")}
     with ChatServer(answer) as server:
         with pytest.raises(NNDError, match="3 answers at temperature 0 are the same"):
             judge(server, "thrice", **options)
@@ -185,8 +181,8 @@ def test_samples_are_asked_with_seeds_of_their_own_and_a_run_resumes(home: Path,
     assert record["sum"] == pytest.approx(1 / 6)
 
 
-def test_the_examples_ask_for_a_letter_or_a_number_and_begin_the_answer(home: Path) -> None:
-    def answer(payload: dict[str, Any]) -> str:
+def test_the_examples_ask_for_a_letter_or_a_number_and_begin_the_answer(home):
+    def answer(payload):
         return {"Answer:": "A", "Rating:": "7"}[last_message(payload)]
 
     with ChatServer(answer) as server:
@@ -202,7 +198,7 @@ def test_the_examples_ask_for_a_letter_or_a_number_and_begin_the_answer(home: Pa
             assert server.payloads[-1]["max_tokens"] == 4
 
 
-def test_exemplars_end_as_answers_are_asked_for_and_a_rating_has_none(home: Path) -> None:
+def test_exemplars_end_as_answers_are_asked_for_and_a_rating_has_none(home):
     with ChatServer(lambda payload: "Answer: A") as server:
         judge(server, "nnd_demo_judge", limit=2, num_fewshot=2, fewshot_as_multiturn=True)
         turns = server.payloads[0]["messages"]
@@ -224,16 +220,14 @@ def test_exemplars_end_as_answers_are_asked_for_and_a_rating_has_none(home: Path
     ],
     ids=["scale", "repeats", "likelihoods"],
 )
-def test_mistakes_in_a_yaml_are_said_in_one_line(
-    settings: dict[str, Any], message: str, home: Path, tmp_path: Path
-) -> None:
+def test_mistakes_in_a_yaml_are_said_in_one_line(settings, message, home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "bad", **settings)
     with ChatServer(lambda payload: "A") as server, pytest.raises(NNDError, match=message):
         judge(server, "bad", include_path=folder)
     assert not server.payloads
 
 
-def test_a_chat_api_takes_chats_and_tasks_that_need_no_likelihoods(home: Path) -> None:
+def test_a_chat_api_takes_chats_and_tasks_that_need_no_likelihoods(home):
     with ChatServer(lambda payload: "A") as server:
         with pytest.raises(NNDError, match="add --apply_chat_template"):
             judge(server, "nnd_demo_judge", apply_chat_template=False)
@@ -242,16 +236,14 @@ def test_a_chat_api_takes_chats_and_tasks_that_need_no_likelihoods(home: Path) -
     assert not server.payloads
 
 
-def test_a_model_in_this_process_writes_answers_within_its_window(tiny_models: dict[str, Path], home: Path) -> None:
+def test_a_model_in_this_process_writes_answers_within_its_window(tiny_models, home):
     with pytest.raises(NNDError, match="answers of 512 tokens leave no room in the model's window of 300"):
         evaluate(tiny_models["gpt2"], ["nnd_demo_judge"], limit=1, model_args={"max_length": 300})
     with pytest.raises(NNDError, match=r"none of .* answers can be read"):  # random weights
         evaluate(tiny_models["gpt2"], ["nnd_demo_judge"], limit=1, gen_kwargs={"max_gen_toks": 4})
 
 
-def test_a_chat_model_is_not_asked_without_its_template(
-    tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_model_is_not_asked_without_its_template(tiny_models, home, monkeypatch):
     monkeypatch.setattr("nnd_tasks.run.run.simple_evaluate", None)  # loads the model
     for task in ("nnd_demo_judge", "nnd_demo_rating"):
         with pytest.raises(NNDError, match=f"task {task}: the model answers in chats, .* add --apply_chat_template"):
@@ -263,7 +255,7 @@ def test_a_chat_model_is_not_asked_without_its_template(
     [{"max_gen_toks": "many"}, {"max_gen_toks": 0}, {"max_gen_toks": None}, {"max_tokens": 9}, {"max_new_tokens": 9}],
     ids=str,
 )
-def test_room_for_an_answer_is_a_number_under_one_name(generation: dict[str, Any], home: Path) -> None:
+def test_room_for_an_answer_is_a_number_under_one_name(generation, home):
     with (
         ChatServer(lambda payload: "Answer: A") as server,
         pytest.raises(NNDError, match="expected the most tokens of an answer under max_gen_toks"),

@@ -48,8 +48,8 @@ def sums(results: Mapping[str, Any]) -> list[float]:
 
 @pytest.mark.parametrize("template", ["$A </s>", "<s> $A </s>"])
 def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_model(
-    template: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+    template, tiny_models, home, tmp_path
+):
     folder = with_template(template, tiny_models["llama"], tmp_path / "model")
     for sharing in (True, False):
         with pytest.raises(NNDError, match=f"{REFUSED}.*add_bos_token=False"):
@@ -64,9 +64,7 @@ def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_mo
         model.loglikelihood([Instance("loglikelihood", {}, ("The cat", " sat"), 0)], disable_tqdm=True)
 
 
-def test_add_bos_token_false_scores_the_candidates_as_without_the_token(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+def test_add_bos_token_false_scores_the_candidates_as_without_the_token(tiny_models, home, tmp_path):
     """The way out that the error names, against a tokenizer that puts no token anywhere."""
     folders = [with_template(template, tiny_models["llama"], tmp_path / template) for template in ("$A </s>", "$A")]
     expected = sums(random_models.evaluate(folders[1], ["nnd_demo"]))
@@ -77,9 +75,7 @@ def test_add_bos_token_false_scores_the_candidates_as_without_the_token(
         assert sums(found) == pytest.approx(expected, rel=1e-5)
 
 
-def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(tiny_models, home, tmp_path):
     """lm-eval lets the tokenizer add nothing to a text that begins with BOS, as chat templates write it."""
     template = "{{ bos_token }}" + random_models.CHAT_TEMPLATE
     folders = [
@@ -105,9 +101,7 @@ def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(
         ("Answer:\n ", "The cat.", " The cat."),
     ],
 )
-def test_after_a_chat_template_only_tokens_with_characters_of_the_text_are_scored(
-    context: str, text: str, scored: str, tiny_models: dict[str, Path]
-) -> None:
+def test_after_a_chat_template_only_tokens_with_characters_of_the_text_are_scored(context, text, scored, tiny_models):
     counter = TokenCounter({"pretrained": str(tiny_models["llama"])})
     pair = split_before_candidate(context, text, counter)
     assert "".join(pair) == context + text
@@ -117,7 +111,7 @@ def test_after_a_chat_template_only_tokens_with_characters_of_the_text_are_score
     assert counter.find_flaws(*pair) == []
 
 
-def test_encoder_decoders_end_their_source_with_a_token_and_score_the_candidate(tiny_models: dict[str, Path]) -> None:
+def test_encoder_decoders_end_their_source_with_a_token_and_score_the_candidate(tiny_models):
     counter = TokenCounter({"pretrained": str(tiny_models["t5"]), "backend": "seq2seq"})
     candidate = counter.tokenizer.encode(" A cat.", add_special_tokens=False)
     source = counter.tokenizer.encode("A dog.", add_special_tokens=True)

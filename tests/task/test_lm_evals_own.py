@@ -6,9 +6,7 @@ It names no model and no tokenizer, and calls `construct_requests` with a docume
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -36,7 +34,7 @@ def first_prompts(tests: datasets.Dataset, count: int) -> datasets.Dataset:
 
 
 @pytest.fixture(scope="module")
-def manager(tmp_path_factory: pytest.TempPathFactory) -> TaskManager:
+def manager(tmp_path_factory) -> TaskManager:
     """lm-eval, which has read the YAMLs of all tasks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NND_HOME", str(tmp_path_factory.mktemp("home")))
@@ -80,15 +78,15 @@ def assert_rendered(task: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*SHIPPED.values()}))
 def test_the_tasks_of_a_set_pass_the_tests_of_lm_evals_ci_and_render_their_prompts(
-    name: str, manager: TaskManager, real_sets: Callable[[str], Path], request: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, manager, real_sets, request, monkeypatch
+):
     home = request.getfixturevalue("stress_home") if name == "blindspot" else real_sets(name).parents[1]
     monkeypatch.setenv("NND_HOME", str(home))
     read, take = documents.load_tests, documents.take_split
     load = functools.cache(lambda *names: read(*names, {}))
-    kept: dict[tuple[int, str | None], datasets.Dataset] = {}
+    kept = {}
 
-    def take_few(tests: datasets.Dataset, split: str | None, where: str) -> datasets.Dataset:
+    def take_few(tests, split, where):
         if (id(tests), split) not in kept:  # each is loaded once
             kept[id(tests), split] = first_prompts(take(first_prompts(tests, 300), split, where), LIMIT + 2)
         return kept[id(tests), split]
@@ -101,7 +99,7 @@ def test_the_tasks_of_a_set_pass_the_tests_of_lm_evals_ci_and_render_their_promp
         assert_rendered(task)
 
 
-def test_requests_without_a_tokenizer_are_never_scored(home: Path) -> None:
+def test_requests_without_a_tokenizer_are_never_scored(home):
     task = load_task("nnd_demo")
     task.build_all_requests(limit=2)
     for request in task.instances:

@@ -81,7 +81,7 @@ def add(pair: list[float], total: float, weight: float) -> None:
     pair[1] += weight
 
 
-def test_a_run_measures_what_the_logits_say(gpt2: Path, home: Path) -> None:
+def test_a_run_measures_what_the_logits_say(gpt2, home):
     stats, bare = (
         random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, model_args=arguments)
         for arguments in ({"token_stats": True}, {})
@@ -114,7 +114,7 @@ def suffixes(results: dict[str, Any], name: str) -> list[str]:
     return [key.removeprefix(name) for key in results if key.startswith(name)]
 
 
-def test_runs_and_files_hold_them(tmp_path: Path, gpt2: Path, home: Path) -> None:
+def test_runs_and_files_hold_them(tmp_path, gpt2, home):
     arguments = f"pretrained={gpt2},dtype=float32,token_stats=True"
     run_lm_eval(
         [
@@ -133,17 +133,17 @@ def test_runs_and_files_hold_them(tmp_path: Path, gpt2: Path, home: Path) -> Non
         assert overall[f"{name}_standard_error"] == pytest.approx(runs[0].reported[f"{name}_stderr,none"], rel=1e-6)
 
 
-def test_other_models_refuse_token_stats(tmp_path: Path, masked_model: Path, home: Path) -> None:
+def test_other_models_refuse_token_stats(tmp_path, masked_model, home):
     with pytest.raises(NNDError, match="token_stats: --model nnd_mlm gives no ranks"):
         random_models.evaluate(masked_model, ["nnd_demo"], kind="nnd_mlm", model_args={"token_stats": True})
 
 
-def test_scores_that_are_no_likelihoods_have_none() -> None:
+def test_scores_that_are_no_likelihoods_have_none():
     assert not RewardReader.has_measures
     assert not Asker.has_measures
 
 
-def test_a_text_without_a_likelihood_leaves_its_test_out() -> None:
+def test_a_text_without_a_likelihood_leaves_its_test_out():
     nan = math.nan
     tests = pd.DataFrame(
         {
@@ -161,7 +161,7 @@ def test_a_text_without_a_likelihood_leaves_its_test_out() -> None:
     assert pooled["weight"].to_numpy().tolist() == [[10.0, 1.0, 0.0], [30.0, 1.0, 4.0], [0.0, 0.0, 0.0]]
 
 
-def test_names_and_pooling() -> None:
+def test_names_and_pooling():
     assert list_measures(BREAKDOWN, token_stats=False) == {
         **{name: (name, None) for name in BASIC},
         **{f"{name}_a_b": (name, "a b") for name in BASIC},

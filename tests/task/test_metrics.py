@@ -136,7 +136,7 @@ TIE = Document(
 @quick
 @given(documents(), rules)
 @example(TIE, "authors")
-def test_every_test_of_a_document_has_a_record_of_its_outcome(document: Document, ties: str) -> None:
+def test_every_test_of_a_document_has_a_record_of_its_outcome(document, ties):
     result = score_document(document.tests, document.scores, breakdown_of([document]), ties=ties)
     outcomes = [slow_outcome(test, document.scores, "", ties) for test in document.tests]
     assert [(r["test_id"], r["passed"], r["tie"]) for r in result["tests"]] == [
@@ -155,9 +155,7 @@ def test_every_test_of_a_document_has_a_record_of_its_outcome(document: Document
 
 @quick
 @given(collections, rules)
-def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_cluster(
-    collection: list[Document], ties: str
-) -> None:
+def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_cluster(collection, ties):
     results, breakdown = score_all(collection, ties), breakdown_of(collection)
     values = {(column, test[column]) for document in collection for test in document.tests for column in LABELS}
     assert {*breakdown.values()} == {(column, value) for column, value in values if value}
@@ -177,7 +175,7 @@ def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_clu
         assert aggregate_rate([result[name] for result in results]) == (
             "N/A" if rate is None else pytest.approx(float(rate))
         )
-        error: float | str = "N/A"
+        error = "N/A"
         if rate is not None and k > 1:
             squares = sum((passes[i] - rate * sizes[i]) ** 2 for i in sizes)
             error = math.sqrt(Fraction(k, k - 1) * squares) / len(own)
@@ -186,7 +184,7 @@ def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_clu
 
 @quick
 @given(collections, rules)
-def test_a_prompt_passes_if_all_its_tests_do_and_counts_once(collection: list[Document], ties: str) -> None:
+def test_a_prompt_passes_if_all_its_tests_do_and_counts_once(collection, ties):
     results = score_all(collection, ties)
     for unit in ("", "_sum", "_bytes"):
         whole = []
@@ -204,7 +202,7 @@ def test_a_prompt_passes_if_all_its_tests_do_and_counts_once(collection: list[Do
 # ---------------------------------------------------------------- which rates
 
 
-def test_categories_that_would_share_a_metric_name_are_refused() -> None:
+def test_categories_that_would_share_a_metric_name_are_refused():
     with pytest.raises(NNDError, match="pass_rate_a_b"):
         break_down([{"category": "a b", "severity": ""}, {"category": "a-b", "severity": ""}])
 
@@ -212,7 +210,7 @@ def test_categories_that_would_share_a_metric_name_are_refused() -> None:
 # ---------------------------------------------------------------- aggregation
 
 
-def test_without_two_clusters_with_scored_tests_there_is_no_error_and_without_one_no_rate() -> None:
+def test_without_two_clusters_with_scored_tests_there_is_no_error_and_without_one_no_rate():
     assert UNDEFINED == "N/A"
     for items in ([], [(0, 0)], [(0, 0), (0, 0)]):
         assert (aggregate_rate(items), aggregate_stderr(items)) == ("N/A", "N/A")
@@ -229,9 +227,7 @@ def test_without_two_clusters_with_scored_tests_there_is_no_error_and_without_on
         ([(1, 1), (0, 1)] * 4 + [(0, 0)] * 9, "0.1890† (8 prompts)"),  # sqrt(0.5 * 0.5 / 7)
     ],
 )
-def test_the_table_of_lm_eval_marks_errors_that_are_not_to_be_relied_on(
-    items: list[tuple[int, int]], shown: str
-) -> None:
+def test_the_table_of_lm_eval_marks_errors_that_are_not_to_be_relied_on(items, shown):
     error = aggregate_stderr(items)
     rates = {"pass_rate,none": aggregate_rate(items), "pass_rate_stderr,none": error}
     table = make_table({"results": {"t": rates}, "versions": {}, "n-shot": {}})
@@ -240,7 +236,7 @@ def test_the_table_of_lm_eval_marks_errors_that_are_not_to_be_relied_on(
 
 
 @given(st.lists(st.floats(-400, -1, width=32), min_size=8, max_size=20), st.sampled_from([None, "bfloat16", "float16"]))
-def test_sums_that_were_rounded_to_a_coarse_type_are_recognized(sums: list[float], dtype: str | None) -> None:
+def test_sums_that_were_rounded_to_a_coarse_type_are_recognized(sums, dtype):
     import torch
 
     exact = torch.tensor(sums, dtype=torch.float32)

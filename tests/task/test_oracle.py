@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +83,7 @@ def check_against(oracle: Oracle, samples: list[dict[str, Any]]) -> tuple[int, i
 
 @pytest.mark.parametrize("append_eos", [False, True], ids=["plain", "eos"])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-def test_scores_and_outcomes_equal_the_models_own_logits(
-    name: str, append_eos: bool, tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_scores_and_outcomes_equal_the_models_own_logits(name, append_eos, tiny_models, home):
     results = evaluate(tiny_models[name], ["nnd_demo"], metadata={"append_eos": append_eos})
     samples = results["samples"]["nnd_demo"]
     candidates, tests = check_against(Oracle(tiny_models[name]), samples)
@@ -115,9 +112,7 @@ def test_scores_and_outcomes_equal_the_models_own_logits(
     ],
     ids=lambda value: value if isinstance(value, str) else "+".join(value),
 )
-def test_scores_after_exemplars_and_in_chats_are_the_models_own_too(
-    name: str, options: dict[str, Any], tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_scores_after_exemplars_and_in_chats_are_the_models_own_too(name, options, tiny_models, home):
     results = evaluate(tiny_models[name], ["nnd_demo"], limit=6, **{"fewshot_as_multiturn": False, **options})
     oracle, samples = Oracle(tiny_models[name]), results["samples"]["nnd_demo"]
     candidates, _ = check_against(oracle, samples)
@@ -137,15 +132,13 @@ def numbers(results: dict[str, Any]) -> tuple[list[Any], ...]:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
-def test_results_do_not_depend_on_batches_padding_or_the_order_of_requests(
-    name: str, tiny_models: dict[str, Path], home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_do_not_depend_on_batches_padding_or_the_order_of_requests(name, tiny_models, home, monkeypatch):
     from lm_eval.models.huggingface import HFLM
 
     runs = [evaluate(tiny_models[name], ["nnd_demo"], limit=20, batch_size=size) for size in (1, 7, "auto")]
     plain = HFLM.loglikelihood
 
-    def shuffle(self: HFLM, requests: list[Any], **kwargs: Any) -> list[Any]:
+    def shuffle(self, requests, **kwargs):
         order = random.Random(5).sample(range(len(requests)), len(requests))
         answers = plain(self, [requests[i] for i in order], **kwargs)
         return [answer for _, answer in sorted(zip(order, answers, strict=True))]
@@ -185,19 +178,12 @@ def authors_scores(oracle: Oracle, document: str, candidate: str, cache: dict[tu
         ("t5", "nnd_quiz_design_authors", 60),
     ],
 )
-def test_the_authors_protocol_on_quiz_design(
-    name: str,
-    task: str,
-    limit: int | None,
-    tiny_models: dict[str, Path],
-    link_sets: Callable[..., None],
-    data: Path,
-) -> None:
+def test_the_authors_protocol_on_quiz_design(name, task, limit, tiny_models, link_sets, data):
     link_sets("quiz_design")
     results = evaluate(tiny_models[name], [task], limit=limit, metadata={"append_eos": True, "ties": "authors"})
     prompts = {(sample["doc"]["context"], sample["doc"]["answer"]) for sample in results["samples"][task]}
     oracle, cache = Oracle(tiny_models[name]), {}
-    outcomes: dict[str, list[bool]] = {}
+    outcomes = {}
     for line in (data / "quiz_design" / "quiz_design_groups.jsonl").read_text(encoding="utf-8").splitlines():
         group = json.loads(line)
         if (group["context"], group["answer_span"]) not in prompts:

@@ -59,7 +59,7 @@ def question_about(sample: dict[str, Any], place: int, reader: str, order: str =
 
 
 @pytest.fixture
-def yamls(tmp_path: Path) -> Path:
+def yamls(tmp_path) -> Path:
     for reader, words in WORDS.items():
         write_yaml(tmp_path / "yaml", reader, reader=reader, question="a text", questions=QUESTIONS, answers=words)
     return tmp_path / "yaml"
@@ -67,9 +67,7 @@ def yamls(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("reader", list(WORDS))
-def test_scores_and_outcomes_are_the_models_own(
-    name: str, reader: str, tiny_models: dict[str, Path], home: Path, yamls: Path
-) -> None:
+def test_scores_and_outcomes_are_the_models_own(name, reader, tiny_models, home, yamls):
     results = evaluate(tiny_models[name], [reader], include_path=yamls, limit=20)
     samples, found = results["samples"][reader], results["results"][reader]
     oracle, outcomes, flips, swapped_passes = AnswerOracle(tiny_models[name]), [], [], []
@@ -100,9 +98,7 @@ def test_scores_and_outcomes_are_the_models_own(
     assert not {"pass_rate_sum,none", "pass_rate_bytes,none"} & set(found)
 
 
-def test_each_test_is_asked_about_its_own_category_and_pair(
-    tiny_models: dict[str, Path], home: Path, yamls: Path
-) -> None:
+def test_each_test_is_asked_about_its_own_category_and_pair(tiny_models, home, yamls):
     found = evaluate(tiny_models["gpt2"], list(WORDS), include_path=yamls, limit=20)["samples"]
     for reader, begin in (("validator", "Is this"), ("choice", "Which one is closer to")):
         for sample in found[reader]:
@@ -121,10 +117,8 @@ def scores_of(results: dict[str, Any], task: str) -> list[float]:
     return [record[key] for record in records for key in ("sum", "swapped", "mass")]
 
 
-def test_batches_order_sharing_and_caches_change_nothing(
-    tiny_models: dict[str, Path], home: Path, yamls: Path, tmp_path: Path
-) -> None:
-    def run(**options: Any) -> dict[str, Any]:
+def test_batches_order_sharing_and_caches_change_nothing(tiny_models, home, yamls, tmp_path):
+    def run(**options):
         return evaluate(tiny_models["llama"], ["choice"], include_path=yamls, **options)
 
     plain, cache = run(limit=6), {"use_cache": str(tmp_path / "cache")}
@@ -141,7 +135,7 @@ def test_batches_order_sharing_and_caches_change_nothing(
 
 
 @needs_client
-def test_a_server_gives_the_same_answers(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+def test_a_server_gives_the_same_answers(tiny_models, home, yamls):
     folder = tiny_models["gpt2"]
     plain = evaluate(folder, list(WORDS), include_path=yamls, limit=4)
     with CompletionsServer.load(folder) as server:
@@ -152,7 +146,7 @@ def test_a_server_gives_the_same_answers(tiny_models: dict[str, Path], home: Pat
         assert scores_of(served, reader) == pytest.approx(scores_of(plain, reader), abs=1e-4)
 
 
-def test_an_encoder_decoder_answers_too(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+def test_an_encoder_decoder_answers_too(tiny_models, home, yamls):
     oracle = Oracle(tiny_models["t5"])
     for sample in evaluate(tiny_models["t5"], ["validator"], include_path=yamls, limit=4)["samples"]["validator"]:
         sums = [oracle.sum_and_count(*oracle.split(*pair))[0] for pair in sample["arguments"]]
@@ -161,9 +155,7 @@ def test_an_encoder_decoder_answers_too(tiny_models: dict[str, Path], home: Path
         assert found == pytest.approx(odds, abs=1e-4)
 
 
-def test_chats_end_with_the_answer_alone_and_exemplars_with_the_right_one(
-    tiny_models: dict[str, Path], home: Path, yamls: Path
-) -> None:
+def test_chats_end_with_the_answer_alone_and_exemplars_with_the_right_one(tiny_models, home, yamls):
     results = evaluate(
         tiny_models["llama"], ["validator"], include_path=yamls, apply_chat_template=True, num_fewshot=2, limit=4
     )
@@ -182,7 +174,7 @@ def test_chats_end_with_the_answer_alone_and_exemplars_with_the_right_one(
     assert 0.3 < rights.count("Answer: the") / 60 < 0.7
 
 
-def test_without_the_context_the_question_stays(tiny_models: dict[str, Path], home: Path, yamls: Path) -> None:
+def test_without_the_context_the_question_stays(tiny_models, home, yamls):
     results = evaluate(
         tiny_models["gpt2"], ["choice"], include_path=yamls, limit=3, metadata={"context_reliance": True}
     )
@@ -194,7 +186,7 @@ def test_without_the_context_the_question_stays(tiny_models: dict[str, Path], ho
             assert record["sum"] == pytest.approx(odds / 2, abs=1e-4)
 
 
-def test_blank_candidates_are_not_asked_about(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+def test_blank_candidates_are_not_asked_about(tiny_models, tmp_path):
     rows = [("One.", "Good text.", "ok"), ("One.", " ", "wrong"), ("One.", "Bad text.", "wrong")]
     folder = small_set(tmp_path, rows, reader="choice")
     results = evaluate(tiny_models["gpt2"], ["small"], include_path=folder)
@@ -220,23 +212,14 @@ def test_blank_candidates_are_not_asked_about(tiny_models: dict[str, Path], tmp_
     ],
     ids=["reader", "answers", "truth", "equal", "category", "token", "tokens", "eos"],
 )
-def test_mistakes_are_said_in_one_line(
-    settings: dict[str, Any],
-    metadata: dict[str, Any],
-    message: str,
-    tiny_models: dict[str, Path],
-    home: Path,
-    tmp_path: Path,
-) -> None:
+def test_mistakes_are_said_in_one_line(settings, metadata, message, tiny_models, home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "bad", **settings)
     with pytest.raises(NNDError, match=message) as error:
         evaluate(tiny_models["gpt2"], ["bad"], include_path=folder, metadata=metadata, limit=2)
     assert "\n" not in str(error.value)
 
 
-def test_answers_that_are_no_numbers_leave_the_test_unscored(
-    tiny_models: dict[str, Path], home: Path, yamls: Path
-) -> None:
+def test_answers_that_are_no_numbers_leave_the_test_unscored(tiny_models, home, yamls):
     task = load_task("choice", {"pretrained": str(tiny_models["gpt2"])}, [yamls])
     task.set_config("num_fewshot", 0)
     task.build_all_requests(limit=1)
@@ -250,18 +233,14 @@ def test_answers_that_are_no_numbers_leave_the_test_unscored(
     assert found["order_flips"][1] == len(found["tests"]) - found["unscored"]
 
 
-def test_16_bits_are_warned_of(
-    tiny_models: dict[str, Path], home: Path, yamls: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_16_bits_are_warned_of(tiny_models, home, yamls, caplog):
     for dtype, warned in (("bfloat16", 1), ("float32", 0)):
         caplog.clear()
         evaluate(tiny_models["gpt2"], ["choice"], include_path=yamls, limit=1, model_args={"dtype": dtype})
         assert caplog.text.count("many tests tie and fail; add dtype=float32") == warned
 
 
-def test_the_signature_tells_readers_and_questions_apart(
-    tiny_models: dict[str, Path], home: Path, yamls: Path, tmp_path: Path
-) -> None:
+def test_the_signature_tells_readers_and_questions_apart(tiny_models, home, yamls, tmp_path):
     write_yaml(tmp_path / "yaml", "other", reader="choice", question="another text")
     tasks = ["nnd_demo", *WORDS, "other"]
     configs = evaluate(tiny_models["gpt2"], tasks, include_path=yamls, limit=1)["configs"]
@@ -270,7 +249,7 @@ def test_the_signature_tells_readers_and_questions_apart(
     assert len({json.dumps(one, sort_keys=True) for one in protocols}) == 4
 
 
-def test_every_set_has_both_readers_and_a_question() -> None:
+def test_every_set_has_both_readers_and_a_question():
     from nnd_tasks.task.task_files import read_task_yaml
 
     plain = {path: read_task_yaml(path)[0] for path in sorted(tasks_dir().glob("*/nnd_*.yaml"))}

@@ -5,7 +5,6 @@ Log-likelihoods that 16 bits round are told of before the model scores, and name
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], str, str | None]] = {
 
 
 @pytest.fixture(scope="module")
-def half(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+def half(tiny_models, tmp_path_factory) -> str:
     """Return the folder of a model in bfloat16. Its config says so, as most users leave dtype out."""
     folder = tmp_path_factory.mktemp("half")
     AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"], dtype=torch.bfloat16).save_pretrained(folder)
@@ -44,15 +43,13 @@ def half(tiny_models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("how", ROUNDING)
-def test_rounding_is_told_before_the_model_scores_anything(
-    how: str, half: str, home: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rounding_is_told_before_the_model_scores_anything(how, half, home, monkeypatch, caplog):
     more, options, told, rounded_to = ROUNDING[how]
     arguments = {"pretrained": half, **more}
-    before: list[str] = []
+    before = []
 
-    def watched(score: Any) -> Any:
-        def scoring(self: HFLM, requests: list[Any], **kwargs: Any) -> Any:
+    def watched(score):
+        def scoring(self, requests, **kwargs):
             before.append("".join(mark for mark in (_SUMS, _LOGITS) if mark in caplog.text))
             return score(self, requests, **kwargs)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -15,7 +14,6 @@ import lm_eval
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 from lm_eval.utils import make_table
 
@@ -38,7 +36,7 @@ def documents(prompts: list[set[str]]) -> datasets.Dataset:
 
 @settings(max_examples=25)
 @given(PROMPTS, st.integers(1, 45), st.randoms())
-def test_a_sample_is_spread_deterministic_and_nested(prompts: list[set[str]], count: int, random: Any) -> None:
+def test_a_sample_is_spread_deterministic_and_nested(prompts, count, random):
     found = sample_of(documents(prompts), count)
     assert found == sorted(set(found))
     assert len(found) == min(count, len(prompts))
@@ -53,7 +51,7 @@ def test_a_sample_is_spread_deterministic_and_nested(prompts: list[set[str]], co
     assert {moved[place]["cluster_id"] for place in sample_of(moved, count)} == {f"p{place}" for place in found}
 
 
-def test_a_rare_category_is_in_a_sample() -> None:
+def test_a_rare_category_is_in_a_sample():
     assert {*sample_of(documents([{"a"}] * 50 + [{"b"}] * 2), 4)} > {50, 51}
 
 
@@ -69,14 +67,14 @@ def outcomes(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_run_of_a_sample_is_a_part_of_the_whole_run_and_scores_only_what_the_cache_lacks(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tiny_models, home, tmp_path, monkeypatch
+):
     from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
-    scored: list[int] = []
+    scored = []
     score = SharedPrefixLM.loglikelihood
 
-    def counted(self: LM, requests: list[Any], *args: Any, **kwargs: Any) -> Any:
+    def counted(self, requests, *args, **kwargs):
         scored.append(len(requests))
         return score(self, requests, *args, **kwargs)
 
@@ -100,7 +98,7 @@ def test_a_run_of_a_sample_is_a_part_of_the_whole_run_and_scores_only_what_the_c
     assert len(digests) == 4, "runs with different samples are never compared as equal"
 
 
-def test_places_that_are_not_sorted_get_their_own_texts(tiny_models: dict[str, Path], home: Path) -> None:
+def test_places_that_are_not_sorted_get_their_own_texts(tiny_models, home):
     """The task alone, as stock lm_eval runs it, too: lm-eval looks the places of documents up by their numbers."""
     whole = {
         row["doc_id"]: row["doc"]["cluster_id"]
@@ -137,14 +135,12 @@ def test_places_that_are_not_sorted_get_their_own_texts(tiny_models: dict[str, P
         ({"predict_only": True}, "--predict_only: our tasks have scores and no predictions; leave it out"),
     ],
 )
-def test_a_sample_that_cannot_be_taken_is_one_error(
-    options: dict[str, Any], message: str, tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_a_sample_that_cannot_be_taken_is_one_error(options, message, tiny_models, home):
     with pytest.raises(NNDError, match=message):
         evaluate(tiny_models["gpt2"], ["nnd_demo"], **options)
 
 
-def test_a_task_without_categories_is_refused(tiny_models: dict[str, Path], home: Path, tmp_path: Path) -> None:
+def test_a_task_without_categories_is_refused(tiny_models, home, tmp_path):
     (tmp_path / "d.jsonl").write_text('{"q": "Q", "a": 0}\n')
     settings = {
         "dataset_path": "json",

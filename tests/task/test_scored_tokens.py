@@ -147,7 +147,7 @@ def brute_force(name: str, counter: TokenCounter, text: str) -> list[tuple[int, 
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_characters_of_tokens_are_those_of_their_bytes(name: str, counters: dict[str, TokenCounter]) -> None:
+def test_characters_of_tokens_are_those_of_their_bytes(name, counters):
     counter = counters[name]
     several = 0
     for context in ("", *TEXTS[:2]):
@@ -162,11 +162,11 @@ def test_characters_of_tokens_are_those_of_their_bytes(name: str, counters: dict
 
 
 @pytest.mark.parametrize("text", ["First, cut it.\nThen sew.\n\n4. Done, 4.", "2\n2", "One line.", "1. One.\n\nTwo.\n"])
-def test_numbers_that_are_put_before_lines_stand_for_no_character(text: str, counters: dict[str, TokenCounter]) -> None:
+def test_numbers_that_are_put_before_lines_stand_for_no_character(text, counters):
     continuation = " " + Settings(number_lines=True).scored(text) + "</s>"
     counter = counters["GPT-2"]
     ids, _ = tokens_and_characters(counter, "How?", continuation)
-    request: Any = SimpleNamespace(doc={"candidates": [text]}, candidate=0, args=("How?", continuation))
+    request = SimpleNamespace(doc={"candidates": [text]}, candidate=0, args=("How?", continuation))
     scored = ScoredTokens.of(request, SimpleNamespace(logprobs=[-1.0] * len(ids)), counter)  # type: ignore[arg-type]
     assert scored is not None
     assert "".join(text[start:end] for start, end in scored.spans) == text

@@ -52,15 +52,15 @@ def _runs() -> dict[str, Signed]:
 
 
 @pytest.fixture
-def llama(tiny_models: dict[str, Path], home: Path) -> Path:
+def llama(tiny_models, home) -> Path:
     return tiny_models["llama"]
 
 
 @pytest.fixture
-def base(_runs: dict[str, Signed], llama: Path) -> Callable[..., Signed]:
+def base(_runs, llama) -> Callable[..., Signed]:
     """A function that gives a run that others are compared with; each is done once."""
 
-    def get(**options: Any) -> Signed:
+    def get(**options):
         if repr(options) not in _runs:
             _runs[repr(options)] = run(llama, **options)
         return _runs[repr(options)]
@@ -69,7 +69,7 @@ def base(_runs: dict[str, Signed], llama: Path) -> Callable[..., Signed]:
 
 
 @pytest.fixture
-def plain(base: Callable[..., Signed]) -> Signed:
+def plain(base) -> Signed:
     return base()
 
 
@@ -118,9 +118,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_the_protocol_changes_its_items_and_no_others(
-    change: str, base: Callable[..., Signed], llama: Path, tmp_path: Path
-) -> None:
+def test_a_change_of_the_protocol_changes_its_items_and_no_others(change, base, llama, tmp_path):
     both, more, items = CHANGES[change]
     options = {**both, **more}
     before, numbers = base(**both)
@@ -138,7 +136,7 @@ def test_a_change_of_the_protocol_changes_its_items_and_no_others(
     ]
 
 
-def test_the_delimiter_after_a_system_instruction_counts(llama: Path, tmp_path: Path) -> None:
+def test_the_delimiter_after_a_system_instruction_counts(llama, tmp_path):
     found = []
     for name, delimiter in (("one", "\n\n"), ("two", " @ ")):
         folder = write_yaml(tmp_path, name, description="Read.", fewshot_delimiter=delimiter)
@@ -146,7 +144,7 @@ def test_the_delimiter_after_a_system_instruction_counts(llama: Path, tmp_path: 
     assert changed(*found) == {"prompt"}
 
 
-def test_how_a_chat_template_treats_a_system_message_is_part_of_the_model(llama: Path, tmp_path: Path) -> None:
+def test_how_a_chat_template_treats_a_system_message_is_part_of_the_model(llama, tmp_path):
     folder = shutil.copytree(llama, tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     signatures = []
@@ -158,9 +156,7 @@ def test_how_a_chat_template_treats_a_system_message_is_part_of_the_model(llama:
     assert signatures[0]["model"]["chat_template"] != signatures[1]["model"]["chat_template"]
 
 
-def test_a_letter_in_the_data_changes_it(
-    plain: Signed, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_letter_in_the_data_changes_it(plain, llama, tmp_path, monkeypatch):
     text = DEMO.read_text("utf-8")
     (tmp_path / DEMO.name).write_text(text.replace("leave her sourdough", "leave his sourdough"), encoding="utf-8")
     build_set("demo", tmp_path, tmp_path / "nnd" / "demo")
@@ -168,9 +164,7 @@ def test_a_letter_in_the_data_changes_it(
     assert changed(plain[0], run(llama)[0]) == {"data"}
 
 
-def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(
-    llama: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(llama, home, tmp_path, monkeypatch):
     folder = shutil.copytree(home / "nnd" / "demo", tmp_path / "nnd" / "demo")
     monkeypatch.setenv("NND_HOME", str(tmp_path))
     table, [file] = read_table(folder, "authors"), (folder / "authors").glob("*.parquet")
@@ -198,9 +192,7 @@ def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(
         ("llama", {"token_scores": True}, set()),  # the same numbers, and more of them kept
     ],
 )
-def test_an_argument_of_the_model_changes_its_part(
-    model: str, arguments: dict[str, Any], items: set[str], plain: Signed, tiny_models: dict[str, Path]
-) -> None:
+def test_an_argument_of_the_model_changes_its_part(model, arguments, items, plain, tiny_models):
     signature, _ = run(tiny_models[model], model_args=arguments)
     assert changed(plain[0], signature) == set()
     assert signature["environment"] == plain[0]["environment"]
@@ -209,7 +201,7 @@ def test_an_argument_of_the_model_changes_its_part(
     assert bool(items) == bool(found) == (signature["line"] != plain[0]["line"])
 
 
-def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plain: Signed) -> None:
+def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plain):
     signature = plain[0]
     assert "\n" not in signature["line"]
     parts = [dict(item.split(":", 1) for item in part.split("|")) for part in signature["line"].split(" || ")]
@@ -221,12 +213,12 @@ def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plai
     assert json.loads(json.dumps(signature)) == signature
 
 
-def test_secrets_among_the_arguments_are_not_written(tiny_models: dict[str, Path], home: Path) -> None:
+def test_secrets_among_the_arguments_are_not_written(tiny_models, home):
     secrets = {"auth_token": "hush", "header": {"k": "hush"}, "openai_api_key": "hush", "more": {"hub_token": "hush"}}
     given = {"pretrained": str(tiny_models["gpt2"]), **secrets}
     counter = TokenCounter(given)
 
-    def about(query: str, **more: Any) -> dict[str, Any]:
+    def about(query, **more):
         return model_part({**given, "base_url": f"http://hush:hush@h/v1?{query}", **more}, counter)
 
     one = about("api_key=hush&deployment=a")
@@ -237,7 +229,7 @@ def test_secrets_among_the_arguments_are_not_written(tiny_models: dict[str, Path
     assert about("api_key=hush&deployment=b") != one, "what answers does"
 
 
-def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(llama: Path) -> None:
+def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(llama):
     known = {"pretrained": str(llama), "token": "hush", "base_url": "http://a:hush@h/v1?key=hush"}
     config = load_task("nnd_demo", known).dump_config()
     assert config["metadata"]["base_url"] == "http://h/v1"
@@ -247,7 +239,7 @@ def test_the_results_of_a_task_hold_no_secret_when_stock_lm_eval_runs_it(llama: 
 # ---------------------------------------------------------------- digests
 
 
-def test_weights_are_known_by_content_not_by_place(tiny_models: dict[str, Path], tmp_path: Path) -> None:
+def test_weights_are_known_by_content_not_by_place(tiny_models, tmp_path):
     copy = shutil.copytree(tiny_models["gpt2"], tmp_path / "all" / "copy")
     weights, inside = weights_digest(str(copy)), weights_digest(str(tmp_path / "all"), "copy")
     assert weights == weights_digest(str(tiny_models["gpt2"]))
@@ -260,7 +252,7 @@ def test_weights_are_known_by_content_not_by_place(tiny_models: dict[str, Path],
     assert weights_digest("some/name-on-the-hub") is None
 
 
-def test_adapters_count_as_part_of_the_model(plain: Signed, llama: Path, tmp_path: Path) -> None:
+def test_adapters_count_as_part_of_the_model(plain, llama, tmp_path):
     base = AutoModelForCausalLM.from_pretrained(llama)
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(tmp_path)
     signature, _ = run(llama, model_args={"peft": str(tmp_path)})
@@ -269,7 +261,7 @@ def test_adapters_count_as_part_of_the_model(plain: Signed, llama: Path, tmp_pat
     assert signature["model"]["weights"] == plain[0]["model"]["weights"]
 
 
-def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models: dict[str, Path]) -> None:
+def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models):
     one, two = (AutoTokenizer.from_pretrained(tiny_models["gpt2"]) for _ in range(2))
     assert tokenizer_digest(one) == tokenizer_digest(two)
     two.add_tokens(["boats"])
@@ -277,7 +269,7 @@ def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models: dict
     assert tokenizer_digest(one) != tokenizer_digest(AutoTokenizer.from_pretrained(tiny_models["llama"]))
 
 
-def test_digests_tell_functions_by_their_source_and_selections_by_their_clusters() -> None:
+def test_digests_tell_functions_by_their_source_and_selections_by_their_clusters():
     assert digest(changed) == digest(changed) != digest(run)
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
     assert selection(["b", "a"], 2) == "all"
@@ -285,7 +277,7 @@ def test_digests_tell_functions_by_their_source_and_selections_by_their_clusters
     assert selection(["a"], 3).startswith("1 of 3 (")
 
 
-def test_the_short_signature_names_the_run_without_its_place(plain: Signed) -> None:
+def test_the_short_signature_names_the_run_without_its_place(plain):
     signature, _ = plain
     protocol, model, versions = (signature[name] for name in ("protocol", "model", "environment"))
     short = signature["short"]
@@ -298,7 +290,7 @@ def test_the_short_signature_names_the_run_without_its_place(plain: Signed) -> N
 
 
 @pytest.mark.parametrize("name", ["m" * 300, "/home/anna/" + "m" * 300, r"C:\models\m", "", None, "a|b c"])
-def test_the_short_signature_stays_below_a_hundred_characters(name: str | None) -> None:
+def test_the_short_signature_stays_below_a_hundred_characters(name):
     short = short_signature(
         {"set": name, "config": name}, {"name": name}, {"nnd_tasks": "0.1.0.dev123+g0123456789abcdef"}
     )

@@ -26,7 +26,7 @@ Marks = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_si
 
 
 @given(Marks)
-def test_auc_is_the_share_of_pairs_that_a_marked_token_wins(pairs: list[tuple[int, bool]]) -> None:
+def test_auc_is_the_share_of_pairs_that_a_marked_token_wins(pairs):
     won = [
         1.0 if one > other else 0.5 if one == other else 0.0
         for one, marked in pairs
@@ -38,14 +38,14 @@ def test_auc_is_the_share_of_pairs_that_a_marked_token_wins(pairs: list[tuple[in
     assert auc(values, marks) == pytest.approx(sum(won) / len(won))
 
 
-def test_a_token_is_marked_if_it_has_a_character_of_an_error() -> None:
+def test_a_token_is_marked_if_it_has_a_character_of_an_error():
     spans = np.array([[0, 0], [0, 3], [3, 6], [4, 6], [6, 9], [9, 9]])
     assert marked_tokens(spans, [{"start": 3, "end": 5}]).tolist() == [False, False, True, True, False, False]
     assert marked_tokens(spans, [{"start": 2, "end": 7}]).tolist() == [False, True, True, True, True, False]
     assert not marked_tokens(spans, []).any()
 
 
-def test_unigram_surprise_is_the_negated_logarithm_of_a_count() -> None:
+def test_unigram_surprise_is_the_negated_logarithm_of_a_count():
     surprise = unigram_surprise([[1, 1, 1], [2]])
     once, thrice, never = surprise([2])[0], surprise([1])[0], surprise([7])[0]
     assert (once - thrice, never - once) == pytest.approx((np.log(4 / 2), np.log(2)))
@@ -73,13 +73,13 @@ def error(start: int, end: int, category: str) -> dict[str, Any]:
     return {"start": start, "end": end, "category": category, "severity": ""}
 
 
-def test_planted_errors_get_what_was_planted() -> None:
+def test_planted_errors_get_what_was_planted():
     """Marks on random tokens: an excess of 0 within its interval. Marks on inserted words that surprise: near 1."""
     draw = np.random.default_rng(3)
     texts = [draw.integers(0, 40, 60) for _ in range(300)]
     unigram = unigram_surprise(texts)
     metrics = SpanMetrics(BREAKDOWN, context_reliance=False)
-    items: dict[str, list[Any]] = {name: [] for name in metrics.aggregations()}
+    items = {name: [] for name in metrics.aggregations()}
     for ids in texts:
         logprobs = -draw.exponential(2.0, len(ids))
         noise, rare = draw.choice(np.arange(60), 2, replace=False)
@@ -96,7 +96,7 @@ def test_planted_errors_get_what_was_planted() -> None:
     assert got["span_excess"] == pytest.approx((got["span_excess_rare"] + got["span_excess_noise"]) / 2, abs=0.02)
 
 
-def test_an_excess_is_of_whole_words() -> None:
+def test_an_excess_is_of_whole_words():
     """By hand: three words of two, one and two tokens, of which the first is marked."""
     text, ends = "fauler Hund bellt", [3, 6, 11, 14, 17]  # fau|ler| Hund| be|llt
     logprobs = [-4.0, -0.5, -3.0, -2.0, -0.5]
@@ -122,12 +122,12 @@ def test_an_excess_is_of_whole_words() -> None:
         ("no way", [2, 3, 6], [0, 1]),  # a space alone belongs to what follows
     ],
 )
-def test_words_begin_where_no_token_joins_them(text: str, ends: list[int], first: list[int]) -> None:
+def test_words_begin_where_no_token_joins_them(text, ends, first):
     spans = np.array(list(zip([0, *ends[:-1]], ends, strict=True)))
     assert first_tokens(text, spans).tolist() == first
 
 
-def test_texts_without_a_mark_or_marked_whole_do_not_count() -> None:
+def test_texts_without_a_mark_or_marked_whole_do_not_count():
     metrics = SpanMetrics(BREAKDOWN, context_reliance=True)
     unigram = unigram_surprise([[1, 2, 3]])
     for errors in ([], [error(0, 3, "rare")]):
@@ -147,7 +147,7 @@ def test_texts_without_a_mark_or_marked_whole_do_not_count() -> None:
     assert items["span_auc_noise"] == (0.0, 0)
 
 
-def test_a_document_has_each_error_of_a_candidate_once() -> None:
+def test_a_document_has_each_error_of_a_candidate_once():
     mark = {"start": 0, "end": 3, "category": "facts", "severity": "major"}
     rows = [
         {
@@ -167,7 +167,7 @@ def test_a_document_has_each_error_of_a_candidate_once() -> None:
     assert document["error_spans"] == [[], [mark, {**mark, "end": 2}], []]
 
 
-def test_rates_are_those_of_the_errors_not_of_the_tests() -> None:
+def test_rates_are_those_of_the_errors_not_of_the_tests():
     kinds = SpanMetrics.of([[[error(0, 1, "facts")], []], [[]]], BREAKDOWN, context_reliance=False)
     assert kinds.names == ["span_auc", "span_auc_facts", "span_excess", "span_excess_facts"]
     strange = SpanMetrics.of([[[error(0, 1, "语法")]]], BREAKDOWN, context_reliance=False)

@@ -8,9 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from lm_eval.tasks import TaskManager
@@ -39,16 +36,14 @@ from tests.task.tasks import build_task, load_task, small_set
         ("nnd_frank", 794, 159),
     ],
 )
-def test_every_distinct_prompt_and_candidate_is_one_request(
-    task: str, requests: int, documents: int, link_sets: Callable[..., None]
-) -> None:
+def test_every_distinct_prompt_and_candidate_is_one_request(task, requests, documents, link_sets):
     link_sets(task.removeprefix("nnd_"))
     built = build_task(task, {})
     assert len(built.instances) == len({instance.args for instance in built.instances}) == requests
     assert len(built.eval_docs) == documents
 
 
-def test_documents_hold_every_test_once_and_index_its_texts(link_sets: Callable[..., None]) -> None:
+def test_documents_hold_every_test_once_and_index_its_texts(link_sets):
     link_sets("quiz_design")
     table = {row["test_id"]: row for row in load("quiz_design")}
     seen = []
@@ -63,7 +58,7 @@ def test_documents_hold_every_test_once_and_index_its_texts(link_sets: Callable[
     assert sorted(seen) == sorted(table)
 
 
-def test_the_prompts_of_the_families_are_those_of_the_authors(link_sets: Callable[..., None]) -> None:
+def test_the_prompts_of_the_families_are_those_of_the_authors(link_sets):
     link_sets("quiz_design", "challenge300")
     document = load_task("nnd_quiz_design").eval_docs[0]
     p, a, q = document["context"], document["answer"], document["candidates"][0]
@@ -85,18 +80,14 @@ def test_the_prompts_of_the_families_are_those_of_the_authors(link_sets: Callabl
         assert task.config.target_delimiter == ""
 
 
-def test_the_group_has_the_papers_sets_and_no_aggregate(
-    tiny_models: dict[str, Path], link_sets: Callable[..., None]
-) -> None:
+def test_the_group_has_the_papers_sets_and_no_aggregate(tiny_models, link_sets):
     link_sets("quiz_design", "challenge300", "summeval", "frank")
     results = evaluate(tiny_models["gpt2"], ["nnd"], limit=1)
     assert set(results["group_subtasks"]["nnd"]) == {"nnd_quiz_design", "nnd_challenge300", "nnd_summeval", "nnd_frank"}
     assert not results.get("groups")
 
 
-def test_a_ready_made_model_is_asked_for_its_tokenizer_or_needs_it_named(
-    tiny_models: dict[str, Path], home: Path
-) -> None:
+def test_a_ready_made_model_is_asked_for_its_tokenizer_or_needs_it_named(tiny_models, home):
     from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
@@ -115,7 +106,7 @@ def test_a_ready_made_model_is_asked_for_its_tokenizer_or_needs_it_named(
                 assert first == pytest.approx(second, rel=1e-5)
 
 
-def test_an_answer_is_written_as_a_list_and_keeps_what_it_knows_between_processes() -> None:
+def test_an_answer_is_written_as_a_list_and_keeps_what_it_knows_between_processes():
     instance = Request("loglikelihood", {}, ("a", "b"), 3, ("task", 1, 1), candidate=2, context_part="none", tokens=7)
     answer = Answer.to(instance, (-1.5, True))
     assert json.dumps([answer]) == "[[-1.5, true, 7]]"
@@ -148,15 +139,8 @@ ROWS = [
     ids=["plain", "eos", "nothing"],
 )
 def test_empty_candidates_count_as_unscored_and_never_as_a_pass(
-    options: dict[str, Any],
-    tests: int,
-    unscored: int,
-    clusters: int,
-    empty: int,
-    tiny_models: dict[str, Path],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    options, tests, unscored, clusters, empty, tiny_models, tmp_path, caplog
+):
     results = evaluate(tiny_models["gpt2"], ["small"], include_path=[small_set(tmp_path, ROWS)], **options)
     found = results["results"]["small"]
     assert (found["tests,none"], found["unscored,none"], found["clusters,none"]) == (tests, unscored, clusters)
@@ -165,9 +149,7 @@ def test_empty_candidates_count_as_unscored_and_never_as_a_pass(
     assert [message for message in caplog.messages if f"small: {empty} candidates are empty" in message]
 
 
-def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(
-    tiny_models: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(tiny_models, tmp_path):
     rows = [("A?", "Yes.", "ok"), ("A?", "Yes.", "wrong"), ("B?", "No.", "wrong"), ("B?", "No.", "ok")]
     include = [small_set(tmp_path, rows)]
     for ties, rate in (("fail", 0.0), ("authors", 0.5)):
@@ -191,13 +173,13 @@ def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(
         ("candidate_prefixes", "", "did you mean 'candidate_prefix'"),
     ],
 )
-def test_a_setting_with_an_impossible_value_or_name_is_refused(key: str, value: Any, message: str) -> None:
+def test_a_setting_with_an_impossible_value_or_name_is_refused(key, value, message):
     with pytest.raises(NNDError, match=f"metadata '?{key}.*{message}|metadata {message}="):
         Settings.read({key: value})
     assert Settings.read({"append_eos": "True", "append_bos": "false"}) == Settings(append_eos=True)
 
 
-def test_the_arguments_of_models_are_no_misspelled_settings() -> None:
+def test_the_arguments_of_models_are_no_misspelled_settings():
     import inspect
 
     from lm_eval.models.api_models import TemplateAPI
@@ -208,9 +190,7 @@ def test_the_arguments_of_models_are_no_misspelled_settings() -> None:
 
 
 @pytest.mark.parametrize("missing", ["bos", "eos"])
-def test_a_tokenizer_without_the_token_that_a_task_needs_is_named(
-    missing: str, tiny_models: dict[str, Path], home: Path, tmp_path: Path
-) -> None:
+def test_a_tokenizer_without_the_token_that_a_task_needs_is_named(missing, tiny_models, home, tmp_path):
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
@@ -223,7 +203,7 @@ def test_a_tokenizer_without_the_token_that_a_task_needs_is_named(
 # ---------------------------------------------------------------- exemplars
 
 
-def test_exemplars_are_about_other_contexts_than_that_of_the_prompt_and_follow_the_seed() -> None:
+def test_exemplars_are_about_other_contexts_than_that_of_the_prompt_and_follow_the_seed():
     docs = [{"cluster_id": str(i), "context": f"paragraph {i // 2}", "answer": str(i)} for i in range(8)]
     docs += [{"cluster_id": f"empty {i}", "context": "", "answer": str(i)} for i in range(2)]
     one, two = (ClusterSampler(docs).set_rnd(seed) for seed in (1, 2))  # as lm-eval 0.4.13 gives the seed
@@ -243,7 +223,7 @@ def test_exemplars_are_about_other_contexts_than_that_of_the_prompt_and_follow_t
 # ---------------------------------------------------------------- the results file
 
 
-def test_the_results_say_what_the_numbers_rest_on(tiny_models: dict[str, Path], home: Path) -> None:
+def test_the_results_say_what_the_numbers_rest_on(tiny_models, home):
     results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5)
     known, samples = results["configs"]["nnd_demo"]["metadata"]["nnd"], results["samples"]["nnd_demo"]
     assert known["fingerprint"] == fingerprint(read_table(home / "nnd" / "demo"))
@@ -260,15 +240,13 @@ def test_the_results_say_what_the_numbers_rest_on(tiny_models: dict[str, Path], 
     assert {f"{name},none" for name in names} <= set(results["results"]["nnd_demo"])
 
 
-def test_a_local_build_is_preferred_and_the_log_says_so(
-    home: Path, tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_local_build_is_preferred_and_the_log_says_so(home, tmp_path, monkeypatch, caplog):
     # What load_dataset("nnd/demo") would take from here: the demo with one test fewer.
     built = read_table(home / "nnd" / "demo")
     write(tmp_path / "nnd" / "demo", {"authors": built.slice(1)})
     monkeypatch.chdir(tmp_path)
 
-    def tests() -> int:
+    def tests():
         return sum(len(document["tests"]) for document in load_task("nnd_demo").eval_docs)
 
     with caplog.at_level("INFO", logger="lm_eval"):
@@ -283,16 +261,14 @@ def test_a_local_build_is_preferred_and_the_log_says_so(
 # ---------------------------------------------------------------- numbers that must not be wrong without a word
 
 
-def test_request_caches_of_lm_eval_are_not_used(
-    tiny_models: dict[str, Path], home: Path, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_request_caches_of_lm_eval_are_not_used(tiny_models, home, tmp_path, monkeypatch):
     """With stock lm-eval, that is; our own ways to run it refuse the option."""
     from lm_eval import simple_evaluate
 
     monkeypatch.setattr("lm_eval.caching.cache.PATH", str(tmp_path / "cache"))
     arguments = {"pretrained": str(tiny_models["gpt2"]), "dtype": "float32"}
 
-    def stock(**settings: Any) -> Any:
+    def stock(**settings):
         metadata = {**arguments, **settings}
         manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=metadata)
         options = {"limit": 3, "cache_requests": True, "device": "cpu", "bootstrap_iters": 0}
@@ -303,13 +279,13 @@ def test_request_caches_of_lm_eval_are_not_used(
 
 
 def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_json(
-    tiny_models: dict[str, Path], home: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+    tiny_models, home, monkeypatch, caplog
+):
     from lm_eval.models.huggingface import HFLM
 
     original = HFLM.loglikelihood
 
-    def broken(self: HFLM, requests: list[Any], **kwargs: Any) -> list[Any]:
+    def broken(self, requests, **kwargs):
         answers = original(self, requests, **kwargs)
         return [(float("nan"), False) if i % 4 == 0 else answer for i, answer in enumerate(answers)]
 
@@ -323,7 +299,7 @@ def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_jso
     json.dumps([s["candidates"] for s in samples], allow_nan=False)
 
 
-def test_examples_of_hf_do_not_end_in_rounded_sums() -> None:
+def test_examples_of_hf_do_not_end_in_rounded_sums():
     pages = [REPO / "README.md", *(REPO / "docs").glob("*.md")]
     lines = [
         line for page in pages for line in page.read_text("utf-8").splitlines() if "--model hf --model_args " in line

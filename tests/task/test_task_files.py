@@ -40,7 +40,7 @@ def digest(settings: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def test_names_and_contents_of_all_tasks_are_those_that_were_written_once(nnd_home: Path) -> None:
+def test_names_and_contents_of_all_tasks_are_those_that_were_written_once(nnd_home):
     tasks = read_folder(write_task_folder())
     lines = "".join(f"{name} {digest(settings)}\n" for name, settings in sorted(tasks.items()))
     assert lines == SHIPPED.read_text("utf-8")
@@ -49,7 +49,7 @@ def test_names_and_contents_of_all_tasks_are_those_that_were_written_once(nnd_ho
         assert settings.get("reader") == (end if end in READERS else None)
 
 
-def test_lm_eval_knows_them_with_their_tags(nnd_home: Path) -> None:
+def test_lm_eval_knows_them_with_their_tags(nnd_home):
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=str(write_task_folder()), include_defaults=False)
@@ -66,7 +66,7 @@ def write_own(nnd_home: Path, file: str, **settings: Any) -> Path:
     return path
 
 
-def test_a_contributors_set_has_variants_alike_and_a_written_yaml_wins(nnd_home: Path) -> None:
+def test_a_contributors_set_has_variants_alike_and_a_written_yaml_wins(nnd_home):
     metadata = {"version": "3-B", "categories": ["a"], "overlong": "whole"}
     variants = ["choice", "clean", "heldout", "judge", "rating", "validator"]
     write_own(nnd_home, "nnd_mine.yaml", dataset_name="cnn", tag=["x"], metadata=metadata, variants=variants)
@@ -80,7 +80,7 @@ def test_a_contributors_set_has_variants_alike_and_a_written_yaml_wins(nnd_home:
     assert [task["task"] for task in tasks_on("mine", "cnn_clean")] == ["nnd_mine_clean"]
 
 
-def test_a_task_of_the_user_takes_the_place_of_ours_of_the_same_name(nnd_home: Path) -> None:
+def test_a_task_of_the_user_takes_the_place_of_ours_of_the_same_name(nnd_home):
     path = write_own(nnd_home, "other.yaml", task="nnd_demo", doc_to_text="mine")
     folder = write_task_folder()
     assert read_folder(folder)["nnd_demo"]["doc_to_text"] == "mine"
@@ -88,7 +88,7 @@ def test_a_task_of_the_user_takes_the_place_of_ours_of_the_same_name(nnd_home: P
     assert str(path) in (folder / "mine" / "other.yaml").read_text("utf-8")
 
 
-def test_the_folder_is_made_anew_only_where_something_changed(nnd_home: Path) -> None:
+def test_the_folder_is_made_anew_only_where_something_changed(nnd_home):
     folder = write_task_folder()
     before = folder.stat()
     after = write_task_folder().stat()
@@ -102,16 +102,14 @@ def test_the_folder_is_made_anew_only_where_something_changed(nnd_home: Path) ->
     assert {left.name for left in nnd_home.iterdir()} == {FOLDER, "task_yamls"}
 
 
-def test_a_home_that_cannot_be_written_is_no_obstacle(
-    nnd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_that_cannot_be_written_is_no_obstacle(nnd_home, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     nnd_home.mkdir()
     (nnd_home / FOLDER).write_text("no folder can be made here")
     assert write_task_folder().is_relative_to(tmp_path / "cache")
 
 
-def test_a_task_can_be_included_from_the_folder_and_so_can_a_base(nnd_home: Path) -> None:
+def test_a_task_can_be_included_from_the_folder_and_so_can_a_base(nnd_home):
     folder = write_task_folder()
     assert read_task_yaml(folder / "quiz_design" / "_base") == read_task_yaml(tasks_dir() / "quiz_design" / "_base")
 
@@ -119,12 +117,12 @@ def test_a_task_can_be_included_from_the_folder_and_so_can_a_base(nnd_home: Path
 @pytest.mark.parametrize(
     ("variants", "expected"), [(["chioce"], "did you mean 'choice'"), ("choice", "expected a list of")]
 )
-def test_a_mistake_in_variants_is_named(variants: object, expected: str) -> None:
+def test_a_mistake_in_variants_is_named(variants, expected):
     with pytest.raises(NNDError, match=f"^task nnd_mine: variants.*{expected}"):
         list_variants({"task": "nnd_mine", "variants": variants})
 
 
-def test_the_entry_point_leads_to_the_folder(nnd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entry_point_leads_to_the_folder(nnd_home, monkeypatch):
     declared = (
         (REPO / "pyproject.toml")
         .read_text("utf-8")

@@ -31,7 +31,7 @@ def task_with(folder: Path, key: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     "key", ["doc_to_text", "description", "gen_prefix", "fewshot_config.doc_to_text", "fewshot_config.gen_prefix"]
 )
-def test_no_template_reaches_into_python(key: str, tmp_path: Path) -> None:
+def test_no_template_reaches_into_python(key, tmp_path):
     trap = tmp_path / "trap"
     with pytest.raises(NNDError, match=f"task small: {key} is unsafe"):
         task_with(tmp_path, key, "{{ cycler.__init__.__globals__.os.system('touch " + str(trap) + "') }}")
@@ -62,7 +62,7 @@ def test_no_template_reaches_into_python(key: str, tmp_path: Path) -> None:
         "{{ ('a' * 999999) | replace('a', 'b' * 999999) }}",
     ],
 )
-def test_no_template_runs_or_grows_without_end(template: str) -> None:
+def test_no_template_runs_or_grows_without_end(template):
     with pytest.raises(NNDError, match=r"t is unsafe: it (takes|makes) "):
         render(template, {}, "t")
 
@@ -77,7 +77,7 @@ def test_no_template_runs_or_grows_without_end(template: str) -> None:
         "{{ c | regex_replace('a+', 'b') | upper }}{{ c.split() | join(', ') }}{{ [c, 1] | tojson }}{{ c | wordwrap(9) }}",
     ],
 )
-def test_bounds_change_no_prompt(template: str) -> None:
+def test_bounds_change_no_prompt(template):
     fields = {"c": "The cat sat. " * 9}
     assert render(template, fields, "t") == env.from_string(template).render(**fields)
 
@@ -105,12 +105,12 @@ def test_bounds_change_no_prompt(template: str) -> None:
         ("metadata", {"categories": ["default"]}, "undeclared.*lacks the declared .'default'"),
     ],
 )
-def test_what_a_yaml_sets_is_used_or_refused(key: str, value: Any, message: str, tmp_path: Path) -> None:
+def test_what_a_yaml_sets_is_used_or_refused(key, value, message, tmp_path):
     with pytest.raises(NNDError, match=f"task small.*{message}|{message}.*task small"):
         task_with(tmp_path, key, value)
 
 
-def test_prompts_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path: Path) -> None:
+def test_prompts_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path):
     settings = {"description": "CardFacts {{context}}:\n", "gen_prefix": "So {{context}}", "doc_to_text": "{{context}}"}
     task = load_task(
         "small", include=[small_set(tmp_path, TESTS, **settings, fewshot_config={"gen_prefix": "context"})]
@@ -128,17 +128,17 @@ def test_prompts_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path
         assert render(template, doc, "t") == apply_template(template, doc)
 
 
-def test_a_prompt_of_digits_stays_text(tmp_path: Path) -> None:
+def test_a_prompt_of_digits_stays_text(tmp_path):
     include = small_set(tmp_path, [("17", "Seventeen.", "ok"), ("17", "Eighteen.", "wrong")], doc_to_text="{{context}}")
     task = load_task("small", include=[include])
     assert task.fewshot_context(task.eval_docs[0], 0) == "17"
 
 
-def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path: Path, nnd_home: Path) -> None:
+def test_a_prompt_is_not_used_for_other_languages_than_its_own(tmp_path, nnd_home):
     for name in ("mqm_ted_ende.tsv", "mqm_ted_zhen.tsv", "mqm_mine.tsv"):
         build_set("mqm", write_files(tmp_path / name, {name: small_text("mqm")}))
 
-    def load(config: str) -> Any:
+    def load(config):
         settings = {"metadata": {"version": "1-A"}, "dataset_name": config}
         folder = write_yaml(tmp_path / "yaml", "mine", tasks_dir() / "mqm" / "nnd_mqm_ende.yaml", **settings)
         return load_task("mine", include=[folder])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in ran
 
 
 @given(st.text(st.sampled_from("ab é\n\t中"), min_size=1, max_size=120), st.integers(0, 130))
-def test_what_is_kept_is_the_longest_beginning_that_fits_up_to_a_word(text: str, room: int) -> None:
+def test_what_is_kept_is_the_longest_beginning_that_fits_up_to_a_word(text, room):
     kept = shorten(text, lambda beginning: len(beginning) <= room)
     beginnings = [text[:i] for i in range(1, len(text)) if not text[i - 1].isspace() and text[i].isspace()]
     if all(len(word) <= 40 for word in text.split()):
@@ -43,7 +42,7 @@ def test_what_is_kept_is_the_longest_beginning_that_fits_up_to_a_word(text: str,
         assert len(kept) <= room
 
 
-def test_the_cut_falls_between_words_and_into_what_is_too_long_for_a_word() -> None:
+def test_the_cut_falls_between_words_and_into_what_is_too_long_for_a_word():
     assert shorten("one two three four", lambda text: len(text) <= 10) == "one two"
     assert shorten("one two three four", lambda text: len(text) <= 7) == "one two"
     assert shorten("one two", lambda text: len(text) <= 7) == "one", "the whole text was tried before"
@@ -52,8 +51,8 @@ def test_the_cut_falls_between_words_and_into_what_is_too_long_for_a_word() -> N
     assert shorten("one", lambda text: True) is None
 
 
-def test_a_measure_that_is_not_monotone_still_ends_in_something_that_fits() -> None:
-    def fits(text: str) -> bool:
+def test_a_measure_that_is_not_monotone_still_ends_in_something_that_fits():
+    def fits(text):
         return len(text) % 7 != 4 and len(text) <= 50
 
     kept = shorten("word " * 40, fits)
@@ -66,14 +65,14 @@ def test_a_measure_that_is_not_monotone_still_ends_in_something_that_fits() -> N
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 @pytest.mark.parametrize("given", [None, 77])
-def test_the_window_is_that_of_hflm(name: str, given: int | None, tiny_models: dict[str, Path]) -> None:
-    arguments: dict[str, Any] = {"pretrained": str(tiny_models[name])} | ({"max_length": given} if given else {})
+def test_the_window_is_that_of_hflm(name, given, tiny_models):
+    arguments = {"pretrained": str(tiny_models[name])} | ({"max_length": given} if given else {})
     assert TokenCounter(arguments).window == HFLM(**arguments, device="cpu").max_length
 
 
 def test_a_window_that_nothing_tells_is_lm_evals_default_with_a_model_and_unknown_without(
-    tiny_models: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+    tiny_models, tmp_path, caplog
+):
     lengths.warn_once.cache_clear()
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
     tokenizer.save_pretrained(tmp_path / "known")
@@ -108,9 +107,7 @@ def test_a_window_that_nothing_tells_is_lm_evals_default_with_a_model_and_unknow
         ("local-completions", {"base_url": "http://localhost:1"}, 99),  # one token is generated
     ],
 )
-def test_the_room_of_each_backend(
-    model_type: str | None, arguments: dict[str, Any], most: int, tiny_models: dict[str, Path]
-) -> None:
+def test_the_room_of_each_backend(model_type, arguments, most, tiny_models):
     counter = TokenCounter({"pretrained": str(tiny_models["gpt2"]), "max_length": 100, **arguments}, model_type)
     assert [counter.overlong(most - more, 10) for more in (10, 9)] == [False, True]
 
@@ -122,7 +119,7 @@ Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
 @pytest.fixture
-def run(tiny_models: dict[str, Path], tmp_path: Path) -> Run:
+def run(tiny_models, tmp_path) -> Run:
     """A function that runs a task with two contexts; it returns the results, and the samples with the long context first."""
     rows = [
         (context, text, label)
@@ -131,7 +128,7 @@ def run(tiny_models: dict[str, Path], tmp_path: Path) -> Run:
     ]
     folder = small_set(tmp_path, rows, doc_to_text="{{context}} Summary:")
 
-    def evaluated(model: str, window: int | None = None, **kwargs: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def evaluated(model, window=None, **kwargs):
         arguments = {"max_length": window} if window else None
         results = evaluate(tiny_models[model], ["small"], model_args=arguments, include_path=folder, **kwargs)
         return results["results"]["small"], results["samples"]["small"]
@@ -141,9 +138,7 @@ def run(tiny_models: dict[str, Path], tmp_path: Path) -> Run:
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 @pytest.mark.parametrize("window", [64, 100])
-def test_only_the_end_of_the_context_is_lost_and_no_more_than_needed(
-    name: str, window: int, tiny_models: dict[str, Path], run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_the_end_of_the_context_is_lost_and_no_more_than_needed(name, window, tiny_models, run, caplog):
     full, whole = run(name, metadata={"overlong": "refuse"})
     assert full["truncated_contexts,none"] == 0
     cut, samples = run(name, window)
@@ -178,17 +173,13 @@ def test_only_the_end_of_the_context_is_lost_and_no_more_than_needed(
         ("gpt2", 64, {"num_fewshot": 1, "samples": {"small": [1]}}, "beside 1 few-shot examples; lower --num_fewshot"),
     ],
 )
-def test_what_cannot_be_scored_is_an_error_that_names_its_test(
-    name: str, window: int, options: dict[str, Any], message: str, run: Run
-) -> None:
+def test_what_cannot_be_scored_is_an_error_that_names_its_test(name, window, options, message, run):
     with pytest.raises(NNDError, match=message):
         run(name, window, **options)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
-def test_what_does_not_fit_can_be_left_out(
-    name: str, tiny_models: dict[str, Path], run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_does_not_fit_can_be_left_out(name, tiny_models, run, caplog):
     """The longer candidate has no room, beside any context or in the window itself; the shorter one is scored."""
     longer = AutoTokenizer.from_pretrained(tiny_models[name]).encode(" It tells of a market and of cheese.")
     leaving = {"metadata": {"overlong": "leave_out"}}
@@ -204,7 +195,7 @@ def test_what_does_not_fit_can_be_left_out(
     assert (whole["tests,none"], whole["unscored,none"]) == (2, 0)
 
 
-def test_a_context_can_be_kept_whole(tiny_models: dict[str, Path], run: Run) -> None:
+def test_a_context_can_be_kept_whole(tiny_models, run):
     keeping = {"metadata": {"overlong": "whole"}}
     _, samples = run("gpt2", **keeping)
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
@@ -226,19 +217,13 @@ def test_a_context_can_be_kept_whole(tiny_models: dict[str, Path], run: Run) -> 
     ("name", "ending", "prompts"), [("when2call", "Assistant:", 16), ("mtrag", "Agent:", 6), ("d2t", "Text:", 4)]
 )
 def test_a_window_of_2048_shortens_long_tools_passages_and_data_and_counts_them(
-    name: str,
-    ending: str,
-    prompts: int,
-    real_sets: Callable[[str], Path],
-    models: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    name, ending, prompts, real_sets, models, monkeypatch, caplog
+):
     monkeypatch.setenv("NND_HOME", str(real_sets(name).parents[1]))
     model = models / "tiny-lm-m"
     tokenizer = AutoTokenizer.from_pretrained(model, model_max_length=100_000)
 
-    def read_requests(window: int) -> list[tuple[int, str, str]]:
+    def read_requests(window):
         task = load_task(f"nnd_{name}", {"pretrained": str(model), "max_length": window})
         task.set_config("num_fewshot", 0)
         task.build_all_requests(limit=prompts)

@@ -70,11 +70,11 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("answer", "word"), FORMS)
-def test_a_word_is_read_in_forms_that_models_write(answer: str, word: str | None) -> None:
+def test_a_word_is_read_in_forms_that_models_write(answer, word):
     assert read_word(answer, WORDS) == word
 
 
-def test_a_tie_is_read_only_if_it_may_be_answered_and_any_words_can_be_names() -> None:
+def test_a_tie_is_read_only_if_it_may_be_answered_and_any_words_can_be_names():
     assert read_word("Answer: tie", ["A", "B"]) is None
     assert read_word("Answer: first+", ["first+", "second"]) == "first+"
 
@@ -100,7 +100,7 @@ def test_a_tie_is_read_only_if_it_may_be_answered_and_any_words_can_be_names() -
         ("There are 7 errors", None),
     ],
 )
-def test_a_number_is_read_on_its_scale_only(answer: str, number: float | None) -> None:
+def test_a_number_is_read_on_its_scale_only(answer, number):
     assert read_number(answer, 1, 10) == number
 
 
@@ -112,7 +112,7 @@ PROSE = st.lists(st.tuples(SENTENCES, st.sampled_from([".", "!", "?", ",", ""]))
 
 
 @given(PROSE, st.sampled_from([" ", "\n", "\n\n"]))
-def test_prose_without_a_mark_is_never_read(sentences: list[tuple[str, str]], between: str) -> None:
+def test_prose_without_a_mark_is_never_read(sentences, between):
     text = between.join(f"It seems {sentence}{end}" for sentence, end in sentences)
     assert read_word(text, WORDS) is None
     assert read_number(text, 1, 10) is None

@@ -43,12 +43,12 @@ def _environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def model(models: Path) -> Path:
+def model(models) -> Path:
     return models / "tiny-lm-m"
 
 
 @pytest.fixture(scope="module")
-def quiz_home(real_sets: Any) -> Path:
+def quiz_home(real_sets) -> Path:
     return Path(real_sets("quiz_design")).parents[1]
 
 
@@ -85,21 +85,19 @@ TOKENS = ("--metadata", '{"tokens": true}')
 
 
 @pytest.fixture(scope="module")
-def hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hf_folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("hf")
 
 
 @pytest.fixture(scope="module")
-def of_hf(quiz_home: Path, model: Path, hf_folder: Path) -> list[Any]:
+def of_hf(quiz_home, model, hf_folder) -> list[Any]:
     """Return the samples of hf; its token scores are in `hf_folder`."""
     settings = {"pretrained": model, "dtype": "float32", "max_length": 1024}
     return nnd_run(quiz_home, hf_folder, "hf", settings, "--device", "cpu", *TOKENS)[1]
 
 
 @pytest.mark.parametrize("sharing", [True, False])
-def test_the_command_gives_the_outcomes_of_hf(
-    sharing: bool, quiz_home: Path, model: Path, of_hf: list[Any], tmp_path: Path
-) -> None:
+def test_the_command_gives_the_outcomes_of_hf(sharing, quiz_home, model, of_hf, tmp_path):
     more = [] if sharing else ["--no-shared-prefix"]
     results, samples, log = nnd_run(
         quiz_home, tmp_path, "vllm", {"pretrained": model, **ENGINE}, "--batch_size", "auto", *more
@@ -111,9 +109,7 @@ def test_the_command_gives_the_outcomes_of_hf(
 
 
 @pytest.mark.parametrize("sharing", [True, False])
-def test_token_scores_are_those_of_hf(
-    sharing: bool, quiz_home: Path, model: Path, of_hf: list[Any], hf_folder: Path, tmp_path: Path
-) -> None:
+def test_token_scores_are_those_of_hf(sharing, quiz_home, model, of_hf, hf_folder, tmp_path):
     more = [] if sharing else ["--no-shared-prefix"]
     _, samples, _ = nnd_run(quiz_home, tmp_path, "vllm", {"pretrained": model, **ENGINE}, *TOKENS, *more)
     assert_outcomes(samples, of_hf)
@@ -133,7 +129,7 @@ def test_token_scores_are_those_of_hf(
 
 
 @pytest.fixture(scope="module")
-def engine(model: Path) -> Any:
+def engine(model) -> Any:
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
     return VLLMSharedPrefixLM(str(model), batch_size="auto", block_size=32, **ENGINE)
@@ -154,7 +150,7 @@ def assert_equal(requests: list[Any], ours: list[Any], plain: list[Any]) -> None
         assert one[1] == other[1]
 
 
-def test_requests_of_all_shapes_have_lm_evals_sums(engine: Any) -> None:
+def test_requests_of_all_shapes_have_lm_evals_sums(engine):
     text = engine.tok_encode("It was late, and nobody knew the song that the man on the stage had begun to sing. " * 60)
     pairs = [(text[:n], text[at : at + m]) for n in (1, 31, 32, 33, 64, 100) for at in (0, 200) for m in (1, 2, 40)]
     pairs += [
@@ -168,7 +164,7 @@ def test_requests_of_all_shapes_have_lm_evals_sums(engine: Any) -> None:
     assert engine.sent.cached > 0
 
 
-def test_a_hit_beyond_the_context_is_not_believed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hit_beyond_the_context_is_not_believed(engine, monkeypatch):
     """Somebody else has read a candidate already; vLLM gives garbage for it, and says how much."""
     from nnd_tasks.models.prefix_cache import Ask
 
@@ -187,7 +183,7 @@ def test_a_hit_beyond_the_context_is_not_believed(engine: Any, monkeypatch: pyte
     assert engine.sent.again == 1
 
 
-def test_quiz_design_has_lm_evals_sums(engine: Any, quiz_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiz_design_has_lm_evals_sums(engine, quiz_home, monkeypatch):
     from benchmarks import workloads
 
     monkeypatch.setenv("NND_HOME", str(quiz_home))
@@ -208,9 +204,7 @@ def served(model: Path, log: Path, *options: str) -> AbstractContextManager[str]
 
 @pytest.mark.skipif(find_spec("tenacity") is None, reason="needs lm-eval[api]")
 @pytest.mark.parametrize("caching", ["--enable-prefix-caching", "--no-enable-prefix-caching"])
-def test_the_server_gives_the_outcomes_of_hf(
-    caching: str, quiz_home: Path, model: Path, of_hf: list[Any], tmp_path: Path
-) -> None:
+def test_the_server_gives_the_outcomes_of_hf(caching, quiz_home, model, of_hf, tmp_path):
     assert shutil.which(str(Path(sys.executable).with_name("vllm")))
     with served(model, tmp_path / "log.txt", caching) as url:
         arguments = {
