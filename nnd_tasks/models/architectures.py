@@ -37,8 +37,8 @@ class DecoderType:
         ropes: kinds of rotary embedding that do not depend on the length of the input.
         places: whether some layers count the places in a row instead of reading ``position_ids``.
         alibi: whether the attention has linear biases, unless ``alibi`` of the config turns them off; see
-            `nnd_tasks.models.decoder_only`.
-        recurrent: whether there are recurrent layers, which take no mask; see `nnd_tasks.models.hybrid`.
+            `nnd_tasks.models.tree_layers`.
+        recurrent: whether there are recurrent layers, which take no mask; see `nnd_tasks.models.tree_layers`.
         scan: number of tokens that the recurrent layers read at once, where it stands in the code and not in the config.
     """
 
@@ -213,34 +213,6 @@ def why_not_config(config: Any, backend: str) -> str | None:
         layout_of(config)
     except ValueError as error:
         return str(error)
-    return None
-
-
-def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
-    """Say why a model cannot share prefixes; None if it may be tried.
-
-    Args:
-        model: the model with its adapters.
-        inner: the transformers model without them.
-        backend: ``causal`` or ``seq2seq``.
-    """
-    import torch
-
-    if reason := why_not_config(inner.config, backend):
-        return reason
-    if not type(inner).__module__.startswith("transformers.models."):
-        return f"{type(inner).__name__} is not part of transformers"
-    used = getattr(inner.config, "_attn_implementation", "sdpa")
-    if used not in ("sdpa", "eager", FLEX) or (used == FLEX and backend == "seq2seq"):
-        alternative = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"
-        return (
-            f"attn_implementation={used} takes no custom mask; attn_implementation={alternative} in --model_args does"
-        )
-    for adapter in (getattr(model, "peft_config", None) or {}).values():
-        if adapter.is_prompt_learning or getattr(adapter, "alora_invocation_tokens", None):
-            return "an adapter that looks at the whole prompt"
-    if not isinstance(inner.get_output_embeddings(), torch.nn.Linear):
-        return "its output layer is not a plain linear layer"
     return None
 
 

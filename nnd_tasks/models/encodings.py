@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -82,3 +83,40 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
         if not plain or encoded[-1:] == plain[-1:]:
             return None
         return str(self.tokenizer.convert_ids_to_tokens(encoded[-1]))
+
+
+class Tokenizing(TokenizingOnce):
+    """Tokenizes as an `HFLM` does, without its model.
+
+    Args:
+        model: folder or name of the model, or the model; None where only a tokenizer is named.
+        tokenizer: folder or name of the tokenizer, or the tokenizer; None takes the model's.
+        config: the model's configuration; None where it is not known.
+        backend: ``causal`` or ``seq2seq``; ``default`` takes what the configuration says.
+        add_bos_token: see `HFLM`.
+        prefix_token_id: see `HFLM`.
+        as_client: see `TokenizingOnce`.
+        loading: see `HFLM._create_tokenizer`.
+    """
+
+    _DEFAULT_MAX_LENGTH = 0  # what `max_length` is where nothing tells it
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        config: Any,
+        *,
+        backend: str,
+        add_bos_token: bool | None,
+        prefix_token_id: int | None,
+        as_client: bool,
+        **loading: Any,
+    ) -> None:
+        # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
+        self._model = SimpleNamespace(config=config, name_or_path=getattr(model, "name_or_path", None))
+        self._max_length, self.backend, self.as_client = None, backend, as_client
+        self.add_bos_token, self.custom_prefix_token_id = add_bos_token, prefix_token_id
+        if backend == "default":
+            self._get_backend(config, trust_remote_code=loading["trust_remote_code"])
+        self._create_tokenizer(model, tokenizer, add_bos_token=add_bos_token, **loading)

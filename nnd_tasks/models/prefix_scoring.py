@@ -1,153 +1,33 @@
-"""What decoder-only models and encoder-decoders share in scoring: requests, masks, sizes of rows, the vocabulary head."""
+"""Scoring requests whose common beginnings are read once, with decoder-only models and with encoder-decoders.
+
+A decoder-only model reads packs: trunk, then branches. An encoder-decoder encodes each context once, and reads its candidates
+as one tree.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from itertools import chain
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.utils.rnn import pad_sequence
+from transformers import DynamicCache, EncoderDecoderCache
 
-from nnd_tasks.models.architectures import FLEX, Layout, Reach
+from nnd_tasks.models.architectures import FLEX, FULL, Layout, Reach, layout_of
 from nnd_tasks.models.encodings import TokenizingOnce
-from nnd_tasks.models.prefix_tree import Ints, TreeMask
-from nnd_tasks.models.token_requests import ScoredRequest
-
-_ELEMENTS = 1 << 21  # number of logits in a slice: 8 MiB in float32
-_ROWS = 32  # positions whose ranks and entropies are computed together on a CPU, so few that its cache holds them
-
-
-class VocabularyHead:
-    """The last layer of a language model, applied in slices of the vocabulary with a running logsumexp.
-
-    Args:
-        linear: the output embedding, a `torch.nn.Linear`.
-        scale: the logits are multiplied with this number.
-        cap: then they become ``cap * tanh(logits / cap)``; None leaves them as they are.
-        bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
-        dtype: type in which the softmax is computed; None takes float32.
-        token_stats: whether ranks and entropies are computed too.
-    """
-
-    def __init__(
-        self,
-        linear: Any,
-        scale: float = 1.0,
-        cap: float | None = None,
-        bias: torch.Tensor | None = None,
-        dtype: Any = None,
-        *,
-        token_stats: bool = False,
-    ) -> None:
-        self.weight, self.scale, self.cap = linear.weight, scale, cap
-        self.bias = linear.bias if bias is None else bias.reshape(-1).to(linear.weight.device)
-        self.dtype = dtype or torch.float32
-        self.token_stats = token_stats
-
-    def __call__(
-        self, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Score tokens.
-
-        Args:
-            hidden: final hidden states, shape (positions, width).
-            rows: for each scored token, the index of its hidden state, shape (tokens,).
-            targets: ids of the scored tokens, shape (tokens,).
-
-        Returns:
-            The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,). Then, if
-            asked for, its `nnd_tasks.models.token_requests.TokenStats`, shape (tokens, 3), else (tokens, 0).
-        """
-        hidden = hidden.to(self.weight.device)
-        rows, targets = rows.to(hidden.device), targets.to(hidden.device)
-        count, size = hidden.shape[0], self.weight.shape[0]
-        step = min(size, max(1024, _ELEMENTS // max(count, 1)))
-        top = torch.full((count,), -torch.inf, dtype=self.dtype, device=hidden.device)
-        best = torch.zeros(count, dtype=torch.long, device=hidden.device)
-        mass = torch.zeros(count, dtype=self.dtype, device=hidden.device)
-        chosen = torch.empty(len(targets), dtype=self.dtype, device=hidden.device)
-        expected = _Expected(self, hidden, rows, targets) if self.token_stats else None
-        for start in range(0, size, step):
-            vocabulary_slice = slice(start, min(start + step, size))
-            bias = None if self.bias is None else self.bias[vocabulary_slice]
-            logits = self.bend(functional.linear(hidden, self.weight[vocabulary_slice], bias))
-            inside = (targets >= vocabulary_slice.start) & (targets < vocabulary_slice.stop)
-            chosen[inside] = logits[rows[inside], targets[inside] - vocabulary_slice.start]
-            high, likeliest = logits.max(dim=-1)
-            new = torch.maximum(top, high)
-            if expected is None:
-                added = torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
-            else:
-                expected.logits[inside] = chosen[inside]
-                added = expected.add_slice(logits, top, new, mass)
-            mass = mass * torch.exp(top - new) + added
-            best = torch.where(high > top, likeliest + vocabulary_slice.start, best)
-            top = new
-        greedy = best[rows] == targets
-        stats = torch.empty(len(targets), 0) if expected is None else expected.finish(greedy, mass)
-        return chosen - (top + mass.log())[rows], greedy, stats
-
-    def bend(self, logits: torch.Tensor) -> torch.Tensor:
-        """Bring logits to the type of the softmax, then scale and cap them."""
-        logits = logits.to(self.dtype)
-        if self.scale != 1.0:
-            logits *= self.scale
-        if self.cap is not None:
-            logits = logits.div_(self.cap).tanh_().mul_(self.cap)
-        return logits
-
-
-class _Expected:
-    """What a model expects in the places of tokens, while a head goes through the vocabulary.
-
-    Attributes:
-        logits: of the tokens, shape (tokens,). Before their slice comes they are computed apart, and may differ from those in
-            the last digit: where two tokens are nearly as likely, a rank may be off by one.
-    """
-
-    def __init__(self, head: VocabularyHead, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor) -> None:
-        weight = head.weight[targets]
-        logits = torch.bmm(hidden[rows][:, None].to(weight.dtype), weight[:, :, None]).reshape(-1)
-        self.logits = head.bend(logits if head.bias is None else logits + head.bias[targets])
-        self._rows, self._likelier = rows, torch.zeros_like(self.logits)
-        self._spread: Any = 0.0  # sum over the vocabulary of exp(logit - top) (logit - top), shape (positions,)
-
-    def add_slice(self, logits: torch.Tensor, top: torch.Tensor, new: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-        """Add a slice of the vocabulary; return what it adds to the mass.
-
-        Args:
-            logits: shape (positions, slice); they are overwritten.
-            top: highest logit before this slice, shape (positions,).
-            new: and with it.
-            mass: sum of exp(logit - top) before this slice.
-        """
-        added, spread = torch.empty_like(new), torch.empty_like(new)
-        step = _ROWS if logits.is_cpu else max(len(logits), len(self._rows))
-        for few in (slice(start, start + step) for start in range(0, len(self._rows), step)):
-            of_tokens = logits[self._rows[few]]
-            self._likelier[few] += torch.gt(of_tokens, self.logits[few, None], out=of_tokens).sum(dim=-1)
-        # No slice of one row, unless there is but one: its sum would be divided among threads, and round otherwise.
-        bounds = [*range(0, max(len(logits) - 1, 1), step), len(logits)]
-        for few in (slice(start, end) for start, end in pairwise(bounds)):
-            shifted = logits[few].sub_(new[few, None])
-            weights = shifted.exp()
-            added[few] = weights.sum(dim=-1)
-            # A logit of minus infinity has no weight.
-            spread[few] = shifted.clamp_(min=-1e4).mul_(weights).sum(dim=-1)
-        # Before the first slice top is infinite.
-        self._spread = ((self._spread + (top - new) * mass) * torch.exp(top - new)).nan_to_num() + spread
-        return added
-
-    def finish(self, likeliest: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-        """Return `TokenStats` of each token, shape (tokens, 3); ``likeliest`` tells which are the likeliest."""
-        entropy = mass.log() - self._spread / mass
-        return torch.stack([likeliest, torch.log2(1 + self._likelier), entropy[self._rows]], dim=1)
-
+from nnd_tasks.models.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_packs, make_rows
+from nnd_tasks.models.scored_requests import ByInput, ScoredRequest, SortedRequests, VocabularyHead
+from nnd_tasks.models.token_requests import TokenRequest
+from nnd_tasks.models.tree_layers import States, TreeScan, along_tree, body_of
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -155,60 +35,8 @@ logger = logging.getLogger("lm_eval.nnd")
 _SMALLEST_ROW = 64
 
 
-#: Tokens that the model reads -> the requests that need them.
-ByInput = dict[tuple[int, ...], list[ScoredRequest]]
-
-
-@dataclass
-class SortedRequests:
-    """Requests, sorted by what the model reads, and the head that scores them.
-
-    Attributes:
-        head: the model's vocabulary head.
-        by_input: tokens that the model reads -> the requests that need them.
-        sequences: the keys of ``by_input``, sorted.
-    """
-
-    head: VocabularyHead
-    by_input: ByInput
-
-    def __post_init__(self) -> None:
-        self.sequences = sorted(self.by_input)
-
-    def score_targets(self, hidden: torch.Tensor, segments: Iterable[tuple[int, int, Sequence[int] | Ints]]) -> None:
-        """Add the log-probabilities of the targets in a row to their requests.
-
-        Args:
-            hidden: final hidden states of the row, shape (row, width).
-            segments: parts of sequences that are in the row: (index of the sequence, position in it where the part begins,
-                places of its tokens in the row).
-        """
-        rows: list[int] = []
-        targets: list[int] = []
-        owners: list[ScoredRequest] = []
-        for i, begin, row_indices in segments:
-            for request in self.by_input[self.sequences[i]]:
-                start = len(self.sequences[i]) - len(request.targets)  # position of the first scored input
-                skipped = max(begin - start, 0)
-                inside = row_indices[max(start - begin, 0) :]
-                rows.extend(inside)
-                targets += request.targets[skipped : skipped + len(inside)]
-                owners += [request] * len(inside)
-        if not rows:
-            return
-        needed, row_of_target = (
-            torch.from_numpy(numbers).to(hidden.device) for numbers in np.unique(rows, return_inverse=True)
-        )
-        logprobs, greedy, stats = self.head(hidden[needed], row_of_target, torch.tensor(targets, device=hidden.device))
-        scores = zip(owners, logprobs.tolist(), greedy.tolist(), stats.tolist(), strict=True)
-        for owner, logprob, likeliest, of_token in scores:
-            owner.logprobs.append(logprob)
-            owner.greedy &= likeliest
-            owner.stats.append(of_token)
-
-
 class PrefixScoring(TokenizingOnce):
-    """An `HFLM` with what scoring needs for both kinds of models."""
+    """An `HFLM` that reads the common beginnings of requests once."""
 
     #: Most tokens of a row, which is read at once, and of a pack.
     row_tokens, pack_tokens = 1024, 16384
@@ -218,6 +46,11 @@ class PrefixScoring(TokenizingOnce):
     source_tokens = 640
     #: Whether ranks and entropies are computed, see `nnd_tasks.models.token_requests.TokenStats`.
     token_stats = False
+    #: Cost of one more call of a scan, in tokens; and the most states of recurrent layers that a pack keeps. A state is as
+    #: large as the keys and values of some hundreds of tokens.
+    scan_price, most_states = 64, 32
+
+    _layout = Layout({"": Reach()})  # of the model, known when it scores
     #: The transformers model below an adapter.
     _inner: Any
 
@@ -277,3 +110,309 @@ class PrefixScoring(TokenizingOnce):
             request.logprobs, request.greedy, request.stats = [], True, []
         torch.cuda.empty_cache()
         logger.info("out of memory; reading %d tokens at once from here on", self.row_tokens)
+
+    # ------------------------------------------------------------ decoder-only models
+
+    def score_decoder_only(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
+        """Score requests in packs with a common beginning; yield those of a pack when they are scored.
+
+        Inputs that are too long are cut from the left, as `HFLM` does.
+        """
+        by_input: ByInput = {}
+        for i, (_, context, continuation) in enumerate(requests):
+            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
+            by_input.setdefault(inputs, []).append(ScoredRequest(i, continuation))
+        self._layout = layout_of(self._inner.config)
+        head = self._head_of(self._layout)
+        most_states = self.most_states if self._layout.recurrent else None
+        while by_input:
+            work = SortedRequests(head, by_input)
+            limits = PackLimits(self.row_tokens, self.pack_tokens, max_anchors=most_states)
+            stem: _Stem | None = None
+            for pack in make_packs(work.sequences, limits):
+                held = [work.sequences[i] for i in pack.paths]
+                try:
+                    stem = self._stem_of(pack, work, stem)
+                    self._score_pack(pack, work, stem)
+                except torch.OutOfMemoryError as error:
+                    self._take_smaller_rows([request for inputs in held for request in by_input[inputs]], error)
+                    break
+                for inputs in held:
+                    yield from by_input.pop(inputs)
+
+    def _stem_of(self, pack: Pack, work: SortedRequests, stem: _Stem | None) -> _Stem | None:
+        """Return the stem of a pack, or None if it has none; reuse ``stem``, that of the last pack, if it is the same."""
+        if not pack.stem or (stem is not None and stem.owner == pack.owner):
+            return stem if pack.stem else None
+        cache = _Trunk()
+        cache.keep = np.array([pack.stem - 1])
+        hidden = self._read(np.asarray(work.sequences[pack.owner][: pack.stem]), None, cache)
+        cache.complete = True
+        return _Stem(pack.owner, cache, hidden)
+
+    def _score_pack(self, pack: Pack, work: SortedRequests, stem: _Stem | None) -> None:
+        if stem is not None:
+            work.score_targets(stem.hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
+        cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
+        if cache is not None:
+            cache.keep = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
+        if len(pack.tokens):
+            hidden = self._read(pack.tokens, pack.mask, cache)
+            work.score_targets(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
+        if cache is not None:
+            cache.complete = True
+        for row in make_rows(pack, work.sequences, self.row_tokens):
+            hidden = self._read(row.tokens, row.mask, cache)
+            starts = np.cumsum(row.lengths) - row.lengths
+            work.score_targets(
+                hidden,
+                [
+                    (branch.sequence, branch.start, range(start, start + length))
+                    for branch, start, length in zip(row.branches, starts, row.lengths, strict=True)
+                ],
+            )
+
+    def _read(self, tokens: Ints, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
+        """Compute the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
+        layout, arguments = self._layout, dict[str, Any](input_ids=self._tensor(tokens)[None])
+        if cache is None and (layout.places or layout.recurrent):
+            cache = _Trunk()
+            cache.complete = True  # nothing was read before, and nothing is kept
+        if mask is not None:
+            positions = self._tensor(mask.positions)
+            arguments |= {"attention_mask": self._attention(mask), "position_ids": positions[None]}
+            if cache is not None and layout.places:
+                cache.shift = positions - torch.arange(len(positions), device=positions.device)
+        scan = before = None
+        if cache is not None:
+            arguments[self._cache_argument] = cache
+            if layout.recurrent:
+                scan, before = cache.plan_scan(mask, len(tokens), self.scan_price), cache.states
+        with along_tree(self._inner, layout, mask, scan, before) as states:
+            output = body_of(self._inner)(**arguments, use_cache=cache is not None)
+        if cache is not None and not cache.complete:
+            cache.states = states
+        hidden: torch.Tensor = output.last_hidden_state[0]
+        return hidden
+
+    @cached_property
+    def _cache_argument(self) -> str:
+        names = inspect.signature(self._inner.base_model.forward).parameters
+        return "cache_params" if "cache_params" in names else "past_key_values"
+
+    def _attention(self, mask: TreeMask) -> Any:
+        """Return the mask of a row, or one for each kind of layer where the model has kinds."""
+        if self._cache_argument == "cache_params":  # a model without attention
+            return None
+        masks = self._masks(mask, self._layout)
+        if self._layout.recurrent:
+            return {FULL: masks[""], "linear_attention": None, "conv": None}
+        return masks.get("", masks)
+
+    # ------------------------------------------------------------ encoder-decoders
+
+    def score_encoder_decoder(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
+        """Encode each context once and read its candidates as one tree; yield requests as they are scored, row by row."""
+        layout = layout_of(self._inner.config)
+        head = self._head_of(layout)
+        contexts: dict[tuple[int, ...], ByInput] = {}
+        for i, (_, context, continuation) in enumerate(requests):
+            by_input = contexts.setdefault(tuple(context[-self.max_length :]), {})
+            shifted = self._inner.prepare_decoder_input_ids_from_labels(torch.tensor([continuation]))
+            by_input.setdefault(tuple(shifted[0].tolist()), []).append(ScoredRequest(i, continuation))
+        waiting = sorted(contexts, key=len)
+        while waiting:
+            group = _group(waiting, self.source_tokens)
+            # The number of the context comes first, so that candidates of different contexts share nothing.
+            by_input = {
+                (number, *inputs): waiting_requests
+                for number, context in enumerate(group)
+                for inputs, waiting_requests in contexts[context].items()
+            }
+            work = SortedRequests(head, by_input)
+            try:
+                for finished in self._score_group(group, work, layout):
+                    for inputs in finished:
+                        yield from work.by_input.pop(inputs)
+                        del contexts[group[inputs[0]]][inputs[1:]]
+            except torch.OutOfMemoryError as error:
+                self._take_smaller_rows(list(chain.from_iterable(work.by_input.values())), error)
+            waiting = [context for context in waiting if contexts[context]]
+
+    def _score_group(
+        self, group: Sequence[tuple[int, ...]], work: SortedRequests, layout: Layout
+    ) -> Iterator[list[tuple[int, ...]]]:
+        """Score the candidates of contexts that are encoded together; after each row, yield the inputs that are finished."""
+        decoder = PackedDecoder(self._inner, group)
+        source = self._tensor(np.repeat(np.arange(len(group)), [len(context) for context in group]))
+        limits = PackLimits(self.decoder_row_tokens, self.decoder_row_tokens)
+        for pack in make_packs(work.sequences, limits, stems=False):
+            rows, context_numbers = pack.without_roots()
+            across = self._bias(self._tensor(context_numbers)[:, None] == source) if len(group) > 1 else None
+            masks = self._masks(TreeMask(rows.positions, rows.ends), layout)
+            hidden = decoder.read(self._tensor(rows.tokens), self._tensor(rows.positions), masks, across)
+            work.score_targets(hidden, [(i, 0, path) for i, path in rows.paths.items()])
+            yield [work.sequences[i] for i in pack.paths]
+
+
+# ---------------------------------------------------------------- what was read before a row
+
+
+class _Trunk(DynamicCache):  # type: ignore[misc]
+    """The keys and values of a trunk, which its branches see. Those of branches are not stored.
+
+    Layers with a window keep all of them too, because the mask says what a token sees.
+
+    Args:
+        stem: the stem that comes before the trunk, if any.
+
+    Attributes:
+        complete: whether the whole trunk was read; set by the caller.
+        shift: position of each token of the row, minus its place in the row, shape (row,); None for models that read
+            positions from ``position_ids`` alone.
+        keep: places in the trunk after which branches begin, ascending; -1 is the place before the trunk.
+        states: states of recurrent layers after the stem and, once the trunk was read, at the places of ``keep``; None without
+            such layers or tokens.
+    """
+
+    def __init__(self, stem: _Trunk | None = None) -> None:
+        super().__init__()
+        self.stem = stem
+        self.complete = False
+        self.shift: torch.Tensor | None = None
+        self.keep = np.zeros(0, dtype=np.int64)
+        self.states: States | None = None if stem is None else stem.states
+
+    def get_seq_length(self, layer_idx: int = 0) -> Any:
+        """Return the number of tokens read before; with `shift`, what must be added to places in the row to get positions.
+
+        Llama 4's layers without rotary embeddings scale queries by the place in the row plus this number
+        (``attn_temperature_tuning`` in ``modeling_llama4.py``).
+        """
+        return super().get_seq_length(layer_idx) if self.shift is None else self.shift
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+        """Store keys and values until the trunk is complete; return those of the stem, the trunk and the row."""
+        seen = [(key_states, value_states)]
+        if not self.complete:
+            seen = [super().update(key_states, value_states, layer_idx, *args, **kwargs)]
+        elif layer_idx < len(self.layers):  # a trunk after a stem can be empty
+            seen.insert(0, (self.layers[layer_idx].keys, self.layers[layer_idx].values))
+        if self.stem is not None:
+            seen.insert(0, (self.stem.layers[layer_idx].keys, self.stem.layers[layer_idx].values))
+        if len(seen) == 1:
+            return seen[0]
+        keys, values = zip(*seen, strict=True)
+        return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
+
+    def plan_scan(self, mask: TreeMask | None, length: int, price: int) -> TreeScan:
+        """Plan how recurrent layers read the next row, which has ``length`` tokens."""
+        ends = np.full(length, length) if mask is None else mask.ends
+        anchors = np.full(length, -1) if mask is None or not len(mask.anchors) else mask.anchors
+        origins = np.zeros(length, dtype=np.int64) if self.states is None else self.states.rows(anchors)
+        return TreeScan(ends, origins, np.zeros(0, dtype=np.int64) if self.complete else self.keep, price)
+
+    def get_conv_state(self, *_: Any, **__: Any) -> None:
+        """Give none: `nnd_tasks.models.tree_layers` keeps the states of recurrent layers."""
+
+    get_recurrent_state = get_conv_state
+
+    def update_conv_state(self, state: Any, *_: Any, **__: Any) -> Any:
+        """Return the state without storing it."""
+        return state
+
+    update_recurrent_state = update_conv_state
+
+
+@dataclass
+class _Stem:
+    """A beginning of many sequences that was read before their packs.
+
+    Attributes:
+        owner: see `Pack`.
+        cache: the stem's keys and values.
+        hidden: final hidden states, shape (stem, width), for the targets that lie in the stem.
+    """
+
+    owner: int
+    cache: _Trunk
+    hidden: torch.Tensor
+
+
+class PackedDecoder:
+    """The decoder of T5, BART, T5Gemma and similar models, with a few contexts that are encoded together.
+
+    Args:
+        model: an encoder-decoder of transformers.
+        contexts: token ids of each; of similar lengths, because the shorter ones are padded.
+    """
+
+    def __init__(self, model: Any, contexts: Sequence[Sequence[int]]) -> None:
+        self._decoder = model.get_decoder()
+        rows = [torch.tensor(context) for context in contexts]
+        lengths = [torch.ones_like(row) for row in rows]
+        device = self._decoder.get_input_embeddings().weight.device
+        tokens, mask = (pad_sequence(parts, batch_first=True).to(device) for parts in (rows, lengths))
+        encoded = model.get_encoder()(input_ids=tokens, attention_mask=mask).last_hidden_state
+        self._encoded = encoded[mask.bool()][None]
+        self._cross = DynamicCache()  # the decoder's keys and values of the contexts, made with the first row
+
+    def read(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        masks: dict[str, torch.Tensor],
+        context_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the final hidden states of a row, shape (row, width).
+
+        Args:
+            tokens: shape (row,).
+            positions: position of each token in its candidate, shape (row,).
+            masks: kind of layer -> added to the attention scores of the row with itself, shape (1, 1, row, row); see `Layout`.
+            context_mask: added to the attention scores of the row with the contexts, one context after the other, shape
+                (row, contexts' tokens); None lets each token see all of them.
+        """
+        arguments: dict[str, Any] = {
+            "input_ids": tokens[None],
+            "attention_mask": masks.get("", masks),
+            "encoder_hidden_states": self._encoded,
+            "encoder_attention_mask": None if context_mask is None else context_mask[None, None],
+            "past_key_values": EncoderDecoderCache(DynamicCache(), self._cross),
+        }
+        if "" not in masks:  # T5Gemma
+            hidden: torch.Tensor = self._decoder(**arguments, position_ids=positions[None]).last_hidden_state[0]
+            return hidden
+        with self._placed(positions):
+            return self._decoder(**arguments).last_hidden_state[0]
+
+    def _placed(self, positions: torch.Tensor) -> AbstractContextManager[Any]:
+        """Return a context in which the decoder, which would number its inputs itself, gives them ``positions``."""
+        if hasattr(self._decoder, "embed_positions"):  # BART and similar: absolute positions
+            embedding = self._decoder.embed_positions
+            forward = embedding.forward
+
+            def at_positions(*args: Any, **kwargs: Any) -> Any:
+                return forward(*args, **{**kwargs, "position_ids": positions})
+
+            return patch.object(embedding, "forward", at_positions)
+        attention = self._decoder.block[0].layer[0].SelfAttention  # T5: relative; the first layer computes them for all
+
+        def bias(*_: Any, **__: Any) -> torch.Tensor:
+            buckets = attention._relative_position_bucket(
+                positions[None, :] - positions[:, None],
+                bidirectional=False,
+                num_buckets=attention.relative_attention_num_buckets,
+                max_distance=attention.relative_attention_max_distance,
+            )
+            return attention.relative_attention_bias(buckets).permute(2, 0, 1)[None]
+
+        return patch.object(attention, "compute_bias", bias)
+
+
+def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
+    """Return the first contexts, sorted by length, that have at most ``most`` tokens when padded; at least one."""
+    count = 1
+    while count < len(contexts) and (count + 1) * len(contexts[count]) <= most:
+        count += 1
+    return list(contexts[:count])

@@ -2,16 +2,15 @@
 
 Requests of all tasks are sorted by their tokens, so that neighbours share as much as possible. The vocabulary head runs at
 the scored positions only. Models that are not known to give the same numbers this way, or that fail a check on small
-requests, are scored as `HFLM` does. `nnd_tasks.models.decoder_only` and `nnd_tasks.models.encoder_decoder` do the scoring.
+requests, are scored as `HFLM` does. `nnd_tasks.models.prefix_scoring` does the scoring.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 from unittest.mock import patch
 
@@ -20,13 +19,12 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from nnd_tasks.models.architectures import Layout, config_parts, layout_of, text_config, why_unsuitable
-from nnd_tasks.models.decoder_only import DecoderOnlyScoring
-from nnd_tasks.models.encoder_decoder import EncoderDecoderScoring
+from nnd_tasks.models.architectures import FLEX, Layout, config_parts, layout_of, text_config, why_not_config
 from nnd_tasks.models.model_error import ModelError, reason_with_type
+from nnd_tasks.models.prefix_scoring import PrefixScoring
+from nnd_tasks.models.scored_requests import ScoredRequest
 from nnd_tasks.models.token_requests import (
     Response,
-    ScoredRequest,
     TokenRequest,
     check_requests,
     collect_responses,
@@ -37,7 +35,7 @@ logger = logging.getLogger("lm_eval.nnd")
 
 
 @register_model("hf-shared-prefix")
-class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
+class SharedPrefixLM(PrefixScoring):
     """`HFLM`, with all its arguments, which reads common beginnings of requests once if the model allows it.
 
     Log-probabilities are computed in float32, also of models in 16 bits and where nothing is shared, unless ``softmax_dtype``
@@ -50,7 +48,7 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             same; where nothing is shared, those of `HFLM` up to rounding.
     """
 
-    #: Most multiplications for reading beyond windows in the check, on a CPU and elsewhere: about half a minute.
+    #: Most multiplications for reading long requests in the check, on a CPU and elsewhere: about half a minute.
     check_work = 2e12, 2e15
 
     def __init__(
@@ -91,32 +89,25 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
     def _self_check(self) -> str | None:
         """Say how the sums of small random requests differ from the model's own logits; None if they do not.
 
-        For each window or chunk that the config names, some requests are longer than it. Where reading these would take too
-        long, the windows are shortened instead.
+        Windows and chunks are shortened, so that some requests are longer. Where they cannot be, as the chunks of recurrent
+        layers, requests are as long as that takes, unless reading them would take too long.
         """
         if self._inner.get_output_embeddings().weight.is_meta:  # accelerate lends it to the model's own pass only
             return "the vocabulary head is kept on disk or in main memory"
         config, layout = self._inner.config, layout_of(self._inner.config)
-        size = min(int(text_config(config).vocab_size), len(self.tokenizer))
-        lengths = sorted(length for length in layout.windows if length < self.max_length)
+        lengths = {length for length in layout.windows if length < self.max_length}
+        short = lengths & {length for *_, length in to_shorten(config)}
         seq2seq = self.backend == "seq2seq"  # its decoder reads candidates only, which are short in this check
         budget = 0 if seq2seq else self.check_work[self.device.type != "cpu"]
         per_token = self._inner.num_parameters(exclude_embeddings=True)  # about one multiplication each
-        work = accumulate(6 * (length + 6) * per_token for length in lengths)
-        read = [length for length, needed in zip(lengths, work, strict=True) if needed <= budget]
-        can = set() if not seq2seq and layout.recurrent else {length for *_, length in to_shorten(config)}
-        short = [length for length in lengths if length not in read and length in can]
-        self._covered = covered(read, short, [length for length in lengths if length not in read and length not in can])
+        read = {length for length in lengths - short if 6 * (length + 6) * per_token <= budget}
+        self._covered = covered(short, read, lengths - short - read)
+        size = min(int(text_config(config).vocab_size), len(self.tokenizer))
         pairs = short_pairs(size)
-        for length in read:
+        for length in sorted(read | ({SHORT} if short else set())):
             pairs += long_pairs(size, length, self.max_length)
-        tokens = sum(len(context) + len(continuation) for context, continuation in pairs)
-        logger.info("hf-shared-prefix: checking the numbers on %d random tokens first, which can take a minute", tokens)
-        reason = self._difference(pairs)
-        if reason is None and short:
-            with shortened(config):
-                reason = self._difference(long_pairs(size, SHORT, self.max_length) + short_pairs(size))
-        return reason
+        with shortened(config) if short else nullcontext():
+            return self._difference(pairs)
 
     def _difference(self, pairs: Pairs) -> str | None:
         """Say how the sums of requests differ from those of the model's own logits; None if they do not."""
@@ -244,15 +235,40 @@ class SharedPrefixLM(DecoderOnlyScoring, EncoderDecoderScoring):
             yield from score(requests)
 
 
+def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
+    """Say why a model cannot share prefixes; None if it may be tried.
+
+    Args:
+        model: the model with its adapters.
+        inner: the transformers model without them.
+        backend: ``causal`` or ``seq2seq``.
+    """
+    if reason := why_not_config(inner.config, backend):
+        return reason
+    if not type(inner).__module__.startswith("transformers.models."):
+        return f"{type(inner).__name__} is not part of transformers"
+    used = getattr(inner.config, "_attn_implementation", "sdpa")
+    if used not in ("sdpa", "eager", FLEX) or (used == FLEX and backend == "seq2seq"):
+        alternative = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"
+        return (
+            f"attn_implementation={used} takes no custom mask; attn_implementation={alternative} in --model_args does"
+        )
+    for adapter in (getattr(model, "peft_config", None) or {}).values():
+        if adapter.is_prompt_learning or getattr(adapter, "alora_invocation_tokens", None):
+            return "an adapter that looks at the whole prompt"
+    if not isinstance(inner.get_output_embeddings(), torch.nn.Linear):
+        return "its output layer is not a plain linear layer"
+    return None
+
+
 # ---------------------------------------------------------------- requests of the check
 
-# Some of them are longer than the model's windows and chunks. Shorter ones would not show that a window is ignored or counted
-# wrongly.
+# Some of them are longer than windows and chunks. Shorter ones would not show that a window is ignored or counted wrongly.
 
 #: (context, continuation), both in tokens.
 Pairs = list[tuple[list[int], list[int]]]
 
-#: Length of windows during the check, where reading beyond their true length would take too long.
+#: Length of windows during the check.
 SHORT = 6
 #: Lengths that a model reads from its config for every mask (``masking_utils.py``), so that they can be changed.
 _SHORTENED = ("sliding_window", "attention_chunk_size")
@@ -328,20 +344,22 @@ def describe_layers(layout: Layout) -> str:
     return ", ".join(word or "full attention" for word in sorted(words))
 
 
-def covered(read: Sequence[int], short: Sequence[int], beyond_reach: Sequence[int]) -> str:
+def covered(short: Collection[int], read: Collection[int], beyond_reach: Collection[int]) -> str:
     """Say what a check covered, as ``"; checked ..."``; ``""`` without windows and chunks.
 
     Args:
-        read: lengths that it read beyond.
         short: lengths of windows and chunks that it shortened.
-        beyond_reach: lengths that it neither read beyond nor shortened.
+        read: other lengths, that it read beyond.
+        beyond_reach: lengths that it neither shortened nor read beyond.
     """
     lengths_by_words = {
-        "beyond {} tokens": read,
         f"with windows or chunks of {{}} tokens shortened to {SHORT}": short,
+        "beyond {} tokens": read,
         "not beyond {} tokens, which would take long": beyond_reach,
     }
     sentences = [
-        words.format(", ".join(map("{:,}".format, lengths))) for words, lengths in lengths_by_words.items() if lengths
+        words.format(", ".join(map("{:,}".format, sorted(lengths))))
+        for words, lengths in lengths_by_words.items()
+        if lengths
     ]
     return f"; checked {' and '.join(sentences)}" if sentences else ""

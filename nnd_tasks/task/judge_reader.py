@@ -18,9 +18,9 @@ from pydantic import Field, field_validator
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import category_slugs
-from nnd_tasks.task.metrics import Breakdown, record_score, score_document
-from nnd_tasks.task.reader import VIEW, Asked, Asker, Writer
-from nnd_tasks.task.request import Prompt, Request, WrittenAnswer
+from nnd_tasks.task.metrics import Breakdown, Counts
+from nnd_tasks.task.reader import VIEW, Asked, Asker, Groups, Writer
+from nnd_tasks.task.request import Doc, Prompt, Request, WrittenAnswer
 from nnd_tasks.task.selection import sample_of
 from nnd_tasks.task.settings import SAMPLE, Settings
 from nnd_tasks.task.signature import digest
@@ -109,48 +109,53 @@ class Judge(Asker):
     Args:
         asked: what the YAML says.
         delimiter: what stands between a prompt and the text to rate.
+        settings: of the task.
+        task: its name.
         generation: keys of ``generation_kwargs`` that the YAML sets.
     """
 
     writes = True
     asked: AskedInWriting
 
-    def __init__(self, asked: AskedInWriting, delimiter: str, generation: Mapping[str, Any]) -> None:
-        super().__init__(asked, delimiter)
+    def __init__(
+        self,
+        asked: AskedInWriting,
+        delimiter: str,
+        settings: Settings,
+        task: str | None,
+        generation: Mapping[str, Any],
+    ) -> None:
+        super().__init__(asked, delimiter, settings, task)
         self.requests_each = asked.repeats
+        self._generation: Mapping[str, Any] = {**_GENERATION, **generation}
         self.overrides = {
             **type(self).overrides,
             "output_type": "generate_until",
-            "generation_kwargs": {**_GENERATION, **generation},
+            "generation_kwargs": self._generation,
         }
-        self._generation: Mapping[str, Any] = self.overrides["generation_kwargs"]
         self._takes_seeds = False
 
-    def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
+    def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
         """Let a candidate stand once for each question and rival; see `Asker.add_views`."""
         slugs = category_slugs(test["category"] for tests in documents["tests"] for test in tests)
         of_pairs = ("both_right", "order_flips", "first") if self.asked.is_about_pairs else ()
         self.own_rates = ("pass_rate_half", *(f"pass_rate_half_{slug}" for slug in slugs.values()), "unread", *of_pairs)
-        return super().add_views(documents, task)
-
-    # ------------------------------------------------------------ questions
-
-    def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
-        """Give the right answer to the question of an exemplar; a rating has none."""
-        if self.asked.reader == "rating":
-            return ""
-        word = super().right_answer(doc, settings)
-        return word if self.asked.ending else f"Answer: {word}"
+        return super().add_views(documents)
 
     def begin(self, config: Any, counter: BaseCounter, *, takes_seeds: bool) -> None:
         """Take the generation arguments of the run.
+
+        Args:
+            config: lm-eval's `TaskConfig`.
+            counter: with the model's window.
+            takes_seeds: whether the model takes a seed with each request.
 
         Raises:
             NNDError: answers do not fit the model's window, samples would all be the same, or a rating has exemplars.
         """
         if self.asked.reader == "rating" and config.num_fewshot:
             raise NNDError(
-                f"task {config.task}: no rating is known to be right, so it has no exemplars; leave out --num_fewshot"
+                f"task {self.task}: no rating is known to be right, so it has no exemplars; leave out --num_fewshot"
             )
         # The temperature says whether answers are samples; lm-eval's cache keeps none of a request with this key.
         generation = {key: value for key, value in config.generation_kwargs.items() if key != "do_sample"}
@@ -158,70 +163,79 @@ class Judge(Asker):
         aliases = [name for name in ("max_tokens", "max_new_tokens") if generation.get(name) is not None]
         if aliases or not isinstance(most, int) or most < 1:
             raise NNDError(
-                f"task {config.task}: generation_kwargs={generation}: expected the most tokens of an answer under max_gen_toks"
+                f"task {self.task}: generation_kwargs={generation}: expected the most tokens of an answer under max_gen_toks"
             )
         if window is not None and counter.backend == "causal" and most >= window:
             raise NNDError(
-                f"task {config.task}: answers of {most:,} tokens leave no room in the model's window of {window:,}; add "
+                f"task {self.task}: answers of {most:,} tokens leave no room in the model's window of {window:,}; add "
                 "--gen_kwargs max_gen_toks=N with a smaller number"
             )
         if self.asked.repeats > 1 and generation["temperature"] == 0:
             raise NNDError(
-                f"task {config.task}: {self.asked.repeats} answers at temperature 0 are the same; add --gen_kwargs temperature=1"
+                f"task {self.task}: {self.asked.repeats} answers at temperature 0 are the same; add --gen_kwargs temperature=1"
             )
         self._generation, self._takes_seeds = generation, takes_seeds and generation.get("seed", 0) is not None
         self.protocol = {**self.protocol, "generation": digest(generation)}
 
-    def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Make a document for the question about each candidate; without candidates one that stands for the document."""
-        return [{**doc, VIEW: index} for index in indices] or [dict(doc)]
+    # ------------------------------------------------------------ requests
 
-    def answer_pairs(self, prompt: Prompt, task: str | None, counter: BaseCounter) -> list[tuple[Any, Any]]:
-        """Make (prompt, generation arguments) of each answer to a question.
+    def right_answer(self, doc: Doc) -> str:
+        """Give the right answer to the question of an exemplar; a rating has none."""
+        if self.asked.reader == "rating":
+            return ""
+        word = super().right_answer(doc)
+        return word if self.asked.ending else f"Answer: {word}"
 
-        Samples have arguments of their own, by which lm-eval's cache tells them apart. A server gets a seed; a model of
-        transformers, and a server that takes no seed, gets a stop sequence that nobody writes.
+    def ask(
+        self, doc: Doc, indices: Sequence[int], render: Callable[[Any], Prompt], counter: BaseCounter
+    ) -> list[tuple[Any, Any]]:
+        """Ask about each candidate, as often as answers are wanted: (prompt, generation arguments).
+
+        Where there is none, one request stands for the document. Samples have arguments of their own, by which lm-eval's cache
+        tells them apart. A server gets a seed; a model of transformers, and a server that takes no seed, gets a stop sequence
+        that nobody writes.
         """
-        asked_for = prompt.rendered if prompt.rendered is not None else str(prompt)
-        if self.asked.repeats == 1:
-            return [(asked_for, {**self._generation})]
+        prompts = [render(view) for view in [{**doc, VIEW: index} for index in indices] or [dict(doc)]]
         until = self._generation["until"]
         stops = [until] if isinstance(until, str) else [*(until or ())]
-        own = [
-            {"seed": i} if self._takes_seeds else {"until": [*stops, f"{SAMPLE}{i}|>"]}
-            for i in range(self.asked.repeats)
+        numbers = range(self.asked.repeats)
+        own: list[dict[str, Any]] = [
+            {"seed": i} if self._takes_seeds else {"until": [*stops, f"{SAMPLE}{i}|>"]} for i in numbers
         ]
-        return [(asked_for, {**self._generation, **arguments}) for arguments in own]
+        if self.asked.repeats == 1:
+            own = [{}]
+        return [
+            (str(prompt) if prompt.rendered is None else prompt.rendered, {**self._generation, **arguments})
+            for prompt in prompts
+            for arguments in own
+        ]
 
-    def measure(self, prompt: Any, generation: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
+    def measure(self, prompt: Any, answer: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
         """Count the tokens of a prompt, about where there is no tokenizer, and those that an answer may have."""
         text = prompt if isinstance(prompt, str) else prompt.prompt
         # lm-eval may put a BOS token before it.
         tokens = math.ceil(len(text) / _TOKEN) if counter.tokenizer is None else len(counter.tok_encode(text)) + 1
-        return tokens, generation["max_gen_toks"], []
+        return tokens, answer["max_gen_toks"], []
 
-    def describe_cost(self, requests: Sequence[Request], documents: Any, task: str | None, *, exact: bool) -> None:
+    def describe_cost(self, requests: Sequence[Request], documents: Any, counter: BaseCounter) -> None:
         """Log how much a run asks for, and how much a sample of the set would.
 
         Args:
             requests: of the run.
             documents: of the set.
-            task: its name.
-            exact: whether tokens were counted by the model's tokenizer.
+            counter: that counted their tokens.
         """
-        line = f"{task}: {_sum_up(requests, exact=exact)}"
+        exact = counter.tokenizer is not None
+        line = f"{self.task}: {_sum_up(requests, exact=exact)}"
         if len({request.doc_id for request in requests}) == len(documents) > _SAMPLE:
             places = {*sample_of(documents, _SAMPLE)}
-            line += (
-                f"; with --sample {_SAMPLE}: {_sum_up([one for one in requests if one.doc_id in places], exact=exact)}"
-            )
+            of_sample = [request for request in requests if request.doc_id in places]
+            line += f"; with --sample {_SAMPLE}: {_sum_up(of_sample, exact=exact)}"
         logger.info(line)
 
     # ------------------------------------------------------------ answers
 
-    def collect_answers(
-        self, requests: Sequence[Request], counter: BaseCounter, settings: Settings, task: str | None
-    ) -> str | None:
+    def collect_answers(self, requests: Sequence[Request], counter: BaseCounter) -> str | None:
         """Put a `WrittenAnswer` in the place of each text.
 
         Raises:
@@ -240,79 +254,69 @@ class Judge(Asker):
         excerpt = f"the first is {str(unread[0])[-300:]!r}"
         if len(unread) == answers:
             raise NNDError(
-                f"task {task}: none of {answers:,} answers can be read, {excerpt}; ask for a form that docs/readers.md lists "
-                "(ending), leave more room (--gen_kwargs max_gen_toks=N), or use the model's chat template"
+                f"task {self.task}: none of {answers:,} answers can be read, {excerpt}; ask for a form that docs/readers.md "
+                "lists (ending), leave more room (--gen_kwargs max_gen_toks=N), or use the model's chat template"
             )
         if len(unread) > _MANY * answers:
             logger.warning(
-                "%s: %d of %d answers cannot be read, and their tests fail; %s", task, len(unread), answers, excerpt
+                "%s: %d of %d answers cannot be read, and their tests fail; %s",
+                self.task,
+                len(unread),
+                answers,
+                excerpt,
             )
         return None
 
-    # ------------------------------------------------------------ results
+    def score(self, text: str, answers: Sequence[Any]) -> Likelihood:
+        """Take the mean of what was read of a candidate's answers; nan if one of them could not be read."""
+        numbers = [math.nan if (value := self.asked.read_answer(answer)) is None else value for answer in answers]
+        return Likelihood(math.fsum(numbers) / len(numbers) / (2 if self.asked.is_about_pairs else 1))
 
-    def metrics(
-        self, doc: Mapping[str, Any], answers: Sequence[Any], settings: Settings, breakdown: Breakdown
-    ) -> dict[str, Any]:
-        """Compute the metrics of one document.
+    def note(self, answers: Sequence[Any]) -> dict[str, Any]:
+        """Keep ``answers``, what the model wrote, and ``read``, what was read of each: null is nothing.
 
-        The record of a candidate has ``answers``, what the model wrote, and ``read``, what was read of each: null is nothing.
         ``usage`` has for each what a server tells: the numbers of tokens, ``in`` and ``out``, and why it ``ended``.
         """
-        written: list[list[WrittenAnswer]] = [[] for _ in doc["candidates"]]
-        for answer in answers:
-            if answer.candidate is not None:
-                written[answer.candidate].append(answer)
-        read = [[self.asked.read_answer(answer) for answer in of_candidate] for of_candidate in written]
-        means = [None if not values else _mean(values) for values in read]
-        halves = 2 if self.asked.is_about_pairs else 1
-        scores = [None if mean is None else Likelihood(mean / halves) for mean in means]
-        values = score_document(doc["tests"], scores, breakdown, unread_fails=True)
-        values |= self._own_rates(values["tests"], means, breakdown)
-        flat = [value for of_candidate in read for value in of_candidate]
-        values["unread"] = values["unread_stderr"] = (flat.count(None), len(flat))
-        if self.asked.is_about_pairs:
-            values["first"] = values["first_stderr"] = (flat.count(1.0), flat.count(1.0) + flat.count(-1.0))
-        values["truncated_contexts"] = int(any(answer.context_part == "shortened" for answer in answers))
-        values["candidates"] = [
-            None
-            if score is None
-            else record_score(score, answers=[*map(str, texts)], read=numbers, usage=[answer.usage for answer in texts])
-            for score, texts, numbers in zip(scores, written, read, strict=True)
-        ]
-        return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in self.omitted_rates}
+        return {
+            "answers": [str(answer) for answer in answers],
+            "read": [self.asked.read_answer(answer) for answer in answers],
+            "usage": [answer.usage for answer in answers],
+        }
 
-    def _own_rates(
-        self, records: Sequence[Mapping[str, Any]], means: Sequence[float | None], breakdown: Breakdown
-    ) -> dict[str, Any]:
-        """Count what the rates of a document's tests need."""
-        scored = [record for record in records if record["passed"] is not None]
-        rates = {"pass_rate_half": _half_credit(scored)}
+    def count_own(
+        self,
+        doc: Doc,
+        groups: Groups,
+        values: Mapping[str, Any],
+        breakdown: Breakdown,
+    ) -> dict[str, Counts]:
+        """Count tests with a tie as half passed, answers that cannot be read, and what tells whether order or letter decides."""
+        records = values["candidates"]
+        read = [value for record in records if record for value in record["read"]]
+        scored = [test for test in values["tests"] if test["passed"] is not None]
+        rates = {"pass_rate_half": _half_credit(scored), "unread": (read.count(None), len(read))}
         for name, (column, value) in breakdown.items():
             if column == "category":
-                of_category = [record for record in scored if record["category"] == value]
+                of_category = [test for test in scored if test["category"] == value]
                 rates[name.replace("pass_rate_", "pass_rate_half_", 1)] = _half_credit(of_category)
         if self.asked.is_about_pairs:
-            verdicts = [[means[record["high"]], means[record["low"]]] for record in scored]
-            first = np.sign(np.array(verdicts, dtype=float).reshape(-1, 2))
-            rates["both_right"] = (int(((first[:, 0] == 1) & (first[:, 1] == -1)).sum()), len(scored))
-            rates["order_flips"] = (int((first[:, 0] * first[:, 1] == 1).sum()), len(scored))
-        return rates | {f"{name}_stderr": counts for name, counts in rates.items()}
+            sums = [[records[test[side]]["sum"] for side in ("high", "low")] for test in scored]
+            high, low = np.sign(np.array(sums, dtype=float).reshape(-1, 2)).T
+            rates["both_right"] = (int(((high == 1) & (low == -1)).sum()), len(scored))
+            rates["order_flips"] = (int((high * low == 1).sum()), len(scored))
+            rates["first"] = (read.count(1.0), read.count(1.0) + read.count(-1.0))
+        return rates
 
 
-def _half_credit(records: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
+def _half_credit(tests: Sequence[Mapping[str, Any]]) -> Counts:
     """Count tests, a tie as half passed, and all of them."""
-    return sum(record["passed"] + record["tie"] / 2 for record in records), len(records)
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    """Take the mean of what was read of a candidate's answers; nan if one of them could not be read."""
-    numbers = [value for value in values if value is not None]
-    return math.fsum(numbers) / len(numbers) if len(numbers) == len(values) else math.nan
+    return sum(test["passed"] + test["tie"] / 2 for test in tests), len(tests)
 
 
 def _sum_up(requests: Sequence[Request], *, exact: bool) -> str:
-    given, most = (sum(counts) for counts in zip(*((one.prompt_tokens, one.tokens) for one in requests), strict=True))
+    given, most = (
+        sum(counts) for counts in zip(*((request.prompt_tokens, request.tokens) for request in requests), strict=True)
+    )
     return f"{len(requests):,} requests, {'' if exact else 'about '}{given:,} tokens in, at most {most:,} out"
 
 
@@ -421,18 +425,20 @@ def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
         NNDError: one of the keys about the reader has a value that it cannot have, or a setting does not fit the reader.
     """
     name, delimiter = config.get("reader", "writer"), str(config.get("target_delimiter", " "))
+    task = config.get("task")
     if name == "writer":
-        return Writer()
+        return Writer(settings, task)
     if name in ("judge", "rating"):
-        asked = AskedInWriting.read(config)
-        reader: Asker = Judge(asked, delimiter, config.get("generation_kwargs") or {})
+        generation = config.get("generation_kwargs") or {}
+        reader: Asker = Judge(AskedInWriting.read(config), delimiter, settings, task, generation)
     else:
-        reader = Asker(Asked.read(config), delimiter)
-    task = f"task {config.get('task')}"
+        reader = Asker(Asked.read(config), delimiter, settings, task)
     for key in _OF_LIKELIHOODS if reader.writes else _OF_TEXTS:
         if getattr(settings, key):
             about = "likelihoods" if key == "context_reliance" else "the tokens of a text"
-            raise NNDError(f"{task}: {key} is about {about}, and a {name} gives an answer about it; leave it out")
+            raise NNDError(f"task {task}: {key} is about {about}, and a {name} gives an answer about it; leave it out")
     if reader.writes and settings.ties != "fail":
-        raise NNDError(f"{task}: ties={settings.ties} is about likelihoods, and a tie of a {name} fails; leave it out")
+        raise NNDError(
+            f"task {task}: ties={settings.ties} is about likelihoods, and a tie of a {name} fails; leave it out"
+        )
     return reader

@@ -11,14 +11,14 @@ import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import datasets
 import torch
+import transformers
 
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
-from nnd_tasks.models.encodings import TokenizingOnce
+from nnd_tasks.models.encodings import Tokenizing, TokenizingOnce
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.score_file import FILE, read_scores, request_id
 from nnd_tasks.models.text_models import MASKED, REWARD, encode_chat, text_window
@@ -36,12 +36,15 @@ _LOADING: Mapping[str, Any] = {
 
 _API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
 
-#: Backend -> its longest request minus its window, in tokens, and arguments that only its models have. Not listed: 1, as for hf,
-#: where the last token is never an input.
+#: Backend -> its longest request minus its window, in tokens. Not listed: 1, as for hf, where the last token is never an input.
 #: Source: `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens` of lm-eval 0.4.13.
-_ROOM = {
-    "vllm": (-1, ("max_model_len", "gpu_memory_utilization")),
-    "sglang": (0, ("context_length", "mem_fraction_static")),
+_ROOM = {"vllm": -1, "sglang": 0}
+#: Argument -> the backend whose models alone have it.
+_OWN = {
+    "max_model_len": "vllm",
+    "gpu_memory_utilization": "vllm",
+    "context_length": "sglang",
+    "mem_fraction_static": "sglang",
 }
 #: Names of lm-eval's model type for transformers.
 _HF = ("hf", "hf-auto", "huggingface")
@@ -118,41 +121,27 @@ class BaseCounter:
         return None
 
 
-class TokenCounter(TokenizingOnce, BaseCounter):
-    """A counter with a tokenizer: an `HFLM` with a backend type, and no model.
+class TokenCounter(BaseCounter):
+    """A counter with a tokenizer.
 
     Args:
         metadata: the parsed ``--model_args`` and ``--metadata``.
         model_type: what ``--model`` names; None if that is not known.
-
-    Attributes:
-        whole: the model reads context and continuation as one text (``nnd_mlm``, ``nnd_reward``).
-        room: longest request that lm-eval does not cut, minus the window, in tokens.
 
     Raises:
         NNDError: the metadata names no tokenizer, or it cannot be loaded.
     """
 
     will_answer = True
-    _DEFAULT_MAX_LENGTH = 0  # what HFLM's `max_length` returns where it finds none
 
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
-        # HFLM.__init__ would load the model. This sets only what HFLM's tokenizing methods read.
         self._given = frozenset(metadata)
         self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
-        self.of_file = is_of_file(metadata, model_type)
-        if self.of_file:
+        of_file = is_of_file(metadata, model_type)
+        if of_file:
             self.engine, self.model_name = name_engine(metadata)
         self.reward = model_type == REWARD
-        self.whole = self.reward or model_type == MASKED
-        self.add_bos_token = metadata.get("add_bos_token")
-        self.custom_prefix_token_id = metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id"))
-        loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
-        loading["revision"] = str(loading["revision"])
-        # lm-eval's flag --trust_remote_code reaches models and datasets, but not the metadata of tasks.
-        loading["trust_remote_code"] = loading["trust_remote_code"] or bool(
-            getattr(datasets.config, "HF_DATASETS_TRUST_REMOTE_CODE", False)
-        )
+        self._whole = self.reward or model_type == MASKED  # context and continuation are read as one text
         tokenizer = metadata.get("tokenizer")
         # In the order in which the backend looks for its model.
         names = ("model", "pretrained") if self.remote else ("pretrained", "model")
@@ -168,32 +157,36 @@ class TokenCounter(TokenizingOnce, BaseCounter):
                 f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
-        kind = model_type.removesuffix("-shared-prefix") if model_type else None
-        # Stock lm-eval does not tell the model's type: then its arguments do.
-        rooms = (
-            room
-            for name, (room, own) in _ROOM.items()
-            if (name == kind if kind else not metadata.keys().isdisjoint(own))
-        )
-        self.room = next(rooms, 1)
+        kind = model_type.removesuffix("-shared-prefix") if model_type else self._guess_type(metadata)
+        self._room = 0 if self.remote or self._whole else _ROOM.get(kind, 1)
         self._exact_sums = model_type == "hf-shared-prefix" or metadata.get("softmax_dtype") is not None
         self._dtype = None
-        if isinstance(model, str) and self.room == 1 and (kind in _HF if kind else not self.remote):
+        if isinstance(model, str) and kind in _HF:
             self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
-        why_no_config = self._find_config(tokenizer if model is None else model, loading)
-        self._find_backend(metadata.get("backend", "default"), why_no_config, trust=loading["trust_remote_code"])
-        self.as_client = self.remote or self.whole or self.of_file
-        if self.as_client:  # clients add no special token unless asked; around whole texts they come later
-            self.add_bos_token = bool(self.add_bos_token) and self.remote
+        loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
+        loading["revision"] = str(loading["revision"])
+        # lm-eval's flag --trust_remote_code reaches models and datasets, but not the metadata of tasks.
+        loading["trust_remote_code"] = loading["trust_remote_code"] or bool(
+            getattr(datasets.config, "HF_DATASETS_TRUST_REMOTE_CODE", False)
+        )
+        # Clients add no special token unless asked; around whole texts they come later.
+        as_client = self.remote or self._whole or of_file
+        why_no_config = self._find_config(tokenizer if model is None else model, loading, hidden=self.remote or of_file)
+        add_bos_token = metadata.get("add_bos_token")
         try:
-            self._model = model
-            self._create_tokenizer(
+            self._hf = Tokenizing(
                 model,
                 tokenizer,
+                self.config,
+                backend="causal" if as_client else _choose_backend(metadata.get("backend", "default"), why_no_config),
+                add_bos_token=bool(add_bos_token) and self.remote if as_client else add_bos_token,
+                prefix_token_id=metadata.get("prefix_token_id", metadata.get("custom_prefix_token_id")),
+                as_client=as_client,
                 use_fast_tokenizer=metadata.get("use_fast_tokenizer", True),
-                add_bos_token=self.add_bos_token,
                 **loading,
             )
+        except NNDError:
+            raise
         except Exception as error:  # transformers raises many kinds
             if tokenizer is None and why_no_config:
                 raise NNDError(
@@ -204,15 +197,20 @@ class TokenCounter(TokenizingOnce, BaseCounter):
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
             ) from error
+        self.tokenizer, self.backend = self._hf.tokenizer, self._hf.backend
         self.name = str(self.tokenizer.name_or_path)
-        if self.prefix_token_id is None and not self.as_client:
+        if self._hf.prefix_token_id is None and not as_client:
             raise NNDError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
         if self.remote and kind not in ("gguf", "ggml"):
             self._warn_of_missing_bos(metadata)
-        self._max_length, self._model = None, SimpleNamespace(config=self._config)  # what HFLM's `max_length` reads
-        self.window = self._find_window(metadata)
+        self.window = self._find_window(metadata, of_file=of_file)
+
+    def _guess_type(self, metadata: Mapping[str, Any]) -> str:
+        """Guess the model's type from its arguments: stock lm-eval does not tell it."""
+        usual = "" if self.remote else "hf"
+        return next((name for argument, name in _OWN.items() if argument in metadata), usual)
 
     def _warn_of_missing_bos(self, metadata: Mapping[str, Any]) -> None:
         """Warn once if lm-eval's client sends prompts without the BOS token that the tokenizer puts before every text."""
@@ -223,36 +221,21 @@ class TokenCounter(TokenizingOnce, BaseCounter):
                 "those of hf; add add_bos_token=True to --model_args (False, if the server adds it)"
             )
 
-    def _find_config(self, model: Any, loading: Mapping[str, Any]) -> str:
-        """Set ``self._config`` to the model's configuration, or to None; return why a named model has none."""
-        self._config: Any = getattr(model, "config", None)
-        if self.remote or self.of_file or not isinstance(model, str):
+    def _find_config(self, model: Any, loading: Mapping[str, Any], *, hidden: bool) -> str:
+        """Set ``self.config`` to the model's configuration, if it is not ``hidden``; return why a named model has none."""
+        self.config = getattr(model, "config", None)
+        if hidden or not isinstance(model, str):
             return ""
         try:
-            self._get_config(model, **loading)
+            self.config = transformers.AutoConfig.from_pretrained(model, **loading)
         except Exception as error:  # transformers raises many kinds; a tokenizer alone has no config
-            if self.whole:
+            if self._whole:
                 raise NNDError(f"the model {model} cannot be loaded ({reason_of(error)})") from error
             return reason_of(error)
         return ""
 
-    def _find_backend(self, asked: str, why_no_config: str, *, trust: bool) -> None:
-        """Set ``self.backend`` as HFLM would: ``causal`` or ``seq2seq``."""
-        self.backend = "causal" if self.remote or self.whole or self.of_file else asked
-        if self.backend not in ("default", "causal", "seq2seq"):
-            raise NNDError(f"backend={asked}: expected causal or seq2seq")
-        if self.backend == "default" and why_no_config:
-            logger.warning(
-                "the model has no config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq in --metadata "
-                "if it is an encoder-decoder",
-                why_no_config,
-            )
-            self.backend = "causal"
-        elif self.backend == "default":
-            self._get_backend(self._config, trust_remote_code=trust)
-
-    def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
-        """Return the window as the backend computes it; warn once if it is not known.
+    def _find_window(self, metadata: Mapping[str, Any], *, of_file: bool) -> int | None:
+        """Find the window as the backend computes it; warn once if it is not known.
 
         Source of the rule: `HFLM.max_length` and `TemplateAPI.__init__` of lm-eval 0.4.13.
         """
@@ -262,21 +245,25 @@ class TokenCounter(TokenizingOnce, BaseCounter):
             window = None if given is None else int(given)
         except (TypeError, ValueError):
             raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
-        if self.of_file:
+        if of_file:
             return window
-        if self.whole:
-            window = window or text_window(self._config, self.tokenizer)
+        if self._whole:
+            window = window or text_window(self.config, self.tokenizer)
             return window - (0 if self.reward else int(self.tokenizer.num_special_tokens_to_add()))
         if self.remote:  # a server always generates one token, for which lm-eval leaves room
             return (window or _API_WINDOW) - 1
-        if window := window or self.max_length:
+        if window := window or self._hf.max_length:
             return int(window)
-        default = None if self._config is None else int(TokenizingOnce._DEFAULT_MAX_LENGTH)  # lm-eval's
+        default = None if self.config is None else int(TokenizingOnce._DEFAULT_MAX_LENGTH)  # lm-eval's
         warn_once(
             f"the window of {self.name} is not known, so {default or 'any number of'} tokens are taken to fit; lm-eval may cut "
             "prompts from the left; set max_length in --model_args"
         )
         return default
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
+        """Tokenize a text as the backend does."""
+        return self._hf.tok_encode(string, add_special_tokens)
 
     def overlong(self, context: int, continuation: int) -> bool:
         """Tell whether lm-eval would cut the prompt of a request to make it fit.
@@ -289,7 +276,7 @@ class TokenCounter(TokenizingOnce, BaseCounter):
             return False
         if self.backend == "seq2seq":
             return context > self.window
-        return context + continuation > self.window + (0 if self.remote or self.whole else self.room)
+        return context + continuation > self.window + self._room
 
     def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Tokenize context and continuation as lm-eval does.
@@ -298,7 +285,7 @@ class TokenCounter(TokenizingOnce, BaseCounter):
             NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
         """
         try:
-            return self._encode_pair(context, continuation)
+            return self._hf._encode_pair(context, continuation)
         except ModelError as error:
             raise NNDError(str(error)) from error
 
@@ -317,10 +304,10 @@ class TokenCounter(TokenizingOnce, BaseCounter):
             encoded, scored = self.split(context, continuation)
             return len(encoded), len(scored)
         scored = self.tok_encode(continuation, add_special_tokens=False)
-        if self.whole:
+        if self._whole:
             return 0, len(scored)
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
-        return 1, len(scored) - (bool(scored) and scored[0] == self.prefix_token_id)
+        return 1, len(scored) - (bool(scored) and scored[0] == self._hf.prefix_token_id)
 
     def check_needs(
         self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool
@@ -353,7 +340,7 @@ class TokenCounter(TokenizingOnce, BaseCounter):
     def _check_vocabulary(self, texts: Iterable[str]) -> None:
         """Raise NNDError if a text has a token without an embedding, or else torch would say "index out of range"."""
         resized = "peft" in self._given or "delta" in self._given  # lm-eval fits these to the tokenizer
-        size = getattr(self._config and self._config.get_text_config(decoder=True), "vocab_size", None)
+        size = getattr(self.config and self.config.get_text_config(decoder=True), "vocab_size", None)
         if size is None or self.remote or resized or len(self.tokenizer) <= size:
             return
         for text in texts:
@@ -385,7 +372,7 @@ class TokenCounter(TokenizingOnce, BaseCounter):
 
     def warn_of_rounding(self) -> str | None:
         """Warn that a model of transformers computes in 16 bits; return the type, None if it is wider or not known."""
-        dtype = getattr(self._config, "dtype", None) if self._dtype == "auto" else self._dtype
+        dtype = getattr(self.config, "dtype", None) if self._dtype == "auto" else self._dtype
         name = str(getattr(torch, str(dtype), dtype)).removeprefix("torch.")
         if name not in ("bfloat16", "float16"):
             return None
@@ -475,6 +462,20 @@ def make_counter(
     if is_of_file(metadata, model_type) and metadata.get("tokenizer") is None:
         return EngineCounter(metadata)
     return TokenCounter(metadata, model_type)
+
+
+def _choose_backend(asked: str, why_no_config: str) -> str:
+    """Say which backend lm-eval is to take: ``causal``, ``seq2seq`` or, by the model's configuration, ``default``."""
+    if asked not in ("default", "causal", "seq2seq"):
+        raise NNDError(f"backend={asked}: expected causal or seq2seq")
+    if asked == "default" and why_no_config:
+        logger.warning(
+            "the model has no config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq in --metadata "
+            "if it is an encoder-decoder",
+            why_no_config,
+        )
+        return "causal"
+    return asked
 
 
 def is_of_file(metadata: Mapping[str, Any], model_type: str | None) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +19,8 @@ from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean, pool, summarize_rate
 
-if TYPE_CHECKING:
-    from nnd_tasks.task.request import Answer
-    from nnd_tasks.task.settings import Settings
-
 #: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
-
-#: Is scored, and its score ignored, in the place of an empty text, for which lm-eval has no likelihood.
-PLACEHOLDER = "."
 
 #: What the samples have of each test, where the set has it.
 _RECORDED = ("test_id", "category", "subcategory", "severity", "noise_ratio", "seed", "high", "low")
@@ -90,69 +83,6 @@ def list_rates(breakdown: Breakdown, *, context_reliance: bool) -> dict[str, tup
         subsets |= {name.removeprefix("pass_rate"): selector for name, selector in breakdown.items()}
         rates |= {f"{rate}{suffix}": (rate, selector) for suffix, selector in subsets.items() for rate in RELIANCE}
     return rates
-
-
-def document_metrics(
-    doc: Mapping[str, Any],
-    answers: Sequence[Answer],
-    settings: Settings,
-    breakdown: Breakdown,
-    score: Callable[[Mapping[str, Any], Sequence[Answer], Settings], list[Likelihood | None]],
-) -> dict[str, Any]:
-    """Return the metrics of one document, and what ``--log_samples`` writes of its candidates.
-
-    Args:
-        doc: the document.
-        answers: to all of its requests.
-        settings: of the task.
-        breakdown: which rates to report.
-        score: gives the score of each candidate, as `score_likelihoods` does.
-    """
-    with_context, bare = (
-        [answer for answer in answers if (answer.context_part == "none") == without] for without in (False, True)
-    )
-    scores = score(doc, with_context, settings)
-    without_context = score(doc, bare, settings) if settings.context_reliance else None
-    return {
-        **score_document(doc["tests"], scores, breakdown, ties=settings.ties, without_context=without_context),
-        "truncated_contexts": int(
-            any(answer.context_part == "shortened" and answer.candidate is not None for answer in answers)
-        ),
-        "candidates": _records(scores, with_context),
-        **({} if without_context is None else {"no_context": _records(without_context, bare)}),
-    }
-
-
-def score_likelihoods(doc: Mapping[str, Any], answers: Iterable[Answer], settings: Settings) -> list[Likelihood | None]:
-    """Return the likelihood of each candidate of a document; None for one that could not be scored.
-
-    Args:
-        doc: the document.
-        answers: one to each request, a request for each candidate.
-        settings: of the task.
-    """
-    scores: list[Likelihood | None] = [None] * len(doc["candidates"])
-    for answer in answers:
-        if answer.candidate is not None:
-            total, _, tokens = answer
-            text = settings.scored(doc["candidates"][answer.candidate])
-            scores[answer.candidate] = Likelihood(float(total), tokens, max(len(text.encode("utf-8")), 1))
-    return scores
-
-
-def _records(scores: Sequence[Likelihood | None], answers: Iterable[Answer]) -> list[dict[str, Any] | None]:
-    """Make the record of each candidate for the samples; its flaws are keys that are true, and it may have `TOKEN_STATS`."""
-    more = {
-        answer.candidate: dict.fromkeys(answer.flaws, True) | (answer.stats._asdict() if answer.stats else {})
-        for answer in answers
-    }
-    return [None if score is None else record_score(score, **more[index]) for index, score in enumerate(scores)]
-
-
-def record_score(score: Likelihood, **more: Any) -> dict[str, Any]:
-    """Make the record of a candidate for the samples; what is not finite, for which JSON has no number, is None."""
-    total, mean = (score.total, normalize(score)) if math.isfinite(score.total) else (None, None)
-    return {"sum": total, "mean": mean, "tokens": score.tokens, "bytes": score.size, **more}
 
 
 def score_document(
@@ -263,7 +193,7 @@ def measure_document(
 
     Args:
         tests: of the document.
-        records: of its candidates, see `document_metrics`.
+        records: of its candidates, as the samples have them.
         measures: see `list_measures`.
 
     Returns:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +21,8 @@ from typing_extensions import Self
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.schema import short_hash
-from nnd_tasks.task.metrics import Breakdown, document_metrics, score_document, score_likelihoods
-from nnd_tasks.task.request import Answer, Prompt, Request, split_before_candidate
+from nnd_tasks.task.metrics import Breakdown, Counts, score_document
+from nnd_tasks.task.request import Answer, Doc, Prompt, Request, join_texts
 from nnd_tasks.task.settings import Settings, first_mistake
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lm_eval.nnd")
 
+#: Of each candidate of a document, the answers about it; none if it was left out.
+Groups = Sequence[Sequence[Any]]
 #: Column of the documents: of each candidate, what is asked of it and the ``rival`` that it is shown with.
 VIEWS = "reader_views"
 #: Keys of a document that is rendered: the place of the candidate to ask about, and whether the answers trade places.
@@ -41,8 +43,11 @@ VIEW, SWAPPED = "reader_view", "reader_swapped"
 class Writer:
     """Which text would the model write? Each candidate is scored as what follows the prompt.
 
-    Other readers override what they do otherwise. Those that ask have further methods (`Asker`), and so have those to which
-    a model writes (`nnd_tasks.task.judge_reader.Judge`). All stand in the order in which a task calls them.
+    Other readers override what they do otherwise. All methods stand in the order in which a task calls them.
+
+    Args:
+        settings: of the task.
+        task: its name.
 
     Attributes:
         overrides: keys of the YAML that the reader sets itself.
@@ -64,16 +69,17 @@ class Writer:
     own_rates: tuple[str, ...] = ()
     has_measures = True
 
-    def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
-        """Pick a better candidate, if possible one that is not empty: what an exemplar ends with."""
-        better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
-        return settings.scored(next((text for text in better if text.strip()), better[0]))
+    def __init__(self, settings: Settings, task: str | None) -> None:
+        self.settings, self.task = settings, task
 
-    def for_model(self, task: str | None, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
+    def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
+        """Say in the documents of the set what will be asked of each candidate."""
+        return documents
+
+    def for_model(self, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
         """Give the reader of the same task for the model that runs.
 
         Args:
-            task: its name.
             reward: whether the model gives rewards.
             chat: whether prompts go through the chat template.
             rounds_to: the 16-bit type that the model computes in.
@@ -85,11 +91,49 @@ class Writer:
             raise NNDError(
                 "--model nnd_reward applies the chat template of its model itself; leave out --apply_chat_template"
             )
-        return RewardReader() if reward else self
+        return RewardReader(self.settings, self.task) if reward else self
 
-    def collect_answers(
-        self, requests: Sequence[Request], counter: BaseCounter, settings: Settings, task: str | None
-    ) -> str | None:
+    def begin(self, config: Any, counter: BaseCounter, *, takes_seeds: bool) -> None:
+        """Take from lm-eval's `TaskConfig` what the run asks for; see `nnd_tasks.task.judge_reader.Judge`."""
+
+    # ------------------------------------------------------------ requests
+
+    def show_question(self, doc: Doc) -> str:
+        """Write what follows the prompt of a document, up to the answer."""
+        return ""
+
+    def right_answer(self, doc: Doc) -> str:
+        """Pick a better candidate, if possible one that is not empty: what an exemplar ends with."""
+        better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
+        return self.settings.scored(next((text for text in better if text.strip()), better[0]))
+
+    def can_read(self, doc: Doc, index: int) -> bool:
+        """Tell whether a candidate has a token to score: a blank one has none, unless ``append_eos`` adds one."""
+        return self.settings.append_eos or bool(doc["candidates"][index].strip())
+
+    def ask(
+        self, doc: Doc, indices: Sequence[int], render: Callable[[Any], Prompt], counter: BaseCounter
+    ) -> list[tuple[Any, Any]]:
+        """Make (prompt, answer) of what is asked about some candidates of a document; nothing where texts are scored.
+
+        Args:
+            doc: the document.
+            indices: of the candidates.
+            render: gives the prompt of a document.
+            counter: with the tokenizer.
+        """
+        return []
+
+    def measure(self, prompt: Any, answer: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
+        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
+        return *counter.lengths(prompt, answer), counter.find_flaws(prompt, answer)
+
+    def describe_cost(self, requests: Sequence[Request], documents: Any, counter: BaseCounter) -> None:
+        """Log how much a run asks for, where that may cost money."""
+
+    # ------------------------------------------------------------ answers
+
+    def collect_answers(self, requests: Sequence[Request], counter: BaseCounter) -> str | None:
         """Put an `Answer` in the place of what the model gave to each request.
 
         Returns:
@@ -101,16 +145,88 @@ class Writer:
         sums: list[float] = []
         for request in requests:
             for name, response in request.filtered_resps.items():
-                answer = Answer.to(request, response, counter if settings.tokens else None)
+                answer = Answer.to(request, response, counter if self.settings.tokens else None)
                 request.filtered_resps[name] = answer
                 sums.append(float(answer[0]))
-        return check_sums(sums, task)
+        return check_sums(sums, self.task)
 
-    def metrics(
-        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
-    ) -> dict[str, Any]:
-        """Compute the metrics of one document, see `document_metrics`."""
-        return document_metrics(doc, answers, settings, breakdown, score_likelihoods)
+    def metrics(self, doc: Doc, answers: Sequence[Any], breakdown: Breakdown) -> dict[str, Any]:
+        """Compute the metrics of one document, and what ``--log_samples`` writes of its candidates.
+
+        Args:
+            doc: the document.
+            answers: to all of its requests.
+            breakdown: which rates to report.
+        """
+        groups, bare = (_by_candidate(doc, answers, bare=without) for without in (False, True))
+        scores, records = self._score_each(doc, groups)
+        without_context, bare_records = self._score_each(doc, bare) if self.settings.context_reliance else (None, None)
+        rates = score_document(
+            doc["tests"],
+            scores,
+            breakdown,
+            ties=self.settings.ties,
+            without_context=without_context,
+            unread_fails=self.writes,
+        )
+        values = {key: value for key, value in rates.items() if key.removesuffix("_stderr") not in self.omitted_rates}
+        shortened = [answer for answers in groups for answer in answers if answer.context_part == "shortened"]
+        values |= {"truncated_contexts": int(bool(shortened)), "candidates": records}
+        if bare_records is not None:
+            values["no_context"] = bare_records
+        own = self.count_own(doc, groups, values, breakdown)
+        return values | own | {f"{name}_stderr": counts for name, counts in own.items()}
+
+    def _score_each(self, doc: Doc, groups: Groups) -> tuple[list[Likelihood | None], list[Any]]:
+        """Score the candidates of a document, and make their records; None for one that could not be scored."""
+        scores: list[Likelihood | None] = [None] * len(groups)
+        records: list[Any] = [None] * len(groups)
+        for i, answers in enumerate(groups):
+            if answers:
+                scores[i] = score = self.score(doc["candidates"][i], answers)
+                numbers = {"sum": _finite(score.total), "mean": _finite(normalize(score))}
+                records[i] = {**numbers, "tokens": score.tokens, "bytes": score.size, **self.note(answers)}
+        return scores, records
+
+    def score(self, text: str, answers: Sequence[Any]) -> Likelihood:
+        """Score a candidate by the answers to its requests."""
+        total, _, tokens = answers[0]
+        return Likelihood(float(total), tokens, max(len(self.settings.scored(text).encode("utf-8")), 1))
+
+    def note(self, answers: Sequence[Any]) -> dict[str, Any]:
+        """List what the record of a candidate holds besides its score: flaws as keys that are true, and `TOKEN_STATS`."""
+        return dict.fromkeys(answers[-1].flaws, True) | (answers[-1].stats._asdict() if answers[-1].stats else {})
+
+    def count_own(
+        self,
+        doc: Doc,
+        groups: Groups,
+        values: Mapping[str, Any],
+        breakdown: Breakdown,
+    ) -> dict[str, Counts]:
+        """Count what the reader's own rates of a document need.
+
+        Args:
+            doc: the document.
+            groups: of each candidate the answers about it.
+            values: the metrics that all readers have.
+            breakdown: which rates to report.
+        """
+        return {}
+
+
+def _by_candidate(doc: Doc, answers: Sequence[Any], *, bare: bool) -> Groups:
+    """Group the answers of a document by candidate: those to prompts with its context, or those to bare ones."""
+    groups: list[list[Any]] = [[] for _ in doc["candidates"]]
+    for answer in answers:
+        if answer.candidate is not None and (answer.context_part == "none") == bare:
+            groups[answer.candidate].append(answer)
+    return groups
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no other numbers."""
+    return value if math.isfinite(value) else None
 
 
 class RewardReader(Writer):
@@ -119,15 +235,9 @@ class RewardReader(Writer):
     protocol = MappingProxyType({"reader": "reward"})
     has_measures = False
 
-    def metrics(
-        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
-    ) -> dict[str, Any]:
-        """Compute the metrics of one document from rewards."""
-        return document_metrics(doc, answers, settings, breakdown, self._score)
-
-    def _score(self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings) -> list[Likelihood | None]:
-        """Give the reward of each candidate, whatever its length."""
-        return [score and Likelihood(score.total) for score in score_likelihoods(doc, answers, settings)]
+    def score(self, text: str, answers: Sequence[Any]) -> Likelihood:
+        """Take the reward of a candidate, whatever its length."""
+        return Likelihood(float(answers[0][0]))
 
 
 # ---------------------------------------------------------------- sums that say something is wrong
@@ -280,6 +390,8 @@ class Asker(Writer):
     Args:
         asked: what the YAML says.
         delimiter: what stands between a prompt and the candidate of a validator.
+        settings: of the task.
+        task: its name.
     """
 
     overrides: Mapping[str, Any] = MappingProxyType({"target_delimiter": " "})
@@ -288,7 +400,8 @@ class Asker(Writer):
     #: An answer is one token, whatever the candidate's length.
     omitted_rates = ("pass_rate_sum", "pass_rate_bytes", "pass_rate_prompts_sum", "pass_rate_prompts_bytes")
 
-    def __init__(self, asked: Asked, delimiter: str) -> None:
+    def __init__(self, asked: Asked, delimiter: str, settings: Settings, task: str | None) -> None:
+        super().__init__(settings, task)
         self.asked = asked
         self.protocol = {"reader": asked.reader, "questions": digest(asked.model_dump())}
         self.facts = {"reader": asked.model_dump()}
@@ -296,7 +409,7 @@ class Asker(Writer):
         self._delimiter = delimiter
         self._answer_delimiter: str | None = None
 
-    def add_views(self, documents: datasets.Dataset, task: str) -> datasets.Dataset:
+    def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
         """Let a candidate stand once for each question, and in a choice for each rival, that tests give it.
 
         Raises:
@@ -304,14 +417,14 @@ class Asker(Writer):
         """
         categories = {test["category"] for tests in documents["tests"] for test in tests}
         for name in self.asked.questions.keys() - categories:
-            without = f"task {task}: questions: the set has no category {name!r}"
+            without = f"task {self.task}: questions: the set has no category {name!r}"
             if meant := did_you_mean(name, sorted(categories - self.asked.questions.keys()), cutoff=0.8):
                 raise NNDError(f"{without}; {meant}")
             logger.warning("%s; it has %s", without, ", ".join(sorted(categories)))
         columns = [name for name in documents.column_names if name != "error_spans"]
         return datasets.Dataset.from_list([self._with_views(doc) for doc in documents.select_columns(columns)])
 
-    def _with_views(self, doc: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_views(self, doc: Doc) -> dict[str, Any]:
         indices: dict[tuple[int, int | None, str], int] = {}
         tests = []
         for test in doc["tests"]:
@@ -327,26 +440,7 @@ class Asker(Writer):
         ]
         return {**doc, "candidates": [texts[text] for text, _, _ in indices], "tests": tests, VIEWS: views}
 
-    # ------------------------------------------------------------ questions
-
-    def show_question(self, doc: Mapping[str, Any], settings: Settings) -> str:
-        """Write a candidate and the question about it; an exemplar has a candidate of its own choice."""
-        index = doc.get(VIEW, self._exemplar(doc)[0])
-        view = doc[VIEWS][index]
-        text, rival = settings.scored(doc["candidates"][index]), settings.scored(view["rival"])
-        return self.asked.show(text, self._delimiter, view["question"], rival, swapped=doc.get(SWAPPED, False))
-
-    def right_answer(self, doc: Mapping[str, Any], settings: Settings) -> str:
-        """Give the right answer to the question of an exemplar."""
-        return self.asked.words[not self._exemplar(doc)[1]]
-
-    def _exemplar(self, doc: Mapping[str, Any]) -> tuple[int, bool]:
-        """Pick a candidate of a document's tests, and tell whether it is the better one, which half of all documents show."""
-        number = int(short_hash(doc["cluster_id"]), 16)
-        test, better = doc["tests"][number // 2 % len(doc["tests"])], number % 2 == 0
-        return test["high" if better else "low"], better
-
-    def for_model(self, task: str | None, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
+    def for_model(self, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
         """Refuse a reward model, and warn of 16 bits: the difference of two coarse logits is 0 in many tests.
 
         Raises:
@@ -354,93 +448,100 @@ class Asker(Writer):
         """
         if reward:
             raise NNDError(
-                f"task {task}: a reward model answers no question; run the plain task with --model nnd_reward"
+                f"task {self.task}: a reward model answers no question; run the plain task with --model nnd_reward"
             )
         if rounds_to:
             logger.warning(
                 "%s: answers differ by so few steps of %s that many tests tie and fail; add dtype=float32 to --model_args",
-                task,
+                self.task,
                 rounds_to,
             )
         return self
 
-    def can_read(self, doc: Mapping[str, Any], index: int) -> bool:
-        """Tell whether a candidate has no blank rival."""
-        return not self.asked.is_about_pairs or bool(doc[VIEWS][index]["rival"].strip())
+    # ------------------------------------------------------------ requests
 
-    def views(self, doc: Mapping[str, Any], indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Make a document for the question about each candidate, and one with its answers in the other order."""
-        return [{**doc, VIEW: index, SWAPPED: swapped} for index in indices for swapped in (False, True)]
+    def show_question(self, doc: Doc) -> str:
+        """Write a candidate and the question about it; an exemplar has a candidate of its own choice."""
+        index = doc.get(VIEW, self._exemplar(doc)[0])
+        view = doc[VIEWS][index]
+        text, rival = self.settings.scored(doc["candidates"][index]), self.settings.scored(view["rival"])
+        return self.asked.show(text, self._delimiter, view["question"], rival, swapped=doc.get(SWAPPED, False))
 
-    def answer_pairs(self, prompt: Prompt, task: str | None, counter: BaseCounter) -> list[tuple[str, str]]:
-        """Make (prompt, answer) of both answers to the question that ends a prompt.
+    def right_answer(self, doc: Doc) -> str:
+        """Give the right answer to the question of an exemplar."""
+        return self.asked.words[not self._exemplar(doc)[1]]
+
+    def _exemplar(self, doc: Doc) -> tuple[int, bool]:
+        """Pick a candidate of a document's tests, and tell whether it is the better one, which half of all documents show."""
+        number = int(short_hash(doc["cluster_id"]), 16)
+        test, better = doc["tests"][number // 2 % len(doc["tests"])], number % 2 == 0
+        return test["high" if better else "low"], better
+
+    def can_read(self, doc: Doc, index: int) -> bool:
+        """Tell whether neither a candidate nor its rival is blank."""
+        has_rival = not self.asked.is_about_pairs or bool(doc[VIEWS][index]["rival"].strip())
+        return has_rival and super().can_read(doc, index)
+
+    def ask(
+        self, doc: Doc, indices: Sequence[int], render: Callable[[Any], Prompt], counter: BaseCounter
+    ) -> list[tuple[Any, Any]]:
+        """Ask about each candidate, then once more with the answers in the other order; each time with both answers.
 
         Raises:
             NNDError: an answer is not one token.
         """
-        if self._answer_delimiter is None and counter.tokenizer is not None:
-            self._answer_delimiter = self._find_delimiter(prompt, task, counter)
+        views = [{**doc, VIEW: index, SWAPPED: swapped} for index in indices for swapped in (False, True)]
+        prompts = [render(view) for view in views]
+        if prompts and self._answer_delimiter is None and counter.tokenizer is not None:
+            self._answer_delimiter = self._find_delimiter(prompts[0], counter)
         delimiter = " " if self._answer_delimiter is None else self._answer_delimiter
-        return [self._answer_pair(prompt, f"{delimiter}{word}", counter) for word in self.asked.words]
+        return [join_texts(prompt, f"{delimiter}{word}", counter) for prompt in prompts for word in self.asked.words]
 
-    def _answer_pair(self, prompt: Prompt, answer: str, counter: BaseCounter) -> tuple[str, str]:
-        return split_before_candidate(str(prompt), answer, counter) if prompt.chat else (str(prompt), answer)
-
-    def _find_delimiter(self, prompt: Prompt, task: str | None, counter: BaseCounter) -> str:
+    def _find_delimiter(self, prompt: Prompt, counter: BaseCounter) -> str:
         """Find what makes both answers one token after a prompt: a space or nothing."""
         words = self.asked.words
         for delimiter in ("", " ") if prompt[-1].isspace() else (" ", ""):
             (*before_good, good), (*before_bad, bad) = (
-                counter.split(*self._answer_pair(prompt, f"{delimiter}{word}", counter))[1] for word in words
+                counter.split(*join_texts(prompt, f"{delimiter}{word}", counter))[1] for word in words
             )
             decoded = tuple(counter.tokenizer.decode([token]).strip() for token in (good, bad))
             if before_good == before_bad and decoded == words:
                 self.facts = {"reader": {**self.asked.model_dump(), "tokens": {words[0]: good, words[1]: bad}}}
                 return delimiter
         raise NNDError(
-            f"task {task}: the tokenizer {counter.name} has no single token for each of "
+            f"task {self.task}: the tokenizer {counter.name} has no single token for each of "
             f"{' and '.join(map(repr, words))} after the question; name two words that are one token each in a YAML of your "
             "own, such as answers: [good, bad]"
         )
 
-    # ------------------------------------------------------------ results
+    # ------------------------------------------------------------ answers
 
-    def metrics(
-        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, breakdown: Breakdown
-    ) -> dict[str, Any]:
-        """Compute the metrics of one document, with ``pass_rate_swapped``, and ``order_flips`` of a choice.
+    def score(self, text: str, answers: Sequence[Any]) -> Likelihood:
+        """Compare the log-probabilities of both answers to the question."""
+        return self._compare(*answers[:2])
 
-        The record of a candidate also has ``swapped``, its score when the answers trade places in the question, and ``mass``,
-        the probability of both answers together.
-        """
-        values = document_metrics(doc, answers, settings, breakdown, self._scores)
-        with_context = [answer for answer in answers if answer.context_part != "none"]
-        swapped = self._scores(doc, with_context, settings, swapped=True)
-        rates = {"pass_rate_swapped": score_document(doc["tests"], swapped, {}, ties=settings.ties)["pass_rate"]}
-        if self.asked.reader == "choice":  # one letter wins in both orders
+    def _compare(self, first: Any, second: Any) -> Likelihood:
+        return Likelihood((float(first[0]) - float(second[0])) / (2 if self.asked.is_about_pairs else 1))
+
+    def note(self, answers: Sequence[Any]) -> dict[str, Any]:
+        """Add ``swapped``, the score when the answers trade places, and ``mass``, the probability of both together."""
+        mass = math.exp(answers[0][0]) + math.exp(answers[1][0])
+        swapped = self._compare(*answers[2:]).total
+        return super().note(answers) | {"swapped": _finite(swapped), "mass": _finite(mass)}
+
+    def count_own(
+        self,
+        doc: Doc,
+        groups: Groups,
+        values: Mapping[str, Any],
+        breakdown: Breakdown,
+    ) -> dict[str, Counts]:
+        """Count the tests that pass when the answers trade places, and those of a choice in which one letter wins twice."""
+        swapped = [self._compare(*answers[2:]) if answers else None for answers in groups]
+        rates = {"pass_rate_swapped": score_document(doc["tests"], swapped, {}, ties=self.settings.ties)["pass_rate"]}
+        if self.asked.reader == "choice":
             sides = [[values["candidates"][test[side]] for side in ("high", "low")] for test in doc["tests"]]
             scored = [(high["sum"], low["sum"]) for high, low in sides if high and low]
             flips = [(high > 0) == (low > 0) for high, low in scored if None not in (high, low)]
             rates["order_flips"] = (sum(flips), len(flips))
-        for record, score, sums in zip(values["candidates"], swapped, self._sums(doc, with_context), strict=True):
-            if record and score:
-                checks = {"swapped": normalize(score), "mass": math.exp(sums[0]) + math.exp(sums[1])}
-                record |= {name: value if math.isfinite(value) else None for name, value in checks.items()}
-        values |= rates | {f"{name}_stderr": counts for name, counts in rates.items()}
-        return {name: value for name, value in values.items() if name.removesuffix("_stderr") not in self.omitted_rates}
-
-    def _scores(
-        self, doc: Mapping[str, Any], answers: Sequence[Answer], settings: Settings, *, swapped: bool = False
-    ) -> list[Likelihood | None]:
-        """Compute the score of each candidate; None for one that could not be scored."""
-        halves = 2 if self.asked.reader == "choice" else 1
-        answered = [sums[2:] if swapped else sums[:2] for sums in self._sums(doc, answers)]
-        return [Likelihood((sums[0] - sums[1]) / halves) if sums else None for sums in answered]
-
-    def _sums(self, doc: Mapping[str, Any], answers: Sequence[Answer]) -> list[list[float]]:
-        """List the log-probabilities of the answers about each candidate, in the order of requests; none if it was left out."""
-        sums: list[list[float]] = [[] for _ in doc["candidates"]]
-        for answer in answers:
-            if answer.candidate is not None:
-                sums[answer.candidate].append(float(answer[0]))
-        return sums
+        return rates

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lm_eval.nnd")
 
+#: A prompt with its candidates and the tests between them, see `nnd_tasks.task.documents.cluster_documents`.
+Doc = Mapping[str, Any]
 #: Key of a document: the candidates that are left out because they do not fit.
 LEFT_OUT = "left_out"
+#: Is scored, and its score ignored, in the place of an empty text, for which lm-eval has no likelihood.
+PLACEHOLDER = "."
 #: What a prompt has of its document's context.
 ContextPart = Literal["whole", "shortened", "none"]
 #: What may be wrong with how a candidate and its prompt become tokens: a token has characters of both, or the prompt begins with
@@ -55,7 +59,7 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
     the other, so the exemplars of a document depend on which others are evaluated.
     """
 
-    def __init__(self, df: Sequence[Mapping[str, Any]] | None = None, *, rnd: int | None = None) -> None:
+    def __init__(self, df: Sequence[Doc] | None = None, *, rnd: int | None = None) -> None:
         super().__init__(df)
         self.seed = rnd  # lm-eval 0.5 gives the few-shot seed of the run here
 
@@ -67,10 +71,10 @@ class ClusterSampler(ContextSampler):  # type: ignore[misc]
     def sample(
         self,
         n: int,
-        eval_doc: Mapping[str, Any] | None = None,
-        df: Sequence[Mapping[str, Any]] | None = None,
+        eval_doc: Doc | None = None,
+        df: Sequence[Doc] | None = None,
         **kwargs: Any,
-    ) -> list[Mapping[str, Any]]:
+    ) -> list[Doc]:
         """Draw ``n`` documents with other prompts than ``eval_doc``, and about other contexts.
 
         Several prompts can ask about one context. A good candidate for one of them would give away another's.
@@ -146,6 +150,11 @@ def split_before_candidate(context: str, continuation: str, counter: BaseCounter
         if not counter.merges(closed, rest):
             return closed, rest
     return context, continuation
+
+
+def join_texts(prompt: Prompt, text: str, counter: BaseCounter) -> tuple[str, str]:
+    """Make what a model is given for a text after a prompt, see `split_before_candidate`."""
+    return split_before_candidate(prompt, text, counter) if prompt.chat else (str(prompt), text)
 
 
 @dataclass
@@ -232,7 +241,7 @@ def count_flaws(found: Iterable[Iterable[str]]) -> dict[str, int]:
 
 
 def warn_of_requests(
-    requests: Sequence[Request], documents: Iterable[Mapping[str, Any]], task: str | None, window: int | None
+    requests: Sequence[Request], documents: Iterable[Doc], task: str | None, window: int | None
 ) -> dict[str, int]:
     """Warn of contexts that were shortened and candidates that were left out, to fit the model's window, and of flaws.
 

@@ -12,6 +12,7 @@ import json
 import platform
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -56,51 +57,110 @@ def answers_digest(scores: Iterable[Mapping[str, Any] | None]) -> str:
     return digest(sorted(json.dumps([score["sum"], score["tokens"]]) for score in scores if score))
 
 
-def protocol_part(
-    origin: Mapping[str, Any],
-    settings: Any,
-    config: Any,
-    *,
-    rendered: Sequence[str],
-    selected: str,
-    seed: int | None,
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the first part of the signature: what a run does, whatever the model.
+@dataclass(frozen=True)
+class Signature:
+    """What is known of a signature before the model runs.
 
-    Args:
-        origin: ``dataset``, ``config`` and ``fingerprint`` of the data.
-        settings: the `Settings` of the task.
-        config: the `TaskConfig` of lm-eval.
-        rendered: the prompt of every document, exemplars included, before any chat template or shortening.
-        selected: see `selection`.
-        seed: seed of the exemplars; counts only with exemplars.
-        options: of lm-eval for this run. The chat template is part of the model.
+    Attributes:
+        protocol: its first part: what a run does, whatever the model.
+        chat_template: digest of the chat template; None if the run uses none.
     """
-    shots, chat, system = config.num_fewshot or 0, options.get("apply_chat_template"), options.get("system_instruction")
-    items = {
-        "set": origin["dataset"],  # whose tests they are
-        "config": origin["config"],  # which of its variants
-        "data": origin["fingerprint"],  # every text and label of the tests
-        "normalization": "token",  # what `nnd_tasks.rule` divides by for ``pass_rate``
-        "eos": settings.append_eos,  # whether the end-of-sequence token is scored
-        "bos": settings.append_bos,  # whether the BOS token stands between prompt and candidate
-        "candidate_prefix": settings.candidate_prefix,  # is scored with each candidate
-        "number_lines": settings.number_lines,  # whether the lines of candidates are numbered
-        "split": settings.split,  # whose sources alone are scored
-        "ties": settings.ties,  # what a tie counts
-        "overlong": settings.overlong,  # what happens to a context that does not fit the model's window
-        "prompt": digest([rendered, config.target_delimiter, config.filter_list]),  # all that a model is given
-        "shots": shots,  # number of exemplars
-        "shots_seed": seed if shots else None,  # decides which ones
-        "exemplars": "other contexts" if shots else None,  # what they are drawn from
-        # Up to version 0.1 the line feed at the end of a chat template was scored with each text, and this item was true.
-        "chat_template": "candidate tokens only" if chat else False,
-        "multiturn": bool(options.get("fewshot_as_multiturn") and chat and shots),  # exemplars as turns of a chat
-        "system": digest(system) if system else None,  # the system instruction
-        "selection": selected,  # which prompts are scored
-    }
-    return _without_unset(items)
+
+    protocol: dict[str, Any]
+    chat_template: str | None
+
+    @classmethod
+    def begin(
+        cls,
+        origin: Mapping[str, Any],
+        settings: Settings,
+        config: Any,
+        *,
+        of_reader: Mapping[str, Any],
+        rendered: Sequence[str],
+        chosen: Sequence[str],
+        seed: int | None,
+        options: Mapping[str, Any],
+        tokenizer: Any,
+    ) -> Signature:
+        """Begin a signature.
+
+        Args:
+            origin: ``dataset``, ``config`` and ``fingerprint`` of the data.
+            settings: of the task.
+            config: the `TaskConfig` of lm-eval.
+            of_reader: items that only the task's reader has.
+            rendered: the prompt of every document of the set, exemplars included, before any chat template or shortening.
+            chosen: ``cluster_id`` of each prompt that is scored.
+            seed: seed of the exemplars; counts only with exemplars.
+            options: of lm-eval for this run.
+            tokenizer: of the model; None where it is not known.
+        """
+        shots, system = config.num_fewshot or 0, options.get("system_instruction")
+        chat = options.get("apply_chat_template")
+        items = {
+            "set": origin["dataset"],  # whose tests they are
+            "config": origin["config"],  # which of its variants
+            "data": origin["fingerprint"],  # every text and label of the tests
+            "normalization": "token",  # what `nnd_tasks.rule` divides by for ``pass_rate``
+            "eos": settings.append_eos,  # whether the end-of-sequence token is scored
+            "bos": settings.append_bos,  # whether the BOS token stands between prompt and candidate
+            "candidate_prefix": settings.candidate_prefix,  # is scored with each candidate
+            "number_lines": settings.number_lines,  # whether the lines of candidates are numbered
+            "split": settings.split,  # whose sources alone are scored
+            "ties": settings.ties,  # what a tie counts
+            "overlong": settings.overlong,  # what happens to a context that does not fit the model's window
+            "prompt": digest([rendered, config.target_delimiter, config.filter_list]),  # all that a model is given
+            "shots": shots,  # number of exemplars
+            "shots_seed": seed if shots else None,  # decides which ones
+            "exemplars": "other contexts" if shots else None,  # what they are drawn from
+            # Up to version 0.1 the line feed at the end of a chat template was scored with each text, and this item was true.
+            "chat_template": "candidate tokens only" if chat else False,
+            "multiturn": bool(options.get("fewshot_as_multiturn") and chat and shots),  # exemplars as turns of a chat
+            "system": digest(system) if system else None,  # the system instruction
+            "selection": selection(chosen, len(rendered)),  # which prompts are scored
+        }
+        render = options.get("chat_template") if chat else None
+        return cls(
+            {**_without_unset(items), **of_reader}, _chat_digest(render, getattr(tokenizer, "chat_template", None))
+        )
+
+    def complete(
+        self,
+        metadata: Mapping[str, Any],
+        counter: Any,
+        *,
+        model_type: str | None,
+        rounded_to: str | None,
+        spans: str | None,
+    ) -> dict[str, Any]:
+        """Compose the signature as the results file has it: the three parts, all of them in one ``line``, and ``short``.
+
+        Args:
+            metadata: see `model_part`.
+            counter: see `model_part`.
+            model_type: what ``--model`` names.
+            rounded_to: the 16-bit type of the sums.
+            spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
+                depends on it.
+        """
+        protocol, packages = self.protocol, dict[str, Any](environment(*engine_packages(model_type)))
+        packages |= {key: metadata[key] for key in ("workers",) if key in metadata}
+        model = {
+            "type": model_type,
+            **model_part(metadata, counter),
+            "chat_template": self.chat_template,
+            "rounded_to": rounded_to,
+        }
+        return {
+            "line": line(protocol, model, packages) + (f" || spans:{spans}" if spans else ""),
+            "short": short_signature(protocol, model, packages),
+            "protocol": protocol,
+            "protocol_digest": digest(protocol),
+            **({"spans": spans} if spans else {}),
+            "model": model,
+            "environment": packages,
+        }
 
 
 def _without_unset(items: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +180,7 @@ def selection(chosen: Iterable[str], total: int) -> str:
     return "all" if len(ids) == total else f"{len(ids)} of {total} ({digest(ids)})"
 
 
-def chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
+def _chat_digest(render: Callable[..., str] | None, template: Any) -> str | None:
     """Return a digest of a chat template's text and of some short chats rendered with it; None without a template."""
     if render is None:
         return None
@@ -277,47 +337,6 @@ def environment(*more: str) -> tuple[tuple[str, str], ...]:
         except PackageNotFoundError:
             versions.append((package, "?"))
     return (*versions, ("python", platform.python_version()))
-
-
-def whole_signature(
-    protocol: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    counter: Any,
-    *,
-    model_type: str | None,
-    chat_template: str | None,
-    rounded_to: str | None,
-    spans: str | None,
-) -> dict[str, Any]:
-    """Compose the signature of a run as the results file has it: the three parts, all of them in one ``line``, and ``short``.
-
-    Args:
-        protocol: see `protocol_part`.
-        metadata: see `model_part`.
-        counter: see `model_part`.
-        model_type: what ``--model`` names.
-        chat_template: see `chat_digest`.
-        rounded_to: the 16-bit type of the sums.
-        spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
-            depends on it.
-    """
-    packages: dict[str, Any] = dict(environment(*engine_packages(model_type)))
-    packages |= {key: metadata[key] for key in ("workers",) if key in metadata}
-    model = {
-        "type": model_type,
-        **model_part(metadata, counter),
-        "chat_template": chat_template,
-        "rounded_to": rounded_to,
-    }
-    return {
-        "line": line(protocol, model, packages) + (f" || spans:{spans}" if spans else ""),
-        "short": short_signature(protocol, model, packages),
-        "protocol": protocol,
-        "protocol_digest": digest(protocol),
-        **({"spans": spans} if spans else {}),
-        "model": model,
-        "environment": packages,
-    }
 
 
 def line(protocol: Mapping[str, Any], model: Mapping[str, Any], packages: Mapping[str, Any]) -> str:

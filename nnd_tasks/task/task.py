@@ -21,24 +21,26 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.judge_reader import Judge, read_reader
-from nnd_tasks.task.reader import Asker, Writer
+from nnd_tasks.task.judge_reader import read_reader
+from nnd_tasks.task.reader import Writer
 from nnd_tasks.task.request import (
     LEFT_OUT,
+    PLACEHOLDER,
     ClusterSampler,
     ContextPart,
+    Doc,
     OverlongError,
     Prompt,
     Request,
     count_flaws,
+    join_texts,
     shorten,
-    split_before_candidate,
     warn_of_requests,
 )
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.selection import check_places
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, plain_metadata
-from nnd_tasks.task.signature import answers_digest, chat_digest, protocol_part, selection, whole_signature
+from nnd_tasks.task.signature import Signature, answers_digest
 from nnd_tasks.task.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
@@ -85,8 +87,7 @@ class BuiltRequests:
     """What `NNDTask.build_all_requests` knows."""
 
     tokenization: dict[str, int]  # name of a flaw, or ``empty`` -> number of candidates that have it
-    protocol: dict[str, Any]  # the first part of the signature
-    chat_template: str | None  # its digest; None if the run uses none
+    signature: Signature
 
 
 class NNDTask(ConfigurableTask):  # type: ignore[misc]
@@ -155,19 +156,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             reliance = self.settings.context_reliance
             spans = SpanMetrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
-        if isinstance(self.reader, Asker):
-            documents = self.reader.add_views(documents, str(self.config.task))
-        self.dataset = {self.config.test_split: documents}
+        self.dataset = {self.config.test_split: self.reader.add_views(documents)}
 
-    def scorable(self, doc: Mapping[str, Any]) -> list[int]:
-        """List the indices of the candidates that can be scored.
-
-        One that is empty or white space has no token to score, unless ``append_eos`` adds one. Others may be left out.
-        """
-        indices = [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
-        if isinstance(self.reader, Asker):
-            indices = [i for i in indices if self.reader.can_read(doc, i)]
-        return [i for i in indices if i not in doc.get(LEFT_OUT, ())]
+    def scorable(self, doc: Doc) -> list[int]:
+        """List the indices of the candidates that can be scored and are not left out."""
+        left_out = doc.get(LEFT_OUT, ())
+        return [i for i in range(len(doc["candidates"])) if i not in left_out and self.reader.can_read(doc, i)]
 
     # ================================================================ 2. before the model is loaded
 
@@ -190,7 +184,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         prompt = self.doc_to_text(self.eval_docs[0])
         self.counter.check_needs(self.settings, task, prompt, self._texts(chat=chat), chat=chat)
         self.model = ChosenModel(name, rounds_to)
-        self.reader = self.reader.for_model(task, reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
+        self.reader = self.reader.for_model(reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
 
     def _check_chat(self, *, chat: bool | None) -> None:
         """Raise NNDError when the BOS token would follow a chat template, or a chat model would write without its own."""
@@ -251,30 +245,25 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
-        if isinstance(self.reader, Judge):
-            takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
-            self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
+        takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
+        self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
         super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
         tokenization = warn_of_requests(self._instances, documents, task, self.counter.window)
-        render_chat = kwargs.get("chat_template") if kwargs.get("apply_chat_template") else None
-        protocol = protocol_part(
+        signature = Signature.begin(
             self.loaded.origin,
             self.settings,
             self.config,
+            of_reader=self.reader.protocol,
             rendered=self._render_set(),
-            selected=selection((doc["cluster_id"] for doc in documents), len(self.eval_docs)),
+            chosen=[doc["cluster_id"] for doc in documents],
             seed=getattr(self.sampler, "seed", None),
             options=kwargs,
+            tokenizer=self.counter.tokenizer,
         )
-        self.built = BuiltRequests(
-            tokenization,
-            {**protocol, **self.reader.protocol},
-            chat_digest(render_chat, getattr(self.counter.tokenizer, "chat_template", None)),
-        )
-        if isinstance(self.reader, Judge):
-            self.reader.describe_cost(self._instances, self.eval_docs, task, exact=self.counter.tokenizer is not None)
+        self.built = BuiltRequests(tokenization, signature)
+        self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
 
     def _render_set(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
@@ -302,11 +291,11 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     # ================================================================ 4. requests: the prompt of a document
 
-    def doc_to_prefix(self, doc: Mapping[str, Any]) -> Any:
+    def doc_to_prefix(self, doc: Doc) -> Any:
         """Render ``gen_prefix``, for 0.4.13; 0.5 calls `resolve_field` itself."""
         return self.resolve_field(doc, self.config.gen_prefix)
 
-    def resolve_field(self, doc: Mapping[str, Any], template: str | None = None) -> Any:
+    def resolve_field(self, doc: Doc, template: str | None = None) -> Any:
         """Render a description, or what an answer begins with (``gen_prefix``); None if the YAML does not set it."""
         if not template:
             return None
@@ -315,7 +304,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     _resolve_field = resolve_field  # the name in 0.5
 
-    def fewshot_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Prompt:
+    def fewshot_context(self, doc: Doc, num_fewshot: int, **kwargs: Any) -> Prompt:
         """Render description, exemplars and prompt; with ``append_bos`` the text of the BOS token comes last."""
         rendered = self._render_context(doc, num_fewshot, **kwargs)
         chat = getattr(rendered, "prompt", None)  # of lm-eval's `JsonChatStr`
@@ -329,10 +318,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         prompt.rendered = rendered if chat else None
         return prompt
 
-    def _render_context(self, doc: Mapping[str, Any], num_fewshot: int, **kwargs: Any) -> Any:
+    def _render_context(self, doc: Doc, num_fewshot: int, **kwargs: Any) -> Any:
         return super().fewshot_context(doc, num_fewshot=num_fewshot, **kwargs)
 
-    def doc_to_text(self, doc: Mapping[str, Any], doc_to_text: Any = None) -> str:
+    def doc_to_text(self, doc: Doc, doc_to_text: Any = None) -> str:
         """Render the prompt, and the question of a reader that asks. Unlike lm-eval, never turn digits into a number."""
         template = self.config.doc_to_text if doc_to_text is None else doc_to_text
         if isinstance(template, str):
@@ -340,25 +329,25 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             prompt = str(render(template, doc, f"task {self.config.task}: {key}"))
         else:
             prompt = str(super().doc_to_text(doc, doc_to_text))
-        return prompt + self.reader.show_question(doc, self.settings) if isinstance(self.reader, Asker) else prompt
+        return prompt + self.reader.show_question(doc)
 
-    def doc_to_target(self, doc: Mapping[str, Any], doc_to_target: Any = None) -> str:
+    def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> str:
         """Give the right answer of an exemplar."""
-        return self.reader.right_answer(doc, self.settings)
+        return self.reader.right_answer(doc)
 
-    def doc_to_choice(self, doc: Mapping[str, Any], doc_to_choice: Any = None) -> list[str]:
+    def doc_to_choice(self, doc: Doc, doc_to_choice: Any = None) -> list[str]:
         """List the texts to score, in the order of `scorable`.
 
         For a document without any it is a placeholder, because lm-eval needs a request for every document.
         """
         if not self.scorable(doc):
-            return [metrics.PLACEHOLDER]
+            return [PLACEHOLDER]
         eos = self.counter.special_text("eos") if self.settings.append_eos else ""
         return [f"{self.settings.scored(doc['candidates'][i])}{eos}" for i in self.scorable(doc)]
 
     # ================================================================ 4. requests: the candidates of a document
 
-    def construct_requests(self, doc: Mapping[str, Any], ctx: Prompt | str, **kwargs: Any) -> list[Request]:
+    def construct_requests(self, doc: Doc, ctx: Prompt | str, **kwargs: Any) -> list[Request]:
         """Make the requests of one document; its context is shortened if they would not fit the model's window.
 
         With ``context_reliance`` the requests without the context come last.
@@ -380,7 +369,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     raise
                 doc = {**doc, LEFT_OUT: [*doc.get(LEFT_OUT, ()), error.candidate]}
 
-    def _fitting_requests(self, doc: Mapping[str, Any], prompt: Prompt, identity: Mapping[str, Any]) -> list[Request]:
+    def _fitting_requests(self, doc: Doc, prompt: Prompt, identity: Mapping[str, Any]) -> list[Request]:
         with_context = requests = self._requests("whole", doc, self._pairs(doc, prompt), identity)
         if any(self.counter.overlong(request.prompt_tokens, request.tokens) for request in with_context):
             longest = max(with_context, key=lambda request: request.prompt_tokens + request.tokens)
@@ -398,10 +387,27 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             request.idx += len(requests)
         return [*requests, *without]
 
+    def _pairs(self, doc: Doc, prompt: Prompt, context: str | None = None) -> list[tuple[Any, Any]]:
+        """Make what a model is given for each candidate: (prompt, text), or what its reader asks; maybe with another context."""
+        if context is not None:
+            doc = {**doc, "context": context}
+
+        def render_again(view: Doc) -> Prompt:
+            return self.fewshot_context(view, **prompt.arguments)
+
+        if asked := self.reader.ask(doc, self.scorable(doc), render_again, self.counter):
+            return asked
+        if context is not None:
+            prompt = render_again(doc)
+        # As 0.4.13 joins them. 0.5 would leave the delimiter out beside white space.
+        prefix = self.config.gen_prefix
+        delimiter = "" if prompt.chat and (not prefix or prefix[-1].isspace()) else self.config.target_delimiter
+        return [join_texts(prompt, f"{delimiter}{text}", self.counter) for text in self.doc_to_choice(doc)]
+
     def _requests(
         self,
         context_part: ContextPart,
-        doc: Mapping[str, Any],
+        doc: Doc,
         pairs: Sequence[tuple[Any, Any]],
         identity: Mapping[str, Any],
     ) -> list[Request]:
@@ -413,7 +419,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         requests, target = [], self.doc_to_target(doc)
         candidates: list[int | None] = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
         for idx, (candidate, pair) in enumerate(zip(candidates or [None], pairs, strict=True)):
-            prompt_tokens, tokens, flaws = self._measure(*pair)
+            prompt_tokens, tokens, flaws = self.reader.measure(*pair, self.counter)
             request = Request(
                 "generate_until" if self.reader.writes else "loglikelihood",
                 doc,
@@ -432,32 +438,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             requests.append(request)
         return requests
 
-    def _measure(self, prompt: Any, answer: Any) -> tuple[int, int, list[str]]:
-        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
-        if isinstance(self.reader, Judge):
-            return self.reader.measure(prompt, answer, self.counter)
-        return *self.counter.lengths(prompt, answer), self.counter.find_flaws(prompt, answer)
-
-    def _pairs(self, doc: Mapping[str, Any], prompt: Prompt, context: str | None = None) -> list[tuple[Any, Any]]:
-        """Make what a model is given for each candidate: (prompt, text), or what its reader asks; maybe with another context."""
-        if context is not None:
-            doc = {**doc, "context": context}
-        if isinstance(self.reader, Asker) and (views := self.reader.views(doc, self.scorable(doc))):
-            asked = [self.fewshot_context(view, **prompt.arguments) for view in views]
-            return [
-                pair
-                for question in asked
-                for pair in self.reader.answer_pairs(question, self.config.task, self.counter)
-            ]
-        if context is not None:
-            prompt = self.fewshot_context(doc, **prompt.arguments)
-        # As 0.4.13 joins them. 0.5 would leave the delimiter out beside white space.
-        prefix = self.config.gen_prefix
-        delimiter = "" if prompt.chat and (not prefix or prefix[-1].isspace()) else self.config.target_delimiter
-        pairs = [(str(prompt), f"{delimiter}{text}") for text in self.doc_to_choice(doc)]
-        return [split_before_candidate(*pair, self.counter) for pair in pairs] if prompt.chat else pairs
-
-    def _shorter_context(self, doc: Mapping[str, Any], prompt: Prompt, longest: Request) -> str:
+    def _shorter_context(self, doc: Doc, prompt: Prompt, longest: Request) -> str:
         """Take as much of a document's context as fits beside its longest candidate.
 
         Raises:
@@ -470,7 +451,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         def fits(text: str, which: slice) -> bool:
             pairs = self._pairs(doc, prompt, text)[which]
-            return not any(self.counter.overlong(*self._measure(*pair)[:2]) for pair in pairs)
+            return not any(self.counter.overlong(*self.reader.measure(*pair, self.counter)[:2]) for pair in pairs)
 
         context: str | None = doc["context"]  # does not fit as a whole
         longest_only = slice(longest.idx, longest.idx + 1)
@@ -503,14 +484,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         """Apply lm-eval's filters, then let the reader make answers of what they give for each request."""
         self._evaluated = True
         super().apply_filters()
-        rounded_to = self.reader.collect_answers(self._instances, self.counter, self.settings, self.config.task)
-        self.rounded_to = rounded_to or self.model.rounds_to
+        self.rounded_to = self.reader.collect_answers(self._instances, self.counter) or self.model.rounds_to
 
     # ================================================================ 7. the results of a document
 
-    def process_results(self, doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Any]:
+    def process_results(self, doc: Doc, results: Sequence[Any]) -> dict[str, Any]:
         """Compute the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
-        values = self.reader.metrics(doc, results, self.settings, self.loaded.breakdown)
+        values = self.reader.metrics(doc, results, self.loaded.breakdown)
         values |= metrics.measure_document(doc["tests"], values["candidates"], self._measures())
         if self.loaded.spans:
             values |= self.loaded.spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
@@ -576,12 +556,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         }
         if self.built:
             facts["tokenization"] = self.built.tokenization | ({} if records is None else count_flaws(records))
-            facts["signature"] = whole_signature(
-                self.built.protocol,
+            facts["signature"] = self.built.signature.complete(
                 self.metadata,
                 self.counter,
                 model_type=self.model.type,
-                chat_template=self.built.chat_template,
                 rounded_to=self.rounded_to,
                 spans=self.loaded.spans.digest if self.loaded.spans else None,
             )

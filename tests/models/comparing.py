@@ -13,8 +13,8 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from nnd_tasks.models import decoder_only
-from nnd_tasks.models.prefix_scoring import SortedRequests
+from nnd_tasks.models import tree_layers
+from nnd_tasks.models.scored_requests import SortedRequests
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.families import LENGTH, VOCABULARY, tiny
 
@@ -78,11 +78,11 @@ def assert_close(
 def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: Sequence[int] = (1024,)) -> None:
     """Compare with plain HFLM; rows are read as they would be, and the first size in as many blocks as there can be."""
     expected = one_by_one(plain, requests)
-    for row, call in [*((row, decoder_only.CALL) for row in rows), (rows[0], 0)]:
+    for row, call in [*((row, tree_layers.CALL) for row in rows), (rows[0], 0)]:
         sizes = {"row_tokens": row, "decoder_row_tokens": row, "source_tokens": 4 * row}
         with (
             patch.multiple(sharing, **sizes),
-            patch.multiple(decoder_only, CALL=call, COPY=min(call, decoder_only.COPY)),
+            patch.multiple(tree_layers, CALL=call, COPY=min(call, tree_layers.COPY)),
         ):
             assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
 

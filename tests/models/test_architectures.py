@@ -1,4 +1,4 @@
-"""Covers config_parts, text_config, why_unsuitable.
+"""Covers config_parts, text_config, why_not_config, why_unsuitable.
 
 What cannot share prefixes says why.
 """
@@ -9,7 +9,8 @@ import pytest
 import torch
 import transformers as tf
 
-from nnd_tasks.models.architectures import why_not_config, why_unsuitable
+from nnd_tasks.models.architectures import why_not_config
+from nnd_tasks.models.shared_prefix import why_unsuitable
 from tests.models.families import TINY, tiny
 
 _SMALL = TINY["llama"][0]

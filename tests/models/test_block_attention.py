@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nnd_tasks.models import decoder_only as tree_attention
-from nnd_tasks.models.decoder_only import Block, blocks_of, in_blocks
+from nnd_tasks.models import tree_layers
 from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs, make_rows
+from nnd_tasks.models.tree_layers import Block, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
 sequences = st.lists(
@@ -51,8 +51,8 @@ def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[Tre
 @given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 20, 4096]))
 def test_blocks_leave_out_only_what_is_masked(found, row, total, call):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree_attention, "CALL", call)
-        patch.setattr(tree_attention, "COPY", min(call, 10))
+        patch.setattr(tree_layers, "CALL", call)
+        patch.setattr(tree_layers, "COPY", min(call, 10))
         for mask in masks_of(found, row, total):
             seen = mask.visible("cpu").numpy()
             check(blocks_of(mask), seen)
@@ -77,10 +77,10 @@ def test_the_model_gets_its_own_attention_back():
 
     def read():
         with in_blocks(config, mask):
-            assert config._attn_implementation == tree_attention.NAME
+            assert config._attn_implementation == tree_layers.NAME
             raise ValueError("stop")
 
     with pytest.raises(ValueError, match="stop"):
         read()
     assert config._attn_implementation == "sdpa"
-    assert tree_attention._plan is None
+    assert tree_layers._plan is None

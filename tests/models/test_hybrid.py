@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.models.hybrid import TreeScan, _Reading
 from nnd_tasks.models.prefix_tree import PackLimits, make_packs, make_rows
+from nnd_tasks.models.tree_layers import TreeScan, _Reading
 from tests.models.test_block_attention import sequences
 
 

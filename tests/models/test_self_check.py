@@ -1,4 +1,4 @@
-"""Covers along_tree, check_requests, collect_responses, DecoderOnlyScoring, Layout, layout_of, Reach,
+"""Covers along_tree, body_of, check_requests, collect_responses, Layout, layout_of, Reach,
 TokenizingOnce.
 
 The check of a model on itself finds every way to read a tree wrongly, and says what it covered.
@@ -17,18 +17,20 @@ import torch
 import transformers as tf
 from transformers.models.t5gemma import modeling_t5gemma
 
-from nnd_tasks.models import hybrid
+from nnd_tasks.models import tree_layers
 from nnd_tasks.models.architectures import Layout, Reach, layout_of
-from nnd_tasks.models.hybrid import TreeScan, _Reading
-from nnd_tasks.models.prefix_scoring import VocabularyHead
 from nnd_tasks.models.prefix_tree import TreeMask
+from nnd_tasks.models.scored_requests import VocabularyHead
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.models.tree_layers import TreeScan, _Reading
 from tests.models.comparing import adversarial, assert_close, one_by_one, pair_of
 from tests.models.families import LENGTH, TINY, WINDOW
 
 # ---------------------------------------------------------------- layouts, trees, positions
 
 Wrong = Callable[[Layout], Layout]
+#: The module that reads layouts.
+SCORING = "nnd_tasks.models.prefix_scoring"
 
 
 def _reach(change: Callable[[Reach], Reach]) -> Wrong:
@@ -61,30 +63,11 @@ WRONG: dict[str, tuple[tuple[str, ...], Wrong]] = {
 }
 
 
-#: What is wrong with windows that the model has; those of encoder-decoders are always shortened.
-REACHES = (
-    *("no window", "a window that is one longer", "a window that is one shorter", "kinds of layers exchanged"),
-    *("no chunks", "a window in the place of chunks"),
-)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "name", "short"),
-    [
-        (wrong, name, short)
-        for wrong, (names, _) in WRONG.items()
-        for name in names
-        for short in ([False, True] if wrong in REACHES and name != "t5gemma" else [False])
-    ],
-)
-def test_a_wrong_layout_is_found(wrong, name, short, monkeypatch):
-    """Also where windows are shortened, because reading beyond them would take too long."""
+@pytest.mark.parametrize(("wrong", "name"), [(wrong, name) for wrong, (names, _) in WRONG.items() for name in names])
+def test_a_wrong_layout_is_found(wrong, name, monkeypatch):
     sharing = pair_of(name)[1]
-    if short:
-        sharing.check_work = 0, 0
     before = sharing.model.config.to_dict()
-    for module in ("decoder_only", "encoder_decoder"):
-        monkeypatch.setattr(f"nnd_tasks.models.{module}.layout_of", lambda config: WRONG[wrong][1](layout_of(config)))
+    monkeypatch.setattr(f"{SCORING}.layout_of", lambda config: WRONG[wrong][1](layout_of(config)))
     assert "differ from the model's own" in str(sharing.why_not())
     assert sharing.model.config.to_dict() == before
 
@@ -94,9 +77,7 @@ def test_a_window_matters_up_to_what_the_model_reads(window, matters, monkeypatc
     settings = {**TINY["mistral"][0], "sliding_window": window}
     monkeypatch.setitem(TINY, "mistral", (settings, ""))
     sharing = pair_of("mistral")[1]
-    monkeypatch.setattr(
-        "nnd_tasks.models.decoder_only.layout_of", lambda config: replace(layout_of(config), reaches={"": Reach()})
-    )
+    monkeypatch.setattr(f"{SCORING}.layout_of", lambda config: replace(layout_of(config), reaches={"": Reach()}))
     assert ("differ from the model's own" in str(sharing.why_not())) == matters
 
 
@@ -171,15 +152,15 @@ def _states(kind: str, call: int = 0) -> Change:
     """Return a change of what is kept at branching points: ``lost`` or that of ``another`` branch, in every second call."""
 
     def change(monkeypatch: pytest.MonkeyPatch) -> None:
-        rows = hybrid.States.rows
+        rows = tree_layers.States.rows
 
-        def wrong(self: hybrid.States, places: Any) -> Any:
+        def wrong(self: tree_layers.States, places: Any) -> Any:
             if kind == "another":
                 return (rows(self, places) + 1) % len(self.places)
             self.tensors = [t * 0 if i % 2 == call else t for i, t in enumerate(self.tensors)]
             return rows(self, places)
 
-        monkeypatch.setattr(hybrid.States, "rows", wrong)
+        monkeypatch.setattr(tree_layers.States, "rows", wrong)
 
     return change
 
@@ -211,7 +192,7 @@ def _leaking_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _changing_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Padding is read like tokens."""
-    monkeypatch.setattr(hybrid.torch, "zeros_like", torch.ones_like)
+    monkeypatch.setattr(tree_layers.torch, "zeros_like", torch.ones_like)
 
 
 def _scan_ends_at(size: int) -> Change:
@@ -284,9 +265,11 @@ def test_rounding_in_sixteen_bits_is_no_reason_against_sharing(settings, scale, 
     ("name", "work", "said"),
     [
         ("llama", 2e12, "read once (full attention)"),
-        ("gemma2", 2e12, "read once (full attention, windows of 8; checked beyond 8 tokens)"),
-        ("llama4_text tuned", 2e12, "read once (full attention, chunks of 8; checked beyond 4, 8 tokens)"),
         ("gemma2", 0.0, "windows of 8; checked with windows or chunks of 8 tokens shortened to 6)"),
+        (
+            *("llama4_text tuned", 2e12),
+            "chunks of 8; checked with windows or chunks of 8 tokens shortened to 6 and beyond 4 tokens)",
+        ),
         ("lfm2", 0.0, "read once (recurrent layers; checked not beyond 3 tokens, which would take long)"),
     ],
 )

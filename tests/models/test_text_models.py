@@ -15,7 +15,6 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, Rob
 import nnd_tasks
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.text_models import MaskedLM
-from nnd_tasks.sets.build import build_set
 from nnd_tasks.studies.stress.stress_set import load_fill
 
 REQUESTS = [
@@ -77,10 +76,7 @@ def test_roberta_has_two_positions_less(masked_model, tmp_path):
         lm.loglikelihood([Instance("loglikelihood", {}, ("", "the " * 70), 0)])
 
 
-@pytest.mark.slow
-def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(masked_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("NND_HOME", str(tmp_path))
-    build_set("demo", out=tmp_path / "nnd" / "demo")
+def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(masked_model, home):
     results = nnd_tasks.evaluate(
         "nnd_demo", "nnd_mlm", {"pretrained": str(masked_model), "device": "cpu"}, limit=3, bootstrap_iters=0
     )

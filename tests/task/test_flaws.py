@@ -35,7 +35,7 @@ def small(folder: Path, prompt: str) -> list[Path]:
     return [small_set(folder, ROWS, doc_to_text=prompt, target_delimiter="")]
 
 
-def test_each_is_counted_in_results_and_samples_and_warned_of_once(letters, tiny_models, tmp_path, caplog):
+def test_each_is_counted_in_results_and_samples_and_warned_of_once(letters, tiny_models, tmp_path, home, caplog):
     # HFLM asks for no BOS where the text begins with its prefix token, which another one here hides.
     arguments = {"tokenizer": letters, "prefix_token_id": 1}
     include = small(tmp_path, "<s>{{context}}")

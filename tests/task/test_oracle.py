@@ -1,4 +1,4 @@
-"""Covers check_sums, count_flaws, document_metrics, OverlongError, Prompt, score_likelihoods, score_rewards,
+"""Covers check_sums, count_flaws, join_texts, OverlongError, Prompt, RewardReader,
 warn_of_requests.
 
 What the task used, recomputed straight from the models' logits.
@@ -82,13 +82,14 @@ def check_against(oracle: Oracle, samples: list[dict[str, Any]]) -> tuple[int, i
 
 
 @pytest.mark.parametrize("append_eos", [False, True], ids=["plain", "eos"])
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-def test_scores_and_outcomes_equal_the_models_own_logits(name, append_eos, tiny_models, home):
-    results = evaluate(tiny_models[name], ["nnd_demo"], metadata={"append_eos": append_eos})
+@pytest.mark.parametrize(("name", "limit"), [("gpt2", None), ("llama", 15), ("t5", 15)])
+def test_scores_and_outcomes_equal_the_models_own_logits(name, limit, append_eos, tiny_models, home):
+    results = evaluate(tiny_models[name], ["nnd_demo"], limit=limit, metadata={"append_eos": append_eos})
     samples = results["samples"]["nnd_demo"]
     candidates, tests = check_against(Oracle(tiny_models[name]), samples)
     found = results["results"]["nnd_demo"]
-    assert (candidates, tests) == (found["candidates,none"], found["tests,none"]) == (305, 381)
+    assert (candidates, tests) == (found["candidates,none"], found["tests,none"])
+    assert limit or (candidates, tests) == (305, 381)
     outcomes = [test["passed"] for sample in samples for test in sample["tests"]]
     assert found["pass_rate,none"] == pytest.approx(sum(outcomes) / len(outcomes))
     assert found["truncated_contexts,none"] == 0, "lm-eval and this file have read the same"
@@ -135,7 +136,7 @@ def numbers(results: dict[str, Any]) -> tuple[list[Any], ...]:
 def test_results_do_not_depend_on_batches_padding_or_the_order_of_requests(name, tiny_models, home, monkeypatch):
     from lm_eval.models.huggingface import HFLM
 
-    runs = [evaluate(tiny_models[name], ["nnd_demo"], limit=20, batch_size=size) for size in (1, 7, "auto")]
+    runs = [evaluate(tiny_models[name], ["nnd_demo"], limit=8, batch_size=size) for size in (1, 7, "auto")]
     plain = HFLM.loglikelihood
 
     def shuffle(self, requests, **kwargs):
@@ -145,7 +146,7 @@ def test_results_do_not_depend_on_batches_padding_or_the_order_of_requests(name,
 
     monkeypatch.setattr(HFLM, "loglikelihood", shuffle)
     outcomes, counts, sums = numbers(runs[0])
-    for other in (*runs[1:], evaluate(tiny_models[name], ["nnd_demo"], limit=20)):
+    for other in (*runs[1:], evaluate(tiny_models[name], ["nnd_demo"], limit=8)):
         assert numbers(other) == (outcomes, counts, pytest.approx(sums, rel=1e-5))
 
 

@@ -68,7 +68,7 @@ def yamls(tmp_path) -> Path:
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("reader", list(WORDS))
 def test_scores_and_outcomes_are_the_models_own(name, reader, tiny_models, home, yamls):
-    results = evaluate(tiny_models[name], [reader], include_path=yamls, limit=20)
+    results = evaluate(tiny_models[name], [reader], include_path=yamls, limit=8)
     samples, found = results["samples"][reader], results["results"][reader]
     oracle, outcomes, flips, swapped_passes = AnswerOracle(tiny_models[name]), [], [], []
     words = [f" {word}" for word in WORDS[reader]]
@@ -87,7 +87,7 @@ def test_scores_and_outcomes_are_the_models_own(name, reader, tiny_models, home,
             outcomes.append(outcome["passed"])
             swapped_passes.append(swapped[test["high"]] > swapped[test["low"]])
             flips.append((scores[test["high"]] > 0) == (scores[test["low"]] > 0))
-    assert len(samples) == 20
+    assert len(samples) == 8
     assert found["tests,none"] == len(outcomes)
     assert found["pass_rate,none"] == pytest.approx(fmean(outcomes))
     assert found["pass_rate_swapped,none"] == pytest.approx(fmean(swapped_passes))
@@ -99,7 +99,7 @@ def test_scores_and_outcomes_are_the_models_own(name, reader, tiny_models, home,
 
 
 def test_each_test_is_asked_about_its_own_category_and_pair(tiny_models, home, yamls):
-    found = evaluate(tiny_models["gpt2"], list(WORDS), include_path=yamls, limit=20)["samples"]
+    found = evaluate(tiny_models["gpt2"], list(WORDS), include_path=yamls, limit=8)["samples"]
     for reader, begin in (("validator", "Is this"), ("choice", "Which one is closer to")):
         for sample in found[reader]:
             texts, views = sample["doc"]["candidates"], sample["doc"]["reader_views"]
@@ -121,13 +121,13 @@ def test_batches_order_sharing_and_caches_change_nothing(tiny_models, home, yaml
     def run(**options):
         return evaluate(tiny_models["llama"], ["choice"], include_path=yamls, **options)
 
-    plain, cache = run(limit=6), {"use_cache": str(tmp_path / "cache")}
+    plain, cache = run(limit=4), {"use_cache": str(tmp_path / "cache")}
     for other in ({"batch_size": 1}, {"batch_size": 3, "shared_prefix": False}, cache, cache):
-        found = scores_of(run(limit=6, **other), "choice")
+        found = scores_of(run(limit=4, **other), "choice")
         assert found == pytest.approx(scores_of(plain, "choice"), abs=1e-4), other
-    every, backwards = plain["samples"]["choice"], run(samples={"choice": [5, 3, 1]})["samples"]["choice"]
+    every, backwards = plain["samples"]["choice"], run(samples={"choice": [3, 2, 1]})["samples"]["choice"]
     chosen = {sample["doc"]["cluster_id"]: sample for sample in backwards}
-    assert chosen.keys() == {every[i]["doc"]["cluster_id"] for i in (1, 3, 5)}
+    assert chosen.keys() == {every[i]["doc"]["cluster_id"] for i in (1, 2, 3)}
     for sample in every:
         if other := chosen.get(sample["doc"]["cluster_id"]):
             sums = [[record["sum"] for record in one["candidates"]] for one in (sample, other)]
@@ -137,10 +137,10 @@ def test_batches_order_sharing_and_caches_change_nothing(tiny_models, home, yaml
 @needs_client
 def test_a_server_gives_the_same_answers(tiny_models, home, yamls):
     folder = tiny_models["gpt2"]
-    plain = evaluate(folder, list(WORDS), include_path=yamls, limit=4)
+    plain = evaluate(folder, list(WORDS), include_path=yamls, limit=2)
     with CompletionsServer.load(folder) as server:
         model_args = {"model": "served", "base_url": server.url, "tokenizer": str(folder)}
-        options = {"include_path": yamls, "limit": 4, "batch_size": 8, "bootstrap_iters": 0}
+        options = {"include_path": yamls, "limit": 2, "batch_size": 8, "bootstrap_iters": 0}
         served = nnd_tasks.evaluate(list(WORDS), "local-completions", model_args, **options)
     for reader in WORDS:
         assert scores_of(served, reader) == pytest.approx(scores_of(plain, reader), abs=1e-4)
@@ -157,7 +157,7 @@ def test_an_encoder_decoder_answers_too(tiny_models, home, yamls):
 
 def test_chats_end_with_the_answer_alone_and_exemplars_with_the_right_one(tiny_models, home, yamls):
     results = evaluate(
-        tiny_models["llama"], ["validator"], include_path=yamls, apply_chat_template=True, num_fewshot=2, limit=4
+        tiny_models["llama"], ["validator"], include_path=yamls, apply_chat_template=True, num_fewshot=2, limit=2
     )
     reader = results["configs"]["validator"]["metadata"]["nnd"]["reader"]
     tokenizer = AutoTokenizer.from_pretrained(tiny_models["llama"])
@@ -186,7 +186,7 @@ def test_without_the_context_the_question_stays(tiny_models, home, yamls):
             assert record["sum"] == pytest.approx(odds / 2, abs=1e-4)
 
 
-def test_blank_candidates_are_not_asked_about(tiny_models, tmp_path):
+def test_blank_candidates_are_not_asked_about(tiny_models, tmp_path, home):
     rows = [("One.", "Good text.", "ok"), ("One.", " ", "wrong"), ("One.", "Bad text.", "wrong")]
     folder = small_set(tmp_path, rows, reader="choice")
     results = evaluate(tiny_models["gpt2"], ["small"], include_path=folder)

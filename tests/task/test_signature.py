@@ -1,5 +1,5 @@
-"""Covers answers_digest, chat_digest, digest, engine_packages, model_files, model_part, protocol_part, selection,
-short_signature, weights_digest, whole_signature.
+"""Covers answers_digest, digest, engine_packages, model_files, model_part, selection,
+short_signature, weights_digest, Signature.
 
 The signature: every item of the protocol changes it, and what is not in it does not change a number.
 """

@@ -139,7 +139,7 @@ ROWS = [
     ids=["plain", "eos", "nothing"],
 )
 def test_empty_candidates_count_as_unscored_and_never_as_a_pass(
-    options, tests, unscored, clusters, empty, tiny_models, tmp_path, caplog
+    options, tests, unscored, clusters, empty, tiny_models, tmp_path, home, caplog
 ):
     results = evaluate(tiny_models["gpt2"], ["small"], include_path=[small_set(tmp_path, ROWS)], **options)
     found = results["results"]["small"]
@@ -149,7 +149,7 @@ def test_empty_candidates_count_as_unscored_and_never_as_a_pass(
     assert [message for message in caplog.messages if f"small: {empty} candidates are empty" in message]
 
 
-def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(tiny_models, tmp_path):
+def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(tiny_models, tmp_path, home):
     rows = [("A?", "Yes.", "ok"), ("A?", "Yes.", "wrong"), ("B?", "No.", "wrong"), ("B?", "No.", "ok")]
     include = [small_set(tmp_path, rows)]
     for ties, rate in (("fail", 0.0), ("authors", 0.5)):

@@ -119,7 +119,7 @@ Run = Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
 @pytest.fixture
-def run(tiny_models, tmp_path) -> Run:
+def run(tiny_models, tmp_path, home) -> Run:
     """A function that runs a task with two contexts; it returns the results, and the samples with the long context first."""
     rows = [
         (context, text, label)
@@ -136,8 +136,7 @@ def run(tiny_models, tmp_path) -> Run:
     return evaluated
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-@pytest.mark.parametrize("window", [64, 100])
+@pytest.mark.parametrize(("name", "window"), [("gpt2", 64), ("llama", 100), ("t5", 64)])
 def test_only_the_end_of_the_context_is_lost_and_no_more_than_needed(name, window, tiny_models, run, caplog):
     full, whole = run(name, metadata={"overlong": "refuse"})
     assert full["truncated_contexts,none"] == 0

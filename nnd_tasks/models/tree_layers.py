@@ -1,19 +1,26 @@
-"""Recurrent layers (linear attention, state space, short convolution) in the rows of a prefix tree.
+"""How the layers of a decoder-only model read the row of a prefix tree; `along_tree` prepares a model for a row.
 
-Such a layer reads a row from left to right, and no mask keeps the branches of a tree apart. Nearly all of its computation is per
-token. Only two functions of a modeling file look at other tokens, and these are replaced:
+Attention takes a mask, which removes most of the scores where a row holds several contexts, or many branches of one trunk.
+Here a row is cut into *blocks*: some neighbouring tokens, and the keys that at least one of them sees. Within a block the mask
+of the row still holds, so the result is the same.
+
+ALiBi adds to an attention score the position of the key, times a slope of the head. Models take the place of a key in the row
+for its position. In a row that holds a tree these differ. So the biases of a row of consecutive positions are computed, and
+then those at the positions of the keys are taken (`keys_at`).
+
+Recurrent layers (linear attention, state space, short convolution) read a row from left to right, and no mask keeps the
+branches of a tree apart. Nearly all of their computation is per token. Only two functions of a modeling file look at other
+tokens, and these are replaced:
 
 - the short convolution: each run of tokens gets its own last inputs in front;
 - the scan: the row is cut into segments at its branching points. Segments are read in batches, each from the state at the end
   of its parent segment. A state is what a scan keeps of all tokens before.
-
-The rest of the model reads the row as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -24,8 +31,239 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch.nn import functional
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
-from nnd_tasks.models.prefix_tree import Ints, chains
+from nnd_tasks.models.architectures import Layout
+from nnd_tasks.models.prefix_tree import Ints, Ranges, TreeMask, chains
+
+
+@contextmanager
+def along_tree(
+    model: Any, layout: Layout, mask: TreeMask | None, scan: TreeScan | None, before: States | None
+) -> Iterator[States | None]:
+    """Within this context, a model that is given a cache reads a row as a tree; yield the states of its recurrent layers.
+
+    Args:
+        model: of transformers.
+        layout: of its config.
+        mask: of the row; None where each token sees all before it.
+        scan: how recurrent layers read the row; None for a model without.
+        before: their states before the row; None where it begins the sequences.
+    """
+    body = body_of(model)
+    with ExitStack() as stack:
+        if mask is not None and layout.alibi:
+            stack.enter_context(keys_at(body, mask.key_positions))
+        if mask is not None and model._supports_attention_backend:
+            stack.enter_context(in_blocks(model.config, mask))
+        yield None if scan is None else stack.enter_context(_scans_along(body, scan, before))
+
+
+def body_of(model: Any) -> Any:
+    """The model without its output layer. Llama4ForCausalLM names one that it does not have."""
+    return model.model if model.base_model is model else model.base_model
+
+
+# ---------------------------------------------------------------- attention in blocks
+
+#: Name of this attention in transformers' registry.
+NAME = "nnd_blocks"
+#: Cost of a call, and of each key that must be copied, in scores (one score is a query times a key). Measured on a CPU with
+#: models of width 512; on accelerators both matter little.
+CALL, COPY = 4096, 10
+
+#: Most masks of a row whose parts are kept. A model has fewer kinds of layers.
+_MASKS = 4
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring tokens of a row, and the keys that they see.
+
+    Attributes:
+        start: the first token.
+        stop: the token after the last one.
+        keys: the columns of the row's mask.
+    """
+
+    start: int
+    stop: int
+    keys: Ranges
+
+    def cost(self) -> int:
+        """Return the cost of computing the block, in scores."""
+        keys = sum(stop - start for start, stop in self.keys)
+        return CALL + (self.stop - self.start + (COPY if len(self.keys) > 1 else 0)) * keys
+
+
+def _union(first: Ranges, second: Ranges) -> Ranges:
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted((*first, *second)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def merge(runs: Sequence[Block]) -> list[Block]:
+    """Join neighbouring blocks where one call for both costs no more than two calls."""
+    blocks: list[Block] = []
+    for run in runs:
+        if blocks:
+            last = blocks[-1]
+            joined = Block(last.start, run.stop, _union(last.keys, run.keys))
+            if joined.cost() <= last.cost() + run.cost():
+                blocks[-1] = joined
+                continue
+        blocks.append(run)
+    return blocks
+
+
+def _shifted(pieces: Ranges, offset: int) -> Ranges:
+    return tuple((start + offset, stop + offset) for start, stop in pieces)
+
+
+def blocks_of(mask: TreeMask) -> list[Block]:
+    """Return the blocks of a row. The keys are numbered as in `TreeMask`: stem, trunk, row."""
+    stem: Ranges = ((0, mask.stem),) if mask.stem else ()
+    row = mask.keys - len(mask.ends)  # the first key of the row
+    trunk = list(chains(mask.trunk_ends))
+    starts = [start for start, _, _ in trunk]
+    runs = []
+    for start, stop, pieces in chains(mask.ends):
+        ancestors: Ranges = ()
+        if trunk and (anchor := int(mask.anchors[start])) >= 0:
+            begin, _, above = trunk[int(np.searchsorted(starts, anchor, side="right")) - 1]
+            ancestors = _shifted((*above, (begin, anchor + 1)), mask.stem)
+        inside = _shifted((*pieces, (start, stop)), row)
+        runs.append(Block(start, stop, _union(stem, (*ancestors, *inside))))
+    return merge(runs)
+
+
+@dataclass
+class _Plan:
+    """The blocks of the row that is being read.
+
+    Attributes:
+        shape: of the row's mask: (row, keys).
+        blocks: of the row.
+        masks: address of a mask -> the mask itself, and its part for each block.
+    """
+
+    shape: tuple[int, int]
+    blocks: Sequence[Block]
+    masks: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = field(default_factory=dict)
+
+    def parts(self, mask: torch.Tensor) -> list[torch.Tensor]:
+        """Return the part of a mask for each block; layers with the same mask share them."""
+        if id(mask) not in self.masks:  # the mask is kept, so that no other gets its address
+            if len(self.masks) == _MASKS:  # a model on several devices has a copy for each layer
+                self.masks.pop(next(iter(self.masks)))
+            parts = [_columns(mask[..., block.start : block.stop, :], block.keys, -1) for block in self.blocks]
+            self.masks[id(mask)] = mask, parts
+        return self.masks[id(mask)][1]
+
+
+_plan: _Plan | None = None
+
+
+def _columns(values: torch.Tensor, keys: Ranges, dim: int) -> torch.Tensor:
+    parts = [values.narrow(dim, start, stop - start) for start, stop in keys]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
+
+
+def block_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend block by block within `in_blocks`. Elsewhere, and with masks of other shapes, attend as ``sdpa`` does.
+
+    Args and returns as transformers' attention functions: query of shape (1, heads, row, width of a head), output of shape
+    (1, row, heads, width of a head).
+    """
+    plan = _plan
+    shape = query.shape[2], key.shape[2]
+    if plan is None or attention_mask is None or not plan.shape == shape == attention_mask.shape[2:]:
+        unblocked: tuple[torch.Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, **kwargs
+        )
+        return unblocked
+    outputs = [
+        sdpa_attention_forward(
+            module,
+            query[:, :, block.start : block.stop],
+            _columns(key, block.keys, 2),
+            _columns(value, block.keys, 2),
+            block_mask,
+            **kwargs,
+        )[0]
+        for block, block_mask in zip(plan.blocks, plan.parts(attention_mask), strict=True)
+    ]
+    return torch.cat(outputs, dim=1), None
+
+
+AttentionInterface.register(NAME, block_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+@contextmanager
+def in_blocks(config: Any, mask: TreeMask) -> Iterator[None]:
+    """Within this context, a model with ``sdpa`` attention reads a row in blocks, if there is more than one.
+
+    Args:
+        config: of a model that takes attention from transformers' registry (``_supports_attention_backend``).
+        mask: of the row.
+    """
+    global _plan
+    blocks = blocks_of(mask) if config._attn_implementation == "sdpa" else []
+    if len(blocks) < 2:
+        yield
+        return
+    config._attn_implementation, _plan = NAME, _Plan((len(mask.ends), mask.keys), blocks)
+    try:
+        yield
+    finally:
+        config._attn_implementation, _plan = "sdpa", None
+
+
+# ---------------------------------------------------------------- linear biases
+
+
+@contextmanager
+def keys_at(body: Any, positions: Ints) -> Iterator[None]:
+    """Within this context, the biases of a model's attention are those of keys at ``positions``.
+
+    Args:
+        body: the model without its output layer: of BLOOM, Falcon or MPT (``modeling_bloom.py:438``, ``modeling_falcon.py:149``,
+            ``modeling_mpt.py:250`` of transformers 5.23).
+        positions: of the keys in their sequences, shape (keys,).
+    """
+    length = int(positions.max()) + 1
+    name = "build_mpt_alibi_tensor" if body.config.model_type == "mpt" else "build_alibi_tensor"
+    owner = body if hasattr(body, name) else import_module(type(body).__module__)
+    original = getattr(owner, name)
+
+    def of_keys(first: Any, second: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the biases, shape (heads, 1, keys); takes (mask, heads ...), or of MPT (heads, length ...)."""
+        if isinstance(first, torch.Tensor):
+            first = torch.ones(1, length, dtype=torch.long, device=first.device)
+        else:
+            second = length
+        biases: torch.Tensor = original(first, second, *args, **kwargs)
+        return biases[..., torch.from_numpy(positions).to(biases.device)]
+
+    with patch.object(owner, name, of_keys):
+        yield
+
+
+# ---------------------------------------------------------------- recurrent layers
 
 #: Most tokens of a chunk of a scan, on a CPU.
 CHUNK = 64
@@ -279,8 +517,8 @@ class _Reading:
 
 
 @contextmanager
-def along_tree(body: Any, scan: TreeScan, before: States | None) -> Iterator[States]:
-    """Within this context, the recurrent layers of a model that is given a cache read a row as a tree; yield their states.
+def _scans_along(body: Any, scan: TreeScan, before: States | None) -> Iterator[States]:
+    """Within this context, recurrent layers read a row as a tree; yield their states.
 
     Args:
         body: the model without its output layer.
