@@ -27,8 +27,7 @@ import nnd_tasks
 from benchmarks.workloads import DATA, train_tokenizer
 from nnd_tasks.baselines import ALL
 from nnd_tasks.measures import MEASURES
-from nnd_tasks.results.category_measures import category_measures
-from nnd_tasks.results.compare import category_rates
+from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.adapter import without_look_ups

@@ -66,10 +66,7 @@ def print_rates(paired: Paired) -> None:
 def print_likelihoods(paired: Paired) -> None:
     """Print how much the mean log-likelihoods per token of better and worse texts changed."""
     base, trained = group(paired)
-    means = [
-        run.tests.set_index("test_id").loc[paired.tests["test_id"], ["high_mean", "low_mean"]].mean()
-        for run in paired.runs
-    ]
+    means = [paired.tests_of[run.model][["high_mean", "low_mean"]].mean() for run in paired.runs]
     for name, places in trained.items():
         change = np.mean([means[place] - means[base] for place in places], axis=0)
         print(f"| {paired.task} | {name} | {change[0]:+.2f} | {change[1]:+.2f} |")

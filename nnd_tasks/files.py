@@ -248,14 +248,9 @@ def write_texts(files: Mapping[Path, str], *, hint: str = "") -> None:
 # ---------------------------------------------------------------- writing folders
 
 
-def lock_file(folder: Path) -> Path:
-    """Name the file that `only_writer` locks: it lies beside ``folder``, as the folder itself may be replaced."""
-    return folder.with_name(f".{folder.name}.lock")
-
-
 @contextmanager
 def only_writer(folder: Path, timeout: float, busy: str) -> Iterator[None]:
-    """Let one process at a time write ``folder``; the lock file beside it is removed in the end.
+    """Let one process at a time write ``folder``; the lock file beside it, as it may be replaced, is removed in the end.
 
     Args:
         folder: what is written.
@@ -266,7 +261,7 @@ def only_writer(folder: Path, timeout: float, busy: str) -> Iterator[None]:
         NNDError: another process writes for longer than ``timeout``.
         OSError: no file can be made there.
     """
-    path = lock_file(folder)
+    path = folder.with_name(f".{folder.name}.lock")
     path.open("a").close()  # where no file can be made this fails at once; FileLock may wait
     lock = FileLock(path, timeout=timeout)
     try:
@@ -299,16 +294,16 @@ def new_folder(beside: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def workshop(folder: Path, beside: Path) -> Iterator[Path]:
+def workshop(folder: Path, beside: Path, timeout: float = 60.0) -> Iterator[Path]:
     """Yield a new folder next to ``beside``, for one process at a time; it is removed in the end.
 
     Raises:
-        NNDError: another process writes ``folder`` for longer than a minute.
+        NNDError: another process writes ``folder`` for longer than ``timeout`` seconds.
         OSError: no file can be made there.
     """
     busy = f"{folder}: another command is still writing it; try again when it is done"
     beside.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(beside, 60.0, busy), new_folder(beside) as prepared:
+    with only_writer(beside, timeout, busy), new_folder(beside) as prepared:
         yield prepared
 
 
@@ -323,24 +318,22 @@ def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
         NNDError: another process writes for longer than ``timeout`` seconds.
         OSError: no file can be made there.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(folder, timeout, f"{folder}: another command is still writing it; try again when it is done"):
+    with workshop(folder, folder, timeout) as new:
         for earlier in _left_over_folders(folder, "old"):
             if folder.exists():
                 shutil.rmtree(earlier, ignore_errors=True)
             else:
                 earlier.rename(folder)
-        with new_folder(folder) as new:
-            yield new
-            earlier = folder.with_name(new.name.replace(".new-", ".old-"))
-            try:
-                if folder.exists():
-                    folder.rename(earlier)
-                new.rename(folder)
-            finally:
-                if earlier.exists() and not folder.exists():  # stopped between the two moves
-                    earlier.rename(folder)
-                shutil.rmtree(earlier, ignore_errors=True)
+        yield new
+        earlier = folder.with_name(new.name.replace(".new-", ".old-"))
+        try:
+            if folder.exists():
+                folder.rename(earlier)
+            new.rename(folder)
+        finally:
+            if earlier.exists() and not folder.exists():  # stopped between the two moves
+                earlier.rename(folder)
+            shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _left_over_folders(folder: Path, state: str) -> list[Path]:

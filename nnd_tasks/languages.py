@@ -12,7 +12,8 @@ from nnd_tasks.files import read_yaml
 _NAMES: dict[str, list[str]] = read_yaml(Path(__file__).with_name("languages.yaml"))
 #: Code of a language (ISO 639-1) -> its English name, as prompts have it.
 LANGUAGES = {code: names[0] for code, names in _NAMES.items()}
-_CODES = {name.lower(): code for code, names in _NAMES.items() for name in names}
+#: English name of a language, or another spelling of its code, in lower case -> its code.
+CODES = {name.lower(): code for code, names in _NAMES.items() for name in names}
 #: Languages of WMT that occur in pairs without English, such as ``csuk``. Any two codes would make words such as ``data``.
 _WMT = "cs|de|es|et|fi|fr|gu|ha|he|hi|is|ja|kk|lt|lv|pl|ro|ru|ta|tr|uk|zh"
 _ANY = "|".join(LANGUAGES)
@@ -20,7 +21,7 @@ _PAIR = re.compile(
     rf"(?:(?<=_)(?:(en)({_ANY})|({_ANY})(en)|({_WMT})({_WMT}))"
     rf"|(?:^|(?<=_))(?:({_ANY})2({_ANY})|(en)_({_ANY})|({_ANY})_(en)|({_WMT})_({_WMT})))(?=_|$)"
 )
-_NAME = re.compile(rf"(?<![a-z])({'|'.join(_CODES)})(?![a-z])")
+_NAME = re.compile(rf"(?<![a-z])({'|'.join(CODES)})(?![a-z])")
 
 #: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
 #: the template, so a YAML that includes another one and sets its own prompt does not inherit it.
@@ -45,7 +46,7 @@ def language_pair(config: str) -> tuple[str, str] | None:
 
     ``ted_zhen``, ``ted_zh_en``, ``zh2en`` and ``chinese_english`` are from Chinese to English.
     """
-    coded = _NAME.sub(lambda match: _CODES[match[1]], config)
+    coded = _NAME.sub(lambda match: CODES[match[1]], config)
     matches = [tuple(filter(None, groups)) for groups in _PAIR.findall(coded)]
     pairs = [(source, target) for source, target in matches if source != target]
     return pairs[-1] if pairs else None
@@ -79,9 +80,3 @@ def check_languages(template: Any, config: str, task: str | None, where: str) ->
         f"task {task}: its prompt is for {'-'.join(declared.groups())}, {where} config {config} is {'-'.join(languages)}; "
         f"take the task that `nnd build` wrote for this config, or set doc_to_text in the YAML: {translation_prompt(languages)!r}"
     )
-
-
-def code_of(language: str) -> str:
-    """Find the code that a language's name or a spelling of its code stands for: ``German`` and ``de`` -> ``de``."""
-    plain = language.strip().lower()
-    return _CODES.get(plain, plain.replace("_", "-"))

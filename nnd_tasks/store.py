@@ -192,7 +192,7 @@ def _check_names(path: Path, header: Mapping[str, Any]) -> None:
     name = header.get("nnd_set")
     if name is not None and not is_name(name):
         raise NNDError(f"{path}: nnd_set {name!r}: a set is named by letters, digits, _, - and .")
-    for entry in _entries(header, preferences=None):
+    for entry in _entries(header):
         config = str(entry.get("config_name", ""))
         if not is_name(config):
             raise NNDError(f"{path}: config {config!r}: a config is named by letters, digits, _, - and .")
@@ -220,11 +220,10 @@ def is_name(name: Any) -> bool:
     return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 
-def _entries(header: Mapping[str, Any], preferences: bool | None = False) -> list[dict[str, Any]]:
-    """List what a header says of configs: of tests, of preference data, or (None) of both."""
+def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """List what a header says of configs, of tests and of preference data."""
     entries = header.get("configs")
-    mappings = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return [entry for entry in mappings if preferences in (_holds_preferences(entry), None)]
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def _holds_preferences(entry: Mapping[str, Any]) -> bool:
@@ -234,13 +233,13 @@ def _holds_preferences(entry: Mapping[str, Any]) -> bool:
 
 def config_names(header: Mapping[str, Any], *, preferences: bool = False) -> list[str]:
     """List the names of the configs that a card's header lists: those of tests, or those of preference data."""
-    return [str(entry["config_name"]) for entry in _entries(header, preferences)]
+    return [str(entry["config_name"]) for entry in _entries(header) if _holds_preferences(entry) == preferences]
 
 
 def default_config(header: Mapping[str, Any]) -> str:
     """Name the config that is taken where none is named; ``""`` where a card lists none."""
-    entries = sorted(_entries(header), key=lambda entry: not entry.get("default"))
-    return str(entries[0]["config_name"]) if entries else ""
+    of_tests = [entry for entry in _entries(header) if not _holds_preferences(entry)]
+    return str(min(of_tests, key=lambda entry: not entry.get("default"))["config_name"]) if of_tests else ""
 
 
 def read_report(folder: Path) -> dict[str, Any]:
@@ -274,13 +273,12 @@ def how_to_build(name: str) -> str:
 
 
 def task_yamls(folder: Path) -> list[Path]:
-    """List the YAMLs in which lm-eval may find tasks, in a folder and those below it; hidden ones are not of a set."""
-    return sorted(path for path in folder.rglob("*.yaml") if path.is_file() and not is_hidden(path.relative_to(folder)))
+    """List the YAMLs in which lm-eval may find tasks, in a folder and those below it.
 
-
-def is_hidden(path: Path) -> bool:
-    """Tell whether a file, or a folder on the way to it, is hidden, as what an editor or a killed process leaves is."""
-    return any(name.startswith(".") for name in path.parts)
+    Hidden files, and those in hidden folders, are left out: an editor or a killed process left them.
+    """
+    paths = (path for path in folder.rglob("*.yaml") if path.is_file())
+    return sorted(path for path in paths if not any(name.startswith(".") for name in path.relative_to(folder).parts))
 
 
 def read_table(folder: Path, config: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:

@@ -1,6 +1,6 @@
 """`nnd list` and `nnd show`: every set, built or not, of the package and of the user, broken ones included.
 
-Also covers code_of, header_values, is_open, licence_columns, licence_id, licence_names,
+Also covers header_values, is_open, licence_columns, licence_id, licence_names,
 report_set, report_sets, tabulate_examples, Terms, terms_of, texts_may_go, training_note.
 """
 
@@ -25,14 +25,6 @@ from tests.conftest import REPO, SOURCES
 
 BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\nfacts: {kind: judging, license: mit}\n"
 ROWS = "c,t,l\nq,a,good\nq,b,bad\n"
-BROKEN = {
-    "yaml": b"{",
-    "key": b"lable: x\n",
-    "step": b"step: frank\n",
-    "bytes": b"\xff\xfe\x00",
-    "empty": b"",
-    "tag": b"title: !!python/name:os.system\n",
-}
 
 
 @pytest.fixture
@@ -91,9 +83,9 @@ def test_a_set_of_ones_own_is_listed_and_shown_with_its_tests(built):
     assert report.tables[1].data["text"].tolist() == ["q", "a", "b"]
 
 
-@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("content", ["{", "", "title: !!python/name:os.system\n"])
 def test_a_broken_recipe_hides_neither_the_others_nor_its_data(content, built, nnd_home):
-    built.write_bytes(content)
+    built.write_text(content, "utf-8")
     found = entries()
     assert set(found) == {*SOURCES, "mine"}
     assert "recipe unreadable" in found["mine"]["state"]

@@ -34,11 +34,35 @@ def test_process_interrupted_while_it_imports_shows_no_traceback(module, tmp_pat
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "nnd: interrupted\n")
 
 
-@pytest.mark.parametrize(("module", "commands"), cli.COMMANDS.items())
-def test_a_command_imports_its_own_module_only(module, commands):
-    code = f"import sys; from nnd_tasks.cli import load_app; load_app({commands[-1]!r}); print(*sys.modules)"
-    loaded = run([sys.executable, "-c", code]).stdout.split()
-    assert {name for name in cli.COMMANDS if f"nnd_tasks.cli.{name}" in loaded} == {module}
+#: Loads each module of commands alone, then runs two commands, and prints after each what is imported.
+STEPS = """
+import sys
+from nnd_tasks.cli import COMMANDS, load_app, main
+
+for commands in COMMANDS.values():
+    for name in [name for name in sys.modules if name.startswith("nnd_tasks.cli.")]:
+        del sys.modules[name]
+    load_app(commands[-1])
+    print("imported:", *sys.modules)
+for command in ("--help", "list"):
+    sys.argv = ["nnd", command]
+    try:
+        main()
+    except SystemExit as stop:
+        print("status", stop.code)
+    print("imported:", *sys.modules)
+"""
+
+
+def test_a_command_imports_no_more_than_it_needs(demo_home):
+    """That of a run is in `tests.test_rooms`."""
+    out = run([sys.executable, "-c", STEPS], env=os.environ | {"NND_HOME": str(demo_home)}).stdout
+    *alone, by_help, by_list = ({*line.split()} for line in out.splitlines() if line.startswith("imported: "))
+    for name, imported in zip(cli.COMMANDS, alone, strict=True):
+        assert {other for other in cli.COMMANDS if f"nnd_tasks.cli.{other}" in imported} == {name}
+    assert not {"torch", "transformers", "lm_eval", "matplotlib", "pandas"} & by_help
+    assert not {"torch", "transformers", "matplotlib"} & by_list
+    assert re.search(r"Near-Negative.*^status 0$.*quiz_design.*^status 0$", out, re.DOTALL | re.MULTILINE)
 
 
 def test_a_wrong_option_of_a_run_is_refused_before_lm_eval_is_imported_whole(tmp_path):
@@ -46,24 +70,6 @@ def test_a_wrong_option_of_a_run_is_refused_before_lm_eval_is_imported_whole(tmp
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
     status, _, err = nnd_process("run", "--bogus", PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPO)]))
     assert (status, err.splitlines()[-1]) == (2, "lm-eval: error: unrecognized arguments: --bogus")
-
-
-@pytest.mark.parametrize(
-    ("command", "without"),
-    [
-        ("--help", ("torch", "transformers", "lm_eval", "matplotlib", "pandas")),
-        ("list", ("torch", "transformers", "matplotlib")),
-        ("run --model hf --model_args pretrained={gpt2} --tasks nnd_demo --limit 2", ("matplotlib",)),
-    ],
-)
-def test_a_fresh_process_imports_no_more_than_it_needs(command, without, demo_home, gpt2, tmp_path):
-    for name in without:
-        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
-    path = os.pathsep.join([str(tmp_path), str(REPO)])
-    words = command.format(gpt2=gpt2).split()
-    status, out, err = nnd_process(*words, PYTHONPATH=path, NND_HOME=str(demo_home))
-    assert status == 0, err
-    assert {"--help": "Near-Negative", "list": "quiz_design"}.get(command, "pass_rate") in out
 
 
 def test_a_home_that_leads_back_to_itself_is_one_line(nnd, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ The documentation: its examples give what they print, its links hold, and the si
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -62,20 +63,26 @@ def commands_in(text: str) -> list[list[str]]:
     return [words[1:] for words in split if words[:1] == ["nnd"]]
 
 
+@functools.cache
+def command_lines() -> tuple[Any, Any]:
+    """Make those of nnd and of lm_eval."""
+    from lm_eval._cli.harness import HarnessCLI
+    from typer.main import get_command
+
+    from nnd_tasks.cli import app
+
+    return get_command(app), HarnessCLI()._parser
+
+
 def parse(words: list[str]) -> None:
     """Read a command as the command line does, without running it; placeholders such as ``...`` stand for nothing.
 
     Raises:
         Exception: the verb, or one of its options, is not known.
     """
-    from lm_eval._cli.harness import HarnessCLI
-    from typer.main import get_command
-
-    from nnd_tasks.cli import app
-
     before = ["", *words]
     words = [word for i, word in enumerate(words) if word not in ("...", "…") or before[i].startswith("-")]
-    command: Any = get_command(app)
+    command, of_lm_eval = command_lines()
     path = ["nnd"]
     while hasattr(command, "commands") and words:
         if words[0].startswith("-"):  # an option of the group, of which none takes a value
@@ -90,7 +97,7 @@ def parse(words: list[str]) -> None:
         for ours in {"--split", "--models"} & {*words}:
             place = words.index(ours)
             del words[place : place + 2]
-        HarnessCLI()._parser.parse_args([*([] if words[:1] == ["ls"] else ["run"]), *words])
+        of_lm_eval.parse_args([*([] if words[:1] == ["ls"] else ["run"]), *words])
     else:
         command.make_parser(command.context_class(command)).parse_args(words)
 

@@ -1,4 +1,4 @@
-"""nnd build, run and compare, in a copy of the package without studies/, contribute/ and page/."""
+"""nnd build, run and compare, in a copy of the package without studies/, contribute/ and page/, and without matplotlib."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def test_without_the_rooms_that_one_can_take_away(tmp_path, gpt2, llama):
         shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for room in ("studies", "contribute", "page"):
         shutil.rmtree(tmp_path / "nnd_tasks" / room)
+    (tmp_path / "matplotlib.py").write_text("raise SystemExit('matplotlib is imported')", "utf-8")
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NND_HOME": str(tmp_path / "home")}
     models = [gpt2, llama]
     done = run([sys.executable, "-c", COMMANDS, tmp_path / "results", *models], cwd=tmp_path, env=environment)

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.languages import code_of, language_pair
+from nnd_tasks.languages import CODES, language_pair
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.catalogue import RecipeFile, find_recipe, list_recipes
 from nnd_tasks.sets.licences import licence_columns, terms_of
@@ -60,7 +60,8 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
     rows = [row for name in names for row in _describe(name, recipes.get(name))]
     sets = pd.DataFrame(rows).astype({"tests": "Int64"})
     if language is not None:
-        sets = _choose(sets, "--language", code_of(language), sets["languages"])
+        code = language.strip().lower()
+        sets = _choose(sets, "--language", CODES.get(code, code.replace("_", "-")), sets["languages"])
     if task is not None:
         sets = _choose(sets, "--task", task.strip().lower(), sets["kind"].str.split(","))
     return sets

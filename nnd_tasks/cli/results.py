@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +28,10 @@ Results = Annotated[
     list[Path] | None,
     Argument(help="What --output_path named, or results_*.json files. Default: $NND_HOME/results.", show_default=False),
 ]
-Allow = Annotated[str, Option(help="Parts of the protocol that may differ, such as prompt,shots.")]
+Allow = Annotated[
+    Sequence[str],
+    Option(parser=parts_of, metavar="TEXT", help="Parts of the protocol that may differ, such as prompt,shots."),
+]
 Tags = Annotated[
     Path | None,
     Option(help="CSV, Excel, JSON or parquet: model, and where wanted family, training, step, other numbers."),
@@ -76,8 +80,8 @@ def compare(
     from nnd_tasks.results.compare import compare_readers, compare_runs
     from nnd_tasks.results.comparison_report import report_comparison
 
-    chosen, allowed = _read(runs, select), parts_of(allow)
-    comparisons = compare_readers(chosen, allowed) if readers else compare_runs(chosen, allowed, alone=adjust)
+    chosen = _read(runs, select)
+    comparisons = compare_readers(chosen, allow) if readers else compare_runs(chosen, allow, alone=adjust)
     reports = [report_comparison(comparison) for comparison in comparisons]
     if adjust:
         from nnd_tasks.studies.adjust import add_adjusted_rates
@@ -146,12 +150,12 @@ def report(
     for line in left_out:
         warn(f"left out: {line}")
     if test is not None:
-        reports, page = look_up_test(test, chosen, parts_of(allow))
+        reports, page = look_up_test(test, chosen, allow)
         show(reports, out)
     else:
         if out is not None:
-            show(report_pages(pair(chosen, parts_of(allow), split_conflicts=True)), out=out, brief=True)
-        page = render_report(chosen, parts_of(allow), left_out)
+            show(report_pages(pair(chosen, allow, split_conflicts=True)), out=out, brief=True)
+        page = render_report(chosen, allow, left_out)
     path = expand(output)
     write_text(path, page, hint="name a file with --output")
     warn(f"written: {path.absolute()}")
@@ -194,13 +198,13 @@ def trend(
         from nnd_tasks.studies.decide import report_decisions
 
         columns = None if tags is None else read_tags(tags)
-        show(report_decisions(_read(runs, select), series, columns, allow=parts_of(allow)), out, form, brief)
+        show(report_decisions(_read(runs, select), series, columns, allow=allow), out, form, brief)
         return
     if series is not None:
         raise NNDError("--series: says which checkpoints belong together with --decide; add it")
     from nnd_tasks.results.trend import read_trend, report_trend
 
-    points = read_trend(_list_places(runs), x, tags, parts_of(allow), select or ())
+    points = read_trend(_list_places(runs), x, tags, allow, select or ())
     show([report_trend(points)], out, form, brief)
 
 
@@ -226,7 +230,7 @@ def signal(
     from nnd_tasks.studies.signal import report_signals
 
     columns = None if tags is None else read_tags(tags)
-    reports = report_signals(_read(runs, select), columns, allow=parts_of(allow))
+    reports = report_signals(_read(runs, select), columns, allow=allow)
     show(reports, out, form, brief)
 
 

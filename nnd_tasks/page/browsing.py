@@ -67,7 +67,7 @@ def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
         only: id of a test; the page has this one alone.
     """
     runs = [run for paired in pairs for run in paired.runs]
-    tokens = {id(run): scores for run in runs for scores in [read_tokens(run)] if scores is not None}
+    tokens = {id(run): read_tokens(run) for run in runs if run.tokens}
     tests = pd.concat(
         [_list_tests(paired).assign(section=number) for number, paired in enumerate(pairs)], ignore_index=True
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -13,11 +13,12 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
+from nnd_tasks.measures import MEASURES, pool_measures
 from nnd_tasks.results.paired import Paired, pair, pair_several
-from nnd_tasks.results.readers import pair_readers
+from nnd_tasks.results.readers import WRITER, pair_readers
 from nnd_tasks.results.runs import Run, Runs
 from nnd_tasks.significance import LEVEL, detectable, holm, is_underpowered, permutation_p
-from nnd_tasks.statistics import is_few, paired_difference, summarize_rate
+from nnd_tasks.statistics import clustered_mean, is_few, paired_difference, summarize_rate
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Comparison:
         paired: what was compared.
         rates: a row per category (``all`` first) and model: ``category``, ``tests``, ``prompts``, ``few``, ``model``, and what
             `nnd_tasks.statistics.summarize_rate` gives.
+        measures: the measures of `nnd_tasks.measures`, see `category_measures`.
         differences: a row per category and pair of models. ``difference``: rate of the ``second`` less rate of the ``first``,
             with ``standard_error`` and the 95% interval ``low`` to ``high`` (nan where there is none); ``p``: two-sided, by
             paired permutation over prompts; ``p_holm``: corrected, on all tests over the pairs of models, on a category over
@@ -41,6 +43,7 @@ class Comparison:
 
     paired: Paired
     rates: pd.DataFrame
+    measures: pd.DataFrame
     differences: pd.DataFrame
     ranks: pd.DataFrame
     not_compared: Sequence[str]
@@ -54,6 +57,31 @@ def category_rates(paired: Paired) -> pd.DataFrame:
         for model, passed in zip(paired.models, counts.T, strict=True):
             rows.append({**size, "model": model, **summarize_rate(passed, tests)._asdict()})
     return pd.DataFrame(rows).rename(columns={"mean": "rate"})
+
+
+def tests_by_category(paired: Paired) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield category, model and its tests of the category, of models that write; ``all`` comes first."""
+    writers = [run.model for run in paired.runs if run.reader == WRITER]
+    for category in paired.categories:
+        for model in writers:
+            yield category, model, paired.tests_of[model][paired.of_category(category)]
+
+
+def category_measures(paired: Paired) -> pd.DataFrame:
+    """Compute the measures of `nnd_tasks.measures` of each model on all tests, then on each category.
+
+    Returns:
+        A row per category and model: ``category``, ``model``, ``prompts``, ``few``, and of each measure what
+        `nnd_tasks.statistics.ClusteredMean.columns` gives. Empty without a model that writes.
+    """
+    rows = []
+    for category, model, tests in tests_by_category(paired):
+        pooled = pool_measures(tests)
+        row = {"category": category, "model": model, "prompts": len(pooled), "few": is_few(len(pooled))}
+        for measure in MEASURES:
+            row |= clustered_mean(pooled["total", measure], pooled["weight", measure]).columns(measure)
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool = False) -> list[Comparison]:
@@ -97,9 +125,9 @@ def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comp
 
 def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     """Compare every pair of models on all tests and on each category; of one model alone there are no differences."""
-    rates = category_rates(paired)
+    rates, measures = category_rates(paired), category_measures(paired)
     if len(paired.runs) == 1:
-        return Comparison(paired, rates, pd.DataFrame(columns=["category"]), pd.DataFrame(), not_compared)
+        return Comparison(paired, rates, measures, pd.DataFrame(columns=["category"]), pd.DataFrame(), not_compared)
     rows = []
     pairs = list(combinations(range(len(paired.models)), 2))
     firsts, seconds = np.array(pairs).T
@@ -131,7 +159,7 @@ def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     differences.loc[differences["significant"] & np.isinf(differences["mde"]), "mde"] = math.nan
     overall = (table[table["category"] == ALL] for table in (rates, differences))
     ranks = rank(*overall) if len(paired.runs) > 2 else pd.DataFrame()
-    return Comparison(paired, rates, differences, ranks, not_compared)
+    return Comparison(paired, rates, measures, differences, ranks, not_compared)
 
 
 def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:

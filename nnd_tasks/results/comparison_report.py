@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
-from nnd_tasks.results.category_measures import category_measures
 from nnd_tasks.results.compare import Comparison
-from nnd_tasks.results.paired import Paired
+from nnd_tasks.results.paired import Paired, asked_texts
 from nnd_tasks.results.readers import reader_tables
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import recount
@@ -55,7 +54,7 @@ def report_comparison(comparison: Comparison) -> Report:
         make_table("differences", differences, resamples=RESAMPLES, power=POWER, level=LEVEL),
         baselines_table(baselines),
         make_table("diagnostics", diagnostics),
-        make_table("while_training", category_measures(paired)),
+        make_table("while_training", comparison.measures),
         *reader_tables(paired),
         make_table("margin_parts", margin_parts(paired)),
     ]
@@ -198,8 +197,8 @@ def baselines_of(paired: Paired) -> pd.DataFrame:
         all.
     """
     run = paired.runs[0]
-    tests = run.tests.assign(**run.texts).set_index("test_id").loc[paired.tests["test_id"]]
-    contexts = [str(run.documents[document].get("context") or "") for document in tests["document"]]
+    tests = asked_texts(run).loc[paired.tests["test_id"]]
+    contexts = [str(run.documents[document].get("context") or "") for document in paired.tests["document"]]
     pairs = [*zip(contexts, tests["high"], tests["low"], strict=True)]
     table = find_table(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))
     texts, writers = None, list[Writers]()

@@ -65,6 +65,7 @@ class Paired:
             None where `passed` says it.
         set: name of the set and its config.
         models: names of the models.
+        tests_of: model -> the rows that its run has of `tests`, in the same order; ``test_id`` is the index.
         categories: ``all``, then the categories of the tests.
         name: of the task, with what tells these runs from others of it.
         title: the same, and whether they are of some prompts only.
@@ -88,6 +89,7 @@ class Paired:
         """Compute what reports say of all of it."""
         self.set = self.runs[0].set
         self.models = [run.model for run in self.runs]
+        self.tests_of = {run.model: run.tests.set_index("test_id").loc[self.tests["test_id"]] for run in self.runs}
         self.categories = [ALL, *sorted(self.tests["category"].unique())]
         prompts = len(self.runs[0].documents)
         self.name = f"{self.task} ({self.distinguished_by})" if self.distinguished_by else self.task

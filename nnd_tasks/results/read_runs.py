@@ -203,6 +203,7 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         "prompts": content.get("n-samples", {}).get(task, {}).get("effective"),
     }
     check_types(TaskResults, header, f"{file}, {task}", "holds no results of an NND task, or is damaged")
+    tokens = _find_beside(file, f"tokens_{task}_{date}.parquet", answers)
     command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
     return Run(
         model=str(signature["model"].get("name") or content.get("model_name")),
@@ -221,7 +222,7 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         prompts=header["prompts"],
         answers=answers,
         file=file,
-        tokens=_find_beside(file, f"tokens_{task}_{date}.parquet", answers),
+        tokens=tokens if tokens.is_file() else None,
     )
 
 

@@ -66,24 +66,20 @@ def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]
         keys = {key for run in readers for key in run.comparison_key}
         paired_readers = pair(readers, [*(name for name in _ALLOWED if name in keys), *allow])
         groups += [
-            replace(paired, task=f"{paired.runs[0].task} as read by {model}", credit=_credit(paired))
+            replace(paired, task=f"{paired.runs[0].task} as read by {model}", credit=_count_credit(paired))
             for paired in paired_readers
-            if _has_several_readers(paired)
+            if len({run.reader for run in paired.runs}) > 1
         ]
     return groups
 
 
-def _credit(paired: Paired) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _count_credit(paired: Paired) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Count a tie of a judge or a rating as half passed, so that guessing gives 0.5 with every reader."""
     credit = paired.passed.astype(float)
     for column, run in enumerate(paired.runs):
         if run.reader in IN_WRITING:
-            credit[:, column] += run.tests.set_index("test_id")["tie"].loc[paired.tests["test_id"]].to_numpy() / 2
+            credit[:, column] += paired.tests_of[run.model]["tie"].to_numpy() / 2
     return credit
-
-
-def _has_several_readers(paired: Paired) -> bool:
-    return len({run.reader for run in paired.runs}) > 1
 
 
 def _name_readers(runs: Sequence[Run]) -> list[Run]:
@@ -97,15 +93,11 @@ def _name_readers(runs: Sequence[Run]) -> list[Run]:
 
 
 def reader_tables(paired: Paired) -> list[Table]:
-    """What can be said of readers besides rates and differences: the four cells, and whether they read at all.
-
-    The tables of one reader alone have no rows.
-    """
-    several = _has_several_readers(paired)
-    return [
-        make_table("cells", pd.DataFrame(_cells(paired) if several else ())),
-        make_table("checks", pd.DataFrame(_checks(paired) if several else ())),
-    ]
+    """What can be said of the readers of one model besides rates and differences: four cells, and whether they read at all."""
+    if paired.credit is None:
+        return []
+    cells, checks = pd.DataFrame(_cells(paired)), pd.DataFrame(_checks(paired, paired.credit))
+    return [make_table("cells", cells), make_table("checks", checks)]
 
 
 def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
@@ -125,10 +117,9 @@ def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
                 yield {"category": category, "asked": paired.models[column], **size, "cell": cell, **rate._asdict()}
 
 
-def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
-    credit = _credit(paired)
+def _checks(paired: Paired, credit: np.ndarray[Any, np.dtype[np.float64]]) -> Iterator[dict[str, Any]]:
     for column, run in enumerate(paired.runs):
-        outcomes = _outcomes(run).loc[paired.tests["test_id"]]
+        outcomes = _outcomes(run, paired.tests_of[run.model])
         both = np.column_stack([outcomes["without_context"], credit[:, column]])
         for category in paired.categories:
             counts, tests = paired.sum_by_prompt(both, category)
@@ -145,13 +136,12 @@ def _checks(paired: Paired) -> Iterator[dict[str, Any]]:
             yield {"category": category, "reader": run.model, **rate._asdict(), "verdict": verdict, **means, **gains}
 
 
-def _outcomes(run: Run) -> pd.DataFrame:
-    """How each test came out without the context and with the answers swapped; nan where that was not asked.
+def _outcomes(run: Run, tests: pd.DataFrame) -> pd.DataFrame:
+    """How each of some tests of a run came out without the context and with the answers swapped; nan where that was not asked.
 
     ``ties``: both texts have one score; ``flips``: a choice or a judge took one letter in both orders; ``mass``: P of the two
     answers; ``unread``: an answer that a judge or a rating wrote could not be read.
     """
-    tests = run.tests.set_index("test_id")
     high, low = (
         pd.DataFrame([score or {} for score in take_values(run.documents, tests, side, "scores")], index=tests.index)
         .reindex(columns=["sum", "swapped", "mass"])

@@ -56,7 +56,7 @@ class Run:
         prompts: their number, as lm-eval wrote it.
         answers: digest of the answers, by which its other files are known.
         file: its results file.
-        tokens: where its token scores lie; the file is there only for runs with ``tokens``.
+        tokens: the file of its token scores; None where it kept none.
         reader: who read the candidates: ``writer``, ``validator``, ``choice``, ``judge``, ``rating`` or ``reward``.
         set: name of the set and its config.
         asked: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
@@ -92,7 +92,7 @@ class Run:
     prompts: int | None = None
     answers: str = ""
     file: Path = Path("results.json")
-    tokens: Path = Path("tokens.parquet")
+    tokens: Path | None = None
 
     def __post_init__(self) -> None:
         """Compute what the protocol and the samples say of the run."""
@@ -166,7 +166,7 @@ class Runs(list[Run]):
                 "signature": run.line,
                 "short_signature": run.short_line,
                 "file": str(run.file),
-                "tokens": str(run.tokens) if run.tokens.is_file() else None,
+                "tokens": run.tokens and str(run.tokens),
             }
             for run in self
         ]

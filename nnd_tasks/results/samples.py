@@ -200,16 +200,16 @@ TokenScores = Mapping[tuple[str, int, bool], CandidateTokens]
 
 
 @lru_cache(maxsize=100)
-def read_tokens(run: Run) -> TokenScores | None:
-    """Read the token scores of a run, once for all parts of a report; None where it kept none.
+def read_tokens(run: Run) -> TokenScores:
+    """Read the token scores of a run, once for all parts of a report; empty where it kept none.
 
     Raises:
         NNDError: their file cannot be read, lacks a column or a scored candidate, or disagrees with the samples: a candidate
             that is not there, another text, or log-probabilities that do not add up to its sum.
     """
     path, tokens = run.tokens, dict[tuple[str, int, bool], CandidateTokens]()
-    if not path.is_file():
-        return None
+    if path is None:
+        return tokens
     try:
         table = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
         for column in table.columns:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
 
-from nnd_tasks.show.report import Table
+from nnd_tasks.show.report import Cell, Table
 
-_TABLES = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text("utf-8"))
+#: Table -> ``columns``, and where it has them ``name`` and ``caption``.
+TABLES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text("utf-8"))
 
 
-def make_table(key: str, data: pd.DataFrame, **numbers: object) -> Table:
+def make_table(key: str, data: pd.DataFrame, columns: Mapping[str, Cell] | None = None, **numbers: object) -> Table:
     """Make a table of tables.yaml.
 
     Args:
         key: of the table.
         data: a row per observation.
+        columns: in the place of those of tables.yaml.
         numbers: for the fields of the caption.
     """
-    table = _TABLES[key]
-    return Table(table.get("name", key), data, table["columns"], table.get("caption", "").format(**numbers))
+    table = TABLES[key]
+    return Table(table.get("name", key), data, columns or table["columns"], table.get("caption", "").format(**numbers))

@@ -133,8 +133,8 @@ def _find_borders(tokens: CandidateTokens, length: int) -> NDArray[np.bool_]:
 _VALUES = ["before", "at", "after", "tokens_high", "tokens_low"]
 
 
-def margin_table(run: Run) -> pd.DataFrame | None:
-    """Divide the margin of each test of a run; None where it has no token scores.
+def margin_table(run: Run) -> pd.DataFrame:
+    """Divide the margin of each test of a run with token scores.
 
     Returns:
         One row per test that was scored, with its ``test_id``, ``cluster_id`` and ``category``; ``before``, ``at`` and ``after``:
@@ -144,10 +144,7 @@ def margin_table(run: Run) -> pd.DataFrame | None:
     Raises:
         NNDError: the file of token scores is damaged or belongs to another run.
     """
-    scores = read_tokens(run)
-    if scores is None:
-        return None
-    tests = run.tests.dropna(subset="passed")
+    scores, tests = read_tokens(run), run.tests.dropna(subset="passed")
     rows = []
     for index, *pair in tests[["document", "high", "low"]].itertuples(index=False):
         document = run.documents[index]
@@ -185,8 +182,7 @@ def margin_parts(paired: Paired) -> pd.DataFrame:
     Raises:
         NNDError: a file of token scores is damaged or belongs to another run.
     """
-    margins_of = {run.model: margin_table(run) for run in paired.runs}
-    tables = [table.assign(model=model) for model, table in margins_of.items() if table is not None]
+    tables = [margin_table(run).assign(model=run.model) for run in paired.runs if run.tokens]
     if not tables:
         return pd.DataFrame()
     every = pd.concat(tables)
@@ -258,7 +254,7 @@ def around_errors(runs: Sequence[Run]) -> pd.DataFrame:
 def _read_errors(run: Run) -> Iterator[tuple[Any, ...]]:
     """Yield task, model, value and prompt of each error, and its numbers at `PLACES`."""
     marked = [document for document in run.documents if any(document.get("error_spans") or ())]
-    scores = (read_tokens(run) if marked else None) or {}
+    scores = read_tokens(run) if marked else {}
     in_text = {key: tokens.starts < tokens.ends for key, tokens in scores.items()}
     unigram = unigram_surprise(tokens.ids[in_text[key]] for key, tokens in scores.items() if key[2])
     for document in marked:

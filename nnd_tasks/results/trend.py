@@ -16,8 +16,7 @@ from scipy.special import stdtrit
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES
-from nnd_tasks.results.category_measures import category_measures
-from nnd_tasks.results.compare import category_rates
+from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.model_names import (
     PARAMETERS,
     STEP,
@@ -32,7 +31,7 @@ from nnd_tasks.results.model_names import (
 from nnd_tasks.results.paired import pair_several
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tables import make_table
+from nnd_tasks.results.tables import TABLES, make_table
 from nnd_tasks.run.outputs import read_log
 from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
@@ -223,10 +222,10 @@ def report_trend(trend: Trend) -> Report:
         "95% interval": "{low:.3f} to {high:.3f}",
     }
     table = Table("rates", points.assign(unreliable=unreliable), columns)
-    while_training = make_table("while_training", table.data)
-    measures = {name: cell for name, cell in while_training.columns.items() if name in MEASURES and name in points}
     of_point = {heading: columns[heading] for heading in ("task", "category", "family", "model", x)}
-    tables = [table, *([replace(while_training, columns=of_point | measures)] if measures else [])]
+    cells = TABLES["while_training"]["columns"]
+    measures = {name: cells[name] for name in MEASURES if name in points}
+    tables = [table, *([make_table("while_training", points, of_point | measures)] if measures else [])]
     least, most = points["x"].min(), points["x"].max()
     crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
     if x == STEP and points["family"].nunique() == 1:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.show.report import Report, Table, is_missing, numeric_columns
+from nnd_tasks.show.report import Report, Table, is_missing
 from nnd_tasks.text import escape_cell, escape_markdown, figure_text
 
 if TYPE_CHECKING:
@@ -131,8 +131,15 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
     lines = [f"# {escape_markdown(report.title)}", "", *_bullets(report.findings)]
     for table in report.tables:
         lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table), ""]
-    lines += _bullets([*report.explain_marks(report.tables), *report.notes, *(report.signatures if files else ())])
+    lines += _bullets([*explain_marks(report), *report.notes, *(report.signatures if files else ())])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def explain_marks(report: Report, tables: Sequence[Table] | None = None) -> list[str]:
+    """Say what the marks mean that stand in the cells of a report's tables, or of some tables made of them."""
+    every = report.tables if tables is None else tables
+    text = "\n".join(cell for table in every for cell in table.cells.to_numpy().ravel())
+    return [f"{symbol} {meaning}" for symbol, meaning in report.legend.items() if symbol in text]
 
 
 def _bullets(lines: Sequence[str]) -> list[str]:
@@ -141,9 +148,8 @@ def _bullets(lines: Sequence[str]) -> list[str]:
 
 def markdown_table(table: Table) -> list[str]:
     """The lines of a table in Markdown."""
-    cells = table.cells()
-    rule = ["---:" if right else "---" for right in numeric_columns(cells)]
-    rows = [cells.columns, *cells.to_numpy().tolist()]
+    rule = ["---:" if right else "---" for right in table.numeric]
+    rows = [table.cells.columns, *table.cells.to_numpy().tolist()]
     head, *body = (f"| {' | '.join(map(escape_cell, row))} |" for row in rows)
     return [head, f"|{'|'.join(rule)}|", *body]
 
@@ -192,9 +198,8 @@ def to_latex(report: Report) -> str:
     """Write the tables of a report for LaTeX with booktabs."""
     parts = ["% needs \\usepackage{booktabs}"]
     for table in report.tables:
-        cells = table.cells().map(visible)
-        columns = "".join("r" if right else "l" for right in numeric_columns(cells))
-        text = cells.to_latex(index=False, escape=True, column_format=columns)
+        columns = "".join("r" if right else "l" for right in table.numeric)
+        text = table.cells.map(visible).to_latex(index=False, escape=True, column_format=columns)
         for symbol, command in _LATEX.items():
             text = text.replace(symbol, command)
         parts.append(text)
@@ -223,7 +228,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["numeric"] = numeric_columns
+    environment.filters["marks"] = explain_marks
     environment.filters["picture"] = _picture
     environment.tests["nan"] = is_missing
     return environment

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 Cell: TypeAlias = str | Callable[[Mapping[str, Any]], str]
 #: What stands where a value is missing, and where it is infinite (an MDE where no p can be small enough).
 MISSING, INFINITE = "-", "none"
+#: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
+_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|of|none|<(?=0\.)|>(?=\d))*")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Table:
     """A table of plain values, and how its cells are written.
 
@@ -30,6 +32,8 @@ class Table:
         columns: heading -> how its cells are written. A heading with a field, such as ``"{model}"``, becomes one column per
             value of the field, and rows whose other cells are equal become one. A column without any value is not shown.
         caption: what one has to know to read it.
+        cells: the table as people see it: every cell a text.
+        numeric: of each column of the cells, whether it holds numbers, which stand at the right.
     """
 
     name: str
@@ -37,8 +41,12 @@ class Table:
     columns: Mapping[str, Cell]
     caption: str = ""
 
-    def cells(self) -> pd.DataFrame:
-        """The table as people see it: every cell a text."""
+    def __post_init__(self) -> None:
+        """Write the cells."""
+        self.cells = self._write_cells()
+        self.numeric = [all(map(_NUMBERS.fullmatch, self.cells[name])) for name in self.cells.columns]
+
+    def _write_cells(self) -> pd.DataFrame:
         fixed = {heading: cell for heading, cell in self.columns.items() if "{" not in heading}
         spread = {heading: cell for heading, cell in self.columns.items() if "{" in heading}
         rows: dict[Any, dict[str, str]] = {}
@@ -86,11 +94,6 @@ class Report:
         """A line for each model: how it was run."""
         return [f"{model}: {line}" for model, line in self.facts.get("signatures", {}).items()]
 
-    def explain_marks(self, tables: Sequence[Table]) -> list[str]:
-        """Say what the marks mean that stand in the cells of these tables."""
-        text = "\n".join(cell for table in tables for cell in table.cells().to_numpy().ravel())
-        return [f"{symbol} {meaning}" for symbol, meaning in self.legend.items() if symbol in text]
-
 
 class _Writer(string.Formatter):
     """Writes a cell: a missing value as `MISSING`, a truth value as its mark, p by ``:p``, a share in points by ``:points``."""
@@ -128,15 +131,6 @@ def write_cell(cell: Cell, row: Mapping[str, Any]) -> str:
 def is_missing(value: Any) -> bool:
     """Tell whether a value is None, nan or pandas' NA."""
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
-
-
-#: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
-_NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|of|none|<(?=0\.)|>(?=\d))*")
-
-
-def numeric_columns(cells: pd.DataFrame) -> list[bool]:
-    """Tell of each column whether it holds numbers, which stand at the right."""
-    return [all(map(_NUMBERS.fullmatch, cells[name])) for name in cells.columns]
 
 
 def file_stem(name: str) -> str:

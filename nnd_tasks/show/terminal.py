@@ -16,7 +16,7 @@ from nnd_tasks.files import expand, writing_all
 from nnd_tasks.show import Form, forms
 from nnd_tasks.show.console import on_terminal, open_console, say, say_lines
 from nnd_tasks.show.forms import write_figure
-from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns
+from nnd_tasks.show.report import Report, Table, file_stem
 
 
 def print_table(table: Table) -> None:
@@ -24,11 +24,10 @@ def print_table(table: Table) -> None:
     if not on_terminal():
         say_lines("\n".join(forms.markdown_table(table)))
         return
-    cells = table.cells()
     drawn = DrawnTable()
-    for name, right in zip(cells.columns, numeric_columns(cells), strict=True):
+    for name, right in zip(table.cells.columns, table.numeric, strict=True):
         drawn.add_column(Text(visible(name)), justify="right" if right else "left", overflow="fold")
-    for row in cells.to_numpy():
+    for row in table.cells.to_numpy():
         drawn.add_row(*(Text(visible(cell)) for cell in row))
     open_console().print(drawn)
 
@@ -94,7 +93,7 @@ def _print_brief(reports: Sequence[Report]) -> None:
     merged = [replace(tables[0], data=pd.concat([table.data for table in tables])) for tables in by_name.values()]
     for table in merged:
         print_table(table)
-    for line in reports[0].explain_marks(merged):
+    for line in forms.explain_marks(reports[0], merged):
         say(line)
 
 
@@ -108,7 +107,7 @@ def _draw_report(report: Report) -> None:
         if table.caption:
             console.print(Text(visible(table.caption), style="dim"))
         print_table(table)
-    for line in [*report.explain_marks(report.tables), *report.notes]:
+    for line in [*forms.explain_marks(report), *report.notes]:
         console.print(Text(f"• {visible(line)}", style="dim"))
 
 

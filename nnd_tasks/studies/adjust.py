@@ -189,10 +189,9 @@ def _surprise(run: Run) -> pd.Series[float] | None:
     Raises:
         NNDError: the file of tokens is damaged, lacks a candidate, or is not of this run.
     """
-    tokens_of = read_tokens(run)
-    if tokens_of is None:
+    if run.tokens is None:
         return None
-    ids = {(name, i): tokens.ids for (name, i, with_context), tokens in tokens_of.items() if with_context}
+    ids = {(name, i): tokens.ids for (name, i, with_context), tokens in read_tokens(run).items() if with_context}
     unigram = unigram_surprise(ids.values())
     surprise: dict[Any, float] = {}
     for _, texts in pd.Series(ids, dtype=object).groupby(level=0):

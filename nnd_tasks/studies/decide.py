@@ -15,7 +15,7 @@ import pandas as pd
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, pool_measures
-from nnd_tasks.results.category_measures import tests_by_category
+from nnd_tasks.results.compare import tests_by_category
 from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training, known_number
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers

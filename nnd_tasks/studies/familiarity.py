@@ -227,7 +227,7 @@ def judge_texts(paired: Paired) -> JudgedTexts:
         raise NNDError(f"{paired.set}: is not built here from the data of the runs (run: {build})")
     sides, scores = _find_sides(paired.tests, built.to_pandas()), pd.DataFrame()
     for run in paired.runs:
-        means = run.tests.set_index("test_id").loc[paired.tests["test_id"], ["high_mean", "low_mean"]]
+        means = paired.tests_of[run.model][["high_mean", "low_mean"]]
         scores[run.model] = means.to_numpy().T.ravel()
     # A text that several systems wrote alike belongs to each of them by an equal part.
     wrote = sides["system"].str.get_dummies().groupby(sides["text"]).transform("max")

@@ -305,7 +305,7 @@ def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
     """A row per test, named by category and prompt, and a column per (measure, model), more is better; nan if not finite."""
     columns = {}
     for run_index, model in family.models["model"].items():
-        tests = paired.runs[run_index].tests.set_index("test_id").loc[paired.tests["test_id"]]
+        tests = paired.tests_of[paired.models[run_index]]
         columns[PASS_RATE, model] = tests["passed"]
         columns[MARGIN, model] = tests["margin"]
         columns[BITS, model] = tests["high_sum"] / math.log(2) / tests["high_bytes"].clip(lower=1)

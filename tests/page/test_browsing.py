@@ -91,7 +91,7 @@ def test_the_data_are_those_of_the_runs(paired, monkeypatch):
             [mark] = document["error_spans"][test["low"]]
             assert kept["marks"][low] == [[mark["start"], mark["end"], f"{mark['category']}, major"]]
             assert kept["fields"] == [[name, document[name]] for name in ("context", "question")]
-            if scores[k] is None:
+            if not scores[k]:
                 assert kept["tokens"][k][low] is None
                 continue
             lengths, tenths = kept["tokens"][k][low]
@@ -162,7 +162,7 @@ def test_token_scores_that_cannot_be_are_one_error(damage, message, tmp_path):
 
 def test_one_test_is_shown_with_what_each_model_made_of_it(paired):
     [report], _ = look_up_test("00005-1", paired.runs)
-    texts, outcomes = (table.cells().to_numpy().tolist() for table in report.tables)
+    texts, outcomes = (table.cells.to_numpy().tolist() for table in report.tables)
     document = paired.runs[0].documents[5]
     assert ["context", document["context"]] in texts
     assert ["better", document["candidates"][0]] in texts
@@ -195,7 +195,7 @@ def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers():
     assert prompt["scores"] == [[{"sum": -1.0, "tokens": 2}] * 4, [None] * 4, [None] * 4]
     assert [name for name, _ in unpacked(pack(pair(runs[1:2]), PAGE_LIMIT).pieces[1])[0]["fields"]] == ["context"]
     [report], _ = look_up_test("t1", runs, ["reader"])
-    texts = report.tables[0].cells().to_numpy().tolist()
+    texts = report.tables[0].cells.to_numpy().tolist()
     assert texts[-4:] == prompt["words"]["t1"]
 
 
@@ -276,7 +276,6 @@ def test_tokens_marks_and_differences_are_where_they_belong(browser, folder, tmp
     page.wait_for_selector("#browse:not([hidden])")
     run = pair(runs)[0].runs[1]
     scores = read_tokens(run)
-    assert scores is not None
     good, bad = run.documents[5]["candidates"][0], run.documents[5]["candidates"][2]
     assert page.locator(".view h4:first-child").all_inner_texts()[::3] == ["Tokens of m-a", "Tokens of m-b"]
     low = page.locator(".view").nth(1).locator(".candidate.low p")

@@ -58,7 +58,7 @@ def test_the_tables_are_those_of_the_comparison(three):
     page = page_of(three)
     [section] = map(make_section, pair(read_results(three)))
     every = [*section.report.tables, section.settings]
-    tables = {table.name: table.cells().to_numpy().tolist() for table in every}
+    tables = {table.name: table.cells.to_numpy().tolist() for table in every}
     expected = {"rates", "ranks", "differences", "baselines", "diagnostics", "while training", "settings"}
     assert tables.keys() == expected
     for name, rows in tables.items():

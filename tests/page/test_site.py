@@ -86,7 +86,7 @@ def test_numbers_are_those_of_compare(people, site):
     assert sets == [*reports] == ["nnd/demo (authors)", "nnd/made_up (authors)"]
     assert [row[0] for row in rows] == ["m-a", "m-b", "m-c"]
     for model, *cells in rows:
-        expected = [report.tables[0].cells().set_index("category").loc["all"] for report in reports.values()]
+        expected = [report.tables[0].cells.set_index("category").loc["all"] for report in reports.values()]
         assert cells == [one.get(model, "") for one in expected]
 
 

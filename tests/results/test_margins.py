@@ -260,7 +260,6 @@ def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path)
     place = write_run(tmp_path, "m", lambda *_: -float(rng.exponential(1.2)), prompts=40)
     [run] = read_results(place)
     table = margin_table(run)
-    assert table is not None
     sums = run.tests["margin_sum"].where(table["at"].notna())
     assert table[["before", "at", "after"]].sum(axis=1, skipna=False).tolist() == pytest.approx(
         sums.tolist(), nan_ok=True

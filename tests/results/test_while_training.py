@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from nnd_tasks.results.category_measures import category_measures
-from nnd_tasks.results.compare import compare_runs
+from nnd_tasks.results.compare import category_measures, compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
@@ -74,7 +73,7 @@ def test_compare_has_one_table_of_them(tmp_path):
     assert found["margin_low"] == pytest.approx(found["margin"] - stats.t.ppf(0.975, PROMPTS - 1) * error)
     assert rows.loc[("a", "m1"), "top1_low"] == pytest.approx(3 * PROMPTS / sum(9 + i for i in range(PROMPTS)))
     assert math.isnan(found["entropy"]), "this run has no token_stats"
-    cells = table.cells()
+    cells = table.cells
     assert "entropy" in cells
     assert cells.loc[cells["category"] == "b", "prompts"].tolist() == ["4†", "4†"]
 
@@ -100,7 +99,7 @@ def test_trend_shows_them_against_steps(tmp_path):
     assert overall["margin"].is_monotonic_increasing
     assert overall["bits_high"].is_monotonic_decreasing
     assert overall["bits_low"].nunique() == 1
-    assert [*table.cells().columns] == ["task", "category", "family", "model", "step", *BASIC]
+    assert [*table.cells.columns] == ["task", "category", "family", "model", "step", *BASIC]
 
 
 def test_logs_hold_them_too_and_older_ones_do_not(tmp_path):
@@ -120,6 +119,6 @@ def test_logs_hold_them_too_and_older_ones_do_not(tmp_path):
     report = report_trend(read_trend([path]))
     table = table_of(report)
     assert table is not None
-    assert [*table.cells().columns][-2:] == ["bits_high", "margin"]
+    assert [*table.cells.columns][-2:] == ["bits_high", "margin"]
     path.write_text("".join(json.dumps({**line, "step": step}) + "\n" for step in (1, 2)))
     assert table_of(report_trend(read_trend([path]))) is None

@@ -14,11 +14,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from filelock import FileLock
 
 from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import lock_file
+from nnd_tasks.files import only_writer
 from nnd_tasks.sets.write import make_card
 from nnd_tasks.store import list_configs, read_table
 from tests.commands import refused
@@ -86,7 +85,7 @@ def test_what_others_put_into_the_folder_is_kept(folder):
 def test_a_set_that_another_process_keeps_locked_is_left_alone(folder):
     write(folder)
     before = contents(folder)
-    with FileLock(lock_file(folder)), pytest.raises(NNDError, match="another command"):
+    with only_writer(folder, 1.0, "unused"), pytest.raises(NNDError, match="another command"):
         write(folder, {"clean": to_table(make(1))}, timeout=0.1)
     assert contents(folder) == before
     write(folder, {"clean": to_table(make(1))}, timeout=0.1)

@@ -1,6 +1,6 @@
 """`Table.cells`, `write_cell`, `show_reports`, `write_reports` and the forms of `nnd_tasks.show.forms`.
 
-Also covers dump_json, escape_cell, file_stem, is_missing, markdown_table, numeric_columns, print_counts,
+Also covers dump_json, escape_cell, file_stem, is_missing, markdown_table, print_counts,
 print_table, render, Report, Table, to_csv, to_html, to_json, to_latex, to_markdown.
 """
 
@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show import forms
-from nnd_tasks.show.report import Report, Table, file_stem, numeric_columns, write_cell
+from nnd_tasks.show.report import Report, Table, file_stem, write_cell
 from nnd_tasks.show.terminal import show_reports, write_reports
 
 if TYPE_CHECKING:
@@ -76,18 +76,18 @@ def make_report(name: str = "one", title: str = "Title", **more: Any) -> Report:
 
 
 def test_a_heading_with_a_field_is_a_column_per_value_and_equal_rows_are_one():
-    cells = TABLE.cells()
+    cells = TABLE.cells
     assert list(cells.columns) == ["category", "prompts", "m-a", "m-b"]
     assert cells.to_numpy().tolist() == [
         ["all", "1,200", "0.500 [0.400, 0.600]", "0.700 [-, -]"],
         ["rare", "3†", "-", ""],
     ]
-    assert numeric_columns(cells) == [False, True, True, True]
+    assert TABLE.numeric == [False, True, True, True]
 
 
 def test_a_column_without_any_value_is_not_shown():
     data = pd.DataFrame([{"a": 1.0, "b": math.nan}, {"a": 2.0, "b": math.nan}])
-    assert list(Table("t", data, {"a": "{a:.0f}", "b": "{b:.2f}"}).cells().columns) == ["a"]
+    assert list(Table("t", data, {"a": "{a:.0f}", "b": "{b:.2f}"}).cells.columns) == ["a"]
 
 
 @pytest.mark.parametrize(

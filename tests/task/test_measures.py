@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, pool_measures
-from nnd_tasks.results.category_measures import category_measures
+from nnd_tasks.results.compare import category_measures
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
