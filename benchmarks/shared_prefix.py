@@ -71,13 +71,15 @@ def authors(lm: HFLM, work: workloads.Workload) -> list[float]:
 def floor(lm: HFLM, work: workloads.Workload, row: int = 1024) -> float:
     """Dense causal passes over as many tokens as the prefix tree has, the head at scored positions only.
 
-    A reference for time, not for numbers: each row is read as one text, with the fastest attention that there is. Texts are
-    already tokens when the clock starts. For encoder-decoders, a pass for each context with all its candidates in a row.
+    A reference for time, not for numbers: each row is read as one text, with the fastest attention that there is. A row is as
+    long as the longest text if that is longer, because a long context is read whole. Texts are already tokens when the clock
+    starts. For encoder-decoders, a pass for each context with all its candidates in a row.
     """
     encoded = [(prompt, *lm._encode_pair(prompt, text)) for prompt, text in work.distinct]
     if lm.backend == "seq2seq":
         return _floor_of_encoder_decoder(lm, encoded)
     tree, scored = tree_of(encoded)
+    row = max(row, *(len(context) + len(continuation) for _, context, continuation in encoded))
     _synchronize(lm)
     start = time.perf_counter()
     for first in range(0, len(tree), row):

@@ -11,6 +11,7 @@ A `TreeMask` says which token of a row sees which key: a few numbers per token, 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -234,25 +235,32 @@ def _extent(
     limits: PackLimits,
     stem: int = 0,
 ) -> tuple[int, bool]:
-    """Return the index of the last sequence of the pack that begins with sequence ``first``, and whether it is all trunk."""
-    last, trunk_size, size = first, 0, len(sequences[first]) - stem
+    """Find the last sequence of the pack that begins with sequence ``first``, and whether the pack is all trunk.
+
+    The next pack reads again what its first sequence shares with the last one of this pack. So a full pack ends where
+    neighbours share least, but not in its first third. Of six sequences that share 90, 90, 90, 2 and 90 tokens with the
+    next one it holds four.
+    """
+    last, trunk_size = first, 0
+    sizes = [len(sequences[first]) - stem]  # of the pack, if it ends with sequence first, first + 1, ...
     branching_points = 0  # no fewer than the different anchors: neighbours that share equally much have one
-    all_trunk = True  # one sequence, however long
     while last + 1 <= bound:
         # The next sequence adds to the trunk what it shares with the last one and is not in the trunk yet.
         common = shared[last + 1] - stem
         in_trunk = shared[last] - stem if last > first else 0
         trunk_size += max(0, common - in_trunk)
-        size += len(sequences[last + 1]) - stem - common
+        size = sizes[-1] + len(sequences[last + 1]) - stem - common
         branching_points += last == first or common != in_trunk
         too_many_anchors = limits.max_anchors is not None and branching_points > limits.max_anchors
         grows_beyond_row = common >= limits.min_shared and not too_many_anchors
         max_size = limits.max_pack if grows_beyond_row else limits.max_row
         if trunk_size > limits.max_row or size > max_size:
+            third = bisect_left(sizes, sizes[-1] // 3)
+            last = min(range(first + third, last + 1), key=lambda end: (shared[end + 1], -end))
             break
         last += 1
-        all_trunk = size <= limits.max_row
-    return last, all_trunk
+        sizes.append(size)
+    return last, last == first or sizes[last - first] <= limits.max_row
 
 
 def _pack(

@@ -112,6 +112,14 @@ def test_stems_of_stems_are_stems_of_their_own():
     assert read(found, 64) == 3 * (200 + 5)
 
 
+def test_a_full_pack_ends_where_neighbours_share_least():
+    """Contexts that share 10 tokens, with five candidates each: no pack ends between the candidates of one context."""
+    found = sorted((*range(10), *range(100 * c, 100 * c + 20), k, k) for c in range(1, 41) for k in range(5))
+    for row in (50, 64, 100, 150):
+        packs = len(list(make_packs(found, PackLimits(row, 16 * row))))
+        assert read(found, row) == 10 * packs + 40 * (20 + 5 * 2)
+
+
 @given(sequences)
 def test_in_one_pack_every_distinct_beginning_is_read_once(found):
     """The number of nodes of a trie, counted from its definition."""

@@ -1,4 +1,4 @@
-"""Covers TokenCounter, tokens_and_characters.
+"""Covers TokenCounter, tokens_and_characters, make_packs.
 
 A real model: its sums are those of plain transformers, and the demo has the rates that the README states.
 """
@@ -9,11 +9,14 @@ import itertools
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
+from nnd_tasks.models.prefix_scoring import PrefixScoring
+from nnd_tasks.models.prefix_tree import PackLimits, make_packs
 from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.random_models import evaluate
-from tests.task.tasks import SHIPPED
+from tests.task.tasks import SHIPPED, load_task
 from tests.task.test_oracle import Oracle, check_against
 
 #: Tasks of short texts, and those that `make test-all` adds.
@@ -90,6 +93,22 @@ def test_answers_about_one_test_of_each_prompt_are_those_of_plain_transformers(
                 good, bad = (oracle.sum_and_count(*oracle.split(*pair))[0] for pair in pairs)
                 score = (good - bad) / (2 if task.endswith("choice") else 1)
                 assert sample["candidates"][place]["sum"] == pytest.approx(score, abs=1e-4)
+
+
+def test_long_beginnings_are_read_at_most_a_tenth_more_than_once(smollm2, link_sets):
+    link_sets("when2call")
+    task = load_task("nnd_when2call", {"pretrained": str(smollm2)})
+    task.build_all_requests()
+    texts = sorted({prompt + text for prompt, text in (request.args[:2] for request in task.instances)})
+    sequences = sorted(tuple(ids) for ids in AutoTokenizer.from_pretrained(smollm2)(texts)["input_ids"])
+    stems, read = {}, 0
+    for pack in make_packs(sequences, PackLimits(PrefixScoring.row_tokens, PrefixScoring.pack_tokens)):
+        stems[pack.owner] = pack.stem
+        read += len(pack.tokens) + sum(len(sequences[branch.sequence]) - branch.start for branch in pack.branches)
+    neighbours = [zip(*pair, strict=False) for pair in itertools.pairwise(sequences)]
+    shared = sum(len(list(itertools.takewhile(lambda ids: ids[0] == ids[1], pair))) for pair in neighbours)
+    tree = sum(map(len, sequences)) - shared
+    assert tree <= read + sum(stems.values()) <= 1.1 * tree
 
 
 def test_every_token_stands_for_its_own_characters(smollm2):
