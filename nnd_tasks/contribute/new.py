@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as change
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ from nnd_tasks.contribute.shapes import (
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_texts
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
-from nnd_tasks.sets.catalogue import SetRecipe, check_free_name, check_set_name, find_prepare
-from nnd_tasks.sets.cells import PATH, as_number, is_missing, render, unpack
+from nnd_tasks.sets.catalogue import check_free_name, check_set_name, find_prepare
+from nnd_tasks.sets.cells import PATH, as_number, is_missing, render
 from nnd_tasks.sets.download import Source, open_source
 from nnd_tasks.sets.read import read_json, read_table
-from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
+from nnd_tasks.sets.spans import read_items
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
 from nnd_tasks.text import some_of
@@ -211,8 +213,7 @@ def _find_span_keys(cells: pd.Series[Any]) -> tuple[str, str] | None:
     Raises:
         NNDError: the objects have neither positions nor words that are known.
     """
-    for cell in map(unpack, cells):
-        item = cell[0] if isinstance(cell, list) and cell else cell
+    for item in chain.from_iterable(map(read_items, cells)):
         if isinstance(item, dict):
             keys = next((keys for keys in _SPAN_KEYS if {*keys} <= {*item}), None)
             if keys is None and "text" not in item:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +23,10 @@ from nnd_tasks.redact import MARK, hide
 from nnd_tasks.run.training_pairs import without_section
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN, fingerprint
 from nnd_tasks.sets.build import make_set
-from nnd_tasks.sets.catalogue import SetRecipe, list_recipes
+from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import is_open, licence_names, terms_of, texts_may_go
-from nnd_tasks.sets.recipe import PREPARE, RECIPE
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, SetRecipe
 from nnd_tasks.sets.write import find_todos
 from nnd_tasks.store import (
     CARD,
@@ -119,7 +119,11 @@ def make_plan(
         licences = licences or ["apache-2.0"]  # labels of synthetic errors are ours
     else:
         licences = list(dict.fromkeys([*licences, *(licence for term in terms for licence in term.licences)]))
-        _check_licences(licences, str(folder / CARD))
+        if closed := [licence for licence in licences if not is_open(licence)]:
+            raise NNDError(
+                f"{folder / CARD}: licence {closed[0]} is not known to let you publish pairs that are made of the texts; publish "
+                "ids and a recipe instead with --ids-only"
+            )
     header["license"] = licences[0] if len(licences) == 1 else licences
     recipe_file = list_recipes().get(name)
     recipe = recipe_file.read() if recipe_file else None
@@ -146,21 +150,6 @@ def make_plan(
         pq.write_table(make_ids(table) if ids_only else table, buffer, compression="zstd")
         files[f"{config}/{SPLIT}-00000-of-00001.parquet"] = buffer.getvalue().to_pybytes()
     return UploadPlan(name, repo, files, _version(tables, ids_only), ids_only, tuple(notes))
-
-
-def _check_licences(names: Sequence[str], prefix: str) -> None:
-    """Check that licences allow to publish a set with its texts.
-
-    Args:
-        names: hub identifiers, in lower case.
-        prefix: what to name in an error.
-
-    Raises:
-        NNDError: one of them does not, such as one that allows no derivatives, or is unknown.
-    """
-    if closed := [licence for licence in names if not is_open(licence)]:
-        why = "is not known to let you publish pairs that are made of the texts"
-        raise NNDError(f"{prefix}: licence {closed[0]} {why}; publish ids and a recipe instead with --ids-only")
 
 
 def list_evaluations(tables: Mapping[str, pa.Table]) -> list[dict[str, Any]]:

@@ -343,7 +343,7 @@ def _find_system_columns(records: Records) -> Shape | None:
     option = records.recipe.system or ""
     system_names = [name.strip() for name in option.split(",")] if "," in option and option not in records.cells else []
     columns = [name for name, cells in records.cells.items() if cells and name != records.recipe.context]
-    by_title = _name_columns_of(system_names, columns, records.cells) if system_names else _split_names(columns)
+    by_title = _name_columns_of(system_names, columns) if system_names else _split_names(columns)
     texts, judgements = _choose_columns(by_title, records.cells, system_names)
     lacking = [name for name in system_names if name not in texts]
     if lacking:
@@ -404,11 +404,8 @@ def _choose_columns(
     return texts, judgements
 
 
-def _name_columns_of(systems: Sequence[str], columns: Sequence[str], cells: Cells) -> Titles:
-    """The columns whose names contain that of a system; where several do, the longest.
-
-    Where the rest of the names differs from system to system, the first columns of texts and of numbers belong together.
-    """
+def _name_columns_of(systems: Sequence[str], columns: Sequence[str]) -> Titles:
+    """The columns whose names contain that of a system; where several do, the longest."""
     by_title: Titles = {}
     for column in columns:
         within = [name for name in systems if name.casefold() in column.casefold()]
@@ -416,15 +413,6 @@ def _name_columns_of(systems: Sequence[str], columns: Sequence[str], cells: Cell
             name = max(within, key=len)
             title = _strip(re.sub(re.escape(name), "", column, flags=re.IGNORECASE))
             by_title.setdefault(("", title), {}).setdefault(name, column)
-    for title, is_kind in (("text", _are_texts), ("score", _are_numbers)):
-        of_kind = [
-            {name: column for name, column in of_title.items() if is_kind(cells[column])}
-            for of_title in by_title.values()
-        ]
-        if all(len(of_title) < len(systems) for of_title in of_kind):
-            by_title["first", title] = {
-                name: column for of_title in reversed(of_kind) for name, column in of_title.items()
-            }
     return by_title
 
 

@@ -35,8 +35,13 @@ def tally_table(table: pd.DataFrame, noun: str) -> dict[str, Any]:
     Raises:
         RuntimeError: something is neither used nor left out for one of the reasons.
     """
-    counts = table["exclusion"].value_counts()
-    left_out = {reason: int(counts[reason]) for reason in REASONS[noun] if reason in counts}
+    counts = table.groupby("exclusion", sort=False).size()
+    left_out = {
+        reason: int(count)
+        for kind in REASONS[noun]
+        for reason, count in counts.items()
+        if str(reason).partition(": ")[0] == kind
+    }
     tally = tally_counts(len(table), left_out)
     if tally["used"] != counts.get("", 0):
         raise RuntimeError(
@@ -63,7 +68,7 @@ def tally_rows(rows: pd.DataFrame, placed: pd.DataFrame) -> dict[str, Any]:
         used = placed[placed["exclusion"] == ""]
         used = used.drop_duplicates("row_id") if "row_id" in used else used
         nowhere = int(used["spans_nowhere"].sum())
-        accounts["error_spans"] = tally_counts(int(used["spans_placed"].sum()) + nowhere, {"nowhere": nowhere})
+        accounts["error_spans"] = tally_counts(int(used["spans"].map(len).sum()) + nowhere, {"nowhere": nowhere})
     return accounts
 
 
@@ -82,7 +87,8 @@ def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> 
         sum_text = f"{tally['used']:,} used + {tally['total'] - tally['used']:,} left out"
         texts = []
         for reason, count in tally["left_out"].items():
-            text = f"{counted(count, noun)} {reasons[reason]}"
+            kind, _, condition = reason.partition(": ")
+            text = f"{counted(count, noun)} {reasons[kind]}{f' ({condition})' if condition else ''}"
             if reason == "unranked" and "unranked_labels" in accounts:
                 text += f" ({some_of(accounts['unranked_labels'])})"
             first_rows = tally.get("examples", {}).get(reason)
@@ -136,7 +142,7 @@ def say_why_nothing(accounts: Mapping[str, Any]) -> str:
 def look_at_texts(rows: pd.DataFrame, tests: pd.DataFrame, prompts: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Count what people should know of the texts of a config; nothing of what there is none of."""
     counts = {
-        "taken_for_missing": count_traces(rows[rows["exclusion"] != "by_recipe"], recipe),
+        "taken_for_missing": count_traces(rows[~rows["exclusion"].str.startswith("by_recipe")], recipe),
         "space_twins": int(find_space_twins(prompts).sum()),
         "repeated_prompts": int(find_repeated_prompts(tests).sum()),
     }

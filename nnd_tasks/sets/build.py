@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
@@ -30,10 +29,10 @@ from nnd_tasks.schema import (
     clean_name,
     summarize,
 )
-from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
+from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import Source, open_source, sha256_of
 from nnd_tasks.sets.pair import make_tests
-from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, load_recipe
+from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
 from nnd_tasks.sets.rows import config_of, number_rows, read_rows
 from nnd_tasks.sets.write import CardFacts, write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
@@ -101,12 +100,12 @@ _NO_SPAN = {"start": 0, "end": 0, "category": "", "severity": ""}
 
 
 def _to_arrow(tests: pd.DataFrame) -> pa.Table:
-    """Convert tests, whose spans are JSON, to an Arrow table with the types of the schema."""
+    """Convert tests to an Arrow table with the types of the schema."""
     types = {**REQUIRED_COLUMNS, **OPTIONAL_COLUMNS}
     arrays = {}
     for name in tests:
         if name == SPANS_COLUMN:
-            cells = [[{**_NO_SPAN, **span} for span in json.loads(cell)] if cell else [] for cell in tests[name]]
+            cells = [[{**_NO_SPAN, **span} for span in spans] for spans in tests[name]]
             arrays[name] = pa.array(cells, SPANS)
         else:
             arrays[name] = pa.array(tests[name].to_numpy(), TYPES[types.get(name, "string")])

@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, read_yaml
 from nnd_tasks.schema import VARIANTS
-from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, Rule, load_recipe, make_rule
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, RecipeFile, SetRecipe
 from nnd_tasks.store import task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.text import did_you_mean
-
-
-@dataclass(frozen=True)
-class RecipeFile:
-    """Where the recipe of a set is.
-
-    Attributes:
-        name: of the set.
-        path: of the recipe's YAML.
-        origin: ``package``, ``own`` (in the user's folder of tasks), or ``elsewhere``: somebody sent it.
-        prepare: the ``prepare.py`` beside it, if there is one.
-    """
-
-    name: str
-    path: Path
-    origin: Literal["package", "own", "elsewhere"]
-    prepare: Path | None = None
-
-    def read(self) -> SetRecipe:
-        """Read the recipe; raise NNDError where it is wrong."""
-        return SetRecipe(self.name, self.path, self.origin, self.prepare, recipe=load_recipe(self.path))
-
-
-@dataclass(frozen=True)
-class SetRecipe(RecipeFile):
-    """A recipe that was read, the set that it makes, and the rule that follows from it."""
-
-    recipe: Recipe = field(kw_only=True)
-    rule: Rule = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", make_rule(self.recipe))
 
 
 def find_prepare(recipe: Path) -> Path | None:

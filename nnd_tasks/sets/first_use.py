@@ -26,7 +26,7 @@ from nnd_tasks.text import did_you_mean
 if TYPE_CHECKING:
     import datasets
 
-    from nnd_tasks.sets.catalogue import RecipeFile
+    from nnd_tasks.sets.recipe import RecipeFile
 
 #: Seconds to wait for another process that builds the same set.
 _WAIT = 3600.0

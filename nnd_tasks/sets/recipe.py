@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -480,7 +480,7 @@ class PairRule:
 Rule: TypeAlias = LabelRule | ScoreRule | PairRule
 
 
-def make_rule(recipe: Recipe) -> Rule:
+def _make_rule(recipe: Recipe) -> Rule:
     """Make the rule of a recipe; one that names none is for ready-made pairs."""
     sentence = recipe.facts.rule or _describe_rule(recipe)
     if recipe.better or recipe.order:
@@ -516,3 +516,38 @@ _SEVERAL_ERRORS = {
     "most_severe": "Of several errors of a candidate, the most severe one counts.",
     "each": "Each of several errors of a candidate makes a test.",
 }
+
+
+# ---------------------------------------------------------------- the recipe of a set
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """Where the recipe of a set is.
+
+    Attributes:
+        name: of the set.
+        path: of the recipe's YAML.
+        origin: ``package``, ``own`` (in the user's folder of tasks), or ``elsewhere``: somebody sent it.
+        prepare: the ``prepare.py`` beside it, if there is one.
+    """
+
+    name: str
+    path: Path
+    origin: Literal["package", "own", "elsewhere"]
+    prepare: Path | None = None
+
+    def read(self) -> SetRecipe:
+        """Read the recipe; raise NNDError where it is wrong."""
+        return SetRecipe(self.name, self.path, self.origin, self.prepare, recipe=load_recipe(self.path))
+
+
+@dataclass(frozen=True)
+class SetRecipe(RecipeFile):
+    """A recipe that was read, the set that it makes, and the rule that follows from it."""
+
+    recipe: Recipe = field(kw_only=True)
+    rule: Rule = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", _make_rule(self.recipe))

@@ -16,11 +16,21 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import short_hash, slug
-from nnd_tasks.sets.catalogue import SetRecipe
-from nnd_tasks.sets.cells import PATH, ROW, as_texts, kind_of, place_of, take_column, traces_of, unpack
+from nnd_tasks.sets.cells import (
+    PATH,
+    ROW,
+    as_texts,
+    kind_of,
+    place_of,
+    render,
+    split_pair,
+    take_column,
+    traces_of,
+    unpack,
+)
 from nnd_tasks.sets.download import Source
 from nnd_tasks.sets.read import naming_place, read_table
-from nnd_tasks.sets.recipe import CONFIG, FILE, PairRule, Recipe, Rule
+from nnd_tasks.sets.recipe import CONFIG, FILE, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.sets.spans import place_spans, span_cells
 
 FIELD = "field "  # before the name of a prompt field, as a column of rows
@@ -102,16 +112,18 @@ def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
 # ---------------------------------------------------------------- what is left out
 
 
-def exclude(table: pd.DataFrame, wrong: Any, reason: str) -> pd.DataFrame:
-    """Give a reason to those rows of a table that are ``wrong`` and are not left out yet.
+def exclude(table: pd.DataFrame, reasons: Mapping[str, Any]) -> pd.DataFrame:
+    """Give those rows of a table that are not left out yet the first reason that they have.
 
     Args:
         table: with the column ``exclusion``: why a row is left out, ``""`` where it is used.
-        wrong: shape (rows,).
-        reason: a key of `nnd_tasks.sets.account.REASONS`.
+        reasons: a key of `nnd_tasks.sets.account.REASONS` -> which rows have it, shape (rows,). What follows ``": "`` in a key
+            is counted apart.
     """
-    excluded = np.asarray(wrong, dtype=bool) & (table["exclusion"] == "").to_numpy()
-    return table.assign(exclusion=table["exclusion"].mask(excluded, reason))
+    exclusion = table["exclusion"]
+    for reason, wrong in reasons.items():
+        exclusion = exclusion.mask((exclusion == "") & wrong, reason)
+    return table.assign(exclusion=exclusion)
 
 
 def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, list[str]]:
@@ -126,10 +138,11 @@ def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, li
         texts = as_texts(take_column(table, column), table, column, strip=True)
         cells = np.array([(text or "").casefold() for text in texts], dtype=object)
         for value in values:
+            condition = f"{column} = {value!r}"
             matches = cells == value.strip().casefold()
-            table = exclude(table, matches, "by_recipe")
+            table = exclude(table, {f"by_recipe: {condition}": matches})
             if not matches.any():
-                unmatched.append(f"{column} = {value!r}")
+                unmatched.append(condition)
     return table, unmatched
 
 
@@ -195,8 +208,7 @@ def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     if recipe.pair:
         side = find_winners(table, recipe)
         rows["winner"] = take_column(table, str(recipe.winner))
-    rows = exclude(rows, side == _TIE, "undecided")
-    rows = exclude(rows, side == _UNJUDGED, "no_judgement")
+    rows = exclude(rows, {"undecided": side == _TIE, "no_judgement": side == _UNJUDGED})
     texts = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
     for (better, worse), columns in {
         ("chosen", "rejected"): texts,
@@ -335,14 +347,38 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
 
 
 def clean_rows(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Place the spans of those rows that are not left out, clean their texts, and number their prompts.
+    """Split the chats of those rows that are not left out, place their spans, clean their texts, and number their prompts.
 
     Returns:
         The rows with ``prompt``, the number of their prompt, and the table of `number_prompts`.
     """
-    rows = clean_texts(place_spans(rows[rows["exclusion"] == ""], recipe), recipe)
+    rows = rows[rows["exclusion"] == ""]
+    if "chosen" in rows:
+        rows = _split_chats(rows)
+    rows = clean_texts(place_spans(rows, recipe), recipe)
     prompt, prompts = number_prompts(rows, recipe)
     return rows.assign(prompt=prompt), prompts
+
+
+def _split_chats(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the messages that both chats of a pair begin with to its context; pairs of different prompts are left out."""
+    cells = []
+    differs = []
+    contexts = rows["context"] if "context" in rows else [None] * len(rows)
+    for i, (context, chosen, rejected) in enumerate(zip(contexts, rows["chosen"], rows["rejected"], strict=True)):
+        try:
+            split = split_pair(chosen, rejected)
+            text = render(context) or ""
+        except ValueError as error:
+            raise NNDError(f"{place_of(rows, i)}: {error}") from None
+        shared, *rests = split or ("", None, None)
+        if shared not in text:
+            text = shared if text.strip() in shared else f"{text}\n\n{shared}"
+        cells.append((text, *rests))
+        differs.append(split is None)
+    # As objects: pandas would copy equal texts, which are one object here.
+    split_rows = pd.DataFrame(cells, rows.index, ["context", "chosen", "rejected"], dtype=object)
+    return exclude(rows.assign(**split_rows), {"other_prompt": np.array(differs, bool)})
 
 
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
@@ -221,8 +219,8 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     objects with the keys that `Spans` has by default.
 
     Returns:
-        The rows with ``spans``, JSON of spans within the candidate, or ``""``; ``spans_placed`` and ``spans_nowhere``, the
-        numbers of those that lie in it and that do not; and candidates without marks.
+        The rows with ``spans``, a list of those within the candidate; ``spans_nowhere``, the number of the others; and
+        candidates without marks.
     """
     if not recipe.spans and "spans" not in rows:
         return rows
@@ -231,8 +229,8 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     texts = rows[role].to_numpy(object).copy()
     span_cells = rows["spans"].to_numpy(object) if "spans" in rows else [None] * len(rows)
     traces = traces_of("spans", recipe)
-    cells: list[str] = []
-    counts: list[tuple[int, int]] = []
+    spans: list[list[Span]] = []
+    nowhere: list[int] = []
     for i, cell in enumerate(span_cells):
         placed: list[Span] = []
         lost = 0
@@ -248,8 +246,7 @@ def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
                 placed, lost = locate_spans(None if missing else cell, text, keys)
             except ValueError as error:
                 raise NNDError(f"{place_of(rows, i)}: {error}") from None
-        cells.append(json.dumps(placed) if placed else "")
-        counts.append((len(placed), lost))
-    rows = rows.assign(**{role: pd.Series(texts, rows.index, dtype=object), "spans": cells})
-    rows[["spans_placed", "spans_nowhere"]] = np.array(counts).reshape(-1, 2)
-    return rows
+        spans.append(placed)
+        nowhere.append(lost)
+    columns = {role: pd.Series(texts, rows.index, dtype=object), "spans": pd.Series(spans, rows.index, dtype=object)}
+    return rows.assign(**columns, spans_nowhere=nowhere)

@@ -15,9 +15,8 @@ from nnd_tasks.files import dump_yaml, read_yaml, reading, write_text
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS, VARIANTS, clean_name
 from nnd_tasks.sets.build import BuiltSet
-from nnd_tasks.sets.catalogue import SetRecipe
 from nnd_tasks.sets.cells import ANSWER
-from nnd_tasks.sets.recipe import FILE, Recipe
+from nnd_tasks.sets.recipe import FILE, Recipe, SetRecipe
 from nnd_tasks.store import list_configs, tasks_dir, user_tasks_dir
 from nnd_tasks.text import some_of
 

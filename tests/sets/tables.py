@@ -11,8 +11,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import BuiltSet, make_set
-from nnd_tasks.sets.catalogue import SetRecipe
-from nnd_tasks.sets.recipe import make_recipe
+from nnd_tasks.sets.recipe import SetRecipe, make_recipe
 
 Row = Mapping[str, Any]
 LABELS = {"context": "c", "candidate": "t", "label": "l", "better": "good"}

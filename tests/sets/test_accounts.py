@@ -93,7 +93,7 @@ def test_a_value_that_one_of_several_files_has_is_known(tmp_path):
         lines = ["c,t,l,check", f"{name},a,good,no", f"{name},b,bad,no", f"{name},d,bad,{check}"]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
     made = make(tmp_path, **LABELS, config="@file", leave_out={"check": ["yes", "maybe"]})
-    assert [left_out(made, config=config) for config in ("one", "two")] == [{}, {"by_recipe": 1}]
+    assert [left_out(made, config=config) for config in ("one", "two")] == [{}, {"by_recipe: check = 'yes'": 1}]
     assert made.notes == ["`leave_out` names check = 'maybe', which no row has"]
 
 

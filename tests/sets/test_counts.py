@@ -315,6 +315,14 @@ def test_quiz_design_has_396_groups_but_332_prompts_and_1860_candidates(real_set
     assert len({(row["cluster_id"], row[side]) for row in rows for side in ("high", "low")}) == 1860
 
 
+def test_each_reason_for_which_lamp_leaves_edits_out_has_its_count(real_sets):
+    line = (
+        "- `authors`: 1,093 rows read = 756 used + 337 left out: 46 rows left out by the recipe, as no judgement (label = "
+        "'not once'), 291 rows left out by the recipe, as no judgement (label = 'deletes')."
+    )
+    assert line in (real_sets("lamp") / "README.md").read_text("utf-8")
+
+
 # ---------------------------------------------------------------- pins
 
 PINS = Path(__file__).with_name("pins.json")

@@ -25,9 +25,9 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import BuiltSet, build_set, make_set
-from nnd_tasks.sets.catalogue import SetRecipe, find_recipe
+from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import RETRIES
-from nnd_tasks.sets.recipe import File, make_recipe
+from nnd_tasks.sets.recipe import File, SetRecipe, make_recipe
 from tests.run.local_server import LocalServer
 from tests.sets.small_files import QUIZ_FILE, small_text, write_files
 from tests.sets.tables import LABELS, make, refusal

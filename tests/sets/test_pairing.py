@@ -1,7 +1,4 @@
-"""`make_tests`, `Judged`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables.
-
-Also covers Judged.
-"""
+"""`make_tests`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables."""
 
 from __future__ import annotations
 
@@ -118,7 +115,7 @@ def test_what_is_left_out_is_counted_with_its_rows(tmp_path):
     keys = {**LABELS, "missing": "n/a", "ignore": "skip", "leave_out": {"check": "Yes"}}
     made = make_csv(tmp_path, *lines, "other,h,bad,", "q,i,good,", "q,i,bad,", **keys)
     report = made.report["default"]
-    rows = {"empty": 4, "no_context": 5, "no_judgement": 6, "ignored": 7, "by_recipe": 8}
+    rows = {"empty": 4, "no_context": 5, "no_judgement": 6, "ignored": 7, "by_recipe: check = 'Yes'": 8}
     assert left_out(made) == dict.fromkeys(rows, 1)
     assert left_out(made, "candidates") == {"tie": 1, "no_pair": 1}
     assert report["accounts"]["rows"]["examples"] == {reason: [f"table.csv, row {row}"] for reason, row in rows.items()}

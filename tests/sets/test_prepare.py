@@ -56,7 +56,9 @@ def test_rows_are_judged_by_the_recipe_and_may_name_their_config(tmp_path):
     }
     made = make_sent(write_set(tmp_path / "less", more="leave_out: {candidate: b}\nfield: []\n"))
     assert made.tables["default"].num_rows == 1
-    assert made.report["default"]["accounts"]["rows"]["examples"]["by_recipe"] == ["docs.jsonl, line 1"]
+    assert made.report["default"]["accounts"]["rows"]["examples"] == {
+        "by_recipe: candidate = 'b'": ["docs.jsonl, line 1"]
+    }
 
 
 def test_a_file_that_prepare_reads_and_the_user_did_not_name_is_asked_for(tmp_path):

@@ -182,7 +182,7 @@ def test_the_sheets_of_a_workbook_are_one_table_and_rows_are_named_with_their_sh
         make(tmp_path / "t.xlsx", **KEYS)
     made = make(tmp_path / "t.xlsx", **KEYS, missing=[], category="@sheet", leave_out={"@sheet": "S2"})
     assert pick(read_tests(made), "category", "high") == [("s0", TEXTS[1]), ("s1", "a")]
-    places = {"by_recipe": ["t.xlsx, sheet 's2', row 2"], "no_judgement": ["t.xlsx, sheet 's1', row 5"]}
+    places = {"by_recipe: @sheet = 'S2'": ["t.xlsx, sheet 's2', row 2"], "no_judgement": ["t.xlsx, sheet 's1', row 5"]}
     examples = made.report["default"]["accounts"]["rows"]["examples"]
     assert {reason: examples[reason] for reason in places} == places
 
@@ -193,7 +193,9 @@ def test_a_file_of_other_columns_can_be_left_out(tmp_path):
         make(tmp_path, **KEYS)
     made = make(tmp_path, **KEYS, leave_out={"@file": "legend"})
     assert len(read_tests(made)) == 1
-    assert made.report["default"]["accounts"]["rows"]["examples"]["by_recipe"] == ["legend.csv, row 2"]
+    assert made.report["default"]["accounts"]["rows"]["examples"] == {
+        "by_recipe: @file = 'legend'": ["legend.csv, row 2"]
+    }
 
 
 def test_of_a_folder_texts_are_tables_only_where_nothing_else_is_one(tmp_path):

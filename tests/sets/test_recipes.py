@@ -1,5 +1,5 @@
 """Covers check_free_name, check_set_name, dump_yaml, find_prepare, find_recipe, find_recipe_file, LabelRule,
-list_recipes, load_recipe, make_recipe, make_rule, PairRule, Recipe, RecipeFile, ScoreRule, SetRecipe.
+list_recipes, load_recipe, make_recipe, PairRule, Recipe, RecipeFile, ScoreRule, SetRecipe.
 
 Recipes are checked as a whole: one line with every mistake, and no way out of their folder.
 """
@@ -13,8 +13,8 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, parse_yaml
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.sets.catalogue import SetRecipe, find_recipe, list_recipes
-from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, make_recipe
+from nnd_tasks.sets.catalogue import find_recipe, list_recipes
+from nnd_tasks.sets.recipe import MAX_RECIPE_BYTES, Recipe, SetRecipe, make_recipe
 from tests.conftest import SOURCES
 from tests.sets.small_files import write_files
 from tests.sets.tables import LABELS, make_rows, refusal

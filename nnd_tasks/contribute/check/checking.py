@@ -20,14 +20,14 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from nnd_tasks import schema
 from nnd_tasks.contribute.check.rules import Finding, Severity, Tests, check_tests, finding
-from nnd_tasks.errors import NNDError, reason_of, visible
+from nnd_tasks.errors import NNDError, noting, reason_of, visible
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.schema import clean_name, find_faults, fingerprint
 from nnd_tasks.sets.build import compare_counts
-from nnd_tasks.sets.catalogue import RecipeFile, find_recipe_file, list_recipes
+from nnd_tasks.sets.catalogue import find_recipe_file, list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import header_values, is_open, licence_names
-from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, RecipeFile, make_recipe, read_recipe
 from nnd_tasks.sets.write import KNOWN_BY_PEOPLE, find_todos
 from nnd_tasks.show.forms import dump_json
 from nnd_tasks.store import (
@@ -153,7 +153,10 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     path, built = expand(name), look_up_set(name)
     sent = path / RECIPE if path.is_dir() else path
     if sent.is_file() and not (built and [*built.glob(f"*/{SPLIT}-*.parquet")]):
-        return _check_sent(find_recipe_file(str(sent.absolute())))
+        sent_file = find_recipe_file(str(sent.absolute()))
+        recipe, findings = check_recipe(sent_file)
+        findings += check_sent_tasks(sent_file, recipe)
+        return CheckReport(sent_file.name, sent.parent, findings=findings)
     folder = read_folder(provide_set(name), configs)
     findings, must_cite = folder.findings, True
     sizes = {
@@ -167,8 +170,7 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     prepare = folder.path / PREPARE
     if prepare.is_file():
         findings += check_code(prepare)
-    recipe_file = list_recipes().get(folder.name)
-    if recipe_file:
+    if recipe_file := list_recipes().get(folder.name):
         recipe, of_recipe = check_recipe(recipe_file)
         findings += [item for item in of_recipe if item.code != "recipe_fact"]  # those are said of the card, too
         if recipe:
@@ -180,16 +182,10 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     findings += check_tests([*folder.configs.values()])
     faulty = {item.config for item in findings if item.severity is Severity.ERROR}
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}
-    task_names, of_tasks = check_tasks(folder, [*written_folders(), *tasks])
-    findings += of_tasks
+    tasks_of_set = _find_tasks(folder, [*written_folders(), *tasks])
+    findings += _check_tasks(folder, tasks_of_set)
     findings.sort(key=lambda item: -item.severity)
-    return CheckReport(folder.name, folder.path, sizes, task_names, findings)
-
-
-def _check_sent(recipe_file: RecipeFile) -> CheckReport:
-    recipe, findings = check_recipe(recipe_file)
-    findings += check_sent_tasks(recipe_file, recipe)
-    return CheckReport(recipe_file.name, recipe_file.path.parent, findings=findings)
+    return CheckReport(folder.name, folder.path, sizes, [task.name for task in tasks_of_set], findings)
 
 
 # ---------------------------------------------------------------- what was found
@@ -405,25 +401,16 @@ class Task:
         return self.settings.get("metadata") or {}
 
 
-def check_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[str], list[Finding]]:
-    """Check the tasks that read a set; what they do with the data only on configs without errors.
+def _find_tasks(folder: Folder, folders: Iterable[Path]) -> list[Task]:
+    """Find the tasks that read a set, and add findings on YAMLs that seem to belong to it and cannot be used.
 
     Args:
         folder: the set.
         folders: where to look; as for lm-eval, a task in a later folder replaces one of the same name.
-
-    Returns:
-        The names of the tasks, and findings, also on YAMLs that seem to belong to the set and cannot be used.
     """
-    tasks, faults = _find_tasks(folder, folders)
-    findings = [finding("task_invalid", fault) for fault in faults]
-    return [task.name for task in tasks], [*findings, *_check_tasks(folder, tasks)]
-
-
-def _find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], list[str]]:
     tasks: dict[str, Task] = {}
     variants: dict[str, Task] = {}
-    faults = []
+    faults: list[str] = []
     for tasks_folder in folders:
         here: dict[str, Task] = {}
         for path in sorted(task_yamls(tasks_folder)):
@@ -440,16 +427,13 @@ def _find_tasks(folder: Folder, folders: Iterable[Path]) -> tuple[list[Task], li
                 faults.append(f"{here[name].path.name} and {path} are both called {name}")
             task = Task(name, path, str(settings.get("dataset_name") or folder.default), settings, foreign)
             here[name] = task
-            try:
-                changes = list_variants(settings)
-            except NNDError as error:
-                faults.append(str(error))
-                continue
-            for variant, change in changes.items():
-                config = str(change.get("dataset_name", task.config))
-                variants[variant] = replace(task, name=variant, config=config, settings={**settings, **change})
+            with noting(faults):
+                for variant, change in list_variants(settings).items():
+                    config = str(change.get("dataset_name", task.config))
+                    variants[variant] = replace(task, name=variant, config=config, settings={**settings, **change})
         tasks |= here
-    return [*{**variants, **tasks}.values()], faults
+    folder.findings += [finding("task_invalid", fault) for fault in faults]
+    return [*{**variants, **tasks}.values()]
 
 
 def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator[Finding]:
@@ -461,36 +445,40 @@ def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator
     for path in sorted(recipe_file.path.parent.glob("*.yaml")):
         try:
             settings, foreign = read_task_yaml(path)
-            if foreign:
-                yield finding("task_code", f"{path.name} names {', '.join(foreign)}")
-            elif "task" not in settings or "group" in settings:
-                continue
-            elif settings.get("class") != CLASS:
-                yield finding("task_plain", path.name)
-            else:
-                check_settings(settings, str(settings.get("dataset_name")))
         except NNDError as error:
             yield finding("task_invalid", str(error))
             continue
+        if not foreign and ("task" not in settings or "group" in settings):
+            continue
+        if fault := _check_settings(Task(path.name, path, settings.get("dataset_name") or "", settings, foreign)):
+            yield fault
         for template in [settings.get("doc_to_text"), *_around(settings)]:
             if isinstance(template, str):
                 yield from _check_template(template, fields, path.name, loose=loose)
 
 
+def _check_settings(task: Task) -> Finding | None:
+    if task.foreign:
+        return finding("task_code", f"{task.name} names {', '.join(task.foreign)}")
+    if task.settings.get("class") != CLASS:
+        return finding("task_plain", task.name)
+    try:
+        check_settings(task.settings, task.config)
+    except NNDError as error:
+        return finding("task_invalid", str(error), task.config)
+    return None
+
+
 def _check_template(template: str, fields: Mapping[str, str], location: str, *, loose: bool) -> Iterator[Finding]:
     try:
-        named = dict.fromkeys(_names_in(template, location), "some words") if loose else {}
-        render(template, {**named, **fields}, location)
+        if loose:
+            named = meta.find_undeclared_variables(SANDBOX.parse(template)) - SANDBOX.globals.keys()
+            fields = {**dict.fromkeys(named, "some words"), **fields}
+        render(template, fields, location)
     except NNDError as error:
         yield finding("prompt_invalid", str(error))
-
-
-def _names_in(template: str, where: str) -> set[str]:
-    """List the fields that a template names; raise NNDError if it is no template."""
-    try:
-        return set(meta.find_undeclared_variables(SANDBOX.parse(template))) - SANDBOX.globals.keys()
     except Exception as error:  # a template can be wrong in many ways
-        raise NNDError(f"{where}: {reason_of(error)}") from error
+        yield finding("prompt_invalid", f"{location}: {reason_of(error)}")
 
 
 def _around(settings: Mapping[str, Any]) -> list[Any]:
@@ -523,16 +511,9 @@ def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
     if config not in folder.names:
         code = "config_not_built" if tasks_dir() in task.path.parents else "task_invalid"
         yield finding(code, f"{task.name} reads {config}; {how_to_build(folder.name)}")
-    elif task.foreign:
-        yield finding("task_code", f"{task.name} names {', '.join(task.foreign)}")
-    elif task.settings.get("class") != CLASS:
-        yield finding("task_plain", task.name)
+    elif fault := _check_settings(task):
+        yield fault
     elif config in folder.configs:
-        try:
-            check_settings(task.settings, config)
-        except NNDError as error:
-            yield finding("task_invalid", str(error), config)
-            return
         yield from _check_categories(task, folder.configs[config])
         yield from _check_prompts(task, folder.configs[config])
 
