@@ -69,8 +69,7 @@ def run(
     What requests to a model of type hf or vllm have in common at their beginning is read once. --cache_requests is
     refused.
     """
-    from nnd_tasks.run.run import run_lm_eval
-    from nnd_tasks.run.sweep import run_sweep
+    from nnd_tasks.run.run import run_lm_eval, run_sweep
 
     words = [word for word in arguments or [] if word != "--debug"]
     words += ["--metadata", f"split={split}"] if split else []

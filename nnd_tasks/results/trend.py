@@ -32,7 +32,7 @@ from nnd_tasks.results.paired import pair_several
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.tables import TABLES, make_table
-from nnd_tasks.run.outputs import read_log
+from nnd_tasks.run.training_log import read_log
 from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, Table, file_stem
 from nnd_tasks.significance import LEVEL

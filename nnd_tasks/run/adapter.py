@@ -5,40 +5,29 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import shutil
+import json
+import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from importlib.metadata import entry_points
-from json import JSONDecodeError
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from lm_eval.api.model import LM, hash_args
+import pyarrow as pa
+import pyarrow.parquet as pq
+from lm_eval.api.model import LM
 from lm_eval.utils import simple_parse_args_string
 
-from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.redact import Veiled
-from nnd_tasks.run.chat_answers import (
-    NO_ANSWER,
-    BusyError,
-    FilteredError,
-    RefusedError,
-    check_status,
-    explain_refusal,
-    join_blocks,
-    keep_usage,
-)
-from nnd_tasks.run.outputs import are_saved, remove_results, write_tokens
-from nnd_tasks.run.server_answers import check_order, choose_probes, read_answers
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import write_text, writing_all
+from nnd_tasks.redact import Veiled, bare_urls
+from nnd_tasks.run.servers import checked_servers
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
@@ -46,8 +35,10 @@ from nnd_tasks.task.task_files import is_registered, write_task_folder
 
 __all__ = ["LM"]
 
-#: How many times as often a server is asked that says when to ask again.
-_PATIENCE = 20
+#: Bytes that the name of a folder of results may have; file systems allow 255.
+_MOST_BYTES = 200
+#: Stands for the time in the names of files.
+_SOME_TIME = "2000-01-01T00-00-00.000000"
 
 
 def parse_model_args(model_args: str | Mapping[str, Any] | None) -> dict[str, Any]:
@@ -99,26 +90,47 @@ def words_by_option(arguments: Sequence[str]) -> list[Words]:
 # ---------------------------------------------------------------- the command line
 
 
-def run_command_line(arguments: list[str], evaluate: Callable[..., Any], begin: Callable[[Any], None]) -> None:
-    """Let lm-eval's command line read ``arguments``, and call ``evaluate`` in place of its `simple_evaluate`.
+def run_command_line(
+    arguments: list[str],
+    evaluate: Callable[..., Any],
+    complete: Callable[[Any], None],
+    check_name: Callable[[str, Any], None],
+) -> list[Any]:
+    """Let lm-eval's command line read ``arguments``, with our tasks, and call ``evaluate`` in place of its `simple_evaluate`.
 
     Upstream: `cli_evaluate` (lm_eval/__main__.py) reads ``sys.argv``, and imports the function by name (lm_eval/_cli/run.py).
 
     Args:
-        arguments: the command, its verb and what follows.
+        arguments: the verb and what follows.
         evaluate: takes the arguments of `simple_evaluate`.
-        begin: of the verb ``run``, called with lm-eval's configuration when it is complete.
+        complete: of the verb ``run``, called with lm-eval's configuration before the evaluator is imported; it may change it.
+        check_name: called with an unknown task and the manager; raises NNDError.
+
+    Returns:
+        The writers of results that have saved some.
+
+    Raises:
+        NNDError: results, samples or token scores could not be written.
     """
     import lm_eval
     from lm_eval.__main__ import cli_evaluate
 
+    trackers: list[Any] = []
     # `patch.object` would ask for upstream's function, which takes seconds to import before a wrong option is noticed.
     with (
-        patch.object(sys, "argv", arguments),
+        patch.object(sys, "argv", ["lm_eval", *arguments]),
         patch.dict(vars(lm_eval), simple_evaluate=evaluate),
-        _configured_by(begin),
+        ExitStack() as patches,
     ):
+
+        def begin(options: Any) -> None:
+            complete(options)
+            patches.enter_context(_our_tasks(check_name))
+            patches.enter_context(_failing_on_unsaved(trackers))
+
+        patches.enter_context(_configured_by(begin) if arguments[0] == "run" else _our_tasks(check_name))
         cli_evaluate()
+    return trackers
 
 
 @contextmanager
@@ -164,7 +176,7 @@ def task_manager(include_path: Any, names: Sequence[str] = (), metadata: Any = N
 
 
 @contextmanager
-def our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
+def _our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
     """Let every `TaskManager` of this process know our tasks. It reads lm-eval's own when it is asked for one of them.
 
     Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py) reads all YAMLs of lm-eval, and one ``--include_path``, which
@@ -188,14 +200,18 @@ def our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
         self.read_all = read_all
         make(self, *args, include_path=[folder, *theirs], **{**kwargs, "include_defaults": False})
 
+    def check_names(manager: Any, names: list[str]) -> None:
+        for name in names:
+            if not Path(name).exists():  # the user may also name a folder or a YAML file
+                check_name(name, manager)
+
     def match_tasks(self: Any, task_list: list[str]) -> list[str]:
-        if not set(task_list) <= set(self.all_tasks):
+        unknown = [name for name in task_list if name not in self.all_tasks]
+        check_names(self, [name for name in unknown if name.startswith("nnd_")])  # none of lm-eval's begins so
+        if unknown:
             self.read_all()
+            check_names(self, unknown)
         matches: list[str] = match(self, task_list)
-        if not matches:
-            for name in task_list:
-                if not Path(name).exists():  # the user may also name a folder or a YAML file
-                    check_name(name, self)
         return matches
 
     def list_all_tasks(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -246,7 +262,7 @@ def simple_evaluate(manager: Any, loaded: Any, **arguments: Any) -> Any:
     with (
         patch.object(manager, "load", lambda task_list: loaded),
         _git_asked_quietly(),
-        _checked_servers(),
+        checked_servers(),
         _seeded_samples(),
     ):
         return evaluator.simple_evaluate(task_manager=manager, **arguments)
@@ -254,20 +270,19 @@ def simple_evaluate(manager: Any, loaded: Any, **arguments: Any) -> Any:
 
 @contextmanager
 def _git_asked_quietly() -> Iterator[None]:
-    """Look up the commit of the current folder only where that is in a git repository.
+    """Keep git from printing "fatal: not a git repository".
 
-    Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py) lets git print "fatal: not a git repository".
+    Upstream: `get_git_commit_hash` (lm_eval/loggers/utils.py) asks it with `subprocess.check_output`.
     """
     from lm_eval import evaluator
 
-    look_up = evaluator.get_git_commit_hash
+    look_up, ask = evaluator.get_git_commit_hash, subprocess.check_output
 
-    def look_up_in_repository() -> Any:
-        git = shutil.which("git")
-        asked = git and subprocess.run([git, "rev-parse"], capture_output=True, check=False)  # noqa: S603
-        return None if asked and asked.returncode != 0 else look_up()
+    def look_up_quietly() -> Any:
+        with patch.object(subprocess, "check_output", partial(ask, stderr=subprocess.DEVNULL)):
+            return look_up()
 
-    with patch.object(evaluator, "get_git_commit_hash", look_up_in_repository):
+    with patch.object(evaluator, "get_git_commit_hash", look_up_quietly):
         yield
 
 
@@ -282,212 +297,6 @@ def without_look_ups() -> Iterator[None]:
         patch("lm_eval.evaluator.get_git_commit_hash", return_value=None),
     ):
         yield
-
-
-# ---------------------------------------------------------------- servers
-
-
-@contextmanager
-def _checked_servers() -> Iterator[None]:
-    """Check every answer of a server, and once in a run that the likelihoods of texts are in the order of the prompts.
-
-    Upstream: `LocalCompletionsAPI.parse_logprobs` (lm_eval/models/openai_completions.py) cuts answers unchecked.
-    `TemplateAPI.amodel_call` (lm_eval/models/api_models.py) asks again after any error, and logs the whole answer.
-    Here the run ends with a `ModelError`, and what it added to the cache of likelihoods is removed. Answers that a model wrote
-    stay there.
-    """
-    from lm_eval.models import api_models
-    from lm_eval.models.openai_completions import LocalCompletionsAPI
-
-    if not hasattr(api_models, "retry"):  # the client's packages are not installed
-        yield
-        return
-    from tenacity import retry_if_exception
-
-    client, retry = api_models.TemplateAPI, api_models.retry
-    ask, write = client.get_batched_requests, client.generate_until
-    parse, score = LocalCompletionsAPI.parse_logprobs, LocalCompletionsAPI._loglikelihood_tokens
-
-    def checked(self: Any, outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
-        answers = read_answers(outputs, tokens, ctxlens)
-        return parse({"choices": [answer.choice for answer in answers]}, tokens, ctxlens, **kwargs)
-
-    def score_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
-        if type(self).parse_logprobs is not checked:  # a client of another protocol
-            return score(self, requests, **kwargs)
-        with _cached_if_good(self.cache_hook), _server_errors_explained(self, {}):
-            check_order(_probes_for(self, requests), partial(_ask, self), self._batch_size)
-            return score(self, requests, **kwargs)
-
-    def write_checked(self: Any, requests: Any, **kwargs: Any) -> Any:
-        with _written_answers_read(self):
-            return write(self, requests, **kwargs)
-
-    async def ask_all(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return await ask(self, *args, **kwargs)
-        except Exception:  # is the first; asyncio would log those of the other requests
-            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-            raise
-
-    def retry_patiently(*, stop: Any, wait: Any, **options: Any) -> Any:
-        """Wait as a server asks, and ask it more often while it says that it is busy."""
-
-        def may_pass(error: BaseException) -> bool:
-            return isinstance(error, Exception) and not isinstance(error, ValueError)
-
-        def pause_of(state: Any) -> Any:
-            return getattr(state.outcome.exception(), "pause", None)
-
-        def is_over(state: Any) -> Any:
-            patience = 1 if pause_of(state) is None else _PATIENCE
-            return state.attempt_number >= stop.max_attempt_number * patience
-
-        def choose_pause(state: Any) -> Any:
-            asked = pause_of(state)
-            return wait(state) if asked is None else asked
-
-        return retry(stop=is_over, wait=choose_pause, retry=retry_if_exception(may_pass), **options)
-
-    def _ask(client: Any, prompts: list[list[int]]) -> Any:
-        wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
-        again = retry_patiently(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
-        return read_answers(again(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts))
-
-    log = api_models.eval_logger
-    log.addFilter(_says_no_bad_answer)
-    try:
-        with (
-            patch.object(LocalCompletionsAPI, "parse_logprobs", checked),
-            patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", score_checked),
-            patch.multiple(client, get_batched_requests=ask_all, generate_until=write_checked),
-            patch.object(api_models, "retry", retry_patiently),
-            _statuses_checked(api_models),
-        ):
-            yield
-    finally:
-        log.removeFilter(_says_no_bad_answer)
-
-
-def _says_no_bad_answer(record: logging.LogRecord) -> bool:
-    """Tell whether a line of the client's log is not about an error: it ends the run, or asking again mends it."""
-    return not record.getMessage().startswith("Exception:")
-
-
-@contextmanager
-def _statuses_checked(api_models: Any) -> Iterator[None]:
-    """Check the status of every answer of a server (`check_status`), as soon as it comes."""
-
-    async def check_response(response: Any) -> None:
-        check_status(response.status, response.headers, await response.text())
-
-    def check_at_once(response: Any, **options: Any) -> None:
-        check_status(response.status_code, response.headers, response.text)
-
-    post = partial(api_models.requests.post, hooks={"response": check_at_once})
-    session = partial(api_models.ClientSession, raise_for_status=check_response)
-    with patch.multiple(api_models, requests=SimpleNamespace(post=post), ClientSession=session):
-        yield
-
-
-@contextmanager
-def _written_answers_read(client: Any) -> Iterator[None]:
-    """Let a client send what the run asks for and no more, and keep what the server tells of each answer.
-
-    Upstream: payloads have an empty ``stop``, and parameters that ``--gen_kwargs`` sets to None.
-    """
-    sent: dict[str, Any] = {}
-    create, parse = client._create_payload, client.parse_generations
-    call, call_later = client.model_call, client.amodel_call
-
-    def create_payload(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        payload: dict[str, Any] = create(*args, **kwargs)
-        for key in [key for key, value in payload.items() if value in (None, []) or key == "max_gen_toks"]:
-            del payload[key]
-        sent.update(payload)
-        return payload
-
-    def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
-        texts: list[str] = parse(join_blocks(outputs), **kwargs)
-        if client._batch_size > 1:
-            return texts
-        if len(texts) != 1:
-            raise ModelError(f"the server gives {len(texts)} answers to a question, and one is read")
-        return [keep_usage(texts[0], outputs)]
-
-    def model_call(*args: Any, **kwargs: Any) -> Any:
-        with suppress(FilteredError):
-            return call(*args, **kwargs)
-        return NO_ANSWER
-
-    async def amodel_call(*args: Any, **kwargs: Any) -> Any:
-        with suppress(FilteredError):
-            return await call_later(*args, **kwargs)
-        return parse_generations(NO_ANSWER)
-
-    with (
-        patch.multiple(
-            client,
-            _create_payload=create_payload,
-            parse_generations=parse_generations,
-            model_call=model_call,
-            amodel_call=amodel_call,
-        ),
-        _server_errors_explained(client, sent),
-    ):
-        yield
-
-
-@contextmanager
-def _server_errors_explained(client: Any, sent: Mapping[str, Any]) -> Iterator[None]:
-    """End a run with one line that says what a server refused or how it failed, and what to do."""
-    from aiohttp import ClientError
-    from requests import RequestException
-
-    cache = client.cache_hook.dbdict
-    try:
-        yield
-    except RefusedError as error:
-        raise ModelError(explain_refusal(error, sent)) from error
-    except (JSONDecodeError, RecursionError) as error:  # of `requests`, it is a RequestException, too
-        raise ModelError(f"the server's answer is no JSON ({error})") from error
-    except (BusyError, ClientError, RequestException, asyncio.TimeoutError) as error:
-        raise ModelError(
-            f"the server gives no answer ({reason_of(error)}); with --use_cache FILE a run goes on "
-            "where it broke off; max_retries=N and timeout=SECONDS in --model_args wait for longer"
-        ) from error
-    finally:
-        if cache is not None:  # it writes in another thread
-            cache.commit()
-
-
-def _probes_for(client: Any, requests: Sequence[Any]) -> list[list[int]]:
-    """Return the prompts for `check_order`; of a client that sends text, those that are the same tokens again."""
-    probes = choose_probes([[*context, *continuation] for _, context, continuation in requests])
-    if client.tokenized_requests:
-        return probes
-    parts = [[probe, probe[:-1]] for probe in probes]
-    same = [all(client.tok_encode(client.decode_batch([part])[0]) == part for part in both) for both in parts]
-    return [probe for probe, stays in zip(probes, same, strict=True) if stays]
-
-
-@contextmanager
-def _cached_if_good(hook: Any) -> Iterator[None]:
-    """Remove from lm-eval's cache what was added within this context if the server turns out to answer badly."""
-    added: list[str] = []
-    add = hook.add_partial
-
-    def add_noted(method: str, request: Any, response: Any) -> None:
-        added.append(hash_args(method, request))
-        add(method, request, response)
-
-    with patch.object(hook, "add_partial", add_noted):
-        try:
-            yield
-        except ModelError:
-            for key in added if hook.dbdict is not None else ():
-                hook.dbdict.pop(key, None)
-            raise
 
 
 @contextmanager
@@ -514,23 +323,74 @@ def _seeded_samples() -> Iterator[None]:
 # ---------------------------------------------------------------- results
 
 
-@contextmanager
-def fail_on_unsaved_results() -> Iterator[list[Any]]:
-    """Raise when lm-eval could not save its files, and remove those that are cut off; else write the token scores.
+def folder_name(model: Any, arguments: Mapping[str, Any]) -> str | None:
+    """Name the folder that a model's results go to: that of lm-eval, shortened, without secrets.
 
-    Yields the writers of results that have saved some.
+    Args:
+        model: what ``--model`` names, or a ready-made model; the file of scores of ``nnd_file`` names the model.
+        arguments: of the model.
+
+    Returns:
+        The name; None where the arguments name no model, so that lm-eval takes a random one.
+
+    Raises:
+        NNDError: the file of scores cannot be read.
+    """
+    from nnd_tasks.models.score_file import FILE  # imports torch
+    from nnd_tasks.task.lengths import name_engine
+
+    if model == FILE:
+        arguments = {"model": name_engine(arguments)[1]}
+    keys = ("peft", "delta", "pretrained", "model", "path", "engine")  # as `GeneralConfigTracker` of lm-eval 0.4.13
+    name = next((bare_urls(str(arguments[key])) for key in keys if key in arguments), None)
+    if name is None:
+        return None
+    folder = re.sub(r"[\"<>:/|\\?*\[\]]+", "__", name)  # as `lm_eval.utils.sanitize_model_name`
+    if len(os.fsencode(folder)) <= _MOST_BYTES:
+        return folder
+    end = os.fsencode(folder)[-_MOST_BYTES + 14 :].decode("utf-8", "ignore")
+    return f"{digest(name)}__{end}"
+
+
+def results_folder(output_path: str, folder: str | None) -> Path:
+    """Find the folder where lm-eval puts the files of a run.
+
+    Args:
+        output_path: the option; one that ends in ``.json`` names files in its folder.
+        folder: see `folder_name`.
+    """
+    path = Path(output_path)
+    return path.parent if path.suffix == ".json" else path / (folder or "model")
+
+
+def longest_names(output_path: str, tasks: Iterable[str]) -> list[str]:
+    """Make up names as long as those of the files that a run writes."""
+    path = Path(output_path)
+    results = path.stem if path.suffix == ".json" else "results"
+    longest = ((f"tokens_{task}", "parquet") for task in tasks)
+    return [f"{name}_{_SOME_TIME}.{end}" for name, end in ((results, "json"), *longest)]
+
+
+def saved_folder(tracker: Any) -> Path:
+    """Find the folder in which lm-eval's `EvaluationTracker` has saved the results of a run."""
+    return results_folder(tracker.output_path, tracker.general_config_tracker.model_name_sanitized)
+
+
+@contextmanager
+def _failing_on_unsaved(trackers: list[Any]) -> Iterator[None]:
+    """Raise when lm-eval could not save its files, and remove those that are cut off; else write the token scores.
 
     Upstream: `EvaluationTracker` (lm_eval/loggers/evaluation_tracker.py) catches every error while it writes, warns, and the
     run ends with status 0. A full disk leaves files that are cut off. Here the error is raised at the end of the context,
     after the table of results is printed.
 
-    Raises:
-        NNDError: results, samples or token scores could not be written.
+    Args:
+        trackers: gets the writers of results that have saved some. `nnd_tasks.run.run` left with them ``nnd_tokens``, tables of
+            token scores by task, and ``nnd_mark``, the file that tells that a command has its results.
     """
     from lm_eval.loggers import EvaluationTracker
 
     save, save_samples = EvaluationTracker.save_results_aggregated, EvaluationTracker.save_results_samples
-    trackers: list[Any] = []
     counts: dict[str, int] = {}
 
     def save_noted(tracker: Any, **results: Any) -> None:
@@ -545,15 +405,55 @@ def fail_on_unsaved_results() -> Iterator[list[Any]]:
         patch.object(EvaluationTracker, "save_results_aggregated", save_noted),
         patch.object(EvaluationTracker, "save_results_samples", save_samples_noted),
     ):
-        yield trackers
+        yield
     for tracker in trackers:
-        if tracker.output_path and not are_saved(tracker, counts):
-            remove_results(tracker)
-            raise NNDError(
-                f"--output_path {tracker.output_path}: the results could not be saved, as lm-eval says above; make room and "
-                "run again (a run with --use_cache FILE keeps the model's answers)"
-            )
-        if getattr(tracker, "nnd_tokens", None):
-            write_tokens(tracker)
-        if getattr(tracker, "nnd_mark", None):
-            tracker.nnd_mark.touch()
+        if not tracker.output_path:
+            continue
+        folder = saved_folder(tracker)
+        try:
+            if not _are_saved(folder, tracker.date_id, counts):
+                raise NNDError(
+                    f"--output_path {tracker.output_path}: the results could not be saved, as lm-eval says above; make room "
+                    "and run again (a run with --use_cache FILE keeps the model's answers)"
+                )
+            _write_tokens(folder, tracker.date_id, getattr(tracker, "nnd_tokens", {}))
+        except NNDError:
+            for path in folder.glob(f"*_{tracker.date_id}.json*"):
+                with suppress(OSError):
+                    path.unlink()
+            raise
+        if mark := getattr(tracker, "nnd_mark", None):
+            write_text(mark, tracker.date_id)
+
+
+def _write_tokens(folder: Path, date: str, tables: Mapping[str, pa.Table]) -> None:
+    """Write the token scores of each task beside the results.
+
+    Raises:
+        NNDError: a file cannot be written.
+    """
+    files = {folder / f"tokens_{task}_{date}.parquet": table for task, table in tables.items()}
+    if files:
+        with writing_all(files, hint="no file of this run was kept") as new:
+            for path, table in zip(new, files.values(), strict=True):
+                pq.write_table(table, path, compression="zstd")
+
+
+def _are_saved(folder: Path, date: str, samples: Mapping[str, int]) -> bool:
+    """Tell whether lm-eval's files of a date are whole.
+
+    Args:
+        folder: of the files.
+        date: in their names.
+        samples: task -> number of documents in its file of samples.
+    """
+    try:
+        [results] = folder.glob(f"*_{date}.json")
+        json.loads(results.read_bytes())
+        for task, count in samples.items():
+            with (folder / f"samples_{task}_{date}.jsonl").open("rb") as lines:
+                if sum(line.endswith(b"\n") for line in lines) != count:
+                    return False
+    except (OSError, ValueError):
+        return False
+    return True

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 import logging
 import random
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,17 +20,12 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import changing, write_text
 from nnd_tasks.measures import MEASURES
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.checks import check_task_name
-from nnd_tasks.run.outputs import (
-    LOG_NAME,
-    Line,
-    read_log,
-)
 from nnd_tasks.run.run import evaluate
+from nnd_tasks.run.training_log import LOG_NAME, Line, add_lines, read_log, remove_later
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.selection import check_selection
 
@@ -126,7 +119,6 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer = _calling_trainer()
         _check_whole(self._trainer, model)
         self._path = Path(self.log_path or Path(args.output_dir) / LOG_NAME).expanduser()
-        _check_writable(self._path)
         read_log(self._path)  # raises if it is another kind of file
         self._own_tokenizer = self._find_tokenizer(kwargs.get("processing_class"))
         try:
@@ -135,7 +127,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds
             raise NNDError(f"NNDCallback: this model cannot be evaluated ({typed_reason_of(error)})") from error
-        lines = _remove_later(self._path, state.global_step)
+        lines = remove_later(self._path, state.global_step)
         logged = {line["task"] for line in lines if line["step"] == state.global_step}
         self._done = state.global_step if names <= logged else -1
 
@@ -171,7 +163,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer.log({name: rate for line in lines for name, rate in _scalars(line)})
         control.should_log = should_log
         try:
-            _add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
+            add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
         except NNDError as error:
             logger.warning("NNDCallback: step %d is not in the file, training goes on (%s)", step, error)
 
@@ -274,25 +266,19 @@ def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
         value = metrics.get(f"{metric},{filter_name}")
         return None if value == "N/A" else value
 
-    rates = {ALL: _rate(number, "pass_rate", {"tests": number("tests"), "clusters": number("clusters")})}
-    for category, slug in category_slugs(facts["categories"]).items():
-        rates.setdefault(category, _rate(number, f"pass_rate_{slug}", facts["categories"][category]))
-    rates = {name: rate for name, rate in rates.items() if rate["rate"] is not None}
-    slugs = {ALL: "", **{name: f"_{slug}" for name, slug in category_slugs(facts["categories"]).items()}}
-    measures = {
-        name: {
-            measure: {"mean": mean, "stderr": number(f"{measure}{slugs[name]}_stderr")}
-            for measure in MEASURES
-            if (mean := number(f"{measure}{slugs[name]}")) is not None
-        }
-        for name in rates
-    }
+    def mean(metric: str, name: str) -> dict[str, Any]:
+        return {name: number(metric), "stderr": number(f"{metric}_stderr")}
+
+    ends = {ALL: "", **{name: f"_{slug}" for name, slug in category_slugs(facts["categories"]).items()}}
+    sizes = {**facts["categories"], ALL: {"tests": number("tests"), "clusters": number("clusters")}}
+    rates, measures = {}, {}
+    for name, end in ends.items():
+        if number(f"pass_rate{end}") is not None:
+            rates[name] = {**mean(f"pass_rate{end}", "rate"), **sizes[name]}
+            of_category = {measure: mean(f"{measure}{end}", "mean") for measure in MEASURES}
+            measures[name] = {measure: pair for measure, pair in of_category.items() if pair["mean"] is not None}
     signature = (facts.get("signature") or {}).get("line")
     return {"task": task, "rates": rates, "measures": measures, "signature": signature}
-
-
-def _rate(number: Callable[[str], Any], metric: str, sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {"rate": number(metric), "stderr": number(f"{metric}_stderr"), **sizes}
 
 
 def _scalars(line: Line) -> Iterator[tuple[str, float]]:
@@ -308,20 +294,6 @@ def _scalars(line: Line) -> Iterator[tuple[str, float]]:
 
 
 # ---------------------------------------------------------------- checks
-
-
-def _check_writable(path: Path) -> None:
-    """Create the folder of a file and try to write there.
-
-    Raises:
-        NNDError: that is not possible, or ``path`` exists and is not a file.
-    """
-    with changing(f"log_path {path}"):
-        if path.exists() and not path.is_file():
-            raise NNDError(f"log_path {path}: is not a file; name one")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
 
 
 def _calling_trainer() -> Any:
@@ -349,39 +321,3 @@ def _check_whole(trainer: Any, model: Any) -> None:
                 f"NNDCallback: {reason} shards the model over processes, and the callback needs the whole; evaluate saved "
                 "checkpoints with `nnd run`"
             )
-
-
-# ---------------------------------------------------------------- the file of pass rates
-
-
-def _write_log(path: Path, lines: Sequence[Line]) -> None:
-    """Write the whole file; if this is interrupted, the old file stays."""
-    try:
-        write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
-    except NNDError as error:
-        raise NNDError(f"log_path {error}") from error
-
-
-def _add_lines(path: Path, lines: Sequence[Line]) -> None:
-    """Add lines at the end of the file.
-
-    Raises:
-        NNDError: the file cannot be read or written.
-    """
-    _write_log(path, [*read_log(path), *lines])
-
-
-def _remove_later(path: Path, step: int) -> list[Line]:
-    """Remove the lines of steps after ``step`` with a warning, and return the others.
-
-    Raises:
-        NNDError: the file cannot be read or written.
-    """
-    lines = read_log(path)
-    earlier = [line for line in lines if line["step"] <= step]
-    if len(earlier) < len(lines):
-        _write_log(path, earlier)
-        logger.warning(
-            "%s: removed %d lines of steps after %d, left by an earlier run", path, len(lines) - len(earlier), step
-        )
-    return earlier

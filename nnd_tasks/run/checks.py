@@ -1,7 +1,7 @@
 """All checks of a run before its model is loaded, in the order of their cost.
 
-`check_words` reads the command line and `check_options` what it says: both need neither torch nor lm-eval's evaluator.
-`check_run` checks a run from the command line or from Python, and loads its tasks.
+`check_words` reads the command line. `check_options` checks what it says, and `check_request` what a call from Python says:
+they need neither torch nor lm-eval's evaluator. `check_run` loads the tasks.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,14 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import expand
-from nnd_tasks.run.adapter import LM, Words, model_types, words_by_option
-from nnd_tasks.run.outputs import check_output
-from nnd_tasks.store import list_source_folders, task_yamls
+from nnd_tasks.files import changing, expand
+from nnd_tasks.run.adapter import (
+    LM,
+    Words,
+    folder_name,
+    longest_names,
+    model_types,
+    results_folder,
+    words_by_option,
+)
+from nnd_tasks.store import list_source_folders
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings, is_chat_api
 from nnd_tasks.task.signature import CLUSTER
-from nnd_tasks.task.task_files import write_task_folder, written_folders
 from nnd_tasks.text import did_you_mean, some_of
 
 logger = logging.getLogger("lm_eval.nnd")
@@ -44,15 +51,14 @@ VLLM, SHARED = "vllm", "vllm-shared-prefix"
 _PAIRS = {"model_args", "metadata", "gen_kwargs"}
 #: Further options that may be given several times; their values are put together.
 _LISTS = {*_PAIRS, "tasks", "hf_hub_log_args", "wandb_args", "wandb_config_args", "trackio_args"}
-_CLOSING = {"'": "'", '"': '"', "[": "]", "(": ")", "{": "}"}
 
 
 def check_words(arguments: Sequence[str]) -> None:
     """Check the words of a command line, before lm-eval reads them.
 
     Raises:
-        NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``, or a
-            quote or bracket there is not closed, or ``--samples`` names no prompts.
+        NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``, or
+            ``--samples`` names no prompts.
     """
     given: dict[str, list[Words]] = {}
     for words in words_by_option(arguments):
@@ -63,92 +69,79 @@ def check_words(arguments: Sequence[str]) -> None:
         if option == "samples" and times[0].values:
             read_samples(times[0].values[0])
         if option in _PAIRS:
-            values = [value for words in times for value in words.values if not value.lstrip().startswith("{")]
-            for value in values:
-                _check_closed(value, f"--{option}")
-            _check_keys(values, f"--{option}")
-
-
-def _check_closed(text: str, option: str) -> None:
-    """Raise NNDError if a quote or bracket is open at the end; an apostrophe in the last of the values opens none."""
-    waiting: list[tuple[str, int]] = []
-    for place, letter in enumerate(text):
-        if waiting and letter == _CLOSING[waiting[-1][0]]:
-            waiting.pop()
-        elif letter in _CLOSING and not (waiting and waiting[-1][0] in "'\""):
-            waiting.append((letter, place))
-    for letter, place in waiting:
-        begins_value = place == 0 or text[place - 1] == "="
-        if begins_value or "," in text[place:]:
-            raise NNDError(
-                f"{option}: {letter} is opened and not closed in {text[place:]!r:.80}; close it or leave it out"
-            )
+            _check_keys([value for words in times for value in words.values], f"--{option}")
 
 
 def _check_keys(values: Iterable[str], option: str) -> None:
-    keys = [key for value in values for key in re.findall(r"(?:^|,)\s*(\w+)\s*=", value)]
+    pairs = [value for value in values if not value.lstrip().startswith("{")]  # else it is JSON
+    keys = [key for value in pairs for key in re.findall(r"(?:^|,)\s*(\w+)\s*=", value)]
     for key in keys:
         if keys.count(key) > 1:
             raise NNDError(f"{option}: {key} is given {keys.count(key)} times; give it once")
 
 
-# ---------------------------------------------------------------- what the command line says
+# ---------------------------------------------------------------- what is asked for
 
 
-def check_options(options: Any) -> None:
+def check_options(options: Any, sample: int | None) -> None:
     """Check lm-eval's configuration of a run (`EvaluatorConfig`), before its evaluator is imported.
+
+    Args:
+        options: the configuration.
+        sample: as for `check_request`.
 
     Raises:
         NNDError: an option has a value that cannot be taken.
     """
-    list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder
-    engine, arguments, _ = split_cluster(options.model, options.model_args)
-    check_model_arguments(engine, arguments, options.metadata)
-    check_model(engine, arguments)
+    selection = {name: getattr(options, name) for name in ("limit", "samples", "predict_only")}
+    check_request(options.model, options.model_args, options.metadata, {"sample": sample, **selection})
     if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
         raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
-    check_selection({name: getattr(options, name) for name in ("limit", "samples", "predict_only")})
     entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
     names = [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
-    _check_our_names(names, options.include_path)
     if names and all(name.startswith("nnd_") for name in names):  # other tasks may take settings of the same names
         Settings.read(options.metadata)
 
 
-def _check_our_names(names: Iterable[str], include_path: str | None) -> None:
-    """Raise NNDError for a name that begins like ours and stands in no YAML, before lm-eval's thousands of them are read."""
-    folders = [write_task_folder(), *written_folders(), *([Path(include_path)] if include_path else [])]
-    paths = [path for folder in folders for path in task_yamls(folder)]
-    known: set[str] = set()
-    for path in paths:
-        with suppress(OSError):
-            known.update(re.findall(r"nnd_[\w-]+", path.read_text(encoding="utf-8", errors="replace")))
-    for name in names:
-        if name.startswith("nnd_") and name not in known and not _is_pattern(name) and not Path(name).exists():
-            raise_no_task(name, sorted({path.stem for path in paths}))
-
-
-def check_model_arguments(model: Any, arguments: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    """Check the arguments of a model, and what the metadata say of its tokenizer.
+def check_request(
+    model: Any, arguments: Mapping[str, Any], metadata: Mapping[str, Any], selection: Mapping[str, Any]
+) -> None:
+    """Check which model is asked for, and for which prompts.
 
     Args:
         model: what ``--model`` names, or a ready-made model.
         arguments: the parsed ``--model_args``.
         metadata: the parsed ``--metadata``.
+        selection: ``limit``, ``samples``, ``predict_only`` and ``sample``, a number of prompts of each task.
 
     Raises:
-        NNDError: a folder is not there or holds no model, or there is no such type of numbers.
+        NNDError: there is no such type of model, a folder is not there or holds no model, or no prompt is left.
     """
+    list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder, before a set is asked of the hub
+    check_selection(selection)
+    engine, arguments, _ = split_cluster(model, arguments)
+    if not isinstance(engine, (str, LM)):
+        raise NNDError(
+            f"{type(engine).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
+            "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
+        )
     given = {**metadata, **arguments}
     for key in ("pretrained", "model", "tokenizer", "peft", "delta"):
         path = given.get(key)
         if isinstance(path, str) and path.startswith(("/", "./", "../", "~")) and not expand(path).exists():
             raise NNDError(f"{path}: there is no such model or tokenizer folder; --model_args names it")
-    if model not in (*ON_TORCH, VLLM, SHARED):
+    if isinstance(engine, LM):
+        return
+    if engine not in (known := model_types()):
+        hint = did_you_mean(engine, known) or f"there are: {', '.join(known)}"
+        raise NNDError(f"--model {engine}: lm-eval has no such model type; {hint}")
+    if engine not in (*ON_TORCH, VLLM, SHARED):
         return
     for key in ("dtype", "softmax_dtype", "mixed_precision_dtype"):
         _check_dtype(key, arguments.get(key))
-    pretrained = arguments.get("pretrained")
+    pretrained = arguments.get("pretrained", "")
+    if engine in ON_TORCH and pretrained == "":
+        raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
     if isinstance(pretrained, str) and not {"subfolder", "gguf_file"} & arguments.keys():
         _check_holds_model(pretrained)
 
@@ -185,25 +178,6 @@ def _check_holds_model(pretrained: str) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a run is asked to do.
-
-    Attributes:
-        model: what ``--model`` names, or a ready-made model.
-        arguments: the parsed ``--model_args``.
-        tasks: names of tasks or groups.
-        sample: number of prompts of each task, spread over its categories; None takes all.
-        shared_prefix: read common beginnings of requests once.
-    """
-
-    model: Any
-    arguments: dict[str, Any]
-    tasks: Sequence[Any] | None
-    sample: int | None = None
-    shared_prefix: bool = True
-
-
-@dataclass(frozen=True)
 class CheckedRun:
     """A run that can begin.
 
@@ -225,45 +199,48 @@ class CheckedRun:
 
 
 def check_run(
-    asked: Asked, manager: Any, *, cache_requests: bool, chat: bool, options: Mapping[str, Any]
+    manager: Any,
+    model: Any,
+    arguments: Mapping[str, Any],
+    tasks: Any,
+    options: Mapping[str, Any],
+    *,
+    sample: int | None,
+    shared_prefix: bool,
 ) -> CheckedRun:
-    """Load the tasks of a run and check everything that needs no model.
+    """Load the tasks of a run and check everything else that needs no model.
 
     Args:
-        asked: the run.
         manager: lm-eval's `TaskManager`.
-        cache_requests: whether lm-eval's cache of requests is asked for.
-        chat: whether prompts go through the chat template.
-        options: of lm-eval's `simple_evaluate`: ``limit``, ``samples``, ``metadata``, ``evaluation_tracker``.
+        model: what ``--model`` names, or a ready-made model; not ``ray``.
+        arguments: the parsed ``--model_args``.
+        tasks: names of tasks or groups.
+        options: of lm-eval's `simple_evaluate`: ``samples``, ``apply_chat_template``, ``cache_requests``,
+            ``evaluation_tracker``.
+        sample: number of prompts of each task, spread over its categories; None takes all.
+        shared_prefix: read common beginnings of requests once.
 
     Raises:
         NNDError: something is wrong.
     """
     from nnd_tasks.task.task import NNDTask  # imports torch
 
-    list_source_folders()  # raises where NND_SOURCES is no folder, before a set is asked of the hub
-    check_model(asked.model, asked.arguments)
-    check_model_arguments(asked.model, asked.arguments, options.get("metadata") or {})
-    check_selection({"sample": asked.sample, **options})
-    if cache_requests:
+    if options.get("cache_requests"):
         raise NNDError(
             "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
             "give old requests the new names; leave it out, building requests takes seconds"
         )
-    for name in asked.tasks or ():
-        if isinstance(name, str):
-            check_task_name(name, manager)
-    loaded = manager.load(asked.tasks)
+    chat = bool(options.get("apply_chat_template"))
+    loaded = manager.load(tasks)
     ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
-    check_chat_api(asked.model, [task for task in ours if not task.reader.writes], chat=chat)
+    check_chat_api(model, [task for task in ours if not task.reader.writes], chat=chat)
     tokens = any(task.settings.tokens for task in ours)
-    samples = select_prompts(loaded["tasks"], ours, options.get("samples"), asked.sample)
+    samples = select_prompts(loaded["tasks"], ours, options.get("samples"), sample)
     tracker = options.get("evaluation_tracker")
-    folder = check_output(getattr(tracker, "output_path", None), asked.model, asked.arguments, loaded["tasks"])
-    shares = asked.shared_prefix and asked.model == "hf"
-    model = resolve_model_type("hf-shared-prefix" if shares else asked.model, shared_prefix=asked.shared_prefix)
-    arguments = asked.arguments
-    check_processes(model, arguments, tokens=tokens)
+    folder = _check_output(getattr(tracker, "output_path", None), model, arguments, loaded["tasks"])
+    shares = shared_prefix and model == "hf"
+    model = resolve_model_type("hf-shared-prefix" if shares else model, shared_prefix=shared_prefix)
+    _check_processes(model, arguments, tokens=tokens)
     if tokens:
         model, arguments = with_token_scores(model, arguments, tracker)
     if arguments.get("token_stats") and model != "hf-shared-prefix":
@@ -272,36 +249,37 @@ def check_run(
             "shared_prefix is off"
         )
     for task in ours:
-        check_metadata(task.metadata, model, arguments)
+        _check_metadata(task.metadata, model, arguments)
         task.prepare(model, chat=chat)
-    return CheckedRun(model, arguments, loaded, ours, samples, folder)
+    return CheckedRun(model, dict(arguments), loaded, ours, samples, folder)
+
+
+def _check_output(
+    output_path: str | None, model: Any, arguments: Mapping[str, Any], tasks: Iterable[str]
+) -> str | None:
+    """Write and remove a file of each name that the run will write, as lm-eval would only log an error, after the run.
+
+    Returns the name of the folder that the model's results go to; None where lm-eval takes a random one.
+    """
+    folder = folder_name(model, arguments)
+    if not output_path:
+        return folder
+    place = results_folder(output_path, folder)
+    with changing(f"--output_path {output_path}"):
+        missing = [path for path in (place, *place.parents) if not path.exists()]
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            for name in longest_names(output_path, tasks):
+                with tempfile.TemporaryDirectory(dir=place) as beside:
+                    Path(beside, name).touch()
+        finally:
+            for path in missing:  # a run that ends with an error leaves no empty folders
+                with suppress(OSError):
+                    path.rmdir()
+    return folder
 
 
 # ---------------------------------------------------------------- the model and the tasks
-
-
-def check_model(model: Any, arguments: Mapping[str, Any]) -> None:
-    """Check that a model is named, and of a type that there is.
-
-    Args:
-        model: what ``--model`` names, or a ready-made model.
-        arguments: its arguments.
-
-    Raises:
-        NNDError: it is not.
-    """
-    if not isinstance(model, (str, LM)):
-        raise NNDError(
-            f"{type(model).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
-            "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
-        )
-    if isinstance(model, LM):
-        return
-    if model not in (known := model_types()):
-        hint = did_you_mean(model, known) or f"there are: {', '.join(known)}"
-        raise NNDError(f"--model {model}: lm-eval has no such model type; {hint}")
-    if model in ON_TORCH and arguments.get("pretrained", "") == "":
-        raise NNDError(f"--model {model}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
 
 
 def check_chat_api(model: Any, scoring: Sequence[Any], *, chat: bool) -> None:
@@ -345,7 +323,7 @@ def _is_pattern(name: str) -> bool:
     return any(mark in name for mark in "*?[")
 
 
-def check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
+def _check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
     """Raise NNDError if a launcher has started several processes among which lm-eval does not divide the documents rightly.
 
     Upstream: `HFLM` (lm_eval/models/huggingface.py:465) does so where it sees several GPUs, and numbers the processes within a
@@ -380,7 +358,7 @@ _OF_THE_MODEL = {
 }
 
 
-def check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any]) -> None:
+def _check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any]) -> None:
     """Compare a task's metadata with the arguments of the model that will run.
 
     Args:

@@ -1,34 +1,39 @@
-"""Run lm-eval with our tasks: `run_lm_eval` is its command line, `evaluate` is one call from Python.
+"""Run lm-eval with our tasks: `run_lm_eval` is its command line, `evaluate` one call from Python, `run_sweep` many models.
 
-Both go through `_evaluate_checked`, which finds a user's mistakes before the model is loaded and keys the caches.
+All go through `_evaluate_checked`, which finds a user's mistakes before the model is loaded and keys the caches.
 """
 
 from __future__ import annotations
 
+import glob
+import re
 import shlex
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, cut_middle, typed_reason_of
+from nnd_tasks.files import expand, read_text
 from nnd_tasks.redact import bare_urls, hidden_in_logs, hide, without_secrets
 from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
-    fail_on_unsaved_results,
-    our_tasks,
     parse_model_args,
+    results_folder,
     run_command_line,
+    saved_folder,
     simple_evaluate,
     task_manager,
     words_by_option,
 )
-from nnd_tasks.run.outputs import saved_folder
 from nnd_tasks.run.smollm2 import resolve_model
-from nnd_tasks.show.console import say
+from nnd_tasks.show.console import say, warn
 from nnd_tasks.store import results_dir
+from nnd_tasks.task.settings import plain_metadata
+from nnd_tasks.task.signature import digest, engine_packages, environment, model_files, name_server
+from nnd_tasks.text import counted
 
 _VERBS = ("run", "ls", "validate")
 
@@ -42,10 +47,7 @@ def _evaluate_checked(
     shared_prefix: bool = True,
     sample: int | None = None,
     resume: bool = False,
-    use_cache: str | None = None,
-    cache_requests: bool = False,
-    apply_chat_template: bool | str = False,
-    **kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Call lm-eval's `simple_evaluate` after our checks.
 
@@ -59,28 +61,23 @@ def _evaluate_checked(
     from nnd_tasks.models.encodings import shared_encodings
     from nnd_tasks.models.model_error import ModelError
     from nnd_tasks.models.ray_workers import RAY, stop_workers
-    from nnd_tasks.run.outputs import cache_key, results_folder, run_key
     from nnd_tasks.task.scored_tokens import token_table
 
-    tracker = kwargs.get("evaluation_tracker")
+    tracker, use_cache = options.get("evaluation_tracker"), options.get("use_cache")
     engine, arguments, cluster = checks.split_cluster(model, model_args or {})
     with hidden_in_logs(), shared_encodings():
         run = checks.check_run(
-            checks.Asked(engine, arguments, tasks, sample=sample, shared_prefix=shared_prefix),
-            task_manager,
-            cache_requests=cache_requests,
-            chat=bool(apply_chat_template),
-            options=kwargs,
+            task_manager, engine, arguments, tasks, options, sample=sample, shared_prefix=shared_prefix
         )
-        kwargs["samples"] = run.samples
+        options["samples"] = run.samples
         if use_cache is not None or resume:
-            answers = cache_key(run.model, run.arguments, chat=bool(apply_chat_template))
-            use_cache = use_cache and f"{use_cache}_{answers}"
+            answers = cache_key(run.model, run.arguments, chat=bool(options.get("apply_chat_template")))
+            options["use_cache"] = use_cache and f"{use_cache}_{answers}"
         if resume and tracker is not None and tracker.output_path:
             folder = results_folder(tracker.output_path, run.folder)
-            key = run_key(answers, run.loaded["tasks"].values(), {**kwargs, "chat": apply_chat_template})
-            tracker.nnd_mark = folder / f".run-{key}"  # is made when all files of the run are saved
-            if tracker.nnd_mark.exists() and any(folder.glob("*.json")):
+            key = run_key(answers, run.loaded["tasks"].values(), options)
+            tracker.nnd_mark = folder / f".run-{key}"  # gets the date in the names of the results when they are saved
+            if tracker.nnd_mark.is_file() and [*folder.glob(f"*_{read_text(tracker.nnd_mark)}.json")]:
                 say(f"has results: {folder}")
                 return None
         try:
@@ -90,9 +87,7 @@ def _evaluate_checked(
                 model=RAY if cluster else run.model,
                 model_args={**cluster, "engine": run.model, **run.arguments} if cluster else run.arguments or None,
                 tasks=tasks,
-                use_cache=use_cache,
-                apply_chat_template=apply_chat_template,
-                **kwargs,
+                **options,
             )
         except ModelError as error:  # of our engine, which knows no NNDError
             raise NNDError(str(error)) from error
@@ -166,29 +161,21 @@ def run_lm_eval(
     verb = arguments[0] if arguments and arguments[0] in _VERBS else "run"
     rest = list(arguments[1:] if arguments and arguments[0] == verb else arguments) or ["--help"]
     instead = partial(_evaluate_checked, shared_prefix=shared_prefix, sample=sample, resume=resume)
-    trackers: list[list[Any]] = []
     default_folder = results_dir()
-    with _hidden_in_errors(), hidden_in_logs(), ExitStack() as patches:
-
-        def begin(options: Any) -> None:
-            _complete_options(options)
-            patches.enter_context(our_tasks(checks.check_task_name))
-            trackers.append(patches.enter_context(fail_on_unsaved_results()))
-
+    with _hidden_in_errors(), hidden_in_logs():
         try:
             if verb == "run":
                 checks.check_words(rest)
                 if save and not {"output_path", "config"} & {words.option for words in words_by_option(rest)}:
                     rest += ["--output_path", str(default_folder), "--log_samples"]
-            else:
-                patches.enter_context(our_tasks(checks.check_task_name))
-            run_command_line(["lm_eval", verb, *rest], instead, begin)
+            complete = partial(_complete_options, sample=sample)
+            trackers = run_command_line([verb, *rest], instead, complete, checks.check_task_name)
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
             reason = cut_middle(hide(typed_reason_of(error)), 300)  # half a secret would not be recognized
             raise NNDError(f"lm-eval stopped with {reason} (traceback: nnd --debug run ...)") from error
-    for tracker in trackers[0] if save and trackers else ():
+    for tracker in trackers if save else ():
         if tracker.output_path:
             say(*_describe_saved(tracker, default_folder))
 
@@ -209,26 +196,24 @@ def _describe_saved(tracker: Any, default_folder: Path) -> list[str]:
     return lines
 
 
-def _complete_options(options: Any) -> None:
-    """Check what the command line says, and put the folder of a model that we know by name in place of that name."""
-    checks.check_options(options)
-    options.model_args = _with_exact_sums(options.model, options.model_args)
-    options.metadata = _with_exact_sums(options.model, options.metadata)
-    pretrained = options.model_args.get("pretrained")
-    if isinstance(pretrained, str):
-        folder = resolve_model(pretrained)
-        options.model_args = {**options.model_args, "pretrained": folder}
-        if options.metadata.get("pretrained") == pretrained:
-            options.metadata = {**options.metadata, "pretrained": folder}
+def _complete_options(options: Any, *, sample: int | None) -> None:
+    """Check what the command line says, and complete the arguments of the model, which are in the metadata, too."""
+    checks.check_options(options, sample)
+    options.model_args = _complete_arguments(options.model, options.model_args)
+    options.metadata = _complete_arguments(options.model, options.metadata)
 
 
-def _with_exact_sums(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Add ``softmax_dtype=float32`` to the arguments of a model of transformers, unless they name a type.
+def _complete_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the folder of a model that we know by name in place of that name, and sum exactly.
 
-    `HFLM` would sum log-probabilities in the type of its weights: in bfloat16, different texts tie.
+    `HFLM` would sum log-probabilities in the type of its weights: in bfloat16, different texts tie. So a model of transformers
+    gets ``softmax_dtype=float32`` unless the arguments name a type.
     """
     exact = checks.split_cluster(model, arguments)[0] in checks.HF
-    return {**({"softmax_dtype": "float32"} if exact else {}), **arguments}
+    completed = {**({"softmax_dtype": "float32"} if exact else {}), **arguments}
+    if isinstance(pretrained := arguments.get("pretrained"), str):
+        completed["pretrained"] = resolve_model(pretrained)
+    return completed
 
 
 @contextmanager
@@ -241,6 +226,18 @@ def _hidden_in_errors() -> Iterator[None]:
         if hide(trace) == trace:
             raise
         raise NNDError(hide(str(error))) from RuntimeError(f"\n{hide(trace)}")
+
+
+#: Attributes of a ready-made model that say how it tokenizes.
+_TOKENIZING = [
+    "tokenizer",
+    "backend",
+    "add_bos_token",
+    "custom_prefix_token_id",
+    "max_length",
+    "base_url",
+    "token_stats",
+]
 
 
 def evaluate(
@@ -276,27 +273,167 @@ def evaluate(
         NNDError: there is no such task, a set cannot be built, or the model or its tokenizer cannot be identified.
     """
     names = [tasks] if isinstance(tasks, str) else list(tasks)
-    arguments = _with_exact_sums(model, parse_model_args(model_args))
-    if isinstance(arguments.get("pretrained"), str):
-        arguments = {**arguments, "pretrained": resolve_model(arguments["pretrained"])}
-    about_model = dict(arguments)
+    arguments = parse_model_args(model_args)
+    checks.check_request(model, arguments, metadata or {}, kwargs)
+    arguments = _complete_arguments(model, arguments)
     engine, _, _ = checks.split_cluster(model, arguments)
     if engine in checks.ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
         kwargs["device"] = "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU
-    if not isinstance(model, str):  # a ready-made model has attributes that say how it tokenizes
-        for name in (
-            "tokenizer",
-            "backend",
-            "add_bos_token",
-            "custom_prefix_token_id",
-            "max_length",
-            "base_url",
-            "token_stats",
-        ):
-            if getattr(model, name, None) is not None:
-                about_model[name] = getattr(model, name)
+    about_model = dict(arguments)
+    if not isinstance(model, str):
+        about_model |= {name: value for name in _TOKENIZING if (value := getattr(model, name, None)) is not None}
         if isinstance(getattr(model, "pretrained", None), str):
             about_model["pretrained"] = model.pretrained
     manager = task_manager(include_path, names, {**about_model, **(metadata or {})})
+    for name in names:
+        checks.check_task_name(name, manager)
     options = {"task_manager": manager, "shared_prefix": shared_prefix, **kwargs}
     return dict(_evaluate_checked(model, arguments or None, names, **options) or {})
+
+
+# ---------------------------------------------------------------- cached answers, and runs that have their results
+
+#: Arguments that do not change what a model answers, except for how the hardware rounds.
+_INDIFFERENT = {
+    "batch_size",
+    "max_batch_size",
+    "device",
+    "num_concurrent",
+    "max_retries",
+    "timeout",
+    "auth_token",
+    "header",
+    "verify_certificate",
+    "ca_cert_path",
+}
+#: Arguments that name a model, an adapter or a tokenizer.
+_NAMES = ("pretrained", "model", "peft", "delta", "tokenizer")
+
+
+def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -> str:
+    """Hash what can change the answers of a model: 12 hex digits, which end the name of its file of ``--use_cache``.
+
+    lm-eval keys an answer by the text of its request alone, so that a second model silently gets the scores of the first.
+
+    Args:
+        model: what ``--model`` names.
+        arguments: the parsed ``--model_args``.
+        chat: whether prompts go through the chat template, whose line feed at the end is not scored.
+
+    Raises:
+        NNDError: the model, or one of its arguments, is a Python object, whose weights have no name to key answers by.
+    """
+    if not isinstance(model, str):
+        raise NNDError(
+            "use_cache: a ready-made model has no name to key its answers by; name it with model and model_args"
+        )
+    given = {key: value for key, value in name_server(arguments).items() if key not in _INDIFFERENT}
+    for key, value in given.items():
+        if not isinstance(value, (str, int, float, bool, list, tuple, dict, type(None))):
+            raise NNDError(f"use_cache: model argument {key} is a Python object, by which answers cannot be keyed")
+    texts = {key: value for key, value in given.items() if isinstance(value, str)}
+    scoring = ("lm_eval", "torch", "transformers", "tokenizers", "vllm")
+    return digest(
+        {
+            "model": model,
+            "model_args": given,
+            "chat": chat,
+            "files": {key: _describe_files(value, given) for key, value in texts.items()},
+            "commits": {key: _find_commit(texts[key], given) for key in _NAMES if key in texts},
+            "packages": [item for item in environment(*engine_packages(model)) if item[0] in scoring],
+        }
+    )
+
+
+def run_key(answers: str, tasks: Iterable[Any], options: Mapping[str, Any]) -> str:
+    """Hash what can change the results of a run: 12 hex digits.
+
+    Args:
+        answers: the `cache_key` of the model.
+        tasks: those that are loaded.
+        options: of lm-eval's `simple_evaluate`.
+    """
+    # Settings of ours are taken out of the metadata, in which the arguments of the model are too.
+    configs = [plain_metadata({**vars(task.config), "metadata": None}) for task in tasks]
+    ours = [[task.loaded.origin, task.settings.model_dump()] for task in tasks if hasattr(task, "settings")]
+    others = {
+        key: value for key, value in options.items() if key not in {*_INDIFFERENT, "metadata", "verbosity", "use_cache"}
+    }
+    return digest([answers, configs, ours, plain_metadata(others)])
+
+
+def _describe_files(name: str, arguments: Mapping[str, Any]) -> list[Any]:
+    """List name, size and time of each file of a local model, which change when the model is trained further."""
+    files = model_files(name, str(arguments.get("subfolder") or ""))
+    return [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+
+
+def _find_commit(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """Find the commit of a model, adapter or tokenizer on the hub; None if it is local, or the commit is not known."""
+    from transformers.utils import cached_file
+
+    if model_files(name):
+        return None
+    for file in ("config.json", "adapter_config.json", "tokenizer_config.json"):
+        try:
+            path = cached_file(name, file, revision=str(arguments.get("revision") or "main"))
+        except Exception:  # no such file, no such model, no network: loading the model will report it  # noqa: S112
+            continue
+        if path and "snapshots" in (parts := Path(path).parts):
+            return parts[parts.index("snapshots") + 1]
+    return None
+
+
+# ---------------------------------------------------------------- many models
+
+
+def list_models(models: str) -> dict[str, str]:
+    """List what ``--models`` names.
+
+    Args:
+        models: a file with a model on each line, as after ``pretrained=``; or a pattern of folders that hold models.
+
+    Returns:
+        Model -> its ``--model_args``; those of a pattern with their numbers in order: ``step-2`` before ``step-10``.
+
+    Raises:
+        NNDError: it names none.
+    """
+    path = expand(models)
+    if path.is_file():
+        lines = [line.strip() for line in read_text(path).splitlines()]
+        listed = {line: f"pretrained={line}" for line in lines if line and not line.startswith("#")}
+    else:
+        folders = [name for name in glob.glob(str(path)) if Path(name, "config.json").is_file()]  # noqa: PTH207
+        folders.sort(key=lambda name: [part.zfill(20) for part in re.split(r"(\d+)", name)])
+        listed = {name: f"pretrained={name!r}" for name in folders}  # in quotes, as a name may hold a comma
+    if not listed:
+        raise NNDError(
+            f"--models {models}: no model; name a file with a model on each line, or a pattern of folders such as 'runs/step-*'"
+        )
+    return listed
+
+
+def run_sweep(models: str, run: Callable[[list[str]], None]) -> None:
+    """Run the same command for many models.
+
+    Args:
+        models: see `list_models`.
+        run: runs it with further words, which name a model.
+
+    Raises:
+        NNDError: no model is named, or some of them fail. What the first two raise alike ends the sweep, because a mistake in
+            the command is that of all.
+    """
+    listed, errors = list_models(models), list[str]()
+    for number, (name, words) in enumerate(listed.items(), start=1):
+        say(f"model {number} of {len(listed)}: {name}")
+        try:
+            run(["--model_args", words])
+        except NNDError as error:
+            warn(f"{name}: {error}")
+            errors.append(str(error))
+            if number == 2 and errors[1:] == errors[:1]:
+                raise
+    if errors:
+        raise NNDError(f"{counted(len(errors), 'model')} of {len(listed)} failed; the same command tries them again")

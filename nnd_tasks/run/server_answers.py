@@ -28,6 +28,13 @@ _OTHER_ANSWER = 1.0
 _OTHER_NUMBER = 0.5
 
 
+class BadAnswerError(ModelError):
+    """The answers of a server cannot be right, so that none of a run counts."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(f"the server answers {answer}; nothing of this run is scored or cached (docs/backends.md)")
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a server says to one prompt.
@@ -54,7 +61,7 @@ def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequenc
         starts: place of the first scored token of each prompt.
 
     Raises:
-        ModelError: the answer is not one log-probability for each token that was sent and each that was generated, with
+        BadAnswerError: the answer is not one log-probability for each token that was sent and each that was generated, with
             nothing in place of the first token's.
     """
     if isinstance(outputs, list) and len(outputs) == 1:
@@ -62,12 +69,14 @@ def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequenc
     choices = outputs.get("choices") if isinstance(outputs, Mapping) else None
     if not isinstance(choices, list):
         message = outputs.get("error") if isinstance(outputs, Mapping) else None
-        raise _error(f"with an error: {_short(message)}" if message else f"without choices: {_short(outputs)}")
+        raise BadAnswerError(f"with an error: {_short(message)}" if message else f"without choices: {_short(outputs)}")
     if len(choices) != len(prompts):
-        raise _error(f"{len(prompts)} prompts with {len(choices)} choices; expected one for each prompt")
+        raise BadAnswerError(f"{len(prompts)} prompts with {len(choices)} choices; expected one for each prompt")
     indices = [choice.get("index") if isinstance(choice, Mapping) else None for choice in choices]
     if set(indices) != set(range(len(prompts))):
-        raise _error(f"with choices of the indices {_short(indices)}; expected each of 0 to {len(prompts) - 1} once")
+        raise BadAnswerError(
+            f"with choices of the indices {_short(indices)}; expected each of 0 to {len(prompts) - 1} once"
+        )
     in_order = sorted(choices, key=lambda choice: int(choice["index"]))
     lists = [_read_lists(choice) for choice in in_order]
     added = [len(values) - len(prompt) for (values, _), prompt in zip(lists, prompts, strict=True)]
@@ -76,7 +85,7 @@ def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequenc
     if {*added} != {1} and (min(added) < 0 or sum(added) != generated):
         wrong = next(number for number, count in enumerate(added) if count != 1)
         got, sent = len(lists[wrong][0]), len(prompts[wrong])
-        raise _error(
+        raise BadAnswerError(
             f"a prompt of {sent} tokens with {got} log-probabilities; expected {sent + 1}, one for each token that was sent "
             "and one for the token that is generated. It does not echo the whole prompt, or has other tokens or a BOS token "
             "of its own (send token ids, which is the default, and name its tokenizer with tokenizer=...)"
@@ -94,29 +103,29 @@ def _read_lists(choice: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     values, tops = lists.get("token_logprobs"), lists.get("top_logprobs")
     if not isinstance(values, list) or not isinstance(tops, list):
         shape = " (the shape of chat completions)" if "content" in lists else ""
-        raise _error(f"with logprobs {_short(logprobs)}{shape}; it must heed echo=true and logprobs=1")
+        raise BadAnswerError(f"with logprobs {_short(logprobs)}{shape}; it must heed echo=true and logprobs=1")
     if len(values) != len(tops):
-        raise _error(f"with {len(values)} token_logprobs and {len(tops)} top_logprobs")
+        raise BadAnswerError(f"with {len(values)} token_logprobs and {len(tops)} top_logprobs")
     return values, tops
 
 
 def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent: int, start: int) -> Answer:
     if values[0] is not None:
-        raise _error(
+        raise BadAnswerError(
             f"{_short(values[0])} as log-probability of a prompt's first token, which has none: null was expected. Its "
             f"{len(values)} entries for {sent} tokens are shifted"
         )
     for number in range(1, sent):
         value, top = values[number], tops[number]
         if not _is_number(value) or value > _CERTAIN:
-            raise _error(
+            raise BadAnswerError(
                 f"{_short(value)} as log-probability of token {number + 1} of {sent}; expected a number that is not above 0"
             )
         if not isinstance(top, Mapping) or not top or not all(map(_is_number, top.values())):
-            raise _error(f"top_logprobs {_short(top)} for token {number + 1} of {sent}; expected likely tokens")
+            raise BadAnswerError(f"top_logprobs {_short(top)} for token {number + 1} of {sent}; expected likely tokens")
     logprobs, scored = values[1:sent], values[start:sent]
     if (len(logprobs) > 1 and len(set(logprobs)) == 1) or (len(scored) > 1 and not any(scored)):
-        raise _error(
+        raise BadAnswerError(
             f"{scored[0]:g} as log-probability of each of {len(scored)} tokens of a candidate; it does not score prompts"
         )
     after = values[sent] if len(values) > sent and _is_number(values[sent]) else None
@@ -136,26 +145,23 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-def _error(answer: str) -> ModelError:
-    return ModelError(f"the server answers {answer}; nothing of this run is scored or cached (docs/backends.md)")
-
-
 # ---------------------------------------------------------------- what one answer does not show
 
 
-def choose_probes(requests: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Choose the ends of some requests, of equal lengths, that differ before their last token.
-
-    Args:
-        requests: the tokens of each.
-    """
+def _choose_probes(requests: Sequence[list[int]], survives: Callable[[list[int]], bool]) -> list[list[int]]:
+    """Choose the ends of some requests, of equal lengths, that differ before their last token."""
     step = max(len(requests) // _PROBES, 1)
     ends = [request[-_PROBE_TOKENS - 1 :] for request in requests if len(request) > _PROBE_TOKENS]
-    probes = {tuple(end[:-1]): list(end) for end in [*ends[::step], *ends]}
-    return list(probes.values())[:_PROBES]
+    probes = list({tuple(end[:-1]): end for end in [*ends[::step], *ends]}.values())[:_PROBES]
+    return [probe for probe in probes if survives(probe) and survives(probe[:-1])]
 
 
-def check_order(probes: Sequence[list[int]], ask: Callable[[list[list[int]]], list[Answer]], size: int) -> None:
+def check_order(
+    requests: Sequence[list[int]],
+    survives: Callable[[list[int]], bool],
+    ask: Callable[[list[list[int]]], list[Answer]],
+    size: int,
+) -> None:
     """Ask for prompts whose answers are known from others: each alone, and all without their last tokens in batches.
 
     The tokens before the last have the same numbers in both. The likeliest token after a prompt, which the server generates, has
@@ -163,13 +169,15 @@ def check_order(probes: Sequence[list[int]], ask: Callable[[list[list[int]]], li
     numbers that belong to the token before or after.
 
     Args:
-        probes: prompts of one length, from `choose_probes`.
+        requests: the tokens of all requests; the ends of some are asked.
+        survives: tells whether a prompt reaches the server as these tokens.
         ask: sends a batch of prompts.
         size: number of prompts in a batch.
 
     Raises:
-        ModelError: the answers contradict one another.
+        BadAnswerError: the answers contradict one another.
     """
+    probes = _choose_probes(requests, survives)
     if len(probes) < 2:
         return
     alone = [ask([probe])[0] for probe in probes]
@@ -182,7 +190,7 @@ def check_order(probes: Sequence[list[int]], ask: Callable[[list[list[int]]], li
     distances = np.abs(answered[:, None, :-1] - expected[None, :, :-1]).mean(axis=-1)
     differences = distances.diagonal()
     if (differences > np.minimum(4 * distances.min(axis=1) + _CERTAIN, _OTHER_ANSWER)).any():
-        raise _error(
+        raise BadAnswerError(
             f"prompts in a batch of {min(size, len(probes))} with other numbers than alone ({differences.max():.2f} nats per "
             "token): its answers are not in the order of the prompts; try --batch_size 1"
         )
@@ -193,7 +201,7 @@ def check_order(probes: Sequence[list[int]], ask: Callable[[list[list[int]]], li
     informative = np.less(generated, -1e-3)
     strange = informative & (np.abs(generated - likeliest) > _OTHER_NUMBER)
     if moved.mean() > 0.5 or (informative.sum() > 1 and strange.sum() > informative.sum() / 2):
-        raise _error(
+        raise BadAnswerError(
             "log-probabilities that belong to the token before or after (llama-cpp-python does so for models that add no "
             "BOS token)"
         )

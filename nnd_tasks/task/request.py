@@ -353,7 +353,7 @@ class WrittenAnswer(str):
     Attributes:
         candidate: see `Request`.
         context_part: see `Request`.
-        usage: what a server told of it (`nnd_tasks.run.chat_answers.WrittenText`); None without a server.
+        usage: what a server told of it (`nnd_tasks.run.servers.WrittenText`); None without a server.
     """
 
     candidate: int | None

@@ -11,21 +11,18 @@ padded or cached, so that a client's numbers can be compared with the model's.
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.run.local_server import LocalServer, OwnedServer
+from tests.run.local_server import LocalServer
 
-PATH = "/v1/completions"
 #: Most tokens of a prompt that only tries a server (`check_order`).
 PROBE = 13
 
@@ -44,9 +41,10 @@ class CompletionsServer(LocalServer):
             before its answer is sent, so that a client that has the answer finds it here.
         sizes: the number of prompts of each request, in the order of arrival.
         texts: how many prompts came as text, not as token ids.
-        heard: path and headers of each request.
         most_at_once: the largest number of requests that were in progress at the same time.
     """
+
+    path = "/v1/completions"
 
     def __init__(
         self,
@@ -61,7 +59,6 @@ class CompletionsServer(LocalServer):
         self.answered: list[list[int]] = []
         self.sizes: list[int] = []
         self.texts = 0
-        self.heard: list[tuple[str, dict[str, str]]] = []
         self.most_at_once = 0
         self._at_once = 0
         self._state = threading.Condition()  # guards the counts; never held while the model runs
@@ -76,8 +73,8 @@ class CompletionsServer(LocalServer):
 
     # ------------------------------------------------------------ one request
 
-    def respond(self, request: Mapping[str, Any]) -> Any:
-        """Return the body of the answer to one request."""
+    def respond(self, request: dict[str, Any]) -> Any:
+        """Answer a request for completions."""
         given = request["prompt"]
         prompts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
         encode = partial(self.tokenizer.encode, add_special_tokens=False)
@@ -124,36 +121,3 @@ class CompletionsServer(LocalServer):
     def _piece(self, token: int) -> str:
         """Return the text of one token; a part of a character is the replacement character."""
         return str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """Translate between HTTP and `CompletionsServer.respond`."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body are two writes; Nagle's algorithm would wait between them
-
-    def do_POST(self) -> None:
-        """Answer a request for completions."""
-        server = cast("OwnedServer", self.server)
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        server.owner.heard.append((self.path, dict(self.headers)))
-        self._send(200, server.owner.respond(json.loads(body)))
-
-    def do_GET(self) -> None:
-        """Answer that there is nothing: lm-eval asks for ``/tokenizer_info``, which few servers have."""
-        self._send(404, {"error": {"message": "not found", "type": "not_found"}})
-
-    def _send(self, status: int, answer: Mapping[str, Any]) -> None:
-        """Send ``answer``."""
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet."""
-
-
-CompletionsServer.path, CompletionsServer.handler = PATH, _Handler

@@ -2,15 +2,76 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import Self
+
+#: An answer that ends the connection without one.
+HANG_UP = object()
+
+
+class Refusal(NamedTuple):
+    """An answer that is an error.
+
+    Attributes:
+        status: of HTTP.
+        message: what the server says, or its whole answer.
+        headers: further headers.
+    """
+
+    status: int
+    message: str | Mapping[str, Any]
+    headers: Mapping[str, str] = {}
+
+
+class _OwnedServer(ThreadingHTTPServer):
+    """One thread per connection; knows the `LocalServer` that it works for."""
+
+    daemon_threads = True
+    owner: Any
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Translate between HTTP and the `LocalServer`."""
+
+    server: _OwnedServer
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes; Nagle's algorithm would wait between them
+
+    def do_POST(self) -> None:
+        """Answer a request."""
+        owner = self.server.owner
+        owner.heard.append((self.path, dict(self.headers)))
+        answer = owner.respond(json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
+        if answer is HANG_UP:
+            self.close_connection = True
+        elif isinstance(answer, Refusal):
+            body = {"error": {"message": answer.message}} if isinstance(answer.message, str) else answer.message
+            self._send(answer.status, body, answer.headers)
+        else:
+            self._send(200, answer)
+
+    def do_GET(self) -> None:
+        """Answer that there is nothing: lm-eval asks for ``/tokenizer_info``, which few servers have."""
+        self._send(404, {"error": {"message": "not found", "type": "not_found"}})
+
+    def _send(self, status: int, body: Any, headers: Mapping[str, str] = {}) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
+        with suppress(ConnectionError):  # a client whose run has ended waits for no answer
+            self.end_headers()
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep quiet."""
 
 
 class LocalServer:
@@ -19,15 +80,23 @@ class LocalServer:
     Attributes:
         path: of the API.
         handler: answers requests; ``self.server.owner`` is this object.
+        heard: path and headers of each request.
+        closing: is set when the server stops, for an answer that waits.
     """
 
     path: ClassVar[str]
-    handler: ClassVar[type[BaseHTTPRequestHandler]]
+    handler: ClassVar[type[BaseHTTPRequestHandler]] = _Handler
 
     def __init__(self) -> None:
-        self._http = OwnedServer(("127.0.0.1", 0), self.handler)
+        self.heard: list[tuple[str, dict[str, str]]] = []
+        self.closing = threading.Event()
+        self._http = _OwnedServer(("127.0.0.1", 0), self.handler)
         self._http.owner = self
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+
+    def respond(self, request: dict[str, Any]) -> Any:
+        """Return the body of the answer to a request, a `Refusal`, or `HANG_UP`."""
+        raise NotImplementedError
 
     @property
     def url(self) -> str:
@@ -39,10 +108,9 @@ class LocalServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Stop."""
+        self.closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -54,10 +122,3 @@ def closed_port() -> Iterator[int]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
-
-
-class OwnedServer(ThreadingHTTPServer):
-    """One thread per connection; knows the `LocalServer` that it works for."""
-
-    daemon_threads = True
-    owner: Any

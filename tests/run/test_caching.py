@@ -1,4 +1,4 @@
-"""Covers cache_key.
+"""Covers cache_key, run_key.
 
 ``--use_cache`` keyed by model: no answer of another model, and none asked for twice.
 """
@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.run.outputs import cache_key
+from nnd_tasks.run.run import cache_key
 from tests.random_models import evaluate
 
 

@@ -33,7 +33,7 @@ import nnd_tasks.run.callback as module
 from nnd_tasks import NNDCallback
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES
-from nnd_tasks.run import outputs
+from nnd_tasks.run.training_log import read_log
 from tests import random_models
 from tests.conftest import REPO
 
@@ -359,14 +359,17 @@ def test_a_full_disk_does_not_lose_the_training(gpt2, tmp_path, monkeypatch, cap
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
-    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=1, limit=1)], max_steps=1)
+    class Fill(TrainerCallback):
+        def on_step_begin(self, *args, **kwargs):
+            monkeypatch.setattr(os, "fsync", full)
+
+    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=1, limit=1), Fill()], max_steps=1)
     with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
         trainer.train()
     assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [1]
     assert "step 1 is not in the file, training goes on" in caplog.text
     assert "No space left on device" in caplog.text
-    assert not list(tmp_path.glob("*nnd.jsonl*"))
+    assert [path.stat().st_size for path in tmp_path.glob("*nnd.jsonl*")] == [0]
 
 
 @pytest.mark.parametrize(
@@ -427,12 +430,12 @@ def test_a_file_that_somebody_else_wrote_is_not_replaced(content, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(content)
     with pytest.raises(NNDError, match=f"^log_path {file}.*; name another file"):
-        outputs.read_log(file)
+        read_log(file)
 
 
 @pytest.mark.usefixtures("home")
 def test_a_folder_is_no_file(refused, tmp_path):
-    assert f"log_path {tmp_path}: is not a file" in refused(log_path=tmp_path)
+    assert f"log_path {tmp_path}: is not a regular file; name another file" in refused(log_path=tmp_path)
 
 
 def test_outside_of_a_trainer(tmp_path):

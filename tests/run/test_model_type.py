@@ -20,7 +20,7 @@ import nnd_tasks.models.shared_prefix  # registers its model type before the sta
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.run import checks
-from nnd_tasks.run.outputs import cache_key
+from nnd_tasks.run.run import cache_key
 from nnd_tasks.task.signature import environment
 from tests import random_models
 from tests.models import fake_vllm

@@ -1,11 +1,8 @@
-"""`examples/own_model.py`: a plain module is scored as by its own logits, with a cache and without, by one process and by two."""
+"""`examples/own_model.py`: a plain module is scored as by its own logits, with a cache and without."""
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
-import sys
 from typing import Any
 
 import pytest
@@ -13,7 +10,6 @@ import torch
 from transformers import ByT5Tokenizer
 
 import nnd_tasks
-from tests.commands import start
 from tests.conftest import REPO
 
 SCRIPT = REPO / "examples" / "own_model.py"
@@ -67,33 +63,3 @@ def test_a_plain_module_is_scored_by_its_own_logits(home):
     shared = evaluate(caching)
     assert sums(shared) == pytest.approx(sums(results), rel=1e-5)
     assert caching.tokens_read < plain.tokens_read / 3, "each prompt is read once"
-
-
-def test_two_processes_score_a_share_each(tmp_path, home):
-    program = tmp_path / "program.py"
-    program.write_text(
-        f"""
-import json, sys, torch.distributed as dist
-sys.path.insert(0, {str(REPO)!r})
-from tests.run.test_own_model import Recurrent, evaluate, sums
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method="file://{tmp_path}/meeting", rank=rank, world_size=2)
-module = Recurrent(caching=True)
-results = evaluate(module)
-print(json.dumps([module.tokens_read, sums(results), results["results"]["nnd_demo"]["pass_rate,none"]]))
-dist.destroy_process_group()
-"""
-    )
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    processes = [start([sys.executable, program, str(rank)], env=environment) for rank in range(2)]
-    outputs = [process.communicate(timeout=240) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    (read, found, rate), (other_read, other, _) = (json.loads(out.splitlines()[-1]) for out, _ in outputs)
-    module = Recurrent(caching=True)
-    alone = evaluate(module)
-    assert found == other == pytest.approx(sums(alone), rel=1e-6)
-    assert rate == alone["results"]["nnd_demo"]["pass_rate,none"]
-    assert read + other_read == module.tokens_read + 1, (
-        "nothing is read twice but the question whether there is a cache"
-    )
-    assert min(read, other_read) > 0.2 * module.tokens_read

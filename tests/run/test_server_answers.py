@@ -1,6 +1,6 @@
 """`nnd_tasks.run.server_answers`: servers that answer badly give one clear error, and nothing of it is cached.
 
-Also covers check_order, choose_probes, read_answers.
+Also covers BadAnswerError, check_order, read_answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.run.server_answers import read_answers
 from tests.run.completions_server import CompletionsServer
-from tests.run.test_backends import needs_client, samples_of, through
+from tests.run.local_server import HANG_UP
+from tests.run.test_backends import FEW, needs_client, samples_of, scored_by, through
 
 pytestmark = needs_client
 Body = dict[str, Any]
@@ -175,6 +176,20 @@ def test_answers_before_a_bad_one_are_not_kept_either(gpt2, home, tmp_path):
     assert len(server.answered) > 40
     [path] = tmp_path.glob("cache*.db")
     assert len(SqliteDict(str(path))) == 0
+
+
+def test_a_server_that_dies_takes_no_likelihoods_with_it(gpt2, home, tmp_path):
+    spoils = [lambda body: body if len(server.answered) < 60 else HANG_UP]
+    options = {"limit": FEW, "use_cache": str(tmp_path / "cache"), "batch_size": 1}
+    with CompletionsServer.load(gpt2, spoil=lambda body: spoils[-1](body)) as server:
+        with pytest.raises(NNDError, match=r"no answer .*with --use_cache FILE a run goes on"):
+            through(server, gpt2, {"max_retries": 1}, **options)
+        first = {*map(tuple, scored_by(server)[:-1])}
+        spoils.append(dict)
+        server.answered.clear()
+        through(server, gpt2, {"max_retries": 1}, **options)
+    assert len(first) > 20
+    assert not first & {*map(tuple, scored_by(server))}
 
 
 def ended(body: Body) -> Body:

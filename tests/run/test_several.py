@@ -1,6 +1,6 @@
 """Runs in several processes: lm-eval divides the documents, and what would be scored twice is refused.
 
-Also covers are_saved, check_output, remove_results, results_folder, write_tokens.
+Also covers folder_name, longest_names, results_folder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import nnd_tasks
 from nnd_tasks.errors import NNDError
 from tests import commands
 from tests.commands import Outcome
+from tests.conftest import REPO
+from tests.run import test_own_model
 
 
 def run(count: int, command: Sequence[str | Path], cwd: Path, timeout: float = 300) -> list[Outcome]:
@@ -77,27 +79,80 @@ def close(one: Any, two: Any) -> bool:
     return type(one) is type(two) and one == two
 
 
-#: For ``python -c``: two processes on a CPU that lm-eval takes for those of two GPUs.
-_TWO_GPUS = """
-import os, sys, torch
+#: For ``python -c``, in two processes on a CPU: a run, which takes them for those of two GPUs, a training, and `own_model.py`.
+_PROGRAM = f"""
+import json, os, sys, torch
+sys.path.insert(0, {str(REPO)!r})
 os.environ["ACCELERATE_USE_CPU"] = "true"
+model, *arguments = sys.argv[1:]
+counts = torch.cuda.device_count, torch.accelerator.device_count
 torch.cuda.device_count = torch.accelerator.device_count = lambda: 2
 from nnd_tasks.cli import main
-main()
+sys.argv = ["nnd", *arguments]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code
+torch.cuda.device_count, torch.accelerator.device_count = counts
+
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments, default_data_collator
+from nnd_tasks import NNDCallback
+trained, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
+texts = torch.randint(5, 900, (16, 12), generator=torch.Generator().manual_seed(0))
+options = dict(max_steps=2, per_device_train_batch_size=2, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True)
+Trainer(
+    trained, TrainingArguments("training", **options), data_collator=default_data_collator,
+    train_dataset=[dict(input_ids=text, labels=text) for text in texts], processing_class=tokenizer,
+    callbacks=[NNDCallback("nnd_demo", every=1, limit=6)],
+).train()
+assert torch.distributed.get_world_size() == 2
+torch.save(trained.state_dict(), "weights-" + os.environ["RANK"])
+
+from tests.run.test_own_model import Recurrent, evaluate, sums
+module = Recurrent(caching=True)
+results = evaluate(module)
+print()
+print(json.dumps([module.tokens_read, sums(results), results["results"]["nnd_demo"]["pass_rate,none"]]))
+torch.distributed.destroy_process_group()
 """
+#: Of the run: with few-shot examples, which must not depend on the process.
+_WORDS = [
+    "--tasks",
+    "nnd_demo",
+    "--device",
+    "cpu",
+    "--log_samples",
+    "--num_fewshot",
+    "2",
+    "--seed",
+    "1",
+    "--limit",
+    "20",
+]
+
+
+def arguments_of(model: Path, out: str | Path) -> list[str | Path]:
+    return ["run", "--model", "hf", "--model_args", f"pretrained={model},dtype=float32", *_WORDS, "--output_path", out]
+
+
+@pytest.fixture(scope="module")
+def twice(llama, demo_home, tmp_path_factory) -> tuple[Path, list[Outcome]]:
+    """Run `_PROGRAM` once in two processes; return its folder and what they printed."""
+    folder = tmp_path_factory.mktemp("twice")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NND_HOME", str(demo_home))
+        outcomes = run(2, [sys.executable, "-c", _PROGRAM, llama, *arguments_of(llama, "two")], folder)
+    assert [outcome.status for outcome in outcomes] == [0, 0], outcomes[-1].err[-3000:]
+    return folder, outcomes
 
 
 @pytest.mark.slow
-def test_documents_divided_among_processes_give_what_one_gives(llama, home, tmp_path, nnd):
-    """Rates, errors, sizes, signature and samples; with few-shot examples, which must not depend on the process."""
-    arguments = ["run", "--model", "hf", "--model_args", f"pretrained={llama},dtype=float32"]
-    arguments += ["--tasks", "nnd_demo", "--device", "cpu", "--log_samples", "--num_fewshot", "2", "--seed", "1"]
-    arguments += ["--limit", "20"]
-    assert nnd(*arguments, "--output_path", tmp_path / "one").status == 0
-    outcomes = run(2, [sys.executable, "-c", _TWO_GPUS, *arguments, "--output_path", "two"], tmp_path)
-    assert [outcome.status for outcome in outcomes] == [0, 0], outcomes[-1].err[-3000:]
+def test_documents_divided_among_processes_give_what_one_gives(twice, llama, home, tmp_path, nnd):
+    """Rates, errors, sizes, signature and samples."""
+    folder, outcomes = twice
+    assert nnd(*arguments_of(llama, tmp_path)).status == 0
     assert sum(outcome.out.count("|nnd_demo") for outcome in outcomes) == 1, "one process writes"
-    (results, samples), (other, divided) = (written(tmp_path / name) for name in ("one", "two"))
+    (results, samples), (other, divided) = written(tmp_path), written(folder / "two")
     for stored in (results, other):  # the digest of sums whose last digits differ
         assert stored["configs"]["nnd_demo"]["metadata"]["nnd"].pop("answers")
     for name in ("results", "configs", "n-samples"):
@@ -107,6 +162,38 @@ def test_documents_divided_among_processes_give_what_one_gives(llama, home, tmp_
     for one, two in zip(samples["nnd_demo"], divided["nnd_demo"], strict=True):
         assert one["arguments"] == two["arguments"]
         assert close([one["tests"], one["candidates"]], [two["tests"], two["candidates"]])
+
+
+@pytest.mark.slow
+def test_a_callback_in_two_processes_evaluates_and_writes_once(twice, llama, home):
+    """Real data-parallel training with gloo: the lines are those of the weights, which stay the same in both processes."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+
+    folder, _ = twice
+    weights = [torch.load(folder / f"weights-{k}") for k in range(2)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    lines = [json.loads(line) for line in (folder / "training" / "nnd.jsonl").read_text("utf-8").splitlines()]
+    assert [line["step"] for line in lines] == [1, 2]
+    model = AutoModelForCausalLM.from_pretrained(llama)
+    model.load_state_dict(weights[0])
+    lm = SharedPrefixLM(model, tokenizer=AutoTokenizer.from_pretrained(llama), batch_size=8)
+    results = nnd_tasks.evaluate("nnd_demo", lm, limit=6, bootstrap_iters=0, metadata={"pretrained": model})
+    assert lines[1]["rates"]["all"]["rate"] == results["results"]["nnd_demo"]["pass_rate,none"]
+
+
+@pytest.mark.slow
+def test_two_processes_score_a_share_of_a_users_own_model_each(twice, home):
+    _, outcomes = twice
+    (read, found, rate), (other_read, other, _) = (json.loads(outcome.out.splitlines()[-1]) for outcome in outcomes)
+    module = test_own_model.Recurrent(caching=True)
+    alone = test_own_model.evaluate(module)
+    assert found == other == pytest.approx(test_own_model.sums(alone), rel=1e-6)
+    assert rate == alone["results"]["nnd_demo"]["pass_rate,none"]
+    twice_read = 1  # the question whether there is a cache
+    assert read + other_read == module.tokens_read + twice_read
+    assert min(read, other_read) > 0.2 * module.tokens_read
 
 
 @pytest.mark.parametrize(
@@ -126,44 +213,3 @@ def test_processes_that_would_score_everything_are_refused(gpus, here, options, 
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: gpus)
     with pytest.raises(NNDError, match="2 processes were started"):
         nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(gpt2)}, device="cpu", **options)
-
-
-_TRAIN = """
-import os, sys, torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments, default_data_collator
-from nnd_tasks import NNDCallback
-
-folder, tokens = sys.argv[1], torch.Generator().manual_seed(0)
-texts = torch.randint(5, 900, (16, 12), generator=tokens)
-model = AutoModelForCausalLM.from_pretrained(folder)
-options = dict(max_steps=2, per_device_train_batch_size=2, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True)
-callback = NNDCallback("nnd_demo", every=1, limit=6)
-Trainer(
-    model, TrainingArguments("out", **options), data_collator=default_data_collator, callbacks=[callback],
-    train_dataset=[{"input_ids": text, "labels": text} for text in texts],
-    processing_class=AutoTokenizer.from_pretrained(folder),
-).train()
-assert torch.distributed.get_world_size() == 2
-torch.save(model.state_dict(), "weights-" + os.environ["RANK"])
-torch.distributed.destroy_process_group()
-"""
-
-
-@pytest.mark.slow
-def test_a_callback_in_two_processes_evaluates_and_writes_once(gpt2, home, tmp_path):
-    """Real data-parallel training with gloo: the lines are those of the weights, which stay the same in both processes."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from nnd_tasks.models.shared_prefix import SharedPrefixLM
-
-    outcomes = run(2, [sys.executable, "-c", _TRAIN, gpt2], tmp_path)
-    assert [outcome.status for outcome in outcomes] == [0, 0], outcomes[0].err[-3000:]
-    weights = [torch.load(tmp_path / f"weights-{k}") for k in range(2)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    lines = [json.loads(line) for line in (tmp_path / "out" / "nnd.jsonl").read_text("utf-8").splitlines()]
-    assert [line["step"] for line in lines] == [1, 2]
-    model = AutoModelForCausalLM.from_pretrained(gpt2)
-    model.load_state_dict(weights[0])
-    lm = SharedPrefixLM(model, tokenizer=AutoTokenizer.from_pretrained(gpt2), batch_size=8)
-    results = nnd_tasks.evaluate("nnd_demo", lm, limit=6, bootstrap_iters=0, metadata={"pretrained": model})
-    assert lines[1]["rates"]["all"]["rate"] == results["results"]["nnd_demo"]["pass_rate,none"]

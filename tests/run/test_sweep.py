@@ -1,4 +1,4 @@
-"""Covers list_models, run_sweep, run_key.
+"""Covers list_models, run_sweep.
 
 ``nnd run --models``: many models by one command, each as if it were run alone, and none again.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.sweep import list_models
+from nnd_tasks.run.run import list_models
 from tests.commands import Command, Outcome
 from tests.models.fake_ray import fake_ray
 from tests.run.test_several import close, written
@@ -20,19 +20,21 @@ from tests.run.test_several import close, written
 
 @pytest.fixture
 def checkpoints(tmp_path, gpt2, llama) -> Path:
-    """Three models, in an order that texts do not have, and two folders that are none."""
+    """Two models, in an order that texts do not have, and two folders that are none."""
+    runs = tmp_path / "lr=1,seed=2"
     for name, model in (("step-2", gpt2), ("step-10", llama)):
-        shutil.copytree(model, tmp_path / "runs" / name)
-    for name in ("step-3", "logs"):
-        (tmp_path / "runs" / name).mkdir()
-    return tmp_path / "runs"
+        shutil.copytree(model, runs / name)
+    for name in ("step-1", "logs"):
+        (runs / name).mkdir()
+    return runs
 
 
 def test_models_are_those_of_a_pattern_or_a_file(checkpoints, tmp_path):
     assert [Path(name).name for name in list_models(f"{checkpoints}/*")] == ["step-2", "step-10"]
     file = tmp_path / "models.txt"
     file.write_text("# two\nEleutherAI/pythia-160m,revision=step1000\n\n  gpt2 \n", "utf-8")
-    assert list_models(str(file)) == ["EleutherAI/pythia-160m,revision=step1000", "gpt2"]
+    models = "EleutherAI/pythia-160m,revision=step1000", "gpt2"
+    assert list_models(str(file)) == {model: f"pretrained={model}" for model in models}
     for nothing in (f"{checkpoints}/epoch-*", str(checkpoints), str(tmp_path / "missing.txt")):
         with pytest.raises(NNDError, match="no model; name a file with a model on each line, or a pattern"):
             list_models(nothing)
@@ -59,7 +61,7 @@ def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(nnd
     assert len(files) == 2
     for name in ("step-2", "step-10"):
         alone = tmp_path / f"alone-{name}"
-        words = ["--model", "hf", "--model_args", f"dtype=float32,pretrained={checkpoints / name}", "--device", "cpu"]
+        words = ["--model", "hf", "--model_args", f"dtype=float32,pretrained='{checkpoints / name}'", "--device", "cpu"]
         words += ["--tasks", "nnd_demo,nnd_demo_clean", "--limit", "3", "--output_path", str(alone), "--log_samples"]
         assert nnd("run", *words).status == 0
         [folder] = {path.parent for path in files if path.parent.name.endswith(name)}
@@ -73,9 +75,8 @@ def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(nnd
     assert trend.status == 0, trend.err
     assert "step-10" in trend.out
 
-    # A run that was killed while it saved, other options, and a model that was trained on leave no results of this command.
-    [mark] = files[0].parent.glob(".run-*")
-    mark.unlink()
+    # Results of another command, other options, and a model that was trained on leave no results of this command.
+    files[0].rename(files[0].with_name("results_2026-01-01.json"))
     config = checkpoints / "step-2" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text("utf-8")), indent=1), "utf-8")
     assert sweep(nnd, pattern, out).out.count("has results: ") == 0
@@ -84,18 +85,17 @@ def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(nnd
     assert sweep(nnd, pattern, out, "--batch_size", "2").out.count("has results: ") == 2
 
 
-def test_a_model_that_fails_is_named_in_the_end_and_the_first_ends_the_sweep(nnd, checkpoints, gpt2, home, tmp_path):
-    (checkpoints / "step-3" / "config.json").write_text("{}", "utf-8")
+def test_a_model_that_fails_is_named_in_the_end_and_a_mistake_of_all_ends_the_sweep(nnd, checkpoints, home, tmp_path):
+    (checkpoints / "step-1" / "config.json").write_text("{}", "utf-8")
     outcome = sweep(nnd, f"{checkpoints}/step-*", tmp_path / "out")
     assert outcome.status == 1
     assert outcome.err.splitlines()[-1] == "nnd: error: 1 model of 3 failed; the same command tries them again"
-    assert f"{checkpoints}/step-3: " in outcome.err
+    assert f"{checkpoints}/step-1: " in outcome.err
     assert len(results(tmp_path / "out")) == 2
-    shutil.copyfile(gpt2 / "tokenizer.json", checkpoints / "step-10" / "config.json")
     wrong = sweep(nnd, f"{checkpoints}/step-*", tmp_path / "other", "--tasks", "nnd_dmo")
     assert wrong.status == 1
-    assert "there is no task 'nnd_dmo'" in wrong.err
-    assert "model 2 of 3" not in wrong.out
+    assert wrong.err.splitlines()[-1].startswith("nnd: error: there is no task 'nnd_dmo'")
+    assert "model 3 of 3" not in wrong.out
 
 
 def test_workers_leave_room_for_the_next_model(nnd, checkpoints, home, tmp_path):

@@ -16,9 +16,11 @@ import pandas as pd
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Runs
-from nnd_tasks.studies.decide import report_decisions
+from nnd_tasks.show.report import Report
+from nnd_tasks.studies.decide import arrange_checkpoints, report_decisions
 from nnd_tasks.studies.signal import step_variance
 from tests.results import fake_runs
 
@@ -55,6 +57,12 @@ def runs(tmp_path_factory) -> Runs:
     return read_results(folder)
 
 
+@pytest.fixture(scope="module")
+def report(runs) -> Report:
+    [report] = report_decisions(runs)
+    return report
+
+
 def slow_value(runs: Runs, training: str, step: int, measure: str, category: str) -> float:
     [run] = [run for run in runs if run.model_info["name"] == f"/runs/{training}/step-{step}"]
     tests = run.tests[(run.tests["category"] == category) | (category == "all")]
@@ -73,12 +81,9 @@ def slow_value(runs: Runs, training: str, step: int, measure: str, category: str
 
 @pytest.mark.parametrize("category", ["all", "b"])
 @pytest.mark.parametrize("measure", ["pass_rate", "margin", "bits_low", "rank_high"])
-def test_pairs_are_ordered_as_at_the_end(runs, measure, category):
-    [report] = report_decisions(runs)
-    tables = {table.name: table.data for table in report.tables}
-    rows = tables["decisions"][
-        (tables["decisions"]["category"] == category) & (tables["decisions"]["measure"] == measure)
-    ]
+def test_pairs_are_ordered_as_at_the_end(runs, report, measure, category):
+    decisions = report.tables[0].data
+    rows = decisions[(decisions["category"] == category) & (decisions["measure"] == measure)]
     assert rows["step"].tolist() == [*STEPS]
     value = {
         (training, step): slow_value(runs, training, step, measure, category) for training in "wxyz" for step in STEPS
@@ -102,9 +107,8 @@ def test_pairs_are_ordered_as_at_the_end(runs, measure, category):
     assert noise == pytest.approx(math.sqrt(step_variance(values, table)))
 
 
-def test_the_sentence_says_when_enough_pairs_are_ordered(runs):
-    [report] = report_decisions(runs)
-    own = next(table.data for table in report.tables if table.name == "decisions")
+def test_the_sentence_says_when_enough_pairs_are_ordered(report):
+    own = report.tables[0].data
     overall = own[own["category"] == "all"]
     at = overall[(overall["accuracy"] >= 0.9) & (overall["step"] < 400)]["step"].min()
     best = (
@@ -137,10 +141,9 @@ def test_runs_without_token_stats_have_three_measures(tmp_path):
 
 
 def test_series_name_trainings(runs):
-    [report] = report_decisions(runs, r"/runs/(\w)/")
-    assert report.facts["trainings"] == ["w", "x", "y", "z"]
-    [report] = report_decisions(runs, r"runs/\w")
-    assert report.facts["trainings"] == [f"runs/{name}" for name in "wxyz"]
+    [paired] = pair(runs)
+    assert [*arrange_checkpoints(paired, r"/runs/(\w)/", None).index] == ["w", "x", "y", "z"]
+    assert [*arrange_checkpoints(paired, r"runs/\w", None).index] == [f"runs/{name}" for name in "wxyz"]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def models(tiny_models) -> list[str]:
 
 def test_scores_are_those_of_the_models(nnd, models, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(self_texts, "PIECE", 2)
+    monkeypatch.setitem(self_texts._SAMPLING, "max_gen_toks", 8)
     words = ("stress", "self", "--models", ",".join(models), "--corpus", corpus, "--words", 5)
     done = nnd(*words, "--out", tmp_path / "out")
     assert done.status == 0, done.err
@@ -127,7 +128,7 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus, tmp_path, h
     ("judges", "prompts", "model_args", "message"),
     [
         (1, TEXTS, "", "a model is named twice"),
-        (0, ["word " * 3000] * 2, "", "only 0 prompts after which"),
+        (0, ["word " * 2100] * 2, "", "only 0 prompts after which"),
         (0, TEXTS, "dtype=float99", "the model .* cannot be loaded"),
     ],
 )

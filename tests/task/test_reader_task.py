@@ -1,4 +1,4 @@
-"""Covers read_reader, Writer.
+"""Covers Asked, read_reader, Writer.
 
 Validator and choice against the models' own logits, and what a YAML may say of them.
 """

@@ -1,4 +1,4 @@
-"""Covers check_status, explain_refusal, join_blocks, keep_usage, simple_evaluate, name_server, one_line.
+"""Covers checked_servers, check_status, explain_refusal, simple_evaluate, name_server, one_line.
 
 Also covers BusyError, FilteredError, RefusedError.
 
@@ -17,7 +17,7 @@ import pytest
 from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.chat_answers import BusyError, RefusedError, check_status, explain_refusal
+from nnd_tasks.run.servers import BusyError, RefusedError, check_status, explain_refusal
 from tests.random_models import evaluate
 from tests.run.chat_server import HANG_UP, ChatServer, Refusal
 from tests.run.test_backends import needs_client
@@ -106,8 +106,9 @@ def test_requests_at_once_end_with_the_first_that_is_refused(home, caplog):
             Refusal(429, "Enough for today", {"Retry-After": "86400"}),
             "429.*Enough for today; it asks to wait for longer",
         ),
+        (Refusal(429, {"error": {"code": "insufficient_quota", "message": "Pay first."}}), "429.: Pay first.$"),
     ],
-    ids=["key", "address", "no parameter", "a day"],
+    ids=["key", "address", "no parameter", "a day", "unpaid"],
 )
 def test_what_asking_again_does_not_mend_ends_a_run_at_once(refusal, message, home):
     with ChatServer(lambda payload: refusal) as server, pytest.raises(NNDError, match=message):
@@ -131,19 +132,28 @@ def test_what_a_server_says_is_read_in_any_shape():
 # ---------------------------------------------------------------- a server that is busy or fails
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
-def test_a_busy_server_is_asked_again_when_it_says(at_once, home):
+@pytest.mark.parametrize(
+    ("headers", "times", "at_once"), [({"Retry-After": "0"}, 2, 1), ({"Retry-After": "0"}, 2, 4), ({}, 1, QUESTIONS)]
+)
+def test_a_busy_server_is_asked_again_when_it_says(headers, times, at_once, home):
     asked = Counter()
 
-    def busy_twice(payload):
+    def busy(payload):
         asked[last_message(payload)] += 1
-        return answer(payload) if asked[last_message(payload)] > 2 else Refusal(429, "slow down", {"Retry-After": "0"})
+        return answer(payload) if asked[last_message(payload)] > times else Refusal(429, "slow down", headers)
 
-    with ChatServer(busy_twice) as server:
+    with ChatServer(busy) as server:
         results = judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **FEW)
     assert len(asked) == QUESTIONS
-    assert {*asked.values()} == {3}
+    assert {*asked.values()} == {times + 1}
     assert results["results"]["nnd_demo_judge"]["unread,none"] == 0
+
+
+def test_a_server_that_stays_busy_is_one_error_that_says_to_ask_for_fewer_at_once(home):
+    with ChatServer(lambda payload: Refusal(429, "slow down", {"Retry-After": "0"})) as server:
+        with pytest.raises(NNDError, match=r"no answer \(status 429: slow down\); .*num_concurrent=1"):
+            judge(server, "nnd_demo_judge", model_args={"num_concurrent": 1, "max_retries": 2}, **FEW)
+        assert len(server.payloads) == 40
 
 
 def test_how_long_a_server_asks_to_wait_is_read():
@@ -162,9 +172,10 @@ def test_how_long_a_server_asks_to_wait_is_read():
         (Refusal(500, "out of memory"), r"no answer \(status 500: out of memory\); .*--use_cache FILE"),
         ({"error": {"message": "upstream is gone"}}, r"no answer \(upstream is gone\)"),
         ({"message": "upstream is gone"}, r"no answer \(upstream is gone\)"),
+        ({"choices": []}, r"no answer \({\"choices\": \[\]}\)"),
         (HANG_UP, "no answer .*max_retries=N"),
     ],
-    ids=["500", "an error as success", "a message as success", "hung up"],
+    ids=["500", "an error as success", "a message as success", "no choices", "hung up"],
 )
 def test_a_server_that_fails_is_one_error(failure, message, at_once, home):
     with ChatServer(lambda payload: failure) as server, pytest.raises(NNDError, match=message):
@@ -173,7 +184,7 @@ def test_a_server_that_fails_is_one_error(failure, message, at_once, home):
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once, home):
-    match = r"no answer .*; .*timeout=SECONDS in --model_args"
+    match = r"no answer .*; in --model_args, .*timeout=SECONDS"
     with ChatServer(lambda payload: server.closing.wait() and "") as server, pytest.raises(NNDError, match=match):
         judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once, "timeout": 1}, limit=1)
 

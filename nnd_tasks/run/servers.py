@@ -1,0 +1,391 @@
+"""lm-eval's clients of servers: every answer is checked as it comes, and a run ends with one line that says what to do.
+
+Upstream, `TemplateAPI` (lm_eval/models/api_models.py) asks again after any error, throws ``usage`` away, logs whole answers,
+and ends with the status alone; `LocalCompletionsAPI.parse_logprobs` (openai_completions.py) cuts answers unchecked. Here each
+method gets a function around it, which takes the client and the method first. `nnd_tasks.run.server_answers` checks
+likelihoods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from functools import partial, partialmethod
+from json import JSONDecodeError
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from lm_eval.api.model import hash_args
+
+from nnd_tasks.errors import cut_middle, one_line, reason_of
+from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.run.server_answers import BadAnswerError, check_order, read_answers
+
+#: How many times as often a server is asked that says that it is busy.
+_PATIENCE = 20
+#: Seconds: a server that asks to wait for longer ends the run.
+_LONGEST_PAUSE = 600
+#: What OpenAI's servers say with status 429 to somebody who has to pay first.
+_UNPAID = "insufficient_quota"
+
+
+@contextmanager
+def checked_servers() -> Iterator[None]:
+    """Check every answer of a server within this context."""
+    from lm_eval.models import api_models
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    if not hasattr(api_models, "retry"):  # the client's packages are not installed
+        yield
+        return
+    client, log = api_models.TemplateAPI, api_models.eval_logger
+    score, parse = LocalCompletionsAPI._loglikelihood_tokens, LocalCompletionsAPI.parse_logprobs
+    log.addFilter(_says_no_bad_answer)
+    try:
+        with (
+            patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", partialmethod(_score, score, parse)),
+            patch.object(client, "generate_until", partialmethod(_write, client.generate_until)),
+            patch.object(client, "get_batched_requests", partialmethod(_ask_at_once, client.get_batched_requests)),
+            patch.multiple(
+                api_models,
+                requests=SimpleNamespace(post=partial(api_models.requests.post, hooks={"response": _check_at_once})),
+                ClientSession=partial(api_models.ClientSession, raise_for_status=_check_later),
+                retry=partial(_retry, api_models.retry),
+            ),
+        ):
+            yield
+    finally:
+        log.removeFilter(_says_no_bad_answer)
+
+
+def _says_no_bad_answer(record: logging.LogRecord) -> bool:
+    """Tell whether a line of the client's log is not about an error: it ends the run, or asking again mends it."""
+    return not record.getMessage().startswith("Exception:")
+
+
+# ---------------------------------------------------------------- statuses, and when a server is asked again
+
+
+class RefusedError(ModelError):
+    """The server refuses the request, and would refuse it again.
+
+    Args:
+        status: of HTTP.
+        text: the server's answer.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"status {status}: {_read_message(text)}")
+        self.status, self.text = status, text
+
+
+class FilteredError(ModelError):
+    """The server does not let the model answer this prompt; it may answer others."""
+
+
+class BusyError(Exception):
+    """The server may answer when it is asked again.
+
+    Args:
+        message: what it says.
+        pause: seconds to wait, if the server tells.
+        overloaded: it says that it is busy; other failures are given up sooner.
+    """
+
+    def __init__(self, message: str, pause: float | None = None, *, overloaded: bool = False) -> None:
+        super().__init__(message)
+        self.pause, self.overloaded = pause, overloaded
+
+
+def check_status(status: int, headers: Mapping[str, str], text: str) -> None:
+    """Raise an error for an answer that has no text of the model.
+
+    Raises:
+        FilteredError: the prompt is not let through.
+        BusyError: the same request may be answered later.
+        RefusedError: it will not be.
+    """
+    if status < 400:
+        return
+    if status == 400 and "content_filter" in text:
+        raise FilteredError(_read_message(text))
+    pause = _read_pause(str(headers.get("Retry-After") or ""))
+    if (status >= 500 or status in (408, 429)) and _UNPAID not in text and (pause or 0) <= _LONGEST_PAUSE:
+        overloaded = status == 429 or pause is not None
+        raise BusyError(f"status {status}: {_read_message(text)}", pause, overloaded=overloaded)
+    raise RefusedError(status, text)
+
+
+def _read_pause(asked: str) -> float | None:
+    """Read the seconds that ``Retry-After`` asks to wait for; it may be a date."""
+    with suppress(ValueError):
+        return max(float(asked), 0.0)
+    with suppress(ValueError, TypeError):
+        return max((parsedate_to_datetime(asked) - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    return None
+
+
+def _check_at_once(response: Any, **options: Any) -> None:
+    check_status(response.status_code, response.headers, response.text)
+
+
+async def _check_later(response: Any) -> None:
+    check_status(response.status, response.headers, await response.text())
+
+
+def _retry(retry: Any, *, stop: Any, wait: Any, **options: Any) -> Any:
+    """Wait as a server asks, and ask it more often while it says that it is busy."""
+    from tenacity import retry_if_exception
+
+    def is_over(state: Any) -> bool:
+        patience = _PATIENCE if getattr(state.outcome.exception(), "overloaded", False) else 1
+        return bool(state.attempt_number >= stop.max_attempt_number * patience)
+
+    def choose_pause(state: Any) -> Any:
+        pause = getattr(state.outcome.exception(), "pause", None)
+        return wait(state) if pause is None else pause
+
+    may_pass = retry_if_exception(lambda error: isinstance(error, Exception) and not isinstance(error, ValueError))
+    return retry(stop=is_over, wait=choose_pause, retry=may_pass, **options)
+
+
+async def _ask_at_once(client: Any, ask: Any, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return await ask(client, *args, **kwargs)
+    except Exception:  # is the first; asyncio would log those of the other requests
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        raise
+
+
+@contextmanager
+def _explaining_errors(client: Any, sent: Mapping[str, Any]) -> Iterator[None]:
+    """End a run with one line that says what a server refused or how it failed, and what to do.
+
+    Args:
+        client: its cache keeps what was answered before.
+        sent: the latest request.
+    """
+    from aiohttp import ClientError
+    from requests import RequestException
+
+    try:
+        yield
+    except RefusedError as error:
+        raise ModelError(explain_refusal(error, sent)) from error
+    except (JSONDecodeError, RecursionError) as error:  # of `requests`, it is a RequestException, too
+        raise ModelError(f"the server's answer is no JSON ({error})") from error
+    except (BusyError, ClientError, RequestException, asyncio.TimeoutError) as error:
+        fewer = "num_concurrent=1 asks for one answer at a time, " * getattr(error, "overloaded", False)
+        raise ModelError(
+            f"the server gives no answer ({reason_of(error)}); with --use_cache FILE a run goes on where it broke off; in "
+            f"--model_args, {fewer}max_retries=N and timeout=SECONDS wait for longer"
+        ) from error
+    finally:
+        if client.cache_hook.dbdict is not None:  # it writes in another thread
+            client.cache_hook.dbdict.commit()
+
+
+# ---------------------------------------------------------------- refusals, in words
+
+#: Status of a refusal that no parameter causes -> what to do.
+_ADVICE = {
+    **dict.fromkeys((401, 403), "lm-eval's clients read the key from OPENAI_API_KEY or ANTHROPIC_API_KEY"),
+    **dict.fromkeys(
+        (404, 405), "base_url in --model_args is the whole address, such as http://HOST/v1/chat/completions"
+    ),
+    429: "it asks to wait for longer than ten minutes",
+}
+#: Status -> what a server says where that is all that there is to say.
+_SAYS_ALL = {404: "model", 429: _UNPAID}
+#: What a request asks; all else in it is a parameter, which a server may refuse.
+_ASKED = ("model", "messages", "prompt", "system")
+
+
+def explain_refusal(error: RefusedError, sent: Mapping[str, Any]) -> str:
+    """Say what a server refuses, and what to do.
+
+    Args:
+        error: with its answer.
+        sent: the request.
+    """
+    message = _read_message(error.text)
+    explained = f"the server refuses the request ({error.status}): {message}"
+    if error.status in _ADVICE:
+        says_all = _SAYS_ALL.get(error.status)
+        return explained if says_all and says_all in error.text.lower() else f"{explained}; {_ADVICE[error.status]}"
+    parameters = "|".join(name for name in sent if name not in _ASKED)
+    # Some servers name the parameter apart from the message.
+    named = re.search(rf"\b({parameters})\b", f"{message} {error.text}") if parameters else None
+    if named is None:
+        return explained
+    if "max" in named[1] and "too large" in message:
+        return f"{explained}; --gen_kwargs max_gen_toks=N asks for fewer"
+    instead = f",max_completion_tokens={sent['max_tokens']}" if named[1] == "max_tokens" else ""
+    return f"{explained}; --gen_kwargs {named[1]}=None{instead} leaves {named[1]} out"
+
+
+def _read_message(text: str) -> str:
+    """Read what a server says of an error, in JSON of several shapes or as text."""
+    answer: Any = text
+    with suppress(ValueError, RecursionError):
+        answer = json.loads(text)
+    for key in ("error", "detail", "message"):
+        if isinstance(answer, Mapping) and answer.get(key):
+            answer = answer[key]
+    return cut_middle(one_line(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)), 300)
+
+
+# ---------------------------------------------------------------- likelihoods
+
+
+def _score(client: Any, score: Any, parse: Any, requests: Any, **kwargs: Any) -> Any:
+    """Check the likelihoods of a server, and once in a run that they are in the order of the prompts."""
+    from lm_eval.models import api_models
+
+    if client.parse_logprobs is not parse:  # a client of another protocol
+        return score(client, requests, **kwargs)
+
+    def ask(prompts: list[list[int]]) -> Any:
+        wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
+        again = api_models.retry(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
+        return read_answers(again(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts))
+
+    def survives(prompt: list[int]) -> bool:
+        """Tell whether a prompt is the same tokens again where it is sent as text."""
+        return bool(client.tokenized_requests or client.tok_encode(client.decode_batch([prompt])[0]) == prompt)
+
+    with (
+        _explaining_errors(client, {}),
+        _cached_if_good(client.cache_hook),
+        patch.object(client, "parse_logprobs", partial(_parse_logprobs, parse)),
+    ):
+        check_order([[*context, *text] for _, context, text in requests], survives, ask, client._batch_size)
+        return score(client, requests, **kwargs)
+
+
+def _parse_logprobs(parse: Any, outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
+    answers = read_answers(outputs, tokens, ctxlens)
+    return parse({"choices": [answer.choice for answer in answers]}, tokens, ctxlens, **kwargs)
+
+
+@contextmanager
+def _cached_if_good(hook: Any) -> Iterator[None]:
+    """Remove from lm-eval's cache what was added within this context if the server turns out to answer badly."""
+    added: list[str] = []
+    add = hook.add_partial
+
+    def add_noted(method: str, request: Any, response: Any) -> None:
+        added.append(hash_args(method, request))
+        add(method, request, response)
+
+    with patch.object(hook, "add_partial", add_noted):
+        try:
+            yield
+        except BadAnswerError:
+            for key in added if hook.dbdict is not None else ():
+                hook.dbdict.pop(key, None)
+            raise
+
+
+# ---------------------------------------------------------------- what a model writes
+
+#: Stands for the answer to a prompt that a server does not let through, in the forms of all clients.
+_NO_ANSWER: dict[str, Any] = {
+    "choices": [{"index": 0, "message": {"content": ""}, "text": "", "finish_reason": "content_filter"}],
+    "content": [{"text": ""}],
+}
+
+
+class WrittenText(str):
+    """What a model wrote; lm-eval's cache keeps its attributes, too.
+
+    Attributes:
+        usage: what the server tells of it: ``in`` and ``out``, numbers of tokens, and ``ended``, why the text ends.
+    """
+
+    usage: Mapping[str, Any]
+
+
+def _write(client: Any, write: Any, requests: Any, **kwargs: Any) -> Any:
+    """Send what the run asks for and no more, and keep what the server tells of each answer.
+
+    Upstream, requests have an empty ``stop``, and parameters that ``--gen_kwargs`` sets to None.
+    """
+    sent: dict[str, Any] = {}
+    create, call, call_later = client._create_payload, client.model_call, client.amodel_call
+    read = partial(_read_texts, client.parse_generations, client._batch_size)
+
+    def create_payload(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        payload = create(*args, **kwargs).items()
+        asked = {key: value for key, value in payload if value not in (None, []) and key != "max_gen_toks"}
+        sent.update(asked)
+        return asked
+
+    def model_call(*args: Any, **kwargs: Any) -> Any:
+        with suppress(FilteredError):
+            return _join_blocks(call(*args, **kwargs))
+        return _NO_ANSWER
+
+    async def amodel_call(*args: Any, **kwargs: Any) -> Any:
+        with suppress(FilteredError):
+            return await call_later(*args, **kwargs)
+        return read(_NO_ANSWER)
+
+    with (
+        patch.multiple(
+            client,
+            _create_payload=create_payload,
+            parse_generations=read,
+            model_call=model_call,
+            amodel_call=amodel_call,
+        ),
+        _explaining_errors(client, sent),
+    ):
+        return write(client, requests, **kwargs)
+
+
+def _read_texts(parse: Any, batch_size: int, outputs: Any, **kwargs: Any) -> list[str]:
+    """Read the text of an answer; of several at once, upstream does it."""
+    texts: list[str] = parse(_join_blocks(outputs), **kwargs)
+    if batch_size > 1:
+        return texts
+    if len(texts) != 1:
+        raise ModelError(f"the server gives {len(texts)} answers to a question, and one is read")
+    return [_keep_usage(texts[0], outputs)]
+
+
+def _join_blocks(answer: Any) -> Any:
+    """Join the texts of an answer in blocks, as of thoughts and an answer, which lm-eval would take for several answers.
+
+    Raises:
+        BusyError: the answer is none, or an error with the status of a success.
+    """
+    choices = answer.get("choices") if isinstance(answer, Mapping) else None
+    if not choices and (not isinstance(answer, Mapping) or "content" not in answer or answer.get("error")):
+        raise BusyError(_read_message(json.dumps(answer)))
+    messages: list[Any] = [answer, *(choice.get("message") or {} for choice in choices or ())]
+    for message in messages:
+        if isinstance(message.get("content"), list):
+            text = "".join(str(block.get("text") or "") for block in message["content"])
+            message["content"] = text if message is not answer else [{"text": text}]  # as Anthropic's client reads it
+    return answer
+
+
+def _keep_usage(text: str | None, answer: Any) -> WrittenText:
+    """Give the text of an answer, empty where it is null, with what the server tells of it."""
+    written = WrittenText(text or "")
+    usage, choices = answer.get("usage") or {}, answer.get("choices") or [answer]
+    facts = {
+        "in": usage.get("prompt_tokens", usage.get("input_tokens")),
+        "out": usage.get("completion_tokens", usage.get("output_tokens")),
+        "ended": choices[0].get("finish_reason") or choices[0].get("stop_reason"),
+    }
+    written.usage = {key: value for key, value in facts.items() if value is not None}
+    return written
