@@ -435,7 +435,7 @@ def test_a_file_that_somebody_else_wrote_is_not_replaced(content, tmp_path):
 
 @pytest.mark.usefixtures("home")
 def test_a_folder_is_no_file(refused, tmp_path):
-    assert f"log_path {tmp_path}: is not a regular file; name another file" in refused(log_path=tmp_path)
+    assert f"log_path {tmp_path}: cannot be read (Is a directory); name another file" in refused(log_path=tmp_path)
 
 
 def test_outside_of_a_trainer(tmp_path):
