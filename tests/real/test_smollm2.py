@@ -20,10 +20,10 @@ from tests.task.tasks import SHIPPED, load_task
 from tests.task.test_oracle import Oracle, check_against
 
 #: Tasks of short texts, and those that `make test-all` adds.
-SHORT = ("nnd_quiz_design", "nnd_challenge300", "nnd_mqm_ende")
+SHORT = ("nnd_quiz_design", "nnd_challenge300")
 LONG = (
     *("nnd_summeval", "nnd_frank", "nnd_news_gpt3_cnn", "nnd_lfqa", "nnd_bump", "nnd_summedits", "nnd_humanevalfix"),
-    *("nnd_prmbench", "nnd_llmbar", "nnd_webnlg", "nnd_bio_mqm_en2de", "nnd_hanna"),
+    *("nnd_prmbench", "nnd_llmbar", "nnd_webnlg", "nnd_bio_mqm_en2de", "nnd_hanna", "nnd_mqm_ende"),
 )
 
 
@@ -47,9 +47,9 @@ def check_first_tests(oracle: Oracle, samples: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-def test_rates_of_the_demo_and_sums_on_five_of_its_prompts(smollm2, oracle, home):
+def test_rates_of_the_demo_and_sums_on_three_of_its_prompts(smollm2, oracle, home):
     found = evaluate(smollm2, ["nnd_demo"])
-    check_first_tests(oracle, found["samples"]["nnd_demo"][::12])
+    check_first_tests(oracle, found["samples"]["nnd_demo"][::20])
     rates = found["results"]["nnd_demo"]
     shown = {name: f"{rates[f'pass_rate_{name},none']:.3f}" for name in ("disfluent", "off_target", "unfaithful")}
     assert shown == {"disfluent": "0.976", "off_target": "0.614", "unfaithful": "0.685"}
@@ -57,7 +57,7 @@ def test_rates_of_the_demo_and_sums_on_five_of_its_prompts(smollm2, oracle, home
 
 
 @pytest.mark.parametrize(
-    ("tasks", "prompts"), [(SHORT, 3), pytest.param(SHORT + LONG, 10, marks=pytest.mark.complete)], ids=["short", "all"]
+    ("tasks", "prompts"), [(SHORT, 1), pytest.param(SHORT + LONG, 10, marks=pytest.mark.complete)], ids=["short", "all"]
 )
 def test_sums_on_some_prompts_are_those_of_plain_transformers(tasks, prompts, smollm2, oracle, link_sets):
     link_sets(*{SHIPPED[task] for task in tasks})
@@ -71,7 +71,7 @@ def test_sums_on_some_prompts_are_those_of_plain_transformers(tasks, prompts, sm
 @pytest.mark.parametrize(
     ("name", "prompts"),
     [
-        ("nnd_demo", 2),
+        ("nnd_demo", 1),
         *(pytest.param(name, 50, marks=pytest.mark.complete) for name in ("nnd_quiz_design", "nnd_llmbar")),
     ],
 )
