@@ -125,7 +125,7 @@ def run_command_line(
 
         def begin(options: Any) -> None:
             complete(options)
-            patches.enter_context(_our_tasks(check_name))
+            patches.enter_context(_our_tasks(check_name, named_tasks(options)))
             patches.enter_context(_failing_on_unsaved(trackers))
 
         patches.enter_context(_configured_by(begin) if arguments[0] == "run" else _our_tasks(check_name))
@@ -159,24 +159,47 @@ def _configured_by(begin: Callable[[Any], None]) -> Iterator[None]:
 # ---------------------------------------------------------------- tasks
 
 
-def task_manager(include_path: Any, names: Sequence[str] = (), metadata: Any = None) -> Any:
-    """Return a `TaskManager` that knows our tasks and those of ``include_path``.
+def named_tasks(options: Any) -> list[str]:
+    """List the names of tasks in lm-eval's configuration of a run (`EvaluatorConfig`)."""
+    entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
+    return [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
+
+
+def _folders_of(names: Iterable[str]) -> list[Path]:
+    """Find the folders of our tasks of some names; that of all tasks where one of them is none of ours.
+
+    Reading all of our YAMLs takes half a second, and lm-eval's own thousands 8 seconds. So they are read only for a name that
+    is in none of the folders, and ours for a group, which may have tasks of any folder.
+    """
+    folder = write_task_folder()
+    by_name = {path.stem: path.parent for path in folder.rglob("*.yaml")}
+    folders = {by_name.get(name, folder) for name in names}
+    return sorted(folders) if folders and folder not in folders else [folder]
+
+
+def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) -> Any:
+    """Return a `TaskManager` that knows some of our tasks and those of ``include_path``.
 
     Args:
         include_path: further folders: one, several or None.
-        names: of the tasks that will be asked for. Only if one of them is in none of the folders, lm-eval's own thousands of
-            YAMLs are read, which takes 8 seconds.
+        names: of the tasks that will be asked for.
         metadata: of all tasks.
     """
     from lm_eval.tasks import TaskManager
 
-    settings = {"include_path": [write_task_folder(), *_as_list(include_path)], "metadata": metadata}
-    manager = TaskManager(include_defaults=False, **settings)
-    return manager if set(names) <= set(manager.all_tasks) else TaskManager(**settings)
+    def read(folders: list[Path], *, defaults: bool = False) -> Any:
+        paths = [*folders, *_as_list(include_path)]
+        return TaskManager(include_path=paths, include_defaults=defaults, metadata=metadata)
+
+    ours, folder = _folders_of(names), write_task_folder()
+    manager = read(ours)
+    if ours != [folder] and not set(names) <= {*manager.all_tasks} - {*manager.all_groups}:
+        manager = read([folder])
+    return manager if set(names) <= set(manager.all_tasks) else read([folder], defaults=True)
 
 
 @contextmanager
-def _our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
+def _our_tasks(check_name: Callable[[str, Any], None], names: Sequence[str] = ()) -> Iterator[None]:
     """Let every `TaskManager` of this process know our tasks. It reads lm-eval's own when it is asked for one of them.
 
     Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py) reads all YAMLs of lm-eval, and one ``--include_path``, which
@@ -184,21 +207,21 @@ def _our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
 
     Args:
         check_name: called with an unknown name and the manager; raises NNDError.
+        names: of the tasks that will be asked for.
     """
     from lm_eval.tasks import TaskManager
 
-    make, match = TaskManager.__init__, TaskManager.match_tasks
-    folder = write_task_folder()
+    make, match, list_all = TaskManager.__init__, TaskManager.match_tasks, TaskManager.list_all_tasks
+    ours, folder = _folders_of(names), write_task_folder()
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
-        theirs = _as_list(include_path)
+        def read(folders: list[Path], **options: Any) -> None:
+            make(self, *args, include_path=[*folders, *_as_list(include_path)], **{**kwargs, **options})
 
-        def read_all() -> None:
-            ours = [] if is_registered() else [folder]  # registered tasks would only be reported as overridden
-            make(self, *args, include_path=[*ours, *theirs], **kwargs)
-
-        self.read_all = read_all
-        make(self, *args, include_path=[folder, *theirs], **{**kwargs, "include_defaults": False})
+        self.read_ours = partial(read, [folder], include_defaults=False)
+        # Registered tasks would only be reported as overridden.
+        self.read_all = lambda: read([] if is_registered() else [folder])
+        read(ours, include_defaults=False)
 
     def check_names(manager: Any, names: list[str]) -> None:
         for name in names:
@@ -206,6 +229,8 @@ def _our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
                 check_name(name, manager)
 
     def match_tasks(self: Any, task_list: list[str]) -> list[str]:
+        if ours != [folder] and not set(task_list) <= {*self.all_tasks} - {*self.all_groups}:
+            self.read_ours()
         unknown = [name for name in task_list if name not in self.all_tasks]
         check_names(self, [name for name in unknown if name.startswith("nnd_")])  # none of lm-eval's begins so
         if unknown:
@@ -218,7 +243,6 @@ def _our_tasks(check_name: Callable[[str, Any], None]) -> Iterator[None]:
         self.read_all()
         return list_all(self, *args, **kwargs)
 
-    list_all = TaskManager.list_all_tasks
     with patch.multiple(TaskManager, __init__=init, match_tasks=match_tasks, list_all_tasks=list_all_tasks):
         yield
 

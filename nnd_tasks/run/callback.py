@@ -91,7 +91,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         if every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
         check_selection({"limit": limit, "sample": sample})
-        manager = task_manager(include_path)
+        manager = task_manager(include_path, self.tasks)
         for name in self.tasks:
             check_task_name(name, manager)
         self.every, self.batch_size = every, batch_size

@@ -27,6 +27,7 @@ from nnd_tasks.run.adapter import (
     folder_name,
     longest_names,
     model_types,
+    named_tasks,
     results_folder,
     words_by_option,
 )
@@ -97,8 +98,7 @@ def check_options(options: Any, sample: int | None) -> None:
     check_request(options.model, options.model_args, options.metadata, {"sample": sample, **selection})
     if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
         raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
-    entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
-    names = [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
+    names = named_tasks(options)
     if names and all(name.startswith("nnd_") for name in names):  # other tasks may take settings of the same names
         Settings.read(options.metadata)
 
