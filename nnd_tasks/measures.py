@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 MARGIN = "margin"
 #: Measure -> columns of the tests whose sum weighs a test; none where each test counts once. Those of ``token_stats`` come last.
@@ -64,18 +65,16 @@ def weigh_tests(tests: Mapping[str, Any], measure: str) -> Any:
     return np.where(missing, 0.0, sum(columns) if columns else 1.0)
 
 
-def pool_measures(tests: pd.DataFrame, names: Sequence[str] = tuple(MEASURES)) -> pd.DataFrame:
-    """Add measures up over the tests of each prompt.
+def weigh_measures(tests: pd.DataFrame, names: Sequence[str] = tuple(MEASURES)) -> NDArray[np.float64]:
+    """Multiply the measures of each test by their weights: added up over tests, the quotient of both is the measure.
 
     Args:
         tests: of a run, with its measures.
         names: of `MEASURES`, or any other columns, of which each test counts once.
 
     Returns:
-        A row per prompt: ``total`` of each measure, then ``weight`` of each, whose quotient is the measure.
+        Each measure times its weight, then the weights, shape (tests, 2 * measures).
     """
     values = tests.astype(dict.fromkeys([*names, MARGIN], float))
-    weights = {name: weigh_tests(values, name) for name in names}
-    sums = {("total", name): values[name].fillna(0.0) * weight for name, weight in weights.items()}
-    sums |= {("weight", name): weight for name, weight in weights.items()}
-    return pd.DataFrame(sums).groupby(tests["cluster_id"], sort=False).sum()
+    weights = np.column_stack([weigh_tests(values, name) for name in names])
+    return np.hstack([values[[*names]].fillna(0.0).to_numpy() * weights, weights])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.measures import MEASURES, pool_measures
+from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.paired import Paired, pair, pair_several
 from nnd_tasks.results.readers import WRITER, pair_readers
 from nnd_tasks.results.runs import Run, Runs
@@ -59,14 +59,6 @@ def category_rates(paired: Paired) -> pd.DataFrame:
     return pd.DataFrame(rows).rename(columns={"mean": "rate"})
 
 
-def tests_by_category(paired: Paired) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield category, model and its tests of the category, of models that write; ``all`` comes first."""
-    writers = [run.model for run in paired.runs if run.reader == WRITER]
-    for category in paired.categories:
-        for model in writers:
-            yield category, model, paired.tests_of[model][paired.of_category(category)]
-
-
 def category_measures(paired: Paired) -> pd.DataFrame:
     """Compute the measures of `nnd_tasks.measures` of each model on all tests, then on each category.
 
@@ -74,13 +66,15 @@ def category_measures(paired: Paired) -> pd.DataFrame:
         A row per category and model: ``category``, ``model``, ``prompts``, ``few``, and of each measure what
         `nnd_tasks.statistics.ClusteredMean.columns` gives. Empty without a model that writes.
     """
+    weighed = {run.model: weigh_measures(paired.tests_of[run.model]) for run in paired.runs if run.reader == WRITER}
     rows = []
-    for category, model, tests in tests_by_category(paired):
-        pooled = pool_measures(tests)
-        row = {"category": category, "model": model, "prompts": len(pooled), "few": is_few(len(pooled))}
-        for measure in MEASURES:
-            row |= clustered_mean(pooled["total", measure], pooled["weight", measure]).columns(measure)
-        rows.append(row)
+    for category in paired.categories:
+        for model, of_tests in weighed.items():
+            sums, _ = paired.sum_by_prompt(of_tests, category)
+            row = {"category": category, "model": model, "prompts": len(sums), "few": is_few(len(sums))}
+            for measure, total, weight in zip(MEASURES, *np.split(sums.T, 2), strict=True):
+                row |= clustered_mean(total, weight).columns(measure)
+            rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -14,8 +14,7 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.measures import MEASURES, pool_measures
-from nnd_tasks.results.compare import tests_by_category
+from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training, known_number
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers
@@ -114,14 +113,13 @@ def decide(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     late = models.iloc[:, -LAST:].stack().reset_index()
-    tests_of = {(category, model): tests for category, model, tests in tests_by_category(paired)}
+    weighed = [weigh_measures(paired.tests_of[model], ["passed", *MEASURES]) for model in models.to_numpy().ravel()]
     first, second = np.triu_indices(len(models), k=1)
     for category in paired.categories:
-        tests = [tests_of[category, model] for model in models.to_numpy().ravel()]
-        prompts = tests[0]["cluster_id"].unique()
-        draws = np.random.default_rng(0).multinomial(len(prompts), [1 / len(prompts)] * len(prompts), RESAMPLES)
-        counts = np.vstack([np.ones(len(prompts)), draws])  # the prompts themselves, then the resamples
-        pooled = np.stack([pool_measures(of_model, ["passed", *MEASURES]).loc[prompts] for of_model in tests])
+        pooled = np.stack([paired.sum_by_prompt(of_model, category).totals for of_model in weighed])
+        prompts = pooled.shape[1]
+        draws = np.random.default_rng(0).multinomial(prompts, [1 / prompts] * prompts, RESAMPLES)
+        counts = np.vstack([np.ones(prompts), draws])  # the prompts themselves, then the resamples
         totals, weights = np.split(counts @ pooled, 2, axis=-1)  # shape (models, resamples, measures)
         for place, measure in enumerate([RATE, *MEASURES]):
             if not weights[:, 0, place].all():

@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -186,12 +183,5 @@ def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them():
     ],
 )
 def test_the_shell_completes_names_of_sets_and_tasks(line, expected):
-    environment = {
-        **os.environ,
-        "_NND_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(line.count(" ")),
-    }
-    command = [sys.executable, "-c", "import sys; sys.argv = ['nnd']; from nnd_tasks.cli import main; main()"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == expected
+    shell = {"_NND_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    assert CliRunner(env=shell).invoke(app, prog_name="nnd").output.split() == expected

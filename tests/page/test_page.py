@@ -104,14 +104,14 @@ def test_a_command_holds_what_the_protocol_tells():
 
 
 @pytest.mark.slow
-def test_the_command_on_the_page_asks_a_real_model_the_same_again(home, tiny_models, tmp_path, monkeypatch, nnd):
+def test_the_command_on_the_page_asks_a_real_model_the_same_again(few_tasks, home, gpt2, tmp_path, monkeypatch, nnd):
     monkeypatch.chdir(tmp_path)
     include = f"include: {REPO}/task_yamls/demo/nnd_demo.yaml"
     Path("mine.yaml").write_text(
         f"{include}\ntask: mine\nmetadata: {{version: 1-A, append_bos: true, append_eos: true}}\n"
     )
     settings = {"append_bos": False, "candidate_prefix": "$answer$ = ", "number_lines": True, "ties": "authors"}
-    asked = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32", "--device", "cpu"]
+    asked = ["--model", "hf", "--model_args", f"pretrained={gpt2},dtype=float32", "--device", "cpu"]
     asked += ["--tasks", "mine", "--num_fewshot", "1", "--metadata", json.dumps({**settings, "append_eos": True})]
     asked += ["--include_path", str(tmp_path), "--log_samples"]
     assert nnd("run", *asked, "--sample", "10", "--output_path", "first").status == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,15 @@ def score(mean: float, tokens: int = 10, size: int = 40) -> dict[str, Any]:
     return {"sum": mean * tokens, "mean": mean, "tokens": tokens, "bytes": size}
 
 
+def make_document(name: str, texts: Sequence[str], categories: Iterable[str]) -> dict[str, Any]:
+    """Return a prompt whose first text is better than each other one, in a test of each category."""
+    tests = [
+        {"test_id": f"{name}-{low}", "category": category, "subcategory": "", "severity": "", "high": 0, "low": low}
+        for low, category in enumerate(categories, start=1)
+    ]
+    return {"cluster_id": name, "context": f"context {name}", "candidates": texts, "tests": tests}
+
+
 def make_sample(doc: Mapping[str, Any], scores: Sequence[Mapping[str, Any] | None], **more: Any) -> dict[str, Any]:
     """Return a line of a samples file; its tests are those of the document, decided by the means of the scores."""
     tests = []
@@ -57,16 +66,9 @@ def sample_of_tokens(doc: Mapping[str, Any], tokens: Sequence[Sequence[Token]], 
 
 def sample(doc_id: int, chances: Mapping[str, float], rng: random.Random) -> dict[str, Any]:
     """Return one line of a samples file: a cluster with a test per category, passed with the given chances."""
-    cluster, scores = f"{doc_id:016x}", [score(-2.0)]
-    texts, tests = [f"good text {doc_id}"], []
-    for i, (category, chance) in enumerate(chances.items(), start=1):
-        scores.append(score(-3.0 if rng.random() < chance else -1.0))
-        texts.append(f"text {doc_id} with an error, {category}")
-        about = {"test_id": f"{cluster}-{i}", "category": category, "subcategory": "", "severity": ""}
-        tests.append({**about, "high": 0, "low": i})
-    return make_sample(
-        {"cluster_id": cluster, "context": f"context {doc_id}", "candidates": texts, "tests": tests}, scores
-    )
+    scores = [score(-2.0), *(score(-3.0 if rng.random() < chance else -1.0) for chance in chances.values())]
+    texts = [f"good text {doc_id}", *(f"text {doc_id} with an error, {category}" for category in chances)]
+    return make_sample(make_document(f"{doc_id:016x}", texts, chances), scores)
 
 
 def write_run(

@@ -213,12 +213,8 @@ def write_run(
             values = [logprob(number, w[0].strip(), any(new[:k])) if place else -1.0 for k, w in enumerate(words)]
             ids = [sum(word[0].encode()) for word in words]
             tokens.append([(one, *w.span(), value) for one, w, value in zip(ids, words, values, strict=True)])
-        tests = [
-            {"test_id": f"p{number}-{low}", "category": category, "high": 0, "low": low}
-            for low, category in enumerate([*edits, "other", "other"], start=1)
-        ]
-        doc = {"cluster_id": f"p{number}", "context": "c", "candidates": texts, "tests": tests}
-        samples.append(fake_runs.sample_of_tokens(doc, tokens))
+        document = fake_runs.make_document(f"p{number}", texts, [*edits, "other", "other"])
+        samples.append(fake_runs.sample_of_tokens(document, tokens))
     return fake_runs.write_run(folder, model, samples=samples, **more)
 
 

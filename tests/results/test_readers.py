@@ -162,14 +162,14 @@ def test_one_reader_alone_is_an_error_that_says_what_to_run():
 
 
 @pytest.mark.slow
-def test_a_user_runs_three_readers_and_sees_them_side_by_side(tiny_models, home, tmp_path, nnd):
+def test_a_user_runs_three_readers_and_sees_them_side_by_side(few_tasks, gpt2, home, tmp_path, nnd):
     yamls = tmp_path / "yaml"
     write_yaml(yamls, "validator", reader="validator", answers=["the", "a"])
     write_yaml(yamls, "choice", reader="choice")
-    options = ["--model", "hf", "--model_args", f"pretrained={tiny_models['gpt2']},dtype=float32", "--device", "cpu"]
+    options = ["--model", "hf", "--model_args", f"pretrained={gpt2},dtype=float32", "--device", "cpu"]
     options += ["--metadata", '{"context_reliance": true}', "--log_samples", "--output_path", tmp_path / "results"]
     tasks = "nnd_demo,validator,choice"
-    assert nnd("run", *options, "--tasks", tasks, "--include_path", yamls, "--limit", 20).status == 0
+    assert nnd("run", *options, "--tasks", tasks, "--include_path", yamls, "--limit", 8).status == 0
     shown = nnd("compare", tmp_path / "results", "--readers")
     assert "nnd_demo as read by gpt2" in shown.out
     for text in (*CELLS.values(), "at chance", "answers swapped", "context adds", "one letter"):

@@ -60,11 +60,6 @@ def test_models_trained_alike_are_compared(tmp_path):
     assert [one.models for one in pair(alike)] == [["a", "b"]]
 
 
-def test_a_split_and_the_whole_set_are_apart(tmp_path):
-    with pytest.raises(NNDError, match="split None and 'test'"):
-        compare_runs([run(tmp_path, "a"), run(tmp_path, "b", split="test")])
-
-
 def test_command_and_site_mark_it(nnd, tmp_path):
     runs = [run(tmp_path / "r", "a", "made_up:train"), run(tmp_path / "r", "b", seed=1)]
     assert "run both with --split test" in nnd("compare", tmp_path / "r").err

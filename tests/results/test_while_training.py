@@ -1,4 +1,4 @@
-"""Covers category_measures, tests_by_category.
+"""Covers category_measures.
 
 Measures of likelihoods in `nnd compare` and `nnd trend`: from samples and from logs, with and without ``token_stats``.
 """
@@ -34,17 +34,8 @@ def write_model(folder: Path, name: str, shift: float, *, token_stats: bool = Fa
         scores = [fake_runs.score(mean, 8 + j + i, 30 + 2 * j) for j, mean in enumerate(means)]
         if token_stats:
             scores = [{**score, "top1": 2 + j, "rank": 20.0 + i, "entropy": 9.0} for j, score in enumerate(scores)]
-        tests = [
-            {"test_id": f"{i}-{kind}", "category": kind, "subcategory": "", "severity": "", "high": 0, "low": j}
-            for j, kind in enumerate(kinds, start=1)
-        ]
-        doc = {
-            "cluster_id": f"p{i}",
-            "context": "c",
-            "candidates": ["good", "bad", "worse"][: len(means)],
-            "tests": tests,
-        }
-        samples.append(fake_runs.make_sample(doc, scores))
+        document = fake_runs.make_document(f"p{i}", ["good", "bad", "worse"][: len(means)], kinds)
+        samples.append(fake_runs.make_sample(document, scores))
     fake_runs.write_run(folder, name, samples=samples, **changes)
 
 

@@ -1,4 +1,4 @@
-"""Covers list_measures, measure_document, measure_tests, pool_measures, weigh_tests.
+"""Covers list_measures, measure_document, measure_tests, weigh_measures, weigh_tests.
 
 `nnd_tasks.measures`: from a run to its results, samples and tables, against transformers' own logits and sums test by test.
 """
@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.measures import MEASURES, pool_measures
+from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.compare import category_measures
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
@@ -147,7 +147,6 @@ def test_a_text_without_a_likelihood_leaves_its_test_out():
     nan = math.nan
     tests = pd.DataFrame(
         {
-            "cluster_id": ["a", "a", "b", "c"],
             "margin": [0.5, nan, -0.25, nan],
             "bits_high": [2.0, 9.0, 4.0, nan],
             "high_bytes": [10, 10, 30, 10],
@@ -155,10 +154,12 @@ def test_a_text_without_a_likelihood_leaves_its_test_out():
             "high_tokens": [2, 2, 4, 2],
         }
     )
-    pooled = pool_measures(tests, ["bits_high", "margin", "top1_high"])
-    assert pooled.index.tolist() == ["a", "b", "c"]
-    assert pooled["total"].to_numpy().tolist() == [[20.0, 0.5, 0.0], [120.0, -0.25, 2.0], [0.0, 0.0, 0.0]]
-    assert pooled["weight"].to_numpy().tolist() == [[10.0, 1.0, 0.0], [30.0, 1.0, 4.0], [0.0, 0.0, 0.0]]
+    assert weigh_measures(tests, ["bits_high", "margin", "top1_high"]).tolist() == [
+        [20.0, 0.5, 0.0, 10.0, 1.0, 0.0],
+        [0.0] * 6,
+        [120.0, -0.25, 2.0, 30.0, 1.0, 4.0],
+        [0.0] * 6,
+    ]
 
 
 def test_names_and_pooling():
