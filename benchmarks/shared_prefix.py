@@ -30,8 +30,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from benchmarks import workloads
+from nnd_tasks.models.prefix_scoring import VocabularyHead
 from nnd_tasks.models.prefix_tree import common_prefix
-from nnd_tasks.models.scored_requests import VocabularyHead
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
 PARTS = ("speed", "floor", "prefill", "full", "memory", "growth")

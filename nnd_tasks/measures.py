@@ -78,3 +78,50 @@ def weigh_measures(tests: pd.DataFrame, names: Sequence[str] = tuple(MEASURES)) 
     values = tests.astype(dict.fromkeys([*names, MARGIN], float))
     weights = np.column_stack([weigh_tests(values, name) for name in names])
     return np.hstack([values[[*names]].fillna(0.0).to_numpy() * weights, weights])
+
+
+# ---------------------------------------------------------------- in a task
+
+
+def list_measures(breakdown: Mapping[str, tuple[str, str]], *, token_stats: bool) -> dict[str, tuple[str, str | None]]:
+    """List the measures of a task: name -> one of `MEASURES`, and the category of its tests, None for all.
+
+    Args:
+        breakdown: pass rate -> (column, value) of the tests that it is over, for those of parts of a set.
+        token_stats: whether there are those that need `TOKEN_STATS`.
+    """
+    kinds = list(MEASURES) if token_stats else list(MEASURES)[:3]
+    names: dict[str, tuple[str, str | None]] = {kind: (kind, None) for kind in kinds}
+    for rate, (column, value) in breakdown.items():
+        if column == "category":
+            names |= {f"{kind}{rate.removeprefix('pass_rate')}": (kind, value) for kind in kinds}
+    return names
+
+
+def measure_document(
+    tests: Sequence[Mapping[str, Any]],
+    records: Sequence[Mapping[str, Any] | None],
+    measures: Mapping[str, tuple[str, str | None]],
+) -> dict[str, tuple[float, float]]:
+    """Add the measures of the tests of one document up.
+
+    Args:
+        tests: of the document.
+        records: of its candidates, as the samples have them.
+        measures: see `list_measures`.
+
+    Returns:
+        Name -> sum of the weighted values, and of the weights; under ``<name>_stderr`` too, as the task has it of rates.
+    """
+    columns = {
+        f"{side}_{quantity}": np.array([(records[test[side]] or {}).get(quantity) for test in tests], dtype=float)
+        for side in ("high", "low")
+        for quantity in ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
+    }
+    columns |= measure_tests(columns)
+    sums = {}
+    for name, (kind, category) in measures.items():
+        weights = weigh_tests(columns, kind) * [category in (None, test["category"]) for test in tests]
+        total = float(np.nan_to_num(columns[kind]) @ weights)
+        sums[name] = sums[f"{name}_stderr"] = (total, float(weights.sum()))
+    return sums

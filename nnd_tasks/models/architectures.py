@@ -1,17 +1,20 @@
 """Which model types may share prefixes, and what each of them needs. Nothing but the model's config is read for that.
 
 Sharing reads requests as a tree, in rows. So it must know which tokens a token sees in each layer, and what happens to the
-logits after the last linear layer. `_TYPES` says both. Its source is ``models/<type>/modeling_<type>.py`` of transformers 5.23:
-masks where the model's ``forward`` calls ``create_causal_mask`` and its relatives (``masking_utils.py``), logits where
-``...ForCausalLM.forward`` calls ``self.lm_head``.
+logits after the last linear layer. ``architectures.yaml`` says both. Its source is ``models/<type>/modeling_<type>.py`` of
+transformers 5.23: masks where the model's ``forward`` calls ``create_causal_mask`` and its relatives (``masking_utils.py``),
+logits where ``...ForCausalLM.forward`` calls ``self.lm_head``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 #: The names that configs give to kinds of layers.
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
@@ -54,61 +57,23 @@ class DecoderType:
     scan: int | None = None
 
 
-_FULL = DecoderType()
-_WINDOW = DecoderType(window=True)
-_LAYERS = DecoderType(layers=frozenset({FULL, SLIDING}))
-_CHUNKS = DecoderType(layers=frozenset({FULL, CHUNKED}), places=True)  # attn_temperature_tuning counts places
-_CAPPED = replace(_LAYERS, cap="final_logit_softcapping")
-_RECURRENT = DecoderType(recurrent=True)
+_TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 
-#: What types need -> the types, by ``model_type``. All of them take masks of four dimensions (recurrent layers take none), and
-#: ``position_ids`` where they have positions.
-_TYPES: dict[DecoderType, str] = {
-    _FULL: """apertus arcee codegen deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe flex_olmo gemma glm glm4 glm4_moe
-        glm4_moe_lite gpt2 gpt_bigcode gpt_neox gptj helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 internlm3 iquestcoder jais2
-        llama minimax_m2 nemotron olmo olmo2 olmoe opt persimmon phi seed_oss solar_open stablelm""",
-    _WINDOW: "ministral3 mistral mixtral phi3 qwen3_moe starcoder2",
-    # All other kinds of rotary embedding of Phi MoE have a scale for long inputs.
-    replace(_WINDOW, ropes=frozenset({"default"})): "phimoe",
-    # Gemma 3 with its image encoder (Gemma3ForConditionalGeneration) caps no logits.
-    _LAYERS: """afmoe cwm dots1 exaone4 exaone_moe gemma3 gpt_oss laguna mellum mimo_v2_flash ministral olmo3 qwen2 qwen2_moe
-        qwen3 smollm3""",
-    _CHUNKS: "llama4 llama4_text",
-    _CAPPED: "gemma2 gemma3_text gemma3n gemma3n_text gemma4 gemma4_text vaultgemma",
-    replace(_FULL, cap=_CAPPED.cap): "nanochat",
-    replace(_FULL, scale="logit_scale"): "cohere",
-    replace(_LAYERS, scale="logit_scale"): "cohere2 cohere2_moe",
-    replace(_FULL, scale="logits_scaling"): "hyperclovax",  # Granite divides by this number
-    replace(_FULL, divisor="logits_scaling"): "granite granitemoe granitemoeshared",
-    replace(_LAYERS, divisor="logits_scaling"): "granite_swa granitemoe_swa",
-    replace(_FULL, alibi=True): "bloom falcon mpt",
-    _RECURRENT: "bamba lfm2 lfm2_moe mamba2 nemotron_h",
-    replace(_RECURRENT, scale="lm_head_multiplier"): "falcon_h1",
-    replace(_RECURRENT, divisor="logits_scaling"): "granitemoehybrid",
-    # Layers with the gated delta rule.
-    replace(_RECURRENT, scan=64): """kimi_linear olmo_hybrid qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text
-        qwen3_next""",
-}
-#: ``model_type`` -> what it needs.
-DECODERS = {name: needs for needs, names in _TYPES.items() for name in names.split()}
 
-#: Encoder-decoders. Their decoders take the keys and values of the encoder's output from a cache.
-SEQ2SEQ: dict[str, DecoderType] = {
-    **dict.fromkeys(("bart", "mbart", "mt5", "pegasus", "t5"), _FULL),
-    "t5gemma": _CAPPED,  # its decoder takes positions and masks as those of Gemma 2
-}
+def _read_types(section: str) -> dict[str, DecoderType]:
+    types: dict[str, DecoderType] = {}
+    for entry in _TABLE[section]:
+        needs: dict[str, Any] = {
+            key: frozenset(value) if isinstance(value, list) else value for key, value in entry["needs"].items()
+        }
+        types |= dict.fromkeys(entry["types"].split(), DecoderType(**needs))
+    return types
 
+
+#: ``model_type`` -> what it needs, of decoder-only models and of encoder-decoders.
+DECODERS, SEQ2SEQ = _read_types("decoders"), _read_types("encoder_decoders")
 #: Types that were tried and cannot share, and why.
-REFUSED: dict[str, str] = {
-    **dict.fromkeys(
-        ("falcon_mamba", "jamba", "mamba", "minimax"),
-        "its recurrent layers give other numbers when they read on from a stored state",
-    ),
-    **dict.fromkeys(
-        ("deepseek_v32", "glm_moe_dsa"), "its sparse attention chooses keys by a rule that takes no mask of a tree"
-    ),
-    "t5gemma2": "its decoder sees context and candidate in one attention, which takes another mask",
-}
+REFUSED: dict[str, str] = {name: entry["why"] for entry in _TABLE["refused"] for name in entry["types"].split()}
 
 #: Numbers of a config that may count tokens: windows, chunks, the reach of convolutions, and Llama 4's ``floor_scale``.
 _WINDOW_NAME = re.compile(
@@ -218,7 +183,7 @@ def why_not_config(config: Any, backend: str) -> str | None:
 
 def _windows_of(config: Any) -> frozenset[int]:
     """Find the windows, chunks and convolutions of a model by their names in its config; see `Layout`."""
-    scan = DECODERS.get(config.model_type, _FULL).scan
+    scan = DECODERS.get(config.model_type, DecoderType()).scan
     sizes: set[int] = {scan} if scan else set()
     waiting: list[tuple[bool, Any]] = [(False, item.to_dict()) for item in config_parts(config)]
     while waiting:

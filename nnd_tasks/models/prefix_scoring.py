@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch.nn import functional
 from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, EncoderDecoderCache
@@ -25,12 +25,13 @@ from transformers import DynamicCache, EncoderDecoderCache
 from nnd_tasks.models.architectures import FLEX, FULL, Layout, Reach, layout_of
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_packs, make_rows
-from nnd_tasks.models.scored_requests import ByInput, ScoredRequest, SortedRequests, VocabularyHead
-from nnd_tasks.models.token_requests import TokenRequest
+from nnd_tasks.models.token_requests import ScoredRequest, TokenRequest
 from nnd_tasks.models.tree_layers import States, TreeScan, along_tree, body_of
 
 logger = logging.getLogger("lm_eval.nnd")
 
+#: Tokens that the model reads -> the requests that need them.
+ByInput = dict[tuple[int, ...], list[ScoredRequest]]
 #: When memory runs out, rows of fewer tokens than this are not halved again.
 _SMALLEST_ROW = 64
 
@@ -128,7 +129,7 @@ class PrefixScoring(TokenizingOnce):
         while by_input:
             work = SortedRequests(head, by_input)
             limits = PackLimits(self.row_tokens, self.pack_tokens, max_anchors=most_states)
-            stem: _Stem | None = None
+            stem: _Trunk | None = None
             for pack in make_packs(work.sequences, limits):
                 held = [work.sequences[i] for i in pack.paths]
                 try:
@@ -140,20 +141,20 @@ class PrefixScoring(TokenizingOnce):
                 for inputs in held:
                     yield from by_input.pop(inputs)
 
-    def _stem_of(self, pack: Pack, work: SortedRequests, stem: _Stem | None) -> _Stem | None:
-        """Return the stem of a pack, or None if it has none; reuse ``stem``, that of the last pack, if it is the same."""
+    def _stem_of(self, pack: Pack, work: SortedRequests, stem: _Trunk | None) -> _Trunk | None:
+        """Read the stem of a pack; None if it has none. Reuse ``stem``, that of the last pack, if it is the same."""
         if not pack.stem or (stem is not None and stem.owner == pack.owner):
             return stem if pack.stem else None
-        cache = _Trunk()
-        cache.keep = np.array([pack.stem - 1])
-        hidden = self._read(np.asarray(work.sequences[pack.owner][: pack.stem]), None, cache)
-        cache.complete = True
-        return _Stem(pack.owner, cache, hidden)
+        stem = _Trunk()
+        stem.owner, stem.keep = pack.owner, np.array([pack.stem - 1])
+        stem.hidden = self._read(np.asarray(work.sequences[pack.owner][: pack.stem]), None, stem)
+        stem.complete = True
+        return stem
 
-    def _score_pack(self, pack: Pack, work: SortedRequests, stem: _Stem | None) -> None:
-        if stem is not None:
+    def _score_pack(self, pack: Pack, work: SortedRequests, stem: _Trunk | None) -> None:
+        if stem is not None and stem.hidden is not None:
             work.score_targets(stem.hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
-        cache = _Trunk(stem.cache if stem else None) if pack.branches or stem else None
+        cache = _Trunk(stem) if pack.branches or stem is not None else None
         if cache is not None:
             cache.keep = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
         if len(pack.tokens):
@@ -267,6 +268,8 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         stem: the stem that comes before the trunk, if any.
 
     Attributes:
+        owner: of a stem, see `Pack`.
+        hidden: of a stem, its final hidden states, shape (stem, width), for the targets that lie in it.
         complete: whether the whole trunk was read; set by the caller.
         shift: position of each token of the row, minus its place in the row, shape (row,); None for models that read
             positions from ``position_ids`` alone.
@@ -277,7 +280,8 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
 
     def __init__(self, stem: _Trunk | None = None) -> None:
         super().__init__()
-        self.stem = stem
+        self.stem, self.owner = stem, -1
+        self.hidden: torch.Tensor | None = None
         self.complete = False
         self.shift: torch.Tensor | None = None
         self.keep = np.zeros(0, dtype=np.int64)
@@ -322,21 +326,6 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         return state
 
     update_recurrent_state = update_conv_state
-
-
-@dataclass
-class _Stem:
-    """A beginning of many sequences that was read before their packs.
-
-    Attributes:
-        owner: see `Pack`.
-        cache: the stem's keys and values.
-        hidden: final hidden states, shape (stem, width), for the targets that lie in the stem.
-    """
-
-    owner: int
-    cache: _Trunk
-    hidden: torch.Tensor
 
 
 class PackedDecoder:
@@ -416,3 +405,179 @@ def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ..
     while count < len(contexts) and (count + 1) * len(contexts[count]) <= most:
         count += 1
     return list(contexts[:count])
+
+
+# ---------------------------------------------------------------- the vocabulary head, and what it scores
+
+_ELEMENTS = 1 << 21  # number of logits in a slice: 8 MiB in float32
+_ROWS = 32  # positions whose ranks and entropies are computed together on a CPU, so few that its cache holds them
+
+
+class VocabularyHead:
+    """The last layer of a language model, applied in slices of the vocabulary with a running logsumexp.
+
+    Args:
+        linear: the output embedding, a `torch.nn.Linear`.
+        scale: the logits are multiplied with this number.
+        cap: then they become ``cap * tanh(logits / cap)``; None leaves them as they are.
+        bias: added to the logits, shape (vocabulary,); None takes the bias of ``linear``, if it has one.
+        dtype: type in which the softmax is computed; None takes float32.
+        token_stats: whether ranks and entropies are computed too.
+    """
+
+    def __init__(
+        self,
+        linear: Any,
+        scale: float = 1.0,
+        cap: float | None = None,
+        bias: torch.Tensor | None = None,
+        dtype: Any = None,
+        *,
+        token_stats: bool = False,
+    ) -> None:
+        self.weight, self.scale, self.cap = linear.weight, scale, cap
+        self.bias = linear.bias if bias is None else bias.reshape(-1).to(linear.weight.device)
+        self.dtype = dtype or torch.float32
+        self.token_stats = token_stats
+
+    def __call__(
+        self, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Score tokens.
+
+        Args:
+            hidden: final hidden states, shape (positions, width).
+            rows: for each scored token, the index of its hidden state, shape (tokens,).
+            targets: ids of the scored tokens, shape (tokens,).
+
+        Returns:
+            The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,). Then, if
+            asked for, its `nnd_tasks.models.token_requests.TokenStats`, shape (tokens, 3), else (tokens, 0).
+        """
+        hidden = hidden.to(self.weight.device)
+        rows, targets = rows.to(hidden.device), targets.to(hidden.device)
+        count, size = hidden.shape[0], self.weight.shape[0]
+        step = min(size, max(1024, _ELEMENTS // max(count, 1)))
+        top = torch.full((count,), -torch.inf, dtype=self.dtype, device=hidden.device)
+        best = torch.zeros(count, dtype=torch.long, device=hidden.device)
+        mass = torch.zeros(count, dtype=self.dtype, device=hidden.device)
+        chosen = torch.empty(len(targets), dtype=self.dtype, device=hidden.device)
+        expected = _Expected(self, hidden, rows, targets) if self.token_stats else None
+        for start in range(0, size, step):
+            vocabulary_slice = slice(start, min(start + step, size))
+            bias = None if self.bias is None else self.bias[vocabulary_slice]
+            logits = self.bend(functional.linear(hidden, self.weight[vocabulary_slice], bias))
+            inside = (targets >= vocabulary_slice.start) & (targets < vocabulary_slice.stop)
+            chosen[inside] = logits[rows[inside], targets[inside] - vocabulary_slice.start]
+            high, likeliest = logits.max(dim=-1)
+            new = torch.maximum(top, high)
+            if expected is None:
+                added = torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
+            else:
+                expected.logits[inside] = chosen[inside]
+                added = expected.add_slice(logits, top, new, mass)
+            mass = mass * torch.exp(top - new) + added
+            best = torch.where(high > top, likeliest + vocabulary_slice.start, best)
+            top = new
+        greedy = best[rows] == targets
+        stats = torch.empty(len(targets), 0) if expected is None else expected.finish(greedy, mass)
+        return chosen - (top + mass.log())[rows], greedy, stats
+
+    def bend(self, logits: torch.Tensor) -> torch.Tensor:
+        """Bring logits to the type of the softmax, then scale and cap them."""
+        logits = logits.to(self.dtype)
+        if self.scale != 1.0:
+            logits *= self.scale
+        if self.cap is not None:
+            logits = logits.div_(self.cap).tanh_().mul_(self.cap)
+        return logits
+
+
+class _Expected:
+    """What a model expects in the places of tokens, while a head goes through the vocabulary.
+
+    Attributes:
+        logits: of the tokens, shape (tokens,). Before their slice comes they are computed apart, and may differ from those in
+            the last digit: where two tokens are nearly as likely, a rank may be off by one.
+    """
+
+    def __init__(self, head: VocabularyHead, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor) -> None:
+        weight = head.weight[targets]
+        logits = torch.bmm(hidden[rows][:, None].to(weight.dtype), weight[:, :, None]).reshape(-1)
+        self.logits = head.bend(logits if head.bias is None else logits + head.bias[targets])
+        self._rows, self._likelier = rows, torch.zeros_like(self.logits)
+        self._spread: Any = 0.0  # sum over the vocabulary of exp(logit - top) (logit - top), shape (positions,)
+
+    def add_slice(self, logits: torch.Tensor, top: torch.Tensor, new: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+        """Add a slice of the vocabulary; return what it adds to the mass.
+
+        Args:
+            logits: shape (positions, slice); they are overwritten.
+            top: highest logit before this slice, shape (positions,).
+            new: and with it.
+            mass: sum of exp(logit - top) before this slice.
+        """
+        added, spread = torch.empty_like(new), torch.empty_like(new)
+        step = _ROWS if logits.is_cpu else max(len(logits), len(self._rows))
+        for few in (slice(start, start + step) for start in range(0, len(self._rows), step)):
+            of_tokens = logits[self._rows[few]]
+            self._likelier[few] += torch.gt(of_tokens, self.logits[few, None], out=of_tokens).sum(dim=-1)
+        # No slice of one row, unless there is but one: its sum would be divided among threads, and round otherwise.
+        bounds = [*range(0, max(len(logits) - 1, 1), step), len(logits)]
+        for few in (slice(start, end) for start, end in pairwise(bounds)):
+            shifted = logits[few].sub_(new[few, None])
+            weights = shifted.exp()
+            added[few] = weights.sum(dim=-1)
+            # A logit of minus infinity has no weight.
+            spread[few] = shifted.clamp_(min=-1e4).mul_(weights).sum(dim=-1)
+        # Before the first slice top is infinite.
+        self._spread = ((self._spread + (top - new) * mass) * torch.exp(top - new)).nan_to_num() + spread
+        return added
+
+    def finish(self, likeliest: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+        """Return `TokenStats` of each token, shape (tokens, 3); ``likeliest`` tells which are the likeliest."""
+        entropy = mass.log() - self._spread / mass
+        return torch.stack([likeliest, torch.log2(1 + self._likelier), entropy[self._rows]], dim=1)
+
+
+class SortedRequests:
+    """Requests, sorted by what the model reads, and the head that scores them.
+
+    Args:
+        head: the model's vocabulary head.
+        by_input: tokens that the model reads -> the requests that need them.
+    """
+
+    def __init__(self, head: VocabularyHead, by_input: ByInput) -> None:
+        self.head, self.by_input, self.sequences = head, by_input, sorted(by_input)
+
+    def score_targets(self, hidden: torch.Tensor, segments: Iterable[tuple[int, int, Sequence[int] | Ints]]) -> None:
+        """Add the log-probabilities of the targets in a row to their requests.
+
+        Args:
+            hidden: final hidden states of the row, shape (row, width).
+            segments: parts of sequences that are in the row: (index of the sequence, position in it where the part begins,
+                places of its tokens in the row).
+        """
+        rows: list[int] = []
+        targets: list[int] = []
+        owners: list[ScoredRequest] = []
+        for i, begin, row_indices in segments:
+            for request in self.by_input[self.sequences[i]]:
+                start = len(self.sequences[i]) - len(request.targets)  # position of the first scored input
+                skipped = max(begin - start, 0)
+                inside = row_indices[max(start - begin, 0) :]
+                rows.extend(inside)
+                targets += request.targets[skipped : skipped + len(inside)]
+                owners += [request] * len(inside)
+        if not rows:
+            return
+        needed, row_of_target = (
+            torch.from_numpy(numbers).to(hidden.device) for numbers in np.unique(rows, return_inverse=True)
+        )
+        logprobs, greedy, stats = self.head(hidden[needed], row_of_target, torch.tensor(targets, device=hidden.device))
+        scores = zip(owners, logprobs.tolist(), greedy.tolist(), stats.tolist(), strict=True)
+        for owner, logprob, likeliest, of_token in scores:
+            owner.logprobs.append(logprob)
+            owner.greedy &= likeliest
+            owner.stats.append(of_token)

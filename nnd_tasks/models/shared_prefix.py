@@ -22,9 +22,9 @@ from torch.nn.utils.rnn import pad_sequence
 from nnd_tasks.models.architectures import FLEX, Layout, config_parts, layout_of, text_config, why_not_config
 from nnd_tasks.models.model_error import ModelError, reason_with_type
 from nnd_tasks.models.prefix_scoring import PrefixScoring
-from nnd_tasks.models.scored_requests import ScoredRequest
 from nnd_tasks.models.token_requests import (
     Response,
+    ScoredRequest,
     TokenRequest,
     check_requests,
     collect_responses,

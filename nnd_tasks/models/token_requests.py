@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,33 @@ class TokenAnswer(tuple[float, bool]):
         """Return an answer. The sum is given too, because the model may have added numbers with more digits."""
         answer = cls((float(total), bool(greedy)))
         answer.logprobs = np.asarray(logprobs, dtype=np.float32)
+        return answer
+
+
+@dataclass
+class ScoredRequest:
+    """A request while it is scored.
+
+    Attributes:
+        index: of the request in the call.
+        targets: tokens to score.
+        logprobs: log-probabilities of the targets that are scored so far, in nats, in the order of the targets.
+        greedy: whether all of these targets were the likeliest tokens.
+        stats: of each of these targets, as in `TokenStats`; empty where nobody asks for them.
+    """
+
+    index: int
+    targets: list[int]
+    logprobs: list[float] = field(default_factory=list)
+    greedy: bool = True
+    stats: list[list[float]] = field(default_factory=list)
+
+    @property
+    def answer(self) -> TokenAnswer:
+        """What the model says to the request, when all of its targets are scored."""
+        answer = TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
+        top1, *sums = np.sum(self.stats, axis=0).tolist() or [None]
+        answer.stats = TokenStats(int(top1), *sums) if sums else None
         return answer
 
 

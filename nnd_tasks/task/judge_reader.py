@@ -283,13 +283,7 @@ class Judge(Asker):
             "usage": [answer.usage for answer in answers],
         }
 
-    def count_own(
-        self,
-        doc: Doc,
-        groups: Groups,
-        values: Mapping[str, Any],
-        breakdown: Breakdown,
-    ) -> dict[str, Counts]:
+    def count_own(self, doc: Doc, groups: Groups, values: Mapping[str, Any], breakdown: Breakdown) -> dict[str, Counts]:
         """Count tests with a tie as half passed, answers that cannot be read, and what tells whether order or letter decides."""
         records = values["candidates"]
         read = [value for record in records if record for value in record["read"]]

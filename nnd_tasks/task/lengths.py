@@ -298,12 +298,12 @@ class TokenCounter(BaseCounter):
             NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
         """
         if self.reward:
-            tokens = len(self.tok_encode(continuation, add_special_tokens=False))
+            tokens = len(self._hf.tok_encode(continuation, add_special_tokens=False))
             return len(encode_chat(self.tokenizer, context, continuation)) - tokens, tokens
         if context:
             encoded, scored = self.split(context, continuation)
             return len(encoded), len(scored)
-        scored = self.tok_encode(continuation, add_special_tokens=False)
+        scored = self._hf.tok_encode(continuation, add_special_tokens=False)
         if self._whole:
             return 0, len(scored)
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
@@ -344,7 +344,7 @@ class TokenCounter(BaseCounter):
         if size is None or self.remote or resized or len(self.tokenizer) <= size:
             return
         for text in texts:
-            beyond = [token for token in self.tok_encode(text, add_special_tokens=False) if token >= size]
+            beyond = [token for token in self._hf.tok_encode(text, add_special_tokens=False) if token >= size]
             if beyond:
                 token = self.tokenizer.convert_ids_to_tokens(beyond[0])
                 raise NNDError(
@@ -367,7 +367,7 @@ class TokenCounter(BaseCounter):
     def merges(self, context: str, continuation: str) -> bool:
         """Tell whether a token has characters of both the context, which is not empty, and the continuation."""
         tokens, _ = self.split(context, continuation)
-        together = tokens if self.backend == "seq2seq" else self.tok_encode(context + continuation)
+        together = tokens if self.backend == "seq2seq" else self._hf.tok_encode(context + continuation)
         return together[: len(tokens)] != tokens
 
     def warn_of_rounding(self) -> str | None:
@@ -395,7 +395,7 @@ class TokenCounter(BaseCounter):
             NNDError: the tokenizer has none, or does not read that text as this one token.
         """
         text = getattr(self.tokenizer, f"{which}_token")
-        encoded = [] if text is None else self.tok_encode(f"a{text}", add_special_tokens=False)
+        encoded = [] if text is None else self._hf.tok_encode(f"a{text}", add_special_tokens=False)
         if encoded[-1:] != [getattr(self.tokenizer, f"{which}_token_id")]:
             raise NNDError(
                 f"the tokenizer {self.name} has no {which.upper()} token that it reads in a text, which this task or option needs"

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from nnd_tasks.measures import MEASURES, TOKEN_STATS, measure_tests, weigh_tests
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import category_slugs, severity_slugs
 from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean, pool, summarize_rate
@@ -164,53 +163,6 @@ def _side_likelihoods(tests: Sequence[Mapping[str, Any]], side: str, scores: Seq
         np.array([text.tokens for text in texts]),
         np.array([text.size for text in texts]),
     )
-
-
-# ---------------------------------------------------------------- measures
-
-
-def list_measures(breakdown: Breakdown, *, token_stats: bool) -> dict[str, tuple[str, str | None]]:
-    """List the measures of a task: name -> one of `nnd_tasks.measures.MEASURES`, and the category of its tests, None for all.
-
-    Args:
-        breakdown: the subsets of the tests that have rates of their own.
-        token_stats: whether there are those that need `TokenStats`.
-    """
-    kinds = list(MEASURES) if token_stats else list(MEASURES)[:3]
-    names: dict[str, tuple[str, str | None]] = {kind: (kind, None) for kind in kinds}
-    for rate, (column, value) in breakdown.items():
-        if column == "category":
-            names |= {f"{kind}{rate.removeprefix('pass_rate')}": (kind, value) for kind in kinds}
-    return names
-
-
-def measure_document(
-    tests: Sequence[Mapping[str, Any]],
-    records: Sequence[Mapping[str, Any] | None],
-    measures: Mapping[str, tuple[str, str | None]],
-) -> dict[str, tuple[float, float]]:
-    """Add the measures of the tests of one document up.
-
-    Args:
-        tests: of the document.
-        records: of its candidates, as the samples have them.
-        measures: see `list_measures`.
-
-    Returns:
-        Name -> sum of the weighted values, and of the weights; under ``<name>_stderr`` too, as for rates.
-    """
-    columns = {
-        f"{side}_{quantity}": np.array([(records[test[side]] or {}).get(quantity) for test in tests], dtype=float)
-        for side in ("high", "low")
-        for quantity in ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
-    }
-    columns |= measure_tests(columns)
-    sums = {}
-    for name, (kind, category) in measures.items():
-        weights = weigh_tests(columns, kind) * [category in (None, test["category"]) for test in tests]
-        total = float(np.nan_to_num(columns[kind]) @ weights)
-        sums[name] = sums[f"{name}_stderr"] = (total, float(weights.sum()))
-    return sums
 
 
 # ---------------------------------------------------------------- aggregation over documents

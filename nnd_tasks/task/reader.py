@@ -22,7 +22,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.schema import short_hash
 from nnd_tasks.task.metrics import Breakdown, Counts, score_document
-from nnd_tasks.task.request import Answer, Doc, Prompt, Request, join_texts
+from nnd_tasks.task.request import Answer, Doc, Prompt, Request, split_before_candidate
 from nnd_tasks.task.settings import Settings, first_mistake
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
@@ -43,7 +43,8 @@ VIEW, SWAPPED = "reader_view", "reader_swapped"
 class Writer:
     """Which text would the model write? Each candidate is scored as what follows the prompt.
 
-    Other readers override what they do otherwise. All methods stand in the order in which a task calls them.
+    Other readers override what they do otherwise. Those that ask have further methods (`Asker`), and so have those to which
+    a model writes (`nnd_tasks.task.judge_reader.Judge`). All stand in the order in which a task calls them.
 
     Args:
         settings: of the task.
@@ -72,10 +73,6 @@ class Writer:
     def __init__(self, settings: Settings, task: str | None) -> None:
         self.settings, self.task = settings, task
 
-    def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
-        """Say in the documents of the set what will be asked of each candidate."""
-        return documents
-
     def for_model(self, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
         """Give the reader of the same task for the model that runs.
 
@@ -93,45 +90,10 @@ class Writer:
             )
         return RewardReader(self.settings, self.task) if reward else self
 
-    def begin(self, config: Any, counter: BaseCounter, *, takes_seeds: bool) -> None:
-        """Take from lm-eval's `TaskConfig` what the run asks for; see `nnd_tasks.task.judge_reader.Judge`."""
-
-    # ------------------------------------------------------------ requests
-
-    def show_question(self, doc: Doc) -> str:
-        """Write what follows the prompt of a document, up to the answer."""
-        return ""
-
     def right_answer(self, doc: Doc) -> str:
         """Pick a better candidate, if possible one that is not empty: what an exemplar ends with."""
         better = [str(doc["candidates"][test["high"]]) for test in doc["tests"]]
         return self.settings.scored(next((text for text in better if text.strip()), better[0]))
-
-    def can_read(self, doc: Doc, index: int) -> bool:
-        """Tell whether a candidate has a token to score: a blank one has none, unless ``append_eos`` adds one."""
-        return self.settings.append_eos or bool(doc["candidates"][index].strip())
-
-    def ask(
-        self, doc: Doc, indices: Sequence[int], render: Callable[[Any], Prompt], counter: BaseCounter
-    ) -> list[tuple[Any, Any]]:
-        """Make (prompt, answer) of what is asked about some candidates of a document; nothing where texts are scored.
-
-        Args:
-            doc: the document.
-            indices: of the candidates.
-            render: gives the prompt of a document.
-            counter: with the tokenizer.
-        """
-        return []
-
-    def measure(self, prompt: Any, answer: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
-        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
-        return *counter.lengths(prompt, answer), counter.find_flaws(prompt, answer)
-
-    def describe_cost(self, requests: Sequence[Request], documents: Any, counter: BaseCounter) -> None:
-        """Log how much a run asks for, where that may cost money."""
-
-    # ------------------------------------------------------------ answers
 
     def collect_answers(self, requests: Sequence[Request], counter: BaseCounter) -> str | None:
         """Put an `Answer` in the place of what the model gave to each request.
@@ -159,8 +121,8 @@ class Writer:
             breakdown: which rates to report.
         """
         groups, bare = (_by_candidate(doc, answers, bare=without) for without in (False, True))
-        scores, records = self._score_each(doc, groups)
-        without_context, bare_records = self._score_each(doc, bare) if self.settings.context_reliance else (None, None)
+        scores = self._score_each(doc, groups)
+        without_context = self._score_each(doc, bare) if self.settings.context_reliance else None
         rates = score_document(
             doc["tests"],
             scores,
@@ -171,22 +133,24 @@ class Writer:
         )
         values = {key: value for key, value in rates.items() if key.removesuffix("_stderr") not in self.omitted_rates}
         shortened = [answer for answers in groups for answer in answers if answer.context_part == "shortened"]
-        values |= {"truncated_contexts": int(bool(shortened)), "candidates": records}
-        if bare_records is not None:
-            values["no_context"] = bare_records
-        own = self.count_own(doc, groups, values, breakdown)
-        return values | own | {f"{name}_stderr": counts for name, counts in own.items()}
+        values |= {"truncated_contexts": int(bool(shortened)), "candidates": self._record_each(scores, groups)}
+        if without_context is not None:
+            values["no_context"] = self._record_each(without_context, bare)
+        return values
 
-    def _score_each(self, doc: Doc, groups: Groups) -> tuple[list[Likelihood | None], list[Any]]:
-        """Score the candidates of a document, and make their records; None for one that could not be scored."""
-        scores: list[Likelihood | None] = [None] * len(groups)
+    def _score_each(self, doc: Doc, groups: Groups) -> list[Likelihood | None]:
+        """Score the candidates of a document; None is one that could not be scored."""
+        texts = zip(doc["candidates"], groups, strict=True)
+        return [self.score(text, answers) if answers else None for text, answers in texts]
+
+    def _record_each(self, scores: Sequence[Likelihood | None], groups: Groups) -> list[Any]:
+        """Make the records of the candidates for the samples."""
         records: list[Any] = [None] * len(groups)
-        for i, answers in enumerate(groups):
-            if answers:
-                scores[i] = score = self.score(doc["candidates"][i], answers)
+        for i, (score, answers) in enumerate(zip(scores, groups, strict=True)):
+            if score is not None:
                 numbers = {"sum": _finite(score.total), "mean": _finite(normalize(score))}
                 records[i] = {**numbers, "tokens": score.tokens, "bytes": score.size, **self.note(answers)}
-        return scores, records
+        return records
 
     def score(self, text: str, answers: Sequence[Any]) -> Likelihood:
         """Score a candidate by the answers to its requests."""
@@ -196,23 +160,6 @@ class Writer:
     def note(self, answers: Sequence[Any]) -> dict[str, Any]:
         """List what the record of a candidate holds besides its score: flaws as keys that are true, and `TOKEN_STATS`."""
         return dict.fromkeys(answers[-1].flaws, True) | (answers[-1].stats._asdict() if answers[-1].stats else {})
-
-    def count_own(
-        self,
-        doc: Doc,
-        groups: Groups,
-        values: Mapping[str, Any],
-        breakdown: Breakdown,
-    ) -> dict[str, Counts]:
-        """Count what the reader's own rates of a document need.
-
-        Args:
-            doc: the document.
-            groups: of each candidate the answers about it.
-            values: the metrics that all readers have.
-            breakdown: which rates to report.
-        """
-        return {}
 
 
 def _by_candidate(doc: Doc, answers: Sequence[Any], *, bare: bool) -> Groups:
@@ -478,9 +425,8 @@ class Asker(Writer):
         return test["high" if better else "low"], better
 
     def can_read(self, doc: Doc, index: int) -> bool:
-        """Tell whether neither a candidate nor its rival is blank."""
-        has_rival = not self.asked.is_about_pairs or bool(doc[VIEWS][index]["rival"].strip())
-        return has_rival and super().can_read(doc, index)
+        """Tell whether a candidate has no blank rival."""
+        return not self.asked.is_about_pairs or bool(doc[VIEWS][index]["rival"].strip())
 
     def ask(
         self, doc: Doc, indices: Sequence[int], render: Callable[[Any], Prompt], counter: BaseCounter
@@ -495,14 +441,14 @@ class Asker(Writer):
         if prompts and self._answer_delimiter is None and counter.tokenizer is not None:
             self._answer_delimiter = self._find_delimiter(prompts[0], counter)
         delimiter = " " if self._answer_delimiter is None else self._answer_delimiter
-        return [join_texts(prompt, f"{delimiter}{word}", counter) for prompt in prompts for word in self.asked.words]
+        return [_join(prompt, f"{delimiter}{word}", counter) for prompt in prompts for word in self.asked.words]
 
     def _find_delimiter(self, prompt: Prompt, counter: BaseCounter) -> str:
         """Find what makes both answers one token after a prompt: a space or nothing."""
         words = self.asked.words
         for delimiter in ("", " ") if prompt[-1].isspace() else (" ", ""):
             (*before_good, good), (*before_bad, bad) = (
-                counter.split(*join_texts(prompt, f"{delimiter}{word}", counter))[1] for word in words
+                counter.split(*_join(prompt, f"{delimiter}{word}", counter))[1] for word in words
             )
             decoded = tuple(counter.tokenizer.decode([token]).strip() for token in (good, bad))
             if before_good == before_bad and decoded == words:
@@ -529,14 +475,21 @@ class Asker(Writer):
         swapped = self._compare(*answers[2:]).total
         return super().note(answers) | {"swapped": _finite(swapped), "mass": _finite(mass)}
 
-    def count_own(
-        self,
-        doc: Doc,
-        groups: Groups,
-        values: Mapping[str, Any],
-        breakdown: Breakdown,
-    ) -> dict[str, Counts]:
-        """Count the tests that pass when the answers trade places, and those of a choice in which one letter wins twice."""
+    def metrics(self, doc: Doc, answers: Sequence[Any], breakdown: Breakdown) -> dict[str, Any]:
+        """Compute the metrics of one document, with the reader's own rates; see `Writer.metrics`."""
+        values = super().metrics(doc, answers, breakdown)
+        own = self.count_own(doc, _by_candidate(doc, answers, bare=False), values, breakdown)
+        return values | own | {f"{name}_stderr": counts for name, counts in own.items()}
+
+    def count_own(self, doc: Doc, groups: Groups, values: Mapping[str, Any], breakdown: Breakdown) -> dict[str, Counts]:
+        """Count the tests that pass when the answers trade places, and those of a choice in which one letter wins twice.
+
+        Args:
+            doc: the document.
+            groups: of each candidate the answers about it.
+            values: the metrics that all readers have.
+            breakdown: which rates to report.
+        """
         swapped = [self._compare(*answers[2:]) if answers else None for answers in groups]
         rates = {"pass_rate_swapped": score_document(doc["tests"], swapped, {}, ties=self.settings.ties)["pass_rate"]}
         if self.asked.reader == "choice":
@@ -545,3 +498,7 @@ class Asker(Writer):
             flips = [(high > 0) == (low > 0) for high, low in scored if None not in (high, low)]
             rates["order_flips"] = (sum(flips), len(flips))
         return rates
+
+
+def _join(prompt: Prompt, answer: str, counter: BaseCounter) -> tuple[str, str]:
+    return split_before_candidate(prompt, answer, counter) if prompt.chat else (str(prompt), answer)

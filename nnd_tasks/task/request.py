@@ -152,11 +152,6 @@ def split_before_candidate(context: str, continuation: str, counter: BaseCounter
     return context, continuation
 
 
-def join_texts(prompt: Prompt, text: str, counter: BaseCounter) -> tuple[str, str]:
-    """Make what a model is given for a text after a prompt, see `split_before_candidate`."""
-    return split_before_candidate(prompt, text, counter) if prompt.chat else (str(prompt), text)
-
-
 @dataclass
 class Request(Instance):  # type: ignore[misc]
     """A request of lm-eval for the log-likelihood of one candidate, or for an answer about it.

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.task import ConfigurableTask
 
-from nnd_tasks import __version__
+from nnd_tasks import __version__, measures
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.judge_reader import read_reader
-from nnd_tasks.task.reader import Writer
+from nnd_tasks.task.judge_reader import Judge, read_reader
+from nnd_tasks.task.reader import Asker, Writer
 from nnd_tasks.task.request import (
     LEFT_OUT,
     PLACEHOLDER,
@@ -33,8 +33,8 @@ from nnd_tasks.task.request import (
     Prompt,
     Request,
     count_flaws,
-    join_texts,
     shorten,
+    split_before_candidate,
     warn_of_requests,
 )
 from nnd_tasks.task.sandbox import render
@@ -156,12 +156,19 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             reliance = self.settings.context_reliance
             spans = SpanMetrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
-        self.dataset = {self.config.test_split: self.reader.add_views(documents)}
+        if isinstance(self.reader, Asker):
+            documents = self.reader.add_views(documents)
+        self.dataset = {self.config.test_split: documents}
 
     def scorable(self, doc: Doc) -> list[int]:
-        """List the indices of the candidates that can be scored and are not left out."""
-        left_out = doc.get(LEFT_OUT, ())
-        return [i for i in range(len(doc["candidates"])) if i not in left_out and self.reader.can_read(doc, i)]
+        """List the indices of the candidates that can be scored.
+
+        One that is empty or white space has no token to score, unless ``append_eos`` adds one. Others may be left out.
+        """
+        indices = [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
+        if isinstance(self.reader, Asker):
+            indices = [i for i in indices if self.reader.can_read(doc, i)]
+        return [i for i in indices if i not in doc.get(LEFT_OUT, ())]
 
     # ================================================================ 2. before the model is loaded
 
@@ -245,8 +252,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
-        takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
-        self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
+        if isinstance(self.reader, Judge):
+            takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
+            self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
         super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
@@ -263,7 +271,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             tokenizer=self.counter.tokenizer,
         )
         self.built = BuiltRequests(tokenization, signature)
-        self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
+        if isinstance(self.reader, Judge):
+            self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
 
     def _render_set(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
@@ -329,7 +338,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             prompt = str(render(template, doc, f"task {self.config.task}: {key}"))
         else:
             prompt = str(super().doc_to_text(doc, doc_to_text))
-        return prompt + self.reader.show_question(doc)
+        return prompt + self.reader.show_question(doc) if isinstance(self.reader, Asker) else prompt
 
     def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> str:
         """Give the right answer of an exemplar."""
@@ -395,14 +404,17 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         def render_again(view: Doc) -> Prompt:
             return self.fewshot_context(view, **prompt.arguments)
 
-        if asked := self.reader.ask(doc, self.scorable(doc), render_again, self.counter):
-            return asked
+        if isinstance(self.reader, Asker):
+            asked = self.reader.ask(doc, self.scorable(doc), render_again, self.counter)
+            if asked:
+                return asked
         if context is not None:
             prompt = render_again(doc)
         # As 0.4.13 joins them. 0.5 would leave the delimiter out beside white space.
         prefix = self.config.gen_prefix
         delimiter = "" if prompt.chat and (not prefix or prefix[-1].isspace()) else self.config.target_delimiter
-        return [join_texts(prompt, f"{delimiter}{text}", self.counter) for text in self.doc_to_choice(doc)]
+        pairs = [(str(prompt), f"{delimiter}{text}") for text in self.doc_to_choice(doc)]
+        return [split_before_candidate(*pair, self.counter) for pair in pairs] if prompt.chat else pairs
 
     def _requests(
         self,
@@ -419,7 +431,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         requests, target = [], self.doc_to_target(doc)
         candidates: list[int | None] = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
         for idx, (candidate, pair) in enumerate(zip(candidates or [None], pairs, strict=True)):
-            prompt_tokens, tokens, flaws = self.reader.measure(*pair, self.counter)
+            prompt_tokens, tokens, flaws = self._measure(*pair)
             request = Request(
                 "generate_until" if self.reader.writes else "loglikelihood",
                 doc,
@@ -438,6 +450,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             requests.append(request)
         return requests
 
+    def _measure(self, prompt: Any, answer: Any) -> tuple[int, int, list[str]]:
+        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
+        if isinstance(self.reader, Judge):
+            return self.reader.measure(prompt, answer, self.counter)
+        return *self.counter.lengths(prompt, answer), self.counter.find_flaws(prompt, answer)
+
     def _shorter_context(self, doc: Doc, prompt: Prompt, longest: Request) -> str:
         """Take as much of a document's context as fits beside its longest candidate.
 
@@ -451,7 +469,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         def fits(text: str, which: slice) -> bool:
             pairs = self._pairs(doc, prompt, text)[which]
-            return not any(self.counter.overlong(*self.reader.measure(*pair, self.counter)[:2]) for pair in pairs)
+            return not any(self.counter.overlong(*self._measure(*pair)[:2]) for pair in pairs)
 
         context: str | None = doc["context"]  # does not fit as a whole
         longest_only = slice(longest.idx, longest.idx + 1)
@@ -491,7 +509,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def process_results(self, doc: Doc, results: Sequence[Any]) -> dict[str, Any]:
         """Compute the metrics of one document; ``candidates`` and ``tests`` carry what ``--log_samples`` writes."""
         values = self.reader.metrics(doc, results, self.loaded.breakdown)
-        values |= metrics.measure_document(doc["tests"], values["candidates"], self._measures())
+        values |= measures.measure_document(doc["tests"], values["candidates"], self._measures())
         if self.loaded.spans:
             values |= self.loaded.spans.score(doc["candidates"], doc["error_spans"], results, self._unigram)
         return values
@@ -522,7 +540,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     def _measures(self) -> dict[str, tuple[str, str | None]]:
         stats = bool(self.metadata.get("token_stats"))
-        return metrics.list_measures(self.loaded.breakdown, token_stats=stats) if self.reader.has_measures else {}
+        return measures.list_measures(self.loaded.breakdown, token_stats=stats) if self.reader.has_measures else {}
 
     def aggregate(self, bootstrap_iters: int | None = None) -> Any:
         """Pool the results; only 0.5 calls this, and would bootstrap the standard errors of all metrics, which ours have."""

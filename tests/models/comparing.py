@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.models import tree_layers
-from nnd_tasks.models.scored_requests import SortedRequests
+from nnd_tasks.models.prefix_scoring import SortedRequests
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.families import LENGTH, VOCABULARY, tiny
 

@@ -19,8 +19,8 @@ from transformers.models.t5gemma import modeling_t5gemma
 
 from nnd_tasks.models import tree_layers
 from nnd_tasks.models.architectures import Layout, Reach, layout_of
+from nnd_tasks.models.prefix_scoring import VocabularyHead
 from nnd_tasks.models.prefix_tree import TreeMask
-from nnd_tasks.models.scored_requests import VocabularyHead
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.models.tree_layers import TreeScan, _Reading
 from tests.models.comparing import adversarial, assert_close, one_by_one, pair_of

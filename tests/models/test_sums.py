@@ -24,9 +24,8 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from nnd_tasks.models.architectures import DECODERS, SEQ2SEQ, layout_of
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.prefix_scoring import PackedDecoder
+from nnd_tasks.models.prefix_scoring import PackedDecoder, SortedRequests, VocabularyHead
 from nnd_tasks.models.prefix_tree import PackLimits, make_packs
-from nnd_tasks.models.scored_requests import SortedRequests, VocabularyHead
 from nnd_tasks.models.shared_prefix import SharedPrefixLM, describe_layers
 from tests import random_models
 from tests.models.comparing import (
@@ -308,7 +307,7 @@ def test_flex_attention_scores_as_plain_hf():
 
 @pytest.mark.parametrize("size", [7, 1024, 5000])
 def test_the_head_in_slices_is_the_whole_softmax(size, monkeypatch):
-    monkeypatch.setattr("nnd_tasks.models.scored_requests._ELEMENTS", 1500)
+    monkeypatch.setattr("nnd_tasks.models.prefix_scoring._ELEMENTS", 1500)
     torch.manual_seed(0)
     linear, hidden = torch.nn.Linear(16, size), torch.randn(5, 16) * 4
     rows, targets = torch.tensor([0, 0, 3, 4, 4]), torch.randint(0, size, (5,))

@@ -13,7 +13,7 @@ import pytest
 import torch
 from lm_eval.models.huggingface import HFLM
 
-from nnd_tasks.models import scored_requests
+from nnd_tasks.models import prefix_scoring
 from nnd_tasks.models.token_requests import TokenStats
 from tests.models.comparing import Requests, adversarial, pair_of, run_out_of_memory
 from tests.models.families import tiny
@@ -87,8 +87,8 @@ def test_a_vocabulary_in_slices(bias, cap):
     hidden = torch.randn(6, 16)
     rows = torch.tensor([0, 3, 3, 5, 1, 2, 4])
     targets = torch.tensor([4999, 0, 2500, 1023, 1024, 3, 4100])
-    head = scored_requests.VocabularyHead(linear, 1.5, cap)
-    with torch.inference_mode(), patch.object(scored_requests, "_ELEMENTS", 1):  # slices of 1,024
+    head = prefix_scoring.VocabularyHead(linear, 1.5, cap)
+    with torch.inference_mode(), patch.object(prefix_scoring, "_ELEMENTS", 1):  # slices of 1,024
         plain = head(hidden, rows, targets)
         head.token_stats = True
         logprobs, greedy, stats = head(hidden, rows, targets)

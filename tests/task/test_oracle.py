@@ -1,4 +1,4 @@
-"""Covers check_sums, count_flaws, join_texts, OverlongError, Prompt, RewardReader,
+"""Covers check_sums, count_flaws, OverlongError, Prompt, RewardReader,
 warn_of_requests.
 
 What the task used, recomputed straight from the models' logits.
