@@ -244,7 +244,9 @@ def small_lm_eval(tmp_path_factory) -> Path:
 @pytest.fixture
 def few_tasks(small_lm_eval, monkeypatch) -> None:
     """Let lm-eval list few tasks of its own in this process."""
-    monkeypatch.setattr("lm_eval.tasks.manager.__file__", str(small_lm_eval / "lm_eval" / "tasks" / "manager.py"))
+    from lm_eval.tasks import manager
+
+    monkeypatch.setattr(manager, "__file__", str(small_lm_eval / "lm_eval" / "tasks" / "manager.py"))
 
 
 # ---------------------------------------------------------------- built sets
