@@ -87,6 +87,7 @@ def test_a_vocabulary_in_slices(bias, cap):
     hidden = torch.randn(6, 16)
     rows = torch.tensor([0, 3, 3, 5, 1, 2, 4])
     targets = torch.tensor([4999, 0, 2500, 1023, 1024, 3, 4100])
+    targets[3] = linear(hidden)[5].argmax()
     head = prefix_scoring.VocabularyHead(linear, 1.5, cap)
     with torch.inference_mode(), patch.object(prefix_scoring, "_ELEMENTS", 1):  # slices of 1,024
         plain = head(hidden, rows, targets)
@@ -94,6 +95,7 @@ def test_a_vocabulary_in_slices(bias, cap):
         logprobs, greedy, stats = head(hidden, rows, targets)
         logits = 1.5 * linear(hidden)
         logits = logits if cap is None else cap * torch.tanh(logits / cap)
+    torch.testing.assert_close(logprobs, logits.log_softmax(dim=-1)[rows, targets], atol=1e-5, rtol=1e-5)
     assert torch.equal(logprobs, plain[0])
     assert torch.equal(greedy, plain[1])
     entropy = torch.special.entr(logits.double().softmax(dim=-1)).sum(dim=-1)

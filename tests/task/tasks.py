@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from lm_eval.tasks import TaskManager
 
 from nnd_tasks.store import task_yamls, tasks_dir
@@ -14,6 +15,8 @@ from nnd_tasks.task.task_files import list_variants, read_task_yaml, write_task_
 from tests.sets.folders import write
 from tests.sets.tables import LABELS, make_rows
 
+#: Tables of tests.
+CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text("utf-8"))
 DEMO = tasks_dir() / "demo" / "nnd_demo.yaml"
 #: Task of the package -> the folder of its set.
 SHIPPED = {

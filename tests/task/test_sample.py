@@ -21,6 +21,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.selection import sample_of
 from tests.random_models import evaluate
+from tests.task.tasks import CASES
 
 #: Categories of each prompt; every prompt has a test.
 PROMPTS = st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=4), min_size=1, max_size=40)
@@ -125,15 +126,7 @@ def test_places_that_are_not_sorted_get_their_own_texts(tiny_models, home):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"sample": 2.5}, "--sample 2.5: expected a whole number"),
-        ({"limit": "2"}, "--limit '2': expected a number"),
-        ({"limit": True}, "--limit True: expected a number"),
-        ({"sample": 0}, "--sample 0: no prompt is left"),
-        ({"sample": 3, "limit": 2}, "--sample and --limit both say which prompts are taken"),
-        ({"sample": 3, "samples": {"nnd_demo": [1]}}, "--sample and --samples both"),
-        ({"predict_only": True}, "--predict_only: our tasks have scores and no predictions; leave it out"),
-    ],
+    CASES["samples that are refused"],
 )
 def test_a_sample_that_cannot_be_taken_is_one_error(options, message, tiny_models, home):
     with pytest.raises(NNDError, match=message):

@@ -33,7 +33,7 @@ from nnd_tasks.task.signature import (
 )
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
 from tests.random_models import CHAT_TEMPLATE, evaluate
-from tests.task.tasks import load_task, write_yaml
+from tests.task.tasks import CASES, load_task, write_yaml
 
 LIMIT = 4  # clusters: enough for numbers that differ
 Signed = tuple[dict[str, Any], dict[str, Any]]
@@ -83,43 +83,9 @@ def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
     return items
 
 
-SHOT, CHAT = {"num_fewshot": 1}, {"num_fewshot": 1, "apply_chat_template": True}
-#: What is changed -> options of both runs, what the other one has besides (yaml: keys of its YAML), and the items of the protocol
-#: that must change, no more and no less. Where none changes, no number does.
-CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
-    "eos": ({}, {"metadata": {"append_eos": True}}, {"eos"}),
-    "bos": ({}, {"metadata": {"append_bos": True}}, {"bos"}),
-    "candidate prefix": ({}, {"metadata": {"candidate_prefix": "$answer$ = "}}, {"candidate_prefix"}),
-    "ties": ({}, {"metadata": {"ties": "authors"}}, {"ties"}),
-    "overlong": ({}, {"metadata": {"overlong": "refuse"}}, {"overlong"}),
-    "shots": ({}, SHOT, {"shots", "shots_seed", "exemplars", "prompt"}),
-    "seed of exemplars": (SHOT, {"fewshot_random_seed": 7}, {"shots_seed", "prompt"}),
-    "turns": (CHAT, {"fewshot_as_multiturn": False}, {"multiturn"}),
-    "system instruction": ({}, {"system_instruction": "Be brief."}, {"system"}),
-    "chat template": ({}, {"apply_chat_template": True}, {"chat_template"}),
-    "limit": ({}, {"limit": 3}, {"selection"}),
-    "no limit": ({}, {"limit": None}, {"selection"}),
-    "samples": ({}, {"limit": None, "samples": {"nnd_demo": [0, 1, 2, 5]}}, {"selection"}),
-    "prompt in a yaml": ({}, {"yaml": {"doc_to_text": "Text: {{context}} Answer:"}}, {"prompt"}),
-    "delimiter": ({}, {"yaml": {"target_delimiter": "\n"}}, {"prompt"}),
-    "description": ({}, {"yaml": {"description": "Read this. "}}, {"prompt"}),
-    "gen_prefix": ({}, {"yaml": {"gen_prefix": "It is"}}, {"prompt"}),
-    "config": ({}, {"yaml": {"dataset_name": "clean"}}, {"config"}),
-    "shots in a yaml": ({}, {"yaml": SHOT}, {"prompt", "shots", "shots_seed", "exemplars"}),
-    "prompt of exemplars": (SHOT, {"yaml": {"fewshot_config": {"doc_to_text": "{{context}} A:"}}}, {"prompt"}),
-    "delimiter in exemplars": (SHOT, {"yaml": {"fewshot_config": {"target_delimiter": ": "}}}, {"prompt"}),
-    "delimiter between exemplars": (SHOT, {"yaml": {"fewshot_delimiter": " / "}}, {"prompt"}),
-    "seed and turns without exemplars": ({}, {"fewshot_random_seed": 7, "fewshot_as_multiturn": True}, set()),
-    "another yaml": ({}, {"yaml": {"num_fewshot": 0}}, set()),
-    "batch size": ({}, {"batch_size": 1}, set()),
-    "seeds of the harness": ({}, {"random_seed": 5, "numpy_random_seed": 6, "torch_random_seed": 7}, set()),
-    "samples that are the limit": ({}, {"limit": None, "samples": {"nnd_demo": [3, 1, 0, 2]}}, set()),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", CASES["changes of the protocol"])
 def test_a_change_of_the_protocol_changes_its_items_and_no_others(change, base, llama, tmp_path):
-    both, more, items = CHANGES[change]
+    both, more, items = CASES["changes of the protocol"][change]
     options = {**both, **more}
     before, numbers = base(**both)
     if settings := options.pop("yaml", None):
@@ -127,7 +93,7 @@ def test_a_change_of_the_protocol_changes_its_items_and_no_others(change, base, 
         after, others = run(llama, "mine", include_path=folder, **options)
     else:
         after, others = run(llama, **options)
-    assert changed(before, after) == items
+    assert changed(before, after) == {*items}
     assert items or numbers == others
     models = [{key: value for key, value in one["model"].items() if key != "chat_template"} for one in (before, after)]
     assert models[0] == models[1]
@@ -182,22 +148,14 @@ def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(l
 
 @pytest.mark.parametrize(
     ("model", "arguments", "items"),
-    [
-        ("gpt2", {}, {"name", "weights", "tokenizer", "tokenizer_digest"}),
-        ("llama", {"dtype": "bfloat16"}, {"dtype", "rounded_to"}),
-        ("llama", {"max_length": 500}, {"window", "arguments"}),
-        ("llama", {"add_bos_token": False}, {"arguments"}),
-        ("llama", {"softmax_dtype": "float64"}, {"arguments"}),
-        ("llama", {"softmax_dtype": "float32"}, set()),  # the default
-        ("llama", {"token_scores": True}, set()),  # the same numbers, and more of them kept
-    ],
+    CASES["arguments of a model, and the items of its part that they change"],
 )
 def test_an_argument_of_the_model_changes_its_part(model, arguments, items, plain, tiny_models):
     signature, _ = run(tiny_models[model], model_args=arguments)
     assert changed(plain[0], signature) == set()
     assert signature["environment"] == plain[0]["environment"]
     found = {key for key in signature["model"] if signature["model"][key] != plain[0]["model"][key]}
-    assert items <= found
+    assert {*items} <= found
     assert bool(items) == bool(found) == (signature["line"] != plain[0]["line"])
 
 

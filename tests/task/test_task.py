@@ -22,7 +22,7 @@ from nnd_tasks.task.settings import Settings
 from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.sets.folders import write
-from tests.task.tasks import build_task, load_task, small_set
+from tests.task.tasks import CASES, build_task, load_task, small_set
 
 # ---------------------------------------------------------------- documents and requests
 
@@ -163,15 +163,7 @@ def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(tiny_models, 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
-    [
-        ("append_eos", "perhaps", "append_eos"),
-        ("ties", "coin", "'fail' or 'authors'"),
-        ("categories", "one", "categories"),
-        ("candidate_prefix", 3, "candidate_prefix"),
-        ("append_EOS", True, "did you mean 'append_eos'"),
-        ("tie", "fail", "did you mean 'ties'"),
-        ("candidate_prefixes", "", "did you mean 'candidate_prefix'"),
-    ],
+    CASES["settings that are refused"],
 )
 def test_a_setting_with_an_impossible_value_or_name_is_refused(key, value, message):
     with pytest.raises(NNDError, match=f"metadata '?{key}.*{message}|metadata {message}="):

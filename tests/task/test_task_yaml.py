@@ -16,7 +16,7 @@ from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.sandbox import render
 from tests.sets.small_files import small_text, write_files
-from tests.task.tasks import load_task, small_set, write_yaml
+from tests.task.tasks import CASES, load_task, small_set, write_yaml
 
 TESTS = [("c", "good", "ok"), ("c", "bad", "wrong"), ("d", "g", "ok"), ("d", "b", "wrong")]
 
@@ -40,27 +40,7 @@ def test_no_template_reaches_into_python(key, tmp_path):
 
 @pytest.mark.parametrize(
     "template",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% for a in 'x' * 99999 %}{% for b in 'x' * 99999 %}{% endfor %}{% endfor %}",
-        "{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n else 1 }}{% endmacro %}{{ f(60) }}",
-        "{{ 'a' * 10**10 }}",
-        "{{ 10**(10**10) }}",
-        "{{ 10**10 * ['a'] }}",
-        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
-        "{% set n = namespace(x='aa') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
-        "{% set n = namespace(x=9) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
-        "{% set n = namespace(x=[]) %}{% for i in range(99) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
-        "{% set x %}{% for i in range(99999) %}{{ 'a' * 99999 }}{% endfor %}{% endset %}",
-        "{{ 'a' | center(10**9) }}",
-        "{{ 'a'.ljust(10**9) }}",
-        "{{ ('a' * 999999) | wordwrap(1) }}",
-        "{{ '%1000000000d' % 1 }}",
-        "{{ '%*d' | format(10**9, 1) }}",
-        "{{ '{:>1000000000}'.format(1) }}",
-        "{{ ('a' * 999999).replace('a', 'b' * 999999) }}",
-        "{{ ('a' * 999999) | replace('a', 'b' * 999999) }}",
-    ],
+    CASES["templates without end"],
 )
 def test_no_template_runs_or_grows_without_end(template):
     with pytest.raises(NNDError, match=r"t is unsafe: it (takes|makes) "):
@@ -69,13 +49,7 @@ def test_no_template_runs_or_grows_without_end(template):
 
 @pytest.mark.parametrize(
     "template",
-    [
-        "{% for c in 'abc' %}{{ loop.index }}{{ loop.last }}{{ c }}{% endfor %}",
-        "{% for a in [[1, [2]]] recursive %}{{ a if a is number else loop(a) }}{% endfor %}",
-        "{{ nothing | default('x') }}{{ c ~ 2 }}{{ c * 2 + 'x' }}{{ 2**10 % 7 }}{{ 331000000 * 2 }}",
-        "{{ '%s-%d' | format(c, 331000000) }}{{ '{:,}'.format(331000000) }}{{ 331000000 | filesizeformat }}",
-        "{{ c | regex_replace('a+', 'b') | upper }}{{ c.split() | join(', ') }}{{ [c, 1] | tojson }}{{ c | wordwrap(9) }}",
-    ],
+    CASES["templates that are rendered as by lm-eval"],
 )
 def test_bounds_change_no_prompt(template):
     fields = {"c": "The cat sat. " * 9}
@@ -84,26 +58,7 @@ def test_bounds_change_no_prompt(template):
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
-    [
-        *[
-            (key, "{{ x }}", f"its YAML sets {key}")
-            for key in (
-                *("doc_to_target", "doc_to_choice", "doc_to_image", "doc_to_audio", "doc_to_decontamination_query"),
-                *("use_prompt", "fewshot_config.doc_to_target", "fewshot_config.doc_to_choice"),
-            )
-        ],
-        ("metric_list", [{"metric": "acc"}], "its YAML sets metric_list"),
-        ("fewshot_config.sampler", "first_n", "its YAML sets fewshot_config.sampler"),
-        ("fewshot_config", "two", "its YAML sets fewshot_config to 'two'"),
-        ("fewshot_config.split", "train", "another split"),
-        ("output_type", "loglikelihood", "output_type"),
-        ("doc_to_text", None, "no doc_to_text"),
-        ("dataset_path", "", "must set dataset_path and test_split"),
-        ("description", "{{contxt}}", r"description: .*\(fields of this set: .*context"),
-        ("gen_prefix", "{{ x", "gen_prefix"),
-        ("description", ["a"], "description is .* expected text"),
-        ("metadata", {"categories": ["default"]}, "undeclared.*lacks the declared .'default'"),
-    ],
+    CASES["keys of a YAML that are refused"],
 )
 def test_what_a_yaml_sets_is_used_or_refused(key, value, message, tmp_path):
     with pytest.raises(NNDError, match=f"task small.*{message}|{message}.*task small"):
