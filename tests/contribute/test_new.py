@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -35,26 +34,9 @@ PAIRS = [{"q": "q1", "x": "good", "y": "bad", "w": "x"}, {"q": "q2", "x": "worse
 JUDGED = "--context q --candidate a "
 LABEL = f"{JUDGED} --label l --better good "
 SCORE = f"{JUDGED} --score n --min-gap 2 "
-#: Options -> a column of the tests that they make, and its values.
-OPTIONS: list[tuple[str, str, list[Any]]] = [
-    (LABEL, "category", ["bad", "poor"] * 2),
-    ("--candidate a --label l --context g --better good", "context", ["one"] * 8),
-    (SCORE, "low_score", [2, -9, -9] * 2),
-    (f"{SCORE} --decimal , --encoding latin-1", "high_score", [5, 5, 2] * 2),
-    (f"{JUDGED} --score m.x --min-gap 2 --missing=-9", "high_score", [5, 5]),
-    (f"{LABEL} --system by", "low_system", ["S", "T"] * 2),
-    (f"{LABEL} --rater who", "rater", ["s", "t"] * 2),
-    (f"{LABEL} --category k", "category", ["b", "p"] * 2),
-    (f"{LABEL} --group q,g", "context", ["q1", "q1", "q2", "q2"]),
-    (f"{LABEL} --leave-out l=Poor --leave-out check=Yes", "category", ["bad"] * 2),
-    (f"{JUDGED} --attribute clear=m.x --attribute n --min-gap 6", "category", ["clear", "clear", "n", "n"] * 2),
-    (f"{LABEL} --spans s", "low_spans", [(0, 1)] * 4),
-    (f"{LABEL} --spans from,to", "low_spans", [(0, 2)] * 4),
-    (f"{LABEL} --spans [[,]]", "low_spans", [(3, 6), (3, 7)] * 2),
-    ("--context q --chosen x --rejected y", "high", ["good", "worse"]),
-    ("--context q --pair x,y --winner w", "high", ["good", "fine"]),
-]
-MISTAKES = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text("utf-8"))
+MISTAKES, OPTIONS = (
+    yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8")) for name in ("mistakes", "options")
+)
 
 
 @pytest.fixture
@@ -82,17 +64,16 @@ def refusal(source: Path | str, options: str = "", name: str = "mine") -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("options", "column", "values"), OPTIONS)
-def test_each_option_comes_into_the_recipe_which_builds_the_same_again(
-    options, column, values, tmp_path, nnd_home, recipe
-):
-    source = write_rows(tmp_path / "t.jsonl", PAIRS if {"--chosen", "--pair"} & {*options.split()} else ROWS)
-    new(source, options)
+@pytest.mark.parametrize("case", OPTIONS, ids=[case["options"] for case in OPTIONS])
+def test_each_option_comes_into_the_recipe_which_builds_the_same_again(case, tmp_path, nnd_home, recipe):
+    pairs = {"--chosen", "--pair"} & {*case["options"].split()}
+    source = write_rows(tmp_path / "t.jsonl", PAIRS if pairs else ROWS)
+    new(source, case["options"])
     tests = read_table(nnd_home / "nnd" / "mine")
-    found = tests.column(column).to_pylist()
-    if column == "low_spans":
-        found = [(span["start"], span["end"]) for spans in found for span in spans]
-    assert found == values
+    found = tests.column(case["column"]).to_pylist()
+    if case["column"] == "low_spans":
+        found = [[span["start"], span["end"]] for spans in found for span in spans]
+    assert found == case["values"]
     [report] = read_report(nnd_home / "nnd" / "mine").values()
     assert read_yaml(recipe)["expected"] == report["categories"]
     again = build_set("mine", source, tmp_path / "again")

@@ -37,7 +37,7 @@ def table(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def lamp(folder: Path) -> Iterator[Test]:
+def lamp(folder: Path):
     for path in folder.glob("*.json"):
         for text in json.loads(path.read_text("utf-8")):
             final = text["postedit"]
@@ -49,7 +49,7 @@ def lamp(folder: Path) -> Iterator[Test]:
                     yield ready(text["instruction"], final, before.join(pieces), kind, "", "", "", spans)
 
 
-def wqrm(folder: Path) -> Iterator[Test]:
+def wqrm(folder: Path):
     places = {"Most Preferred": 1, "Second Favorite": 2, "Least Preferred": 3}
     for row in json.loads((folder / "WQRM_annotations.json").read_text("utf-8")):
         asked = row["instruction"]
@@ -64,7 +64,7 @@ def wqrm(folder: Path) -> Iterator[Test]:
                 yield ready(context, row[better]["candidate"], row[worse]["candidate"], "preference", row["genre"])
 
 
-def when2call(folder: Path) -> Iterator[Test]:
+def when2call(folder: Path):
     for line in (folder / "when2call_test_llm_judge.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
         answers = row["answers"]
@@ -73,7 +73,7 @@ def when2call(folder: Path) -> Iterator[Test]:
             yield ready("[" + ", ".join(row["tools"]) + "]", right, answers[behaviour], behaviour)
 
 
-def bridge(folder: Path) -> Iterator[Test]:
+def bridge(folder: Path):
     moments = [one for path in folder.glob("*.json") for one in json.loads(path.read_text("utf-8"))]
     frequent = {error for error, count in Counter(one["e"] for one in moments).items() if count > 40}
     assert len(frequent) == 6
@@ -84,7 +84,7 @@ def bridge(folder: Path) -> Iterator[Test]:
         yield ready("\n".join(["Lesson: " + one["lesson_topic"], "", *chat]), *texts, error)
 
 
-def mtrag(folder: Path) -> Iterator[Test]:
+def mtrag(folder: Path):
     data = json.loads((folder / "reference_subset_with_human_evaluations.json").read_text("utf-8"))
     for task in data["tasks"]:
         named = [passage["document_id"] for passage in task["contexts"]]
@@ -100,7 +100,7 @@ def mtrag(folder: Path) -> Iterator[Test]:
             yield from judged_pairs("\n\n".join(texts), judged, 1, dimension)
 
 
-def judged_pairs(context: str, judged: list[tuple[str, Fraction]], gap: int, *known: Any) -> Iterator[Test]:
+def judged_pairs(context: str, judged: list[tuple[str, Fraction]], gap: int, *known: Any):
     for (first, score), (second, other) in combinations(judged, 2):
         if score - other >= gap:
             yield nfc(context), nfc(first), nfc(second), True, *known
@@ -108,7 +108,7 @@ def judged_pairs(context: str, judged: list[tuple[str, Fraction]], gap: int, *kn
             yield nfc(context), nfc(second), nfc(first), False, *known
 
 
-def crscore(folder: Path) -> Iterator[Test]:
+def crscore(folder: Path):
     columns = {"Con (P)": "conciseness", "Comp (R)": "comprehensiveness", "Rel (F)": "relevance"}
     for language in ("py", "java", "js"):
         changes: list[list[tuple[Row, Row]]] = []
@@ -128,7 +128,7 @@ def crscore(folder: Path) -> Iterator[Test]:
                 yield from judged_pairs(change[0][0]["diff"], judged, 2, dimension, language)
 
 
-def wmt_chat(folder: Path, direction: str) -> Iterator[Test]:
+def wmt_chat(folder: Path, direction: str):
     source, target = direction.replace("pt", "pt-br").split("_")
     systems = [table(path) for path in sorted(folder.glob(f"*{(target if source == 'en' else source)}/*.csv"))]
     of_sentence: dict[tuple[str, int], list[Row]] = defaultdict(list)
@@ -153,7 +153,7 @@ def wmt_chat(folder: Path, direction: str) -> Iterator[Test]:
                     yield ready("\n".join(lines), good["mt"], bad["mt"], kind, "", "", "", spans)
 
 
-def d2t(folder: Path) -> Iterator[Test]:
+def d2t(folder: Path):
     names = ["Contradictory", "Not checkable", "Misleading", "Incoherent", "Repetitive", "Other"]
     texts, marks = {}, defaultdict(list)
     for path in folder.glob("outputs/**/*.jsonl"):

@@ -60,7 +60,7 @@ def tsv(path: Path) -> list[Row]:
     return [dict(zip(header.split("\t"), row.split("\t"), strict=False)) for row in rows if row]
 
 
-def pairs(context: str, judged: Iterable[tuple[Any, ...]], gap: float = 1) -> Iterator[tuple[Any, ...]]:
+def pairs(context: str, judged: Iterable[tuple[Any, ...]], gap: float = 1):
     """Yield context, better, worse, whether the better one comes first, and what is known of the worse one."""
     for (a, qa, *ca), (b, qb, *cb) in combinations(list(judged), 2):
         if abs(qa - qb) >= gap:
@@ -68,7 +68,7 @@ def pairs(context: str, judged: Iterable[tuple[Any, ...]], gap: float = 1) -> It
             yield nfc(context), nfc(better), nfc(worse), qa > qb, *known
 
 
-def quiz_design(folder: Path) -> Iterator[tuple[Any, ...]]:
+def quiz_design(folder: Path):
     for group in lines(folder / "quiz_design_groups.jsonl"):
         yield from pairs(
             group["context"], [(q["question"], q["reason"] == "No error", q["reason"]) for q in group["questions"]]
@@ -85,7 +85,7 @@ TAGS = {
 }
 
 
-def challenge300(folder: Path) -> Iterator[tuple[Any, ...]]:
+def challenge300(folder: Path):
     with (folder / "challenge300-outputs.tsv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             group = next(name for name, tags in TAGS.items() if row["category"] in tags.split(", "))
@@ -94,7 +94,7 @@ def challenge300(folder: Path) -> Iterator[tuple[Any, ...]]:
             yield from pairs(row["question"], [answer for answer in answers if answer[1] in (0, 1)])
 
 
-def summeval(folder: Path, step: int) -> Iterator[tuple[Any, ...]]:
+def summeval(folder: Path, step: int):
     articles: dict[str, list[Row]] = defaultdict(list)
     for row in lines(folder / "model_annotations.aligned.paired.jsonl")[step - 1 :: step]:
         articles[row["id"]].append(row)
@@ -120,7 +120,7 @@ def frank_label(sentences: list[dict[str, list[str]]]) -> str:
     return max(errors, key=errors.count)  # max takes the first of equals
 
 
-def frank(folder: Path) -> Iterator[tuple[Any, ...]]:
+def frank(folder: Path):
     split = set((folder / "test_split.txt").read_text("utf-8").split())
     articles: dict[str, list[Row]] = defaultdict(list)
     for row in json.loads((folder / "human_annotations_sentence.json").read_text("utf-8")):
@@ -149,7 +149,7 @@ def marked(target: str) -> tuple[tuple[int, int], ...]:
     return tuple(places)
 
 
-def mqm(path: Path) -> Iterator[tuple[Any, ...]]:
+def mqm(path: Path):
     groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in tsv(path):
         groups[row["doc_id"], row["seg_id"], row["source"]].append(row)
@@ -176,7 +176,7 @@ def place(target: str, error: Row) -> tuple[tuple[int, int], ...]:
     return ((start, start + len(words)),) if start >= 0 else ()
 
 
-def bio_mqm(folder: Path) -> Iterator[tuple[Any, ...]]:
+def bio_mqm(folder: Path):
     groups: dict[tuple[str, str, str], list[tuple[Any, ...]]] = defaultdict(list)
     for path in sorted(folder.glob("*.json")):
         for row in json.loads(path.read_text("utf-8")):
@@ -189,7 +189,7 @@ def bio_mqm(folder: Path) -> Iterator[tuple[Any, ...]]:
         yield from pairs(source, judged)
 
 
-def news(path: Path) -> Iterator[tuple[Any, ...]]:
+def news(path: Path):
     for article in json.loads(path.read_text("utf-8")).values():
         scores = Counter({"gpt3": 0, "t0": 0, "brio": 0})
         for vote in article["annotators"]:
@@ -204,13 +204,13 @@ def ready(context: str, better: str, worse: str, *known: Any) -> tuple[Any, ...]
     return nfc(context), better, worse, better < worse, *known
 
 
-def humanevalfix(folder: Path) -> Iterator[tuple[Any, ...]]:
+def humanevalfix(folder: Path):
     for path in folder.glob("*.jsonl"):
         for row in lines(path):
             yield ready(row["prompt"], row["canonical_solution"], row["buggy_solution"], row["bug_type"], path.stem)
 
 
-def prmbench(folder: Path) -> Iterator[tuple[Any, ...]]:
+def prmbench(folder: Path):
     for path in folder.glob("prm800k*.jsonl"):
         for row in lines(path):
             if row["original_question"] == row["modified_question"]:
@@ -224,7 +224,7 @@ def prmbench(folder: Path) -> Iterator[tuple[Any, ...]]:
                 yield ready(row["original_question"], better, worse, row["classification"], "", "", "", tuple(spans))
 
 
-def summedits(folder: Path) -> Iterator[tuple[Any, ...]]:
+def summedits(folder: Path):
     for path in folder.glob("summedits_*.json"):
         groups: dict[tuple[str, str], list[tuple[Any, ...]]] = defaultdict(list)
         for row in json.loads(path.read_text("utf-8")):
@@ -235,25 +235,25 @@ def summedits(folder: Path) -> Iterator[tuple[Any, ...]]:
             yield from pairs(document, judged)
 
 
-def llmbar(folder: Path) -> Iterator[tuple[Any, ...]]:
+def llmbar(folder: Path):
     for path in folder.glob("*.json"):
         for row in json.loads(path.read_text("utf-8")):
             yield ready(row["input"], row[f"output_{row['label']}"], row[f"output_{3 - row['label']}"], path.stem)
 
 
-def lfqa(folder: Path) -> Iterator[tuple[Any, ...]]:
+def lfqa(folder: Path):
     with (folder / "HaluQuestQA.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             won = int(row["ans_preference"][-1])
             yield ready(row["question_text"], row[f"ans{won}_text"], row[f"ans{3 - won}_text"], row["category"])
 
 
-def bump(folder: Path) -> Iterator[tuple[Any, ...]]:
+def bump(folder: Path):
     for row in json.loads((folder / "task1_dataset.json").read_text("utf-8")):
         yield ready(row["article"], row["reference_summary"], row["edited_summary"], row["error_type"])
 
 
-def scored(path: Path, context: str, candidate: str, aspects: str, gap: float) -> Iterator[tuple[Any, ...]]:
+def scored(path: Path, context: str, candidate: str, aspects: str, gap: float):
     groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in lines(path):
         shared = row[context] if isinstance(row[context], str) else "\n".join(

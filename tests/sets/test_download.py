@@ -172,6 +172,14 @@ def test_two_archives_of_one_name_are_two_files(publisher):
     assert publisher.requests == {"one/data.zip": 1, "two/data.zip": 1}
 
 
+def test_a_file_is_taken_from_an_archive_that_the_user_has(publisher, tmp_path, monkeypatch):
+    (tmp_path / "data.zip").write_bytes(zipped("in/t.csv", ROWS))
+    monkeypatch.setenv("NND_SOURCES", str(tmp_path))
+    file = {"url": publisher.serve("data.zip", b""), "member": "in/t.csv", "sha256": sha256(ROWS)}
+    assert build(one=file).tables["one"].num_rows == 2
+    assert publisher.requests == {}
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

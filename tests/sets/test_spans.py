@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,6 @@ def test_marks_are_taken_out_before_a_text_is_normalized(pieces):
 
 
 TEXT = "The mill stood stil and stood."
-CAFE = "A cafe\u0301 in Paris now"
 
 
 def read_spans(folder: Path, text: str, *cells: Any, **keys: Any) -> tuple[str, list[dict[str, Any]], dict[str, int]]:
@@ -66,38 +66,19 @@ def read_spans(folder: Path, text: str, *cells: Any, **keys: Any) -> tuple[str, 
     return test["low"], test.get("low_spans") or [], left_out(made, "error_spans")
 
 
-@pytest.mark.parametrize(
-    ("text", "cell", "keys", "words"),
-    [
-        (TEXT, '[{"start": 4, "end": 8, "category": "K", "severity": "minor"}]', {}, ["mill"]),
-        (TEXT, '{"from": 4, "to": 7}', {"start": "from", "end": "to", "end_inside": True}, ["mill"]),
-        (TEXT, "[[4, 8], [9, 14]]", {}, ["mill", "stood"]),
-        (TEXT, "[4, 8]", {}, ["mill"]),
-        (TEXT, '["STIL  and"]', {}, ["stil and"]),
-        (TEXT, '[{"start": 22, "end": 27, "text": "stood"}]', {}, ["stood"]),
-        (TEXT, '["nowhere"]', {}, []),
-        (TEXT, '[{"start": 4, "end": 99}]', {}, []),
-        (TEXT, "[[0, 31], [-1, 2], [3, 3]]", {}, []),
-        (TEXT, "null", {}, []),
-        (CAFE, "[11, 16]", {}, ["Paris"]),
-        (CAFE, '{"start": 2, "end": 7}', {}, ["caf\xe9"]),
-        (CAFE, '{"start": 2, "end": 5, "text": "x"}', {}, []),
-        (CAFE, '{"start": 90, "end": 95, "text": "cafe\u0301"}', {}, ["caf\xe9"]),
-        (CAFE, '["Cafe\u0301"]', {}, ["caf\xe9"]),
-        ("A cafe<b>\u0301 in</b> Paris", "null", {"marks": ["<b>", "</b>"]}, ["\xe9 in"]),
-        ("A *cafe\u0301* in *Paris*", "null", {"marks": ["*", "*"]}, ["caf\xe9", "Paris"]),
-        ("A \u2329cafe\u0301\u232a", "null", {"marks": ["\u2329", "\u232a"]}, ["caf\xe9"]),
-        ("The <v>mill</v> stood <v>stil", "null", {"marks": ["<v>", "</v>"]}, ["mill", "stil"]),
-    ],
-)
-def test_what_people_marked_is_marked_in_the_set(text, cell, keys, words, tmp_path):
-    low, spans, nowhere = read_spans(tmp_path, text, json.loads(cell), **keys)
+MARKED = yaml.safe_load(Path(__file__).with_name("spans.yaml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("case", MARKED, ids=[case["cell"] for case in MARKED])
+def test_what_people_marked_is_marked_in_the_set(case, tmp_path):
+    cell, keys, words = case["cell"], case.get("keys", {}), case["words"]
+    low, spans, nowhere = read_spans(tmp_path, case["text"], json.loads(cell), **keys)
     assert [low[start:end] for start, end in pick(spans, "start", "end")] == words
     assert bool(nowhere) == (not words and cell != "null")
     if "severity" in cell:
         assert pick(spans, "category", "severity") == [("K", "minor")]
     if words and "marks" not in keys:
-        assert read_spans(tmp_path, text, cell, **keys)[1] == spans, "as a text, too"
+        assert read_spans(tmp_path, case["text"], cell, **keys)[1] == spans, "as a text, too"
 
 
 def test_the_spans_of_several_raters_are_put_together(tmp_path):
