@@ -134,7 +134,14 @@ def make_plan(
     if ids_only:
         header["nnd_published"] = "ids"
         header.pop("nnd_schema_version")  # a clone of the repository must not be taken for a set to score models on
-        body = body.replace("\n## ", f"\n{_say_ids(may_go, _commands(name, repo, recipe, reports))}\n\n## ", 1)
+        why = (
+            "The texts of this set are not published."
+            if may_go
+            else "The terms of the texts do not let us publish them."
+        )
+        commands = _list_commands(name, repo, recipe, reports)
+        section = "\n".join([_IDS.format(why=why), *(["", *fenced("sh", *commands)] if commands else [])])
+        body = body.replace("\n## ", f"\n{section}\n\n## ", 1)
     elif f"nnd_{name}.yaml" in recipe_texts:
         body += _SCORE.format(name=name, repo=repo)
     card = f"---\n{dump_yaml(header)}---\n{body}"
@@ -262,7 +269,7 @@ def make_ids(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _commands(name: str, repo: str, recipe: SetRecipe | None, reports: Mapping[str, Any]) -> list[str]:
+def _list_commands(name: str, repo: str, recipe: SetRecipe | None, reports: Mapping[str, Any]) -> list[str]:
     """The commands that build a set of which only ids are published."""
     report = next(iter(reports.values()))
     if recipe is None:
@@ -317,11 +324,6 @@ nnd run --include_path tasks --model hf --model_args pretrained=MODEL --tasks nn
 lm-eval runs whatever code a task YAML names after `!function`, as soon as it reads the file: look into it first. All that it \
 should name there begins with `nnd_tasks.`
 """
-
-
-def _say_ids(may_go: bool, commands: list[str]) -> str:
-    why = "The texts of this set are not published." if may_go else "The terms of the texts do not let us publish them."
-    return "\n".join([_IDS.format(why=why), *(["", *fenced("sh", *commands)] if commands else [])])
 
 
 #: Files of earlier versions of a published set, which are removed; all others in the repository are left.

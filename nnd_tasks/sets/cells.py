@@ -121,7 +121,7 @@ def render(value: Any) -> str | None:
     if isinstance(value, (int, np.integer)):
         return str(value)
     if is_chat(value):
-        return render_chat(value)
+        return _join(_messages(value))
     if isinstance(value, (list, tuple)):
         rows = [item if isinstance(item, (list, tuple)) else [item] for item in value]
         return "\n".join(" | ".join(render(item) or "" for item in row) for row in rows)
@@ -220,16 +220,8 @@ def _messages(chat: Sequence[Any]) -> list[Message]:
 
 
 def _join(messages: Sequence[Message]) -> str:
+    """Write messages as text: a single one as it is, several with the name of the speaker before each."""
     return messages[0][1] if len(messages) == 1 else "\n\n".join(f"{name}: {text}" for name, text in messages)
-
-
-def render_chat(chat: Sequence[Any]) -> str:
-    """Write messages as text: a single one as it is, several with the name of the speaker before each.
-
-    Raises:
-        ValueError: a message has no text.
-    """
-    return _join(_messages(chat))
 
 
 def split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:

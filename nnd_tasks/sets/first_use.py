@@ -53,16 +53,14 @@ def provide_set(name: str) -> Path:
     recipe_file = recipes.get(set_name)
     if recipe_file is None or recipe_file.origin != "package":
         raise NNDError(_explain_missing(set_name, recipes))
-    return look_up_set(set_name) or _build_alone(set_name, recipe_file)
-
-
-def _build_alone(name: str, recipe_file: RecipeFile) -> Path:
+    if folder := look_up_set(set_name):
+        return folder
     from nnd_tasks.sets.build import build_set
     from nnd_tasks.sets.write import making
 
-    folder = dataset_folder(name)
+    folder = dataset_folder(set_name)
     with making(folder, _WAIT):
-        if look_up_set(name) is None:  # else another process has built it while this one waited
+        if look_up_set(set_name) is None:  # else another process has built it while this one waited
             for note in build_set(recipe_file.read(), progress=sys.stderr.isatty()).notes:
                 warn(f"note: {note}")
     return folder

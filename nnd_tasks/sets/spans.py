@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import pandas as pd
+import regex  # type: ignore[import-untyped]
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import normalize
@@ -176,8 +177,11 @@ def normalize_text(text: str) -> NormalizedText:
     starts: list[int] = []
     ends = [0]
     normalized = ""
-    for cluster in _split_clusters(text):
-        for piece in _split_cluster(cluster):
+    for cluster in regex.findall(r"\X", text):  # no letter composes with one of another cluster
+        changed = normalize(cluster)
+        cuts = [i for i in range(1, len(cluster)) if normalize(cluster[:i]) + normalize(cluster[i:]) == changed]
+        for start, end in pairwise([0, *cuts, len(cluster)]):
+            piece = cluster[start:end]
             new = normalize(piece)
             length = len(normalized)
             normalized += new
@@ -188,28 +192,6 @@ def normalize_text(text: str) -> NormalizedText:
                 starts.extend([length] * len(piece))
                 ends.extend([len(normalized)] * len(piece))
     return NormalizedText(normalized, [*starts, len(normalized)], ends)
-
-
-def _split_clusters(text: str) -> Iterator[str]:
-    """Yield pieces whose NFC does not depend on their neighbours: each has a starter and what combines with it."""
-    cluster = ""
-    for character in text:
-        # A character may decompose into one that combines, although it does not itself (U+0F73).
-        combines = unicodedata.combining(unicodedata.normalize("NFD", character)[0])
-        if cluster and not combines and normalize(cluster + character) == normalize(cluster) + normalize(character):
-            yield cluster
-            cluster = ""
-        cluster += character
-    if cluster:
-        yield cluster
-
-
-def _split_cluster(cluster: str) -> Iterator[str]:
-    """Yield the smallest pieces of a cluster that can be normalized one by one."""
-    changed = normalize(cluster)
-    cuts = [i for i in range(1, len(cluster)) if normalize(cluster[:i]) + normalize(cluster[i:]) == changed]
-    for start, end in pairwise([0, *cuts, len(cluster)]):
-        yield cluster[start:end]
 
 
 def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:

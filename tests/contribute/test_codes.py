@@ -18,6 +18,9 @@ from nnd_tasks.contribute.check.rules import RULES, SEARCHES, Severity
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.rows import cluster_key
 from tests.contribute.made import CATEGORIES, CITATION, NAME, Made, good_tests
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 Spoil = Callable[[Made], Any]
 #: By code: texts that it finds and texts that only look so; and what is changed in a good set.
@@ -62,7 +65,7 @@ def longer(tests: Any) -> Any:
     return tests["high"] + " heron inlet"
 
 
-CASES: dict[str, Spoil] = {
+CASES = {
     **{code: put(texts["found"][0]) for code, texts in TEXTS.items()},
     **{code: lambda made, changes=changes: made.change(**changes) for code, changes in CHANGES.items()},
     "column_missing": lambda made: made.tests.pop("high_first"),
@@ -112,19 +115,7 @@ def test_texts_are_told_from_what_looks_like_them(code):
     assert not any(found["clean"]), found
 
 
-@pytest.mark.parametrize(
-    ("text", "languages", "expected"),
-    [
-        ("the letter λ in 1234 5678", ["en"], False),
-        ("Пушкин was a poet of amber", ["en"], False),
-        ("быстрая бурая лиса", ["en"], True),
-        ("быстрая бурая лиса", ["en", "sr"], False),
-        ("素早い茶色の狐がのろまな犬を", ["ja"], False),
-        ("敏捷的棕色狐狸跳过了懒狗", ["zh-TW"], False),
-        ("the quick brown fox", ["zh"], True),
-        ("敏捷的棕色狐狸跳过了懒狗", "multilingual", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "languages", "expected"), ARGUMENTS["scripts_are_those_of_the_languages"])
 def test_scripts_are_those_of_the_languages(text, languages, expected, made):
     made.header["language"] = languages
     for column in ("context", "high", "low"):

@@ -8,7 +8,7 @@ The documents are made up here, in the format of each publisher, and lm-eval's o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import list_configs, read_table
 from tests.conftest import MODELS, needs_models
 from tests.contribute.test_new import new, refusal
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 INSTALLED = Path(find_spec("lm_eval").origin).parent / "tasks"  # type: ignore[union-attr, arg-type]
 LETTERS = ["A", "B", "C", "D"]
@@ -56,7 +59,7 @@ def named(number: int) -> dict[str, Any]:
 
 
 #: Task -> the YAML of lm-eval, what differs from it, and a document in the format of its publisher.
-TASKS: dict[str, tuple[str, dict[str, Any], Callable[[int], dict[str, Any]]]] = {
+TASKS = {
     "made_arc": (
         "arc/arc_easy.yaml",
         {"num_fewshot": 2, "training_split": "train", "test_split": "test"},
@@ -113,9 +116,11 @@ def write_own(folder: Path, documents: Sequence[dict[str, Any]], name: str = "ow
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
-    """A folder of tasks."""
-    (tmp_path / "tasks").mkdir()
+def folder(tmp_path, monkeypatch):
+    """A folder of tasks. lm-eval is not told of ours, which no test of these needs, and which take half a second."""
+    for name in ("tasks", "ours"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr("nnd_tasks.run.adapter.write_task_folder", lambda: tmp_path / "ours")
     return tmp_path / "tasks"
 
 
@@ -124,7 +129,9 @@ def list_sets(home: Path) -> list[Path]:
 
 
 @needs_models
-def test_the_rates_of_prompts_are_the_tasks_own(folder, nnd_home):
+def test_the_rates_of_prompts_are_the_tasks_own(tmp_path, nnd_home):
+    folder = tmp_path / "tasks"
+    folder.mkdir()
     splits = dict.fromkeys(("training_split", "validation_split", "test_split"))
     metrics = [{"metric": name, "aggregation": "mean"} for name in ("acc", "acc_norm", "acc_bytes")]
     for task, (yaml, settings, document) in TASKS.items():
@@ -180,27 +187,11 @@ def pairs_of(name: str = "mine") -> list[tuple[str, str, str]]:
     return [(test["context"], test["high"], test["low"]) for test in load(name)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "pairs"),
-    [
-        ({"doc_to_text": "Q: {{q}}"}, [(f"Q: {context}", *texts) for context, *texts in PAIRS]),
-        ({"doc_to_choice": "{{c}}", "doc_to_target": "{{c[r]}}"}, PAIRS),
-        (
-            {"doc_to_choice": ["x", "y", "z"]},
-            [("one:", "x", "y"), ("one:", "x", "z"), ("two:", "z", "x"), ("two:", "z", "y")],
-        ),
-        ({"doc_to_choice": {"first": "x", "second": "y"}, "doc_to_target": 1}, [("one:", "y", "x"), ("two:", "y", "x")]),
-        ({"doc_to_target": [0, 2]}, [("one:", "None", "b"), ("two:", "a", "b"), ("two:", "c", "b")]),
-        ({"num_fewshot": 1, "fewshot_config": {"samples": [{"q": "zero:", "c": ["d"], "r": 0}]}},
-         [(f"zero: d\n\n{context}", *texts) for context, *texts in PAIRS]),
-        ({"description": "Choose.\n", "gen_prefix": "So"}, [(f"Choose.\n{context} So", *texts) for context, *texts in PAIRS]),
-    ],
-    ids=["text", "target_text", "list", "object", "several_right", "examples", "description"],
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "pairs"), ARGUMENTS["each_right_choice_is_better_than_each_wrong_one"])
 def test_each_right_choice_is_better_than_each_wrong_one(settings, pairs, folder):
     write_own(folder, DOCUMENTS, **settings)
     new("task:own", f"--include_path {folder}")
-    assert sorted(pairs_of()) == sorted(pairs)
+    assert sorted(pairs_of()) == sorted(map(tuple, pairs))
     assert {test["category"] for test in load("mine")} == {"wrong_choice"}
 
 
@@ -237,19 +228,9 @@ def test_the_set_has_a_category_a_delimiter_and_a_card_and_is_built_again_withou
 
 
 OTHER = {"other_delimiter": {"target_delimiter": ""}, "other_context": {"doc_to_text": ""}}
-#: What a task says -> the refusal.
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"output_type": "generate_until"}, "task own: is generate_until, not multiple_choice"),
-    ({"output_type": "loglikelihood_rolling"}, "task own: is loglikelihood_rolling, not multiple_choice"),
-    ({"doc_to_text": "{{r}}"}, "task own: its choices are in the context (several inputs)"),
-    ({"doc_to_target": "{{r + 1}}"}, "task own, document 1: 3 is none of its 3 choices; has its split answers?"),
-    ({"doc_to_target": "-1"}, "task own, document 0: '-1' is none of its 3 choices"),
-    ({"doc_to_text": "{{ q.__class__.__mro__ }}"}, "is unsafe"),
-    ({"dataset_kwargs": {"data_files": {"test": "absent.jsonl"}}}, "task:own: lm-eval cannot load it"),
-]
 
 
-@pytest.mark.parametrize(("settings", "message"), REFUSED, ids=[message for _, message in REFUSED])
+@pytest.mark.parametrize(("settings", "message"), ARGUMENTS["a_task_without_choices_to_compare_is_refused"])
 def test_a_task_without_choices_to_compare_is_refused(settings, message, folder, nnd_home):
     write_own(folder, DOCUMENTS, **settings)
     assert message in refusal("task:own", f"--include_path {folder}")

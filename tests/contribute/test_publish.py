@@ -27,6 +27,9 @@ from nnd_tasks.store import CARD, REPORT, parse_card
 from nnd_tasks.studies.stress.corpora import KNOWN
 from nnd_tasks.task.documents import load_tests
 from tests.contribute.conftest import OwnSet, some_tests
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 Maker = Callable[..., OwnSet]
 PARQUET = "all/test-00000-of-00001.parquet"
@@ -112,18 +115,7 @@ def test_terms_that_we_know_decide_whatever_the_licence(own_set, monkeypatch):
     assert card_in(free)[0]["license"] == ["cc-by-sa-3.0", "gfdl"]
 
 
-@pytest.mark.parametrize(
-    ("license", "lost", "message"),
-    [
-        (None, "", "it lacks license; write that under `facts`"),
-        ("mit", "Judges: We.", "it lacks judges;"),
-        ("mit", "license: mit\n", "lacks license;"),
-        ("mit", "language:\n- en\n", "lacks language;"),
-        ("cc-by-nd-4.0", "", "licence cc-by-nd-4.0 is not known"),
-        ("Creative Commons Attribution-NoDerivatives 4.0", "", "licence cc-by-nd-4.0 is not known"),
-        ("openrail", "", "licence openrail is not known"),
-    ],
-)
+@pytest.mark.parametrize(("license", "lost", "message"), ARGUMENTS["incomplete_cards_and_closed_licences"])
 def test_incomplete_cards_and_closed_licences(license, lost, message, own_set):
     card = own_set(license=license).folder / CARD
     assert lost in card.read_text()

@@ -15,6 +15,9 @@ from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import Finding, Severity
 from nnd_tasks.store import tasks_dir
 from tests.contribute.made import NAME, Made
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 GOOD = yaml.safe_load("""
 files: {d.csv: {url: https://example.org/d.csv, sha256: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef}}
@@ -52,17 +55,7 @@ def test_nothing_is_wrong_with_a_good_recipe(sent):
         assert (report.name, report.findings, report.exit_code(strict=True)) == ("sent", [], 0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "code", "message"),
-    [
-        ({"doc_to_text": "{{ context.__class__.__mro__ }}"}, "prompt_invalid", "y.yaml is unsafe"),
-        ({"description": "{{ 'a' * 10**10 }}"}, "prompt_invalid", "y.yaml is unsafe"),
-        ({"doc_to_text": "{{ contxt }}"}, "prompt_invalid", "'contxt' is undefined"),
-        ({"doc_to_texts": "x"}, "task_invalid", "no key 'doc_to_texts'"),
-        ({"class": "own.Task"}, "task_plain", "y.yaml"),
-        ({"process_docs": "!function utils.run"}, "task_code", "y.yaml names utils.run"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "code", "message"), ARGUMENTS["tasks_beside_a_sent_recipe_are_read_and_not_run"])
 def test_tasks_beside_a_sent_recipe_are_read_and_not_run(settings, code, message, sent):
     task = {
         "include": str(tasks_dir() / "_base"),
@@ -87,20 +80,7 @@ def test_the_prompt_of_a_sent_recipe_is_rendered(prompt, sent):
     assert found(sent) == {}
 
 
-@pytest.mark.parametrize(
-    ("changes", "code", "message"),
-    [
-        ({"lable": "x"}, "recipe_key", "'label'"),
-        ({"majority": "perhaps"}, "recipe_invalid", "majority"),
-        ({"better": []}, "recipe_invalid", "one of better"),
-        (
-            {"facts": {**GOOD["facts"], "license": None, "judges": None, "homepage": ""}},
-            "recipe_fact",
-            "license, judges",
-        ),
-        ({"files": {"d.csv": {"url": "https://example.org/d"}}}, "recipe_unverified", "d.csv"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "code", "message"), ARGUMENTS["what_is_wrong_with_a_recipe_is_found"])
 def test_what_is_wrong_with_a_recipe_is_found(changes, code, message, sent):
     (sent / "_recipe").write_text(yaml.safe_dump({**GOOD, **changes}), encoding="utf-8")
     [(known, one)] = found(sent).items()
@@ -111,24 +91,7 @@ def test_what_is_wrong_with_a_recipe_is_found(changes, code, message, sent):
 # ---------------------------------------------------------------- prepare.py
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
-        ("import os", "import os in line 1"),
-        ("from subprocess import run", "import subprocess"),
-        ("from . import other", "import of a file beside it"),
-        ("import urllib.request as json", "import urllib.request"),
-        ("e = eval", "eval"),
-        ("().__class__.__base__", "__class__"),
-        ("open('x', 'w')", "open in line 1"),
-        ("pathlib.Path('x').open(mode='ab')", "open in line 1"),
-        ("pathlib.Path('x').unlink()", "unlink"),
-        ("pd.read_pickle('x')", "read_pickle"),
-        ("pathlib.os.system('x')", "system in line 1"),
-        ("pd.read_csv('ftp://example.org/x')", "ftp://example.org/x"),
-        ("getattr(pd, 'read' + '_pickle')", "getattr"),
-    ],
-)
+@pytest.mark.parametrize(("line", "named"), ARGUMENTS["code_is_read_and_not_run"])
 def test_code_is_read_and_not_run(line, named, sent):
     (sent / "prepare.py").write_text(f"{line}\n{ROWS}raise SystemExit('it ran')\n", encoding="utf-8")
     one = found(sent)["prepare_code"]
@@ -149,15 +112,7 @@ def test_code_that_only_reads_tables_is_a_note(sent, nnd_home):
 # ---------------------------------------------------------------- beside the data
 
 
-@pytest.mark.parametrize(
-    ("changes", "messages"),
-    [
-        ({"published": {"authors": 160}, "expected": {"fluency": 80, "meaning": 80}}, {}),
-        ({"published": {"authors": 161}}, {"recipe_counts": "160 tests, published are 161"}),
-        ({"expected": {"fluency": 80, "meaning": 81}}, {"recipe_counts": "expects 161"}),
-        ({"lable": "x"}, {"recipe_key": "'label'"}),
-    ],
-)
+@pytest.mark.parametrize(("changes", "messages"), ARGUMENTS["a_set_is_compared_with_its_recipe"])
 def test_a_set_is_compared_with_its_recipe(changes, messages, nnd_home):
     known = Made(nnd_home, files={f"task_yamls/{NAME}/_recipe": yaml.safe_dump({**GOOD, **changes})}).found()
     assert known.keys() == messages.keys()

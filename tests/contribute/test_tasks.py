@@ -15,6 +15,9 @@ from nnd_tasks.store import tasks_dir
 from nnd_tasks.task import task_files
 from nnd_tasks.task.task_files import read_task_yaml
 from tests.contribute.made import NAME, Made
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 FOLDER = f"task_yamls/{NAME}"
 
@@ -85,28 +88,7 @@ def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(made)
 # ---------------------------------------------------------------- what is wrong with one
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("task: [nnd_made_more", "is not YAML that can be read here"),
-        ("include: nnd_made_more.yaml\ntask: x\n", "includes itself"),
-        ("include: nowhere\ntask: x\n", "No such file"),
-        ("include: ~nobody_of_that_name/x\ntask: x\n", "home directory"),
-        ("include: /dev/zero\ntask: x\n", "/dev/zero: is not a regular file"),
-        ("a: &a [x]\nb: *a\ntask: x\n", "the alias *a is not allowed here"),
-        ("- a\n", "holds no mapping"),
-        ("include: nnd_made.yaml\n", "are both called nnd_made"),
-        ("include: nnd_made.yaml\ntask: more\ndataset_name: lost\n", "reads lost"),
-        ("include: nnd_made.yaml\ntask: more\nunknown_key: 1\n", "unknown_key"),
-        ("include: nnd_made.yaml\ntask: more\nmetric_list: [acc]\n", "sets metric_list"),
-        ("include: nnd_made.yaml\ntask: more\nfewshot_config: {sampler: first_n}\n", "fewshot_config.sampler"),
-        ("include: nnd_made.yaml\ntask: more\nmetadata: {categories: fluency}\n", "expected a list of names"),
-        (
-            "include: nnd_made.yaml\ntask: more\nmetadata: {append_eoss: true, categories: []}\n",
-            "did you mean 'append_eos'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), ARGUMENTS["what_is_wrong_with_a_yaml_is_said"])
 def test_what_is_wrong_with_a_yaml_is_said(content, message, made):
     more(made, content)
     found = made.found()
@@ -124,18 +106,7 @@ def test_a_prompt_that_fails_late_names_the_test(made):
 # ---------------------------------------------------------------- from strangers
 
 
-@pytest.mark.parametrize(
-    ("lines", "named"),
-    [
-        ("doc_to_text: !function os.system", "os.system"),
-        ("class: !function evil.Task", "evil.Task"),
-        ("metric_list: [{metric: !function evil.f}]", "evil.f"),
-        ("fewshot_config: {doc_to_text: !function evil.f}", "evil.f"),
-        ("use_prompt: prompts.yaml:x", "use_prompt"),
-        ("unsafe_code: true", "unsafe_code"),
-        ("metadata: {tokenizer: ./evil, categories: []}", "metadata.tokenizer"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "named"), ARGUMENTS["what_lm_eval_would_take_from_elsewhere_is_named"])
 def test_what_lm_eval_would_take_from_elsewhere_is_named(lines, named, made):
     made.files[f"{FOLDER}/evil.py"] = "raise SystemExit('it ran')"
     more(made, f"include: nnd_made.yaml\ntask: more\n{lines}\n")

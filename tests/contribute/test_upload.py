@@ -18,7 +18,7 @@ from tests.commands import Outcome, refused
 from tests.contribute.conftest import some_tests
 
 TOKEN = "hf_" + "s3cretT0ken" * 3
-ANSWER: Any = SimpleNamespace(headers={}, request=None)
+ANSWER = SimpleNamespace(headers={}, request=None)
 REFUSAL = (
     f"403 Forbidden: Bearer {TOKEN}\n\nAt https://me:pw123@hub.example/x?sig={TOKEN}, you may not. {'x' * 440}{TOKEN}"
 )
@@ -32,8 +32,8 @@ class FakeHub:
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
-        self.commits: list[dict[str, bytes]] = []  # none: there is no repository
-        self.tags: dict[str, str] = {}
+        self.commits = []  # none: there is no repository
+        self.tags = {}
         self.private = False
         self.fails = ""  # the call that is refused
 

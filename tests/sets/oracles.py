@@ -9,35 +9,29 @@ import csv
 import json
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
-from typing import Any
-
-Row = dict[str, Any]
-Test = tuple[Any, ...]
 
 
-def nfc(text: str) -> str:
+def nfc(text):
     return unicodedata.normalize("NFC", text)
 
 
-def ready(context: str, better: str, worse: str, *known: Any) -> Test:
+def ready(context, better, worse, *known):
     better, worse = nfc(better), nfc(worse)
     return nfc(context), better, worse, better < worse, *known
 
 
-def mean(scores: list[Any]) -> Fraction:
+def mean(scores):
     return Fraction(sum(int(score) for score in scores), len(scores))
 
 
-def table(path: Path) -> list[Row]:
+def table(path):
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def lamp(folder: Path):
+def lamp(folder):
     for path in folder.glob("*.json"):
         for text in json.loads(path.read_text("utf-8")):
             final = text["postedit"]
@@ -49,7 +43,7 @@ def lamp(folder: Path):
                     yield ready(text["instruction"], final, before.join(pieces), kind, "", "", "", spans)
 
 
-def wqrm(folder: Path):
+def wqrm(folder):
     places = {"Most Preferred": 1, "Second Favorite": 2, "Least Preferred": 3}
     for row in json.loads((folder / "WQRM_annotations.json").read_text("utf-8")):
         asked = row["instruction"]
@@ -64,7 +58,7 @@ def wqrm(folder: Path):
                 yield ready(context, row[better]["candidate"], row[worse]["candidate"], "preference", row["genre"])
 
 
-def when2call(folder: Path):
+def when2call(folder):
     for line in (folder / "when2call_test_llm_judge.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
         answers = row["answers"]
@@ -73,7 +67,7 @@ def when2call(folder: Path):
             yield ready("[" + ", ".join(row["tools"]) + "]", right, answers[behaviour], behaviour)
 
 
-def bridge(folder: Path):
+def bridge(folder):
     moments = [one for path in folder.glob("*.json") for one in json.loads(path.read_text("utf-8"))]
     frequent = {error for error, count in Counter(one["e"] for one in moments).items() if count > 40}
     assert len(frequent) == 6
@@ -84,7 +78,7 @@ def bridge(folder: Path):
         yield ready("\n".join(["Lesson: " + one["lesson_topic"], "", *chat]), *texts, error)
 
 
-def mtrag(folder: Path):
+def mtrag(folder):
     data = json.loads((folder / "reference_subset_with_human_evaluations.json").read_text("utf-8"))
     for task in data["tasks"]:
         named = [passage["document_id"] for passage in task["contexts"]]
@@ -100,7 +94,7 @@ def mtrag(folder: Path):
             yield from judged_pairs("\n\n".join(texts), judged, 1, dimension)
 
 
-def judged_pairs(context: str, judged: list[tuple[str, Fraction]], gap: int, *known: Any):
+def judged_pairs(context, judged, gap, *known):
     for (first, score), (second, other) in combinations(judged, 2):
         if score - other >= gap:
             yield nfc(context), nfc(first), nfc(second), True, *known
@@ -108,10 +102,10 @@ def judged_pairs(context: str, judged: list[tuple[str, Fraction]], gap: int, *kn
             yield nfc(context), nfc(second), nfc(first), False, *known
 
 
-def crscore(folder: Path):
+def crscore(folder):
     columns = {"Con (P)": "conciseness", "Comp (R)": "comprehensiveness", "Rel (F)": "relevance"}
     for language in ("py", "java", "js"):
-        changes: list[list[tuple[Row, Row]]] = []
+        changes = []
         files = [table(folder / f"{language}_{rater}_review_qual_final.csv") for rater in ("atharva", "marcus")]
         for rows in zip(*files, strict=True):
             assert rows[0]["review"] == rows[1]["review"]
@@ -128,10 +122,10 @@ def crscore(folder: Path):
                 yield from judged_pairs(change[0][0]["diff"], judged, 2, dimension, language)
 
 
-def wmt_chat(folder: Path, direction: str):
+def wmt_chat(folder, direction):
     source, target = direction.replace("pt", "pt-br").split("_")
     systems = [table(path) for path in sorted(folder.glob(f"*{(target if source == 'en' else source)}/*.csv"))]
-    of_sentence: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    of_sentence = defaultdict(list)
     for row in (row for rows in systems for row in rows):
         of_sentence[row["doc_id"], int(row["segment_id"])].append(row)
     for (chat, number), rows in of_sentence.items():
@@ -153,7 +147,7 @@ def wmt_chat(folder: Path, direction: str):
                     yield ready("\n".join(lines), good["mt"], bad["mt"], kind, "", "", "", spans)
 
 
-def d2t(folder: Path):
+def d2t(folder):
     names = ["Contradictory", "Not checkable", "Misleading", "Incoherent", "Repetitive", "Other"]
     texts, marks = {}, defaultdict(list)
     for path in folder.glob("outputs/**/*.jsonl"):
@@ -162,13 +156,15 @@ def d2t(folder: Path):
     for line in (folder / "annotations/human/d2t-eval/test/annotations.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
         marks[row["dataset"], row["split"], row["example_idx"], row["setup_id"]].append(row["annotations"])
-    groups = defaultdict(list)
+    groups, inputs = defaultdict(list), {}
     for key, given in marks.items():
         if key[1] == "test" and key in texts and len({bool(one) for one in given}) == 1:
             groups[key[0], key[2]].append((texts[key], [mark for one in given for mark in one]))
     for (kind, number), judged in groups.items():
-        data = json.loads((folder / f"inputs/d2t-eval/{kind}/test.json").read_text("utf-8"))
-        example = (data["forecasts"] if isinstance(data, dict) else data)[number]
+        if kind not in inputs:
+            data = json.loads((folder / f"inputs/d2t-eval/{kind}/test.json").read_text("utf-8"))
+            inputs[kind] = data["forecasts"] if isinstance(data, dict) else data
+        example = inputs[kind][number]
         for i, j in combinations(range(len(judged)), 2):
             if bool(judged[i][1]) != bool(judged[j][1]):
                 good, bad = (j, i) if judged[i][1] else (i, j)
@@ -185,7 +181,7 @@ def d2t(folder: Path):
 
 
 CHATS = ("en_de", "de_en", "en_fr", "fr_en", "en_pt", "pt_en")
-ORACLES_OF_2025: dict[tuple[str, str], Callable[[Path], Iterator[Test]]] = {
+ORACLES_OF_2025 = {
     **{(one.__name__, "authors"): one for one in (lamp, wqrm, when2call, bridge, mtrag, crscore, d2t)},
     **{("wmt_chat", name): lambda folder, name=name: wmt_chat(folder, name) for name in CHATS},
 }  # fmt: skip

@@ -7,14 +7,10 @@ one), ``name`` (of what was judged), and ``system``, ``rater``, ``category``, ``
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
-
-Row = Mapping[str, Any]
 
 
-def vote(labels: Sequence[str], rank: Mapping[str, int]) -> str | None:
+def vote(labels, rank):
     """Find the most frequent label of the most frequent rank, None where two ranks are as frequent."""
     ranks = [rank[label] for label in labels]
     most = max(ranks, key=ranks.count)
@@ -24,14 +20,14 @@ def vote(labels: Sequence[str], rank: Mapping[str, int]) -> str | None:
     return max(inside, key=inside.count)
 
 
-def mean(numbers: Sequence[float]) -> float:
+def mean(numbers):
     return math.fsum(numbers) / len(numbers)
 
 
 SEVERITIES = ("", "minor", "major")
 
 
-def choose_errors(judgements: Sequence[Row], recipe: Row) -> list[dict[str, str]]:
+def choose_errors(judgements, recipe):
     """Choose the errors of a candidate that the recipe counts."""
     names = [name for name in ("category", "subcategory", "severity") if name in recipe]
     errors = list(dict.fromkeys(tuple(one[name] for name in names) for one in judgements))
@@ -47,11 +43,11 @@ def choose_errors(judgements: Sequence[Row], recipe: Row) -> list[dict[str, str]
     return [dict(zip(names, error, strict=True)) for error in errors]
 
 
-def by_label(recipe: Row) -> bool:
+def by_label(recipe):
     return bool({"better", "order"} & {*recipe})
 
 
-def take_marks(row: Row, recipe: Row) -> dict[str, Any]:
+def take_marks(row, recipe):
     """Take what was judged in a row -> its mark."""
     attribute = recipe.get("attribute", {})
     if attribute and not {"label", "score"} & {*recipe}:
@@ -59,7 +55,7 @@ def take_marks(row: Row, recipe: Row) -> dict[str, Any]:
     return {row["name"] if attribute else "": row["mark"]}
 
 
-def judge(rows: Sequence[Row], recipe: Row) -> list[dict[str, Any]]:
+def judge(rows, recipe):
     """Make a judgement for each mark in the cells of rows."""
     ranked = [label for rank in recipe.get("order", []) for label in rank]
     found = []
@@ -78,10 +74,10 @@ def judge(rows: Sequence[Row], recipe: Row) -> list[dict[str, Any]]:
     return found
 
 
-def rate(judgements: list[dict[str, Any]], recipe: Row, best: Mapping[str, float]) -> dict[str, Any] | None:
+def rate(judgements, recipe, best):
     """Make a candidate with its quality, or None where people did not agree; ``best`` is the best score by aspect."""
-    ballots: dict[Any, list[Any]] = {}
-    turns: dict[int, int] = {}
+    ballots = {}
+    turns = {}
     for i, one in enumerate(judgements):
         turn = turns[one["row"]] = turns.get(one["row"], -1) + 1
         named = "rater" in recipe and one["rater"]
@@ -108,13 +104,13 @@ def rate(judgements: list[dict[str, Any]], recipe: Row, best: Mapping[str, float
     return found
 
 
-def slow_tests(rows: Sequence[Row], recipe: Row) -> tuple[list[dict[str, Any]], list[bool]]:
+def slow_tests(rows, recipe):
     """Form the tests of rows, and which of them the clean config keeps."""
     judgements = judge(rows, recipe)
     gap = recipe.get("min_gap", 1) - 1e-9
     group = "g" if "group" in recipe else "c"
-    best: dict[str, float] = {}
-    of_each: dict[Any, list[dict[str, Any]]] = {}
+    best = {}
+    of_each = {}
     for one in judgements:
         if "majority" in recipe:
             best[one["aspect"]] = recipe.get("best", max(one["mark"], best.get(one["aspect"], -math.inf)))
@@ -160,16 +156,16 @@ def slow_tests(rows: Sequence[Row], recipe: Row) -> tuple[list[dict[str, Any]], 
     return tests, keep
 
 
-def slow_ready_pairs(rows: Sequence[tuple[str, str, str, str]]) -> list[tuple[str, str, str]]:
+def slow_ready_pairs(rows):
     """Form the tests of ready-made pairs: prompt, better and worse text, and rater (``""`` is nobody known).
 
     A rater says what most of his judgements of a pair say; the direction that more raters say counts.
     """
-    tests: list[tuple[str, str, str]] = []
+    tests = []
     for i, (prompt, better, worse, rater) in enumerate(rows):
         if not better.strip() or not worse.strip() or better == worse or (prompt, better, worse) in tests:
             continue
-        ballots: dict[str | int, int] = {}
+        ballots = {}
         for j, (twin_prompt, *texts, voter) in enumerate(rows):
             if twin_prompt == prompt and {*texts} == {better, worse}:
                 ballots[voter or j] = ballots.get(voter or j, 0) + (1 if texts[0] == better else -1)

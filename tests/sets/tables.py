@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import BuiltSet, make_set
@@ -15,6 +16,11 @@ from nnd_tasks.sets.recipe import SetRecipe, make_recipe
 
 Row = Mapping[str, Any]
 LABELS = {"context": "c", "candidate": "t", "label": "l", "better": "good"}
+
+
+def read_arguments(file: str) -> dict[str, list[Any]]:
+    """Read test -> the arguments of its cases, from the YAML beside a file of tests."""
+    return yaml.safe_load(Path(file).with_suffix(".yaml").read_text("utf-8"))
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> Path:

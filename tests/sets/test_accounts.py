@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -116,7 +115,7 @@ def test_a_build_says_why_rows_are_left_out(nnd, tmp_path):
 
 
 #: File of made-up rows -> keys that take its columns, where their names alone do not.
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     "attribute_empty.csv": {"attribute": "aspect", "min_gap": 1},
     "categories_as_aspects.csv": {"attribute": "category", "min_gap": 0.5},
     "context_spaces.csv": {"better": "good"},

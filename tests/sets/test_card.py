@@ -36,7 +36,7 @@ FACTS = Facts(
 )
 CARD_FACTS = CardFacts("answers", FACTS, "Right ones are better.", recipe="label: grade\nbetter: [right]\n")
 REASONS = ("equal_texts", "repeated", "contradictory", "empty")
-REPORT: dict[str, Any] = {
+REPORT = {
     "accounts": {
         "rows": {"total": 1200, "used": 1199, "left_out": {"no_judgement": 1}},
         "judgements": {"total": 1199, "used": 1197, "left_out": {"unranked": 2}},

@@ -16,10 +16,8 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,9 +28,8 @@ from tests.conftest import DATA, FOLDERS, SOURCES, needs_data
 from tests.sets.oracles import ORACLES_OF_2025
 
 pytestmark = needs_data
-Row = dict[str, Any]
 #: Tests that papers and releases report, or that were counted by hand in the publishers' files.
-PUBLISHED: dict[tuple[str, str], int | dict[str, int]] = {
+PUBLISHED = {
     ("quiz_design", "authors"): {"disfluent": 711, "off_target": 890, "wrong_context": 1085},
     ("challenge300", "authors"): {"Common Sense": 518, "Science": 193, "Entity": 47, "Creativity": 34, "Comparison": 15},
     ("summeval", "authors"): {"consistency": 565, "coherence": 1188, "fluency": 752, "relevance": 1108},
@@ -47,20 +44,20 @@ PUBLISHED: dict[tuple[str, str], int | dict[str, int]] = {
 }  # fmt: skip
 
 
-def nfc(text: str) -> str:
+def nfc(text):
     return unicodedata.normalize("NFC", text)
 
 
-def lines(path: Path) -> list[Row]:
+def lines(path):
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
-def tsv(path: Path) -> list[Row]:
+def tsv(path):
     header, *rows = path.read_text("utf-8").split("\n")
     return [dict(zip(header.split("\t"), row.split("\t"), strict=False)) for row in rows if row]
 
 
-def pairs(context: str, judged: Iterable[tuple[Any, ...]], gap: float = 1):
+def pairs(context, judged, gap=1):
     """Yield context, better, worse, whether the better one comes first, and what is known of the worse one."""
     for (a, qa, *ca), (b, qb, *cb) in combinations(list(judged), 2):
         if abs(qa - qb) >= gap:
@@ -68,7 +65,7 @@ def pairs(context: str, judged: Iterable[tuple[Any, ...]], gap: float = 1):
             yield nfc(context), nfc(better), nfc(worse), qa > qb, *known
 
 
-def quiz_design(folder: Path):
+def quiz_design(folder):
     for group in lines(folder / "quiz_design_groups.jsonl"):
         yield from pairs(
             group["context"], [(q["question"], q["reason"] == "No error", q["reason"]) for q in group["questions"]]
@@ -85,7 +82,7 @@ TAGS = {
 }
 
 
-def challenge300(folder: Path):
+def challenge300(folder):
     with (folder / "challenge300-outputs.tsv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             group = next(name for name, tags in TAGS.items() if row["category"] in tags.split(", "))
@@ -94,8 +91,8 @@ def challenge300(folder: Path):
             yield from pairs(row["question"], [answer for answer in answers if answer[1] in (0, 1)])
 
 
-def summeval(folder: Path, step: int):
-    articles: dict[str, list[Row]] = defaultdict(list)
+def summeval(folder, step):
+    articles = defaultdict(list)
     for row in lines(folder / "model_annotations.aligned.paired.jsonl")[step - 1 :: step]:
         articles[row["id"]].append(row)
     for rows in articles.values():
@@ -112,7 +109,7 @@ FRANK = {
 }
 
 
-def frank_label(sentences: list[dict[str, list[str]]]) -> str:
+def frank_label(sentences):
     if all(sum(labels.count("NoE") for labels in sentence.values()) >= 2 for sentence in sentences):
         return "NoE"
     annotators = list(dict.fromkeys(name for sentence in sentences for name in sentence))
@@ -120,9 +117,9 @@ def frank_label(sentences: list[dict[str, list[str]]]) -> str:
     return max(errors, key=errors.count)  # max takes the first of equals
 
 
-def frank(folder: Path):
+def frank(folder):
     split = set((folder / "test_split.txt").read_text("utf-8").split())
-    articles: dict[str, list[Row]] = defaultdict(list)
+    articles = defaultdict(list)
     for row in json.loads((folder / "human_annotations_sentence.json").read_text("utf-8")):
         if row["hash"] in split and len(row["hash"]) >= 40:
             articles[row["hash"]].append(row)
@@ -135,7 +132,7 @@ def frank(folder: Path):
         yield from pairs(rows[0]["article"], [one for one in judged if one[3] != "OtherE"])
 
 
-def marked(target: str) -> tuple[tuple[int, int], ...]:
+def marked(target):
     """Return the places of ``<v>...</v>`` in a text without the marks."""
     places, length, opened = [], 0, -1
     for part in [*re.split("(</?v>)", target), "</v>"]:
@@ -149,8 +146,8 @@ def marked(target: str) -> tuple[tuple[int, int], ...]:
     return tuple(places)
 
 
-def mqm(path: Path):
-    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+def mqm(path):
+    groups = defaultdict(list)
     for row in tsv(path):
         groups[row["doc_id"], row["seg_id"], row["source"]].append(row)
     for (_, _, source), rows in groups.items():
@@ -166,7 +163,7 @@ def mqm(path: Path):
         )  # fmt: skip
 
 
-def place(target: str, error: Row) -> tuple[tuple[int, int], ...]:
+def place(target, error):
     """Return where an error stands: at its positions if its words are there, else at the nearest place of its words."""
     words, start = error["term"], error["startIndex"]
     if target[start : error["endIndex"] + 1] == words:
@@ -176,8 +173,8 @@ def place(target: str, error: Row) -> tuple[tuple[int, int], ...]:
     return ((start, start + len(words)),) if start >= 0 else ()
 
 
-def bio_mqm(folder: Path):
-    groups: dict[tuple[str, str, str], list[tuple[Any, ...]]] = defaultdict(list)
+def bio_mqm(folder):
+    groups = defaultdict(list)
     for path in sorted(folder.glob("*.json")):
         for row in json.loads(path.read_text("utf-8")):
             judged = groups[row["filename"], row["SEG_ID"], row["source"]]
@@ -189,7 +186,7 @@ def bio_mqm(folder: Path):
         yield from pairs(source, judged)
 
 
-def news(path: Path):
+def news(path):
     for article in json.loads(path.read_text("utf-8")).values():
         scores = Counter({"gpt3": 0, "t0": 0, "brio": 0})
         for vote in article["annotators"]:
@@ -199,18 +196,18 @@ def news(path: Path):
         yield from pairs(article["article"], judged, gap=2)
 
 
-def ready(context: str, better: str, worse: str, *known: Any) -> tuple[Any, ...]:
+def ready(context, better, worse, *known):
     better, worse = nfc(better), nfc(worse)
     return nfc(context), better, worse, better < worse, *known
 
 
-def humanevalfix(folder: Path):
+def humanevalfix(folder):
     for path in folder.glob("*.jsonl"):
         for row in lines(path):
             yield ready(row["prompt"], row["canonical_solution"], row["buggy_solution"], row["bug_type"], path.stem)
 
 
-def prmbench(folder: Path):
+def prmbench(folder):
     for path in folder.glob("prm800k*.jsonl"):
         for row in lines(path):
             if row["original_question"] == row["modified_question"]:
@@ -224,9 +221,9 @@ def prmbench(folder: Path):
                 yield ready(row["original_question"], better, worse, row["classification"], "", "", "", tuple(spans))
 
 
-def summedits(folder: Path):
+def summedits(folder):
     for path in folder.glob("summedits_*.json"):
-        groups: dict[tuple[str, str], list[tuple[Any, ...]]] = defaultdict(list)
+        groups = defaultdict(list)
         for row in json.loads(path.read_text("utf-8")):
             kind = {0: "none", 1: "".join(row["edit_types"])}.get(len(row["edit_types"]), "several")
             domain = path.stem.removeprefix("summedits_")
@@ -235,26 +232,26 @@ def summedits(folder: Path):
             yield from pairs(document, judged)
 
 
-def llmbar(folder: Path):
+def llmbar(folder):
     for path in folder.glob("*.json"):
         for row in json.loads(path.read_text("utf-8")):
             yield ready(row["input"], row[f"output_{row['label']}"], row[f"output_{3 - row['label']}"], path.stem)
 
 
-def lfqa(folder: Path):
+def lfqa(folder):
     with (folder / "HaluQuestQA.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             won = int(row["ans_preference"][-1])
             yield ready(row["question_text"], row[f"ans{won}_text"], row[f"ans{3 - won}_text"], row["category"])
 
 
-def bump(folder: Path):
+def bump(folder):
     for row in json.loads((folder / "task1_dataset.json").read_text("utf-8")):
         yield ready(row["article"], row["reference_summary"], row["edited_summary"], row["error_type"])
 
 
-def scored(path: Path, context: str, candidate: str, aspects: str, gap: float):
-    groups: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+def scored(path, context, candidate, aspects, gap):
+    groups = defaultdict(lambda: defaultdict(list))
     for row in lines(path):
         shared = row[context] if isinstance(row[context], str) else "\n".join(
             item if isinstance(item, str) else " | ".join(item) for item in row[context]
@@ -267,7 +264,7 @@ def scored(path: Path, context: str, candidate: str, aspects: str, gap: float):
             yield from pairs(shared, means, gap - 1e-6)
 
 
-ORACLES: dict[tuple[str, str], Callable[[Path], Iterator[tuple[Any, ...]]]] = {
+ORACLES = {
     **{(one.__name__, "authors"): one for one in (quiz_design, challenge300, frank, humanevalfix, prmbench, summedits)},
     **{(one.__name__, "authors"): one for one in (llmbar, lfqa, bump)},
     ("summeval", "authors"): lambda folder: summeval(folder, 2),
@@ -326,12 +323,12 @@ def test_each_reason_for_which_lamp_leaves_edits_out_has_its_count(real_sets):
 # ---------------------------------------------------------------- pins
 
 PINS = Path(__file__).with_name("pins.json")
-PINNED: dict[str, Any] = json.loads(PINS.read_text("utf-8"))
+PINNED = json.loads(PINS.read_text("utf-8"))
 
 
-def pinned(folder: Path) -> dict[str, Any]:
+def pinned(folder):
     """Return config -> what its data are known by."""
-    pins: dict[str, Any] = {}
+    pins = {}
     for config in list_configs(folder)[0]:
         table = read_table(folder, config)
         summary = summarize(config, table)

@@ -48,8 +48,8 @@ class Publisher(LocalServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answers: dict[str, list[tuple[int, bytes]]] = {}
-        self.requests: Counter[str] = Counter()
+        self.answers = {}
+        self.requests = Counter()
         self.short = 0  #: bytes that each answer lacks of its Content-Length
 
     def serve(self, path: str, *answers: bytes | tuple[int, bytes]) -> str:

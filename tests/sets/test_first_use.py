@@ -21,6 +21,9 @@ from nnd_tasks.store import find_dataset, look_up_set
 from nnd_tasks.task.documents import load_tests
 from tests.conftest import DATA, REPO
 from tests.sets.small_files import QUIZ_FILE, small_source, write_files
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 QUIZ_SHA256 = "a07b4182bdd888460414302933f9dcb47bb3e6bb713da50ef7707c643bee2741"
 LOAD = "import nnd_tasks; print(len(nnd_tasks.load('quiz_design')))"
@@ -107,17 +110,7 @@ def test_without_a_network_one_line_names_file_hash_folder_and_option(nnd_home):
     assert look_up_set("quiz_design") is None
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("quizdesign", "there is no set 'quizdesign'; did you mean 'quiz_design'\\? nnd list shows"),
-        ("nnd_frank", "there is no set 'nnd_frank'; did you mean 'frank'\\? "),
-        ("blindspot_wikitex", "did you mean 'blindspot_wikitext'\\? "),
-        ("nosuch", "there is no set 'nosuch'; nnd list shows those there are"),
-        ("./nosuch", "./nosuch: no NND dataset is there"),
-        ("blindspot_ted", "run: nnd stress build blindspot_ted --corpus ted"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), ARGUMENTS["what_cannot_be_built_is_one_line"])
 def test_what_cannot_be_built_is_one_line(name, message):
     with pytest.raises(NNDError, match=message):
         load(name)

@@ -6,15 +6,15 @@ Traces of missing values, and what prepare.py may return: one rule for all roles
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.cells import TRACES
-from tests.sets.tables import LABELS, left_out, make_rows, pick, read_tests, write_rows
+from tests.sets.tables import LABELS, left_out, make_rows, pick, read_arguments, read_tests, write_rows
+
+ARGUMENTS = read_arguments(__file__)
 
 GOOD, BAD = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "b", "l": "bad"}
 
@@ -32,21 +32,10 @@ def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role, column, tmp_pa
     }
 
 
-@pytest.mark.parametrize(
-    ("row", "keys", "expected"),
-    [
-        ({"t": "None"}, {"missing": []}, ("a", "None", "bad")),
-        ({"l": "None"}, {"missing": []}, ("a", "x", "None")),
-        ({"l": "None"}, {"order": ["None", ["bad"], "good"], "better": []}, ("a", "x", "None")),
-        ({"l": "none"}, {}, ("a", "x", "none")),
-        ({"t": "Nan went home"}, {}, ("a", "Nan went home", "bad")),
-        ({"l": "nan"}, {"better": [""]}, ("x", "a", "good")),
-        ({"k": "nan"}, {"category": "k"}, ("a", "x", "bad")),
-    ],
-)
+@pytest.mark.parametrize(("row", "keys", "expected"), ARGUMENTS["what_is_meant_stays"])
 def test_what_is_meant_stays(row, keys, expected, tmp_path):
     made = make_rows(tmp_path, [{**GOOD, "k": "K"}, {**BAD, "t": "x", "k": "K", **row}], **{**LABELS, **keys})
-    assert pick(read_tests(made), "high", "low", "low_label") == [expected]
+    assert pick(read_tests(made), "high", "low", "low_label") == [tuple(expected)]
 
 
 def test_a_winner_that_is_missing_is_no_judgement(tmp_path):
@@ -58,7 +47,7 @@ def test_a_winner_that_is_missing_is_no_judgement(tmp_path):
     )
 
 
-CELLS: list[Any] = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]
+CELLS = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]
 
 
 @pytest.mark.parametrize("role", ["c", "t"])

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import describe_accounts
 from tests.sets.slow_pairing import slow_tests
-from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick, read_tests, refusal
+from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick, read_arguments, read_tests, refusal
+
+ARGUMENTS = read_arguments(__file__)
 
 WORDS = ("good", "bad", "ugly", "odd")
 MARKS = st.sampled_from([None, "n/a", "skip", *WORDS, *WORDS])
@@ -27,21 +29,21 @@ COLUMNS = {
     "severity": st.sampled_from(["minor", "major", ""]),
     "name": st.sampled_from(["one", "two"]),
 }
-LABEL_RULES: list[dict[str, Any]] = [
+LABEL_RULES = [
     {"better": ["good"]},
     {"better": ["good", "ugly"], "ignore": ["skip"]},
     {"better": ["", "good"]},
     {"order": [["bad"], ["odd", "ugly"], ["good"]], "ignore": ["skip"]},
     {"order": [["bad"], ["good"]]},
 ]
-SCORE_RULES: list[dict[str, Any]] = [
+SCORE_RULES = [
     {"min_gap": 1},
     {"min_gap": 0.5},
     {"majority": True},
     {"majority": True, "best": 4.0},
 ]
 #: What a rule is combined with -> the keys; "mark" stands for the role label or score.
-SHAPES: list[dict[str, Any]] = [{}, {"attribute": {"name": "name"}}, {"attribute": {"one": "mark", "two": "other"}}]
+SHAPES = [{}, {"attribute": {"name": "name"}}, {"attribute": {"one": "mark", "two": "other"}}]
 
 
 @st.composite
@@ -54,7 +56,7 @@ def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     rows = draw(st.lists(st.fixed_dictionaries({**COLUMNS, "mark": mark, "other": one}), min_size=3, max_size=14))
     for row in rows:
         row["g"] = row["c"] + draw(st.sampled_from("12"))
-    recipe: dict[str, Any] = {"context": "c", "candidate": "t", "system": "system", "missing": ["n/a"], **rule}
+    recipe = {"context": "c", "candidate": "t", "system": "system", "missing": ["n/a"], **rule}
     shape = draw(st.sampled_from(SHAPES))
     recipe |= shape if "one" in shape.get("attribute", {}) else {**shape, "label" if labels else "score": "mark"}
     for role in ("rater", "category", "subcategory", "severity"):
@@ -107,9 +109,6 @@ def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(folder, ta
     assert {*pick(shuffled, "context", "high", "low")} == {*pick(ours, "context", "high", "low")}
 
 
-LINES = ["c,t,l,u", "q,a,good,1", "q,b,bad,2"]
-
-
 def test_what_is_left_out_is_counted_with_its_rows(tmp_path):
     lines = ["c,t,l,check", "q,a,good,", "q,b,bad,", "q, ,bad,", ",d,bad,", "q,e,n/a,", "q,f,skip,", "q,g,bad,yes"]
     keys = {**LABELS, "missing": "n/a", "ignore": "skip", "leave_out": {"check": "Yes"}}
@@ -131,19 +130,7 @@ def test_prompt_fields_make_prompts_of_their_own_and_stay_as_columns(tmp_path):
         make_csv(tmp_path, *lines, **keys, group="c")
 
 
-@pytest.mark.parametrize(
-    ("lines", "keys", "message"),
-    [
-        (LINES, {"better": "best"}, "no candidate has the label 'best'; the labels are 'bad', 'good'"),
-        (LINES, {"better": [], "order": ["bad", "Good"]}, "the rule lacks the label 'good'; name it too"),
-        (LINES, {"better": []}, "names no rule"),
-        (LINES, {"better": [], "label": None, "score": "l", "min_gap": 1},
-         "row 2, column 'l': expected a number, found 'good'"),
-        (LINES, {"context": "u"}, "no test comes out: no context has two candidates"),
-        ([*LINES, "q,a,bad,", "q,b,good,"], {}, "no test comes out: of every candidate people said both equally often; "),
-        ([*LINES, "q,a,bad,"], {}, "no test comes out: no context has two candidates whose judgements count; "),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("lines", "keys", "message"), ARGUMENTS["a_rule_that_gives_no_test_is_refused_in_one_line"])
 def test_a_rule_that_gives_no_test_is_refused_in_one_line(lines, keys, message, tmp_path):
     assert message in refusal(make_csv, tmp_path, *lines, **LABELS | keys)
 

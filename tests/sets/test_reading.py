@@ -11,7 +11,6 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -21,13 +20,15 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.recipe import read_recipe
 from tests.sets.small_files import write_files
-from tests.sets.tables import make, make_csv, make_rows, pick, read_tests, refusal
+from tests.sets.tables import make, make_csv, make_rows, pick, read_arguments, read_tests, refusal
+
+ARGUMENTS = read_arguments(__file__)
 
 KEYS = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
 PAIR = {"context": "c", "chosen": "x", "rejected": "y"}
 #: Texts that careless readers take for missing, for numbers or for others.
 TEXTS = ["NA", "None", "null", "007", "12345678901234567890123", "1.50", " x ", "é, \"quoted\"", "=1+1", "nan"]  # fmt: skip
-ROWS: list[dict[str, Any]] = [{"c": "Wörter; viele, ja", "t": text, "s": i} for i, text in enumerate(TEXTS)]
+ROWS = [{"c": "Wörter; viele, ja", "t": text, "s": i} for i, text in enumerate(TEXTS)]
 
 
 def delimited(mark: str, decimal: str = ".", quotes: bool = True) -> str:
@@ -56,7 +57,7 @@ def excel(*sheets: list[dict[str, Any]]) -> bytes:
 
 
 FRAME = pd.DataFrame(ROWS)
-FORMATS: dict[str, Callable[[], bytes]] = {
+FORMATS = {
     "comma.csv": lambda: delimited(",").encode(),
     "bom.csv": lambda: delimited(",").replace("\n", "\r\n").encode("utf-8-sig"),
     "german.csv": lambda: delimited(";", ",").replace("\n", "\r\n").encode("cp1252"),
@@ -106,16 +107,7 @@ BAD_BYTE = "c,t,s\nq,schön,1\nq,Käse,2\nq,über,5\n".encode().replace("Käse".
 
 
 @pytest.mark.parametrize(
-    ("encoding", "text"),
-    [
-        ("cp1252", "Où est-ce que la forêt, l'été, paraît si belle à l'œil ? Là-bas, près du château, où l'âne brait."),
-        ("cp1252", "São Paulo é uma cidade grande, não há ninguém que não a conheça, e as canções são boas."),
-        ("cp1252", "Där borta på ängen går en älg, och över sjön hörs en trana som ropar på sin make."),
-        ("cp1252", "Käse"),
-        ("cp1251", "Русский текст про погоду, завтра будет дождь."),
-        ("gb18030", "你好世界。这是中文文本。今天天气很好。"),
-        ("shift_jis", "カタカナと漢字の文章です。日本語のテキストを読みます。"),
-    ],
+    ("encoding", "text"), ARGUMENTS["an_encoding_that_is_guessed_is_said_with_words_that_it_makes"]
 )
 def test_an_encoding_that_is_guessed_is_said_with_words_that_it_makes(encoding, text, tmp_path, caplog):
     (tmp_path / f"{text[:4]}.csv").write_bytes(f"c;x;y\nQ;{text};x\n".encode(encoding))
@@ -229,67 +221,17 @@ def test_several_files_are_one_table_or_a_config_each_and_their_rows_are_named_w
     assert len(read_tests(make(tmp_path / "in" / "de" / "o*.csv", **KEYS))) == 1
 
 
-HEAD = b"c,t,s\nq,a,1\n"
-#: Blank lines are rows of a spreadsheet, a line break within quotes does not begin one.
-LINES = ["c,t,s", "Q,one,1", "", "", 'Q,"zwölf', "", 'lines",2', "", "Q,three,high"]
-#: Cell that is no number -> what to do about it.
-NO_NUMBERS = {
-    "3,4": ": 2 numbers in one cell, or a decimal comma? Write ratings as a list, [3, 4], or name the mark",
-    "3, 4, 5": ": 3 numbers in one cell; write ratings as a list, [3, 4, 5], or take their mean in prepare.py",
-    "4/5": ": 2 numbers in one cell; write",
-    "1,000": "; a number has no unit, and no mark between thousands",
-    "5 points": "; a number has no unit",
-}
-UNREADABLE: dict[str, tuple[str, bytes, str]] = {
-    "short row": ("t.csv", HEAD + b"\nq,b\n", "row 4: 2 cells, the header has 3"),
-    "long row": ("t.csv", HEAD + b"q,b,2,3\n", "row 3: 4 cells, the header has 3"),
-    "row after a cell of two lines": ("t.csv", b'c,t,s\n"q\nq",a,1\nq\n', "row 3: 1 cell"),
-    "unclosed quote": ("t.csv", HEAD + b'q,"b,2\nq,c,3\n', "row 3: not a valid table"),
-    "two columns of one name": ("t.csv", b"c,t,s,t\nq,a,1,b\n", "row 1: two columns are called 't'"),
-    "titles above the header": ("t.csv", b"Scores,,\n" + HEAD, "row 1: 2 columns without a name; the first row names all"),
-    "no row": ("t.csv", b"c,t,s\n", "no row is in it"),
-    "missing column": ("t.csv", b"c,x,s\nq,a,1\n", "no column 't'; there are: c, x, s"),
-    "wrong encoding": ("t.jsonl", b'{"c": "q\xff"}', "not utf-8 at line 1 (byte 0xff); it can be read as cp1252 ('qÿ'): name"),
-    "several bad bytes": ("t.csv", BAD_BYTE + b"\xfc\n", "is UTF-8 but for row 3 (byte 0xe4) and 1 more byte; in cp1252"),
-    "two encodings": ("t.csv", BAD_BYTE + b"q,Zur\xfcckhaltend,3\n" * 9, "(byte 0xe4) and 9 more bytes; in cp1252"),
-    "rows after blank lines": ("t.csv", "\r\n".join(LINES).encode("cp1252"), "row 7, column 's': expected a number"),
-    **{
-        f"number {cell}": ("t.json", json.dumps([{"c": "q", "t": "a", "s": cell}]).encode(), f"found {cell!r}{advice}")
-        for cell, advice in NO_NUMBERS.items()
-    },
-    "half a letter": ("t.csv", HEAD + "q,日日".encode()[:-1], "ends in the middle of a letter, in row 3 (byte 0xe6)"),
-    "no text": ("t.csv", b"\0\1\2\0\0\0\0", "it holds NUL bytes: is it the right file, and does"),
-    "NUL in a cell": ("t.csv", HEAD + b"q,\0b,2\n", "it holds NUL bytes: is it the right file, and does"),
-    "one key twice": ("t.jsonl", b'{"c": 1, "c": 2}', "is not valid JSON (the key 'c' stands twice in an object)"),
-    "truncated line": ("t.jsonl", b'{"c": "q", "t": "a", "s": 1}\n{"c": "q", "t', "line 2: is not valid JSON (it is cut off"),
-    "comma before the end": ("t.json", b'[\n{"c": "q"},\n]', "not valid JSON (a comma before ]: line 3, column 1)"),
-    "single quotes": ("t.json", b"[{'c': 1}]", "not valid JSON (a single quote, as Python prints it; JSON has double"),
-    "words of Python": ("t.json", b'[{"c": None}]', "not valid JSON (None, as Python prints it; JSON has null"),
-    "commas without brackets": ("t.json", b'{"c": 1},\n{"c": 2}', "a list of objects stands in [ ]: line 1, column 9)"),
-    "text after the end": ("t.jsonl", b'{"c": "q"}\n{"c": "p"} x', "line 2: is not valid JSON (more text after its end"),
-    "empty": ("t.json", b" \n", "is not valid JSON (it is empty)"),
-    "no gzip": ("t.csv.gz", HEAD, "cannot be unpacked ("),
-    "half a gzip": ("t.csv.gz", gzip.compress(HEAD)[:-9], "cannot be unpacked ("),
-    "much in little": ("t.csv.gz", gzip.compress(bytes(30_000_000)), "it unpacks to 21 MB or more, "),
-    "packed workbook": ("t.xlsx.gz", b"", "those of text may be packed: .csv.gz"),
-    "no object": ("t.json", b'[{"c": "q"}, 7]', "item 2: expected an object with fields, found a number"),
-    "truncated list": ("t.json", b'[{"c": "q"}, {"c"', "is not valid JSON (it is cut off: column 18)"),
-    "half surrogate": ("t.json", b'[{"c": "q", "t": "\\ud800", "s": 1}]', "item 1, column 't': it holds half a surrogate"),
-    "object": ("t.json", b'{"my k": {"c": "q", "t": {"x": 1}, "s": 1}}', "key 'my k', column 't': expected text"),
-    "no such field": ("t.jsonl", b'{"c": "q", "t": "a", "s": {"y": 1}}', "line 1, column 's.x': no 'x' in an object"),
-    "no parquet": ("t.parquet", b"PAR1", "cannot be read as parquet"),
-    "no sheet": ("t.xlsx", b"PK", "cannot be read as .xlsx"),
-    "no table": ("t.pdf", b"c,t,s", "a table ends in one of .csv"),
-    "prose": ("t.txt", b"Once upon a time\nthere was", "no table, as no tab, comma, semicolon or | separates"),
-}  # fmt: skip
+UNREADABLE = [
+    *ARGUMENTS["what_cannot_be_read_is_one_line_that_names_file_and_row"],
+    ["t.csv.gz", gzip.compress(BAD_BYTE)[:-9].decode("latin-1"), "cannot be unpacked (", {}],
+    ["t.csv.gz", gzip.compress(bytes(30_000_000)).decode("latin-1"), "it unpacks to 21 MB or more, ", {}],
+]
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name, tmp_path):
-    file, content, message = UNREADABLE[name]
-    (tmp_path / file).write_bytes(content)
-    more = {"no such field": {"score": "s.x"}, "wrong encoding": {"encoding": "utf-8"}}
-    error = refusal(make, tmp_path / file, **KEYS | more.get(name, {}))
+@pytest.mark.parametrize(("file", "content", "message", "keys"), UNREADABLE, ids=[case[2] for case in UNREADABLE])
+def test_what_cannot_be_read_is_one_line_that_names_file_and_row(file, content, message, keys, tmp_path):
+    (tmp_path / file).write_bytes(content.encode("latin-1"))
+    error = refusal(make, tmp_path / file, **KEYS | keys)
     assert error.startswith(f"{tmp_path / file}")
     assert message in error
 
@@ -297,15 +239,7 @@ def test_what_cannot_be_read_is_one_line_that_names_file_and_row(name, tmp_path)
 # ---------------------------------------------------------------- cells that mean nothing
 
 
-@pytest.mark.parametrize(
-    ("cells", "missing"),
-    [
-        ('["1", "n/a", "", "None", "3"]', ()),
-        ('[1, null, NaN, "-", 3]', ()),
-        ('["1", "-99", "k.A.", "-99", "3"]', ["-99", "K.A."]),
-        ("[1, -99, -99.0, null, 3]", "-99"),
-    ],
-)
+@pytest.mark.parametrize(("cells", "missing"), ARGUMENTS["only_named_texts_mean_that_nobody_judged"])
 def test_only_named_texts_mean_that_nobody_judged(cells, missing, tmp_path):
     rows = [{"c": "q", "t": str(i), "s": cell} for i, cell in enumerate(json.loads(cells))]
     made = make_rows(tmp_path, rows, **KEYS, missing=missing)
@@ -313,10 +247,7 @@ def test_only_named_texts_mean_that_nobody_judged(cells, missing, tmp_path):
     assert made.report["default"]["accounts"]["rows"]["left_out"]["no_judgement"] == 3
 
 
-@pytest.mark.parametrize(
-    ("cells", "value"),
-    [("true, false", "false"), ('"True", "False"', "[false]"), ('"yes", "no"', "no"), ('"on", "off"', "[off]")],
-)
+@pytest.mark.parametrize(("cells", "value"), ARGUMENTS["a_recipe_leaves_rows_out_by_truth_values_and_by_words"])
 def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells, value, tmp_path):
     """In a recipe ``no`` and ``off`` are the words of a table, not the truth values that YAML makes of them."""
     rows = [{"c": "Q", "x": "a", "y": str(cell), "valid": cell} for cell in json.loads(f"[{cells}]")]

@@ -420,7 +420,10 @@ def _find_tasks(folder: Folder, folders: Iterable[Path]) -> list[Task]:
                 if path.parent.name == folder.name:
                     faults.append(str(error))
                 continue
-            if not _reads(settings, folder) or "group" in settings or ".ipynb_checkpoints" in path.parts:
+            data = str(settings.get("dataset_path"))
+            if data != f"nnd/{folder.name}" and Path(data).resolve() != folder.path.resolve():
+                continue
+            if "group" in settings:
                 continue
             name = str(settings.get("task"))
             if name in here:
@@ -486,11 +489,6 @@ def _around(settings: Mapping[str, Any]) -> list[Any]:
     shots = settings.get("fewshot_config") or {}
     shots = shots if isinstance(shots, Mapping) else {}
     return [settings.get("description"), settings.get("gen_prefix"), shots.get("gen_prefix"), shots.get("doc_to_text")]
-
-
-def _reads(settings: Mapping[str, Any], folder: Folder) -> bool:
-    path = str(settings.get("dataset_path"))
-    return path == f"nnd/{folder.name}" or Path(path).resolve() == folder.path.resolve()
 
 
 def _check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:

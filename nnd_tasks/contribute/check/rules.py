@@ -148,8 +148,9 @@ class Tests:
 
     @cached_property
     def bare(self) -> pd.DataFrame:
-        """Both candidates, letters and digits only."""
-        return self.texts.map(strip_form)
+        """Both candidates, letters and digits only; as they are where they have none."""
+        forms = self.texts.map(lambda text: unicodedata.normalize("NFKC", text).casefold())
+        return forms.replace(r"[\W_]+", "", regex=True).where(lambda form: form != "", self.texts)
 
     @cached_property
     def prompts(self) -> pd.DataFrame:
@@ -240,18 +241,17 @@ def _find_contradictory(tests: Tests) -> Hits:
 # ---------------------------------------------------------------- texts
 
 
-def _search_texts(tests: Tests, search: Callable[[str], Any], sides: Sequence[str]) -> pd.DataFrame:
-    """Return the texts in columns that a search finds something in; nan elsewhere."""
-    columns = tests.frame[[*sides]]
-    return columns.where(columns.isin([text for text in pd.unique(columns.to_numpy().ravel()) if search(text)]))
+def _find_texts(tests: Tests, search: Callable[[str], Any]) -> pd.DataFrame:
+    """Find the contexts and candidates that a search finds something in; nan elsewhere."""
+    texts = tests.frame[["context", "high", "low"]]
+    return texts.where(texts.isin([text for text in pd.unique(texts.to_numpy().ravel()) if search(text)]))
 
 
 def _check_scripts(tests: Tests) -> Iterator[Finding]:
     expected = scripts_of(tests.languages)
     if not expected:
         return
-    foreign = _search_texts(tests, lambda text: find_other_script(text, expected), ["context", "high", "low"])
-    hits = foreign.bfill(axis=1)["context"]
+    hits = _find_texts(tests, lambda text: find_other_script(text, expected)).bfill(axis=1)["context"]
     scripts = sorted({str(find_other_script(text, expected)) for text in hits.dropna()})
     names = " and ".join("Chinese characters" if script == "CJK" else f"{script.title()} letters" for script in scripts)
     yield from _report(tests, "language_mismatch", hits, f", in {names}; declared: {', '.join(tests.languages)}")
@@ -279,31 +279,31 @@ _FINDERS: Mapping[str, Callable[[Tests], Hits | str]] = {
 def check_tests(configs: Sequence[Tests]) -> Iterator[Finding]:
     """Apply all rules about tests to each config, and those about baselines to all of them together."""
     for tests in configs:
-        yield from _check_config(tests)
+        for code, find in _FINDERS.items():
+            result = find(tests)
+            if not isinstance(result, str):
+                changes = dict[str, Any]()
+                if tests.cleaned and "left_out" in RULES[code]:
+                    fix = f"none: the config {clean_name(tests.name)} leaves them out"
+                    changes = {"severity": Severity.NOTE, "fix": fix}
+                yield from _report(tests, code, result, **changes)
+            elif result:
+                yield finding(code, result, tests.name)
+        yield from _check_scripts(tests)
+        for code in SEARCHES:
+            yield from _search_texts(tests, code)
     yield from _check_baselines(configs)
 
 
-def _check_config(tests: Tests) -> Iterator[Finding]:
-    for code, find in _FINDERS.items():
-        result = find(tests)
-        if not isinstance(result, str):
-            changes = dict[str, Any]()
-            if tests.cleaned and "left_out" in RULES[code]:
-                fix = f"none: the config {clean_name(tests.name)} leaves them out"
-                changes = {"severity": Severity.NOTE, "fix": fix}
-            yield from _report(tests, code, result, **changes)
-        elif result:
-            yield finding(code, result, tests.name)
-    yield from _check_scripts(tests)
-    for code, search in SEARCHES.items():
-        sides = _search_texts(tests, search, ["high", "low"])
-        note = f", {sides['high'].nunique():,} better and {sides['low'].nunique():,} worse texts"
-        yield from _report(tests, code, sides["high"].fillna(sides["low"]), note)
-        severity = RULES[code].get("in_contexts")
-        if severity:
-            contexts = _search_texts(tests, search, ["context"])["context"]
-            fix = RULES[code].get("fix_contexts", RULES[code]["fix"])
-            yield from _report(tests, code, contexts, " in contexts", severity=Severity[severity.upper()], fix=fix)
+def _search_texts(tests: Tests, code: str) -> Iterator[Finding]:
+    """Look for what a rule describes in the candidates, and where it says so in the contexts."""
+    rule = RULES[code]
+    found = _find_texts(tests, SEARCHES[code])
+    note = f", {found['high'].nunique():,} better and {found['low'].nunique():,} worse texts"
+    yield from _report(tests, code, found["high"].fillna(found["low"]), note)
+    if "in_contexts" in rule:
+        changes = {"severity": Severity[rule["in_contexts"].upper()], "fix": rule.get("fix_contexts", rule["fix"])}
+        yield from _report(tests, code, found["context"], " in contexts", **changes)
 
 
 def _report(tests: Tests, code: str, hits: Hits, note: str = "", **changes: Any) -> Iterator[Finding]:
@@ -358,14 +358,6 @@ def _rate_baselines(tests: Tests) -> Iterator[tuple[tuple[str, str, int], pd.Ser
     for name, category_rates in by_category.items():
         if frame["cluster_id"][category_rates.index].nunique() >= FEW:
             yield (tests.name, name, len(category_rates)), category_rates.mean().where(category_rates.count() >= ENOUGH)
-
-
-# ---------------------------------------------------------------- what is looked for in each text
-
-
-def strip_form(text: str) -> str:
-    """Return the letters and digits of a text in lower case; the text as it is where it has none."""
-    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).casefold()) or text
 
 
 # ---------------------------------------------------------------- what a finding shows
