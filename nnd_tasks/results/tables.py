@@ -1,4 +1,4 @@
-"""The tables of reports on results: tables.yaml says how their values are written, and what one has to know to read them."""
+"""The tables of reports: tables.yaml of a room says how their values are written, and what one has to know to read them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ import yaml
 
 from nnd_tasks.show.report import Cell, Table
 
-#: Table -> ``columns``, and where it has them ``name`` and ``caption``.
-TABLES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text("utf-8"))
+#: Table -> ``columns``, and where it has them ``name`` and ``caption``; those of all rooms.
+TABLES: dict[str, dict[str, Any]] = {
+    key: table
+    for path in sorted(Path(__file__).parents[1].glob("*/tables.yaml"))
+    for key, table in yaml.safe_load(path.read_text("utf-8")).items()
+}
 
 
 def make_table(key: str, data: pd.DataFrame, columns: Mapping[str, Cell] | None = None, **numbers: object) -> Table:
-    """Make a table of tables.yaml.
+    """Make a table of a tables.yaml.
 
     Args:
         key: of the table.

@@ -93,7 +93,7 @@ def words_by_option(arguments: Sequence[str]) -> list[Words]:
 def run_command_line(
     arguments: list[str],
     evaluate: Callable[..., Any],
-    complete: Callable[[Any], None],
+    complete: Callable[[Any], list[str]],
     check_name: Callable[[str, Any], None],
 ) -> list[Any]:
     """Let lm-eval's command line read ``arguments``, with our tasks, and call ``evaluate`` in place of its `simple_evaluate`.
@@ -103,7 +103,8 @@ def run_command_line(
     Args:
         arguments: the verb and what follows.
         evaluate: takes the arguments of `simple_evaluate`.
-        complete: of the verb ``run``, called with lm-eval's configuration before the evaluator is imported; it may change it.
+        complete: of the verb ``run``, called with lm-eval's configuration before the evaluator is imported; it may change it,
+            and returns the names of the tasks.
         check_name: called with an unknown task and the manager; raises NNDError.
 
     Returns:
@@ -124,8 +125,8 @@ def run_command_line(
     ):
 
         def begin(options: Any) -> None:
-            complete(options)
-            patches.enter_context(_our_tasks(check_name, named_tasks(options)))
+            names = complete(options)
+            patches.enter_context(_our_tasks(check_name, names))
             patches.enter_context(_failing_on_unsaved(trackers))
 
         patches.enter_context(_configured_by(begin) if arguments[0] == "run" else _our_tasks(check_name))
@@ -157,12 +158,6 @@ def _configured_by(begin: Callable[[Any], None]) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- tasks
-
-
-def named_tasks(options: Any) -> list[str]:
-    """List the names of tasks in lm-eval's configuration of a run (`EvaluatorConfig`)."""
-    entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
-    return [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
 
 
 def _folders_of(names: Iterable[str]) -> list[Path]:

@@ -27,7 +27,6 @@ from nnd_tasks.run.adapter import (
     folder_name,
     longest_names,
     model_types,
-    named_tasks,
     results_folder,
     words_by_option,
 )
@@ -84,12 +83,15 @@ def _check_keys(values: Iterable[str], option: str) -> None:
 # ---------------------------------------------------------------- what is asked for
 
 
-def check_options(options: Any, sample: int | None) -> None:
+def check_options(options: Any, sample: int | None) -> list[str]:
     """Check lm-eval's configuration of a run (`EvaluatorConfig`), before its evaluator is imported.
 
     Args:
         options: the configuration.
         sample: as for `check_request`.
+
+    Returns:
+        The names of tasks.
 
     Raises:
         NNDError: an option has a value that cannot be taken.
@@ -98,9 +100,11 @@ def check_options(options: Any, sample: int | None) -> None:
     check_request(options.model, options.model_args, options.metadata, {"sample": sample, **selection})
     if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
         raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
-    names = named_tasks(options)
+    entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
+    names = [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
     if names and all(name.startswith("nnd_") for name in names):  # other tasks may take settings of the same names
         Settings.read(options.metadata)
+    return names
 
 
 def check_request(

@@ -196,11 +196,15 @@ def _describe_saved(tracker: Any, default_folder: Path) -> list[str]:
     return lines
 
 
-def _complete_options(options: Any, *, sample: int | None) -> None:
-    """Check what the command line says, and complete the arguments of the model, which are in the metadata, too."""
-    checks.check_options(options, sample)
+def _complete_options(options: Any, *, sample: int | None) -> list[str]:
+    """Check what the command line says, and complete the arguments of the model, which are in the metadata, too.
+
+    Returns the names of the tasks.
+    """
+    names = checks.check_options(options, sample)
     options.model_args = _complete_arguments(options.model, options.model_args)
     options.metadata = _complete_arguments(options.model, options.metadata)
+    return names
 
 
 def _complete_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:

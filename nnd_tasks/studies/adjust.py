@@ -27,7 +27,8 @@ from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import read_tokens, recount
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.results.tables import make_table
+from nnd_tasks.show.report import Report
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 from nnd_tasks.task.metrics import NORMALIZATIONS
 from nnd_tasks.task.span_metrics import unigram_surprise
@@ -38,21 +39,6 @@ Ints = NDArray[np.integer[Any]]
 ADJUSTED = "pass_rate_adjusted"
 #: Where the better text is the longer one, or the shorter one, in at least this share of a category's tests, a note says so.
 ONE_SIDED = 0.9
-_COLUMNS = {
-    "category": "{category}",
-    "model": "{model}",
-    "by token": "{pass_rate:.3f} [{pass_rate_low:.3f}, {pass_rate_high:.3f}]",
-    "by sum": "{pass_rate_sum:.3f} [{pass_rate_sum_low:.3f}, {pass_rate_sum_high:.3f}]",
-    "by byte": "{pass_rate_bytes:.3f} [{pass_rate_bytes_low:.3f}, {pass_rate_bytes_high:.3f}]",
-    "adjusted": "{pass_rate_adjusted:.3f} [{pass_rate_adjusted_low:.3f}, {pass_rate_adjusted_high:.3f}]",
-    "adjusted - by token": "{change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]",
-}
-_CAPTION = (
-    "Length and word frequency taken out. By token, by sum, by byte: the likelihoods that are compared. Adjusted: by sum, "
-    "less what so many tokens, and so rare ones, cost this model in the other prompts; a tie counts half. 95% intervals, "
-    "clustered by prompt, with the noise of what was learned. What a model knows is taken out too as far as it grows with "
-    "the difference in length, as where it notices each word that was left out."
-)
 
 
 def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame, list[str]]:
@@ -152,9 +138,9 @@ def add_adjusted_rates(report: Report, paired: Paired) -> Report:
     after = [table.name for table in report.tables].index("diagnostics") + 1
     return replace(
         report,
-        tables=[*report.tables[:after], Table("adjusted", rates, _COLUMNS, _CAPTION), *report.tables[after:]],
+        tables=[*report.tables[:after], make_table("adjusted", rates), *report.tables[after:]],
         notes=[*(f"{model}: {note}" for model, _, notes in adjusted for note in notes), *report.notes],
-        brief=[*report.brief, Table("adjusted", overall, {"task": "{task}", **_COLUMNS})],
+        brief=[*report.brief, make_table("adjusted_overall", overall)],
     )
 
 

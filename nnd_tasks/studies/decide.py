@@ -19,25 +19,14 @@ from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training,
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.show.forms import draw_lines
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.report import Report
 from nnd_tasks.studies.signal import step_variance
 
 RATE = "pass_rate"
 #: Resamples of the prompts, share of pairs that is enough for a sentence, and last checkpoints of which the noise is taken.
 RESAMPLES, ENOUGH, LAST = 1000, 0.9, 5
-_COLUMNS = {
-    "category": "{category}",
-    "measure": "{measure}",
-    "{step:,.10g}": "{accuracy:.2f} [{low:.2f}, {high:.2f}]",
-    "spread": "{spread:.4f}",
-    "noise": "{noise:.4f}",
-}
-_CAPTION = (
-    "Decision accuracy at each step: share of the pairs of trainings in the same order as at the last step; 0.5 is chance. 95% "
-    f"intervals of {RESAMPLES:,} resamples of the prompts. Spread: the best training less the worst, at the last step. Noise: "
-    f"what the next checkpoint would change, from the last {LAST}, as in nnd signal."
-)
 
 
 def report_decisions(
@@ -156,9 +145,9 @@ def _report(paired: Paired, models: pd.DataFrame, notes: Sequence[str]) -> Repor
         name=f"decide_{paired.title}",
         title=f"{paired.title}: how early {len(models)} trainings can be told apart",
         findings=[conclude(overall)],
-        tables=[Table("decisions", decisions, _COLUMNS, _CAPTION)],
+        tables=[make_table("decisions", decisions, resamples=RESAMPLES, last=LAST)],
         notes=[*notes, *paired.notes, left_out],
-        brief=[Table("decisions", overall, _COLUMNS)],
+        brief=[make_table("decisions_overall", overall)],
         figures={"accuracy": partial(draw_lines, points, paired.title, STEP, label, main=RATE, chance=0.5)},
         facts={"trainings": list(models.index), "signatures": {run.model: run.line for run in paired.runs}},
     )

@@ -29,8 +29,9 @@ from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.show.report import Cell, Report, Table
+from nnd_tasks.show.report import Report
 from nnd_tasks.significance import LEVEL, holm
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, summarize_rate
 from nnd_tasks.store import find_table
@@ -39,34 +40,6 @@ from nnd_tasks.text import counted, some_of
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 #: What texts are compared within: those of one prompt that people judged alike, or the better and the worse text of a test.
 EQUAL, PAIRS = "equal judgements", "pairs"
-
-_EFFECTS: Mapping[str, Cell] = {
-    "model": "{model}",
-    "system": "{system}",
-    "texts": "{texts:,}",
-    "prompts": "{prompts:,}{few:†}",
-    "nats per token": "{value:+.3f}",
-    "95% interval": "{low:+.3f} to {high:+.3f}",
-    "p (Holm)": "{p_holm:p}",
-}
-_READING = (
-    "Nats per token: mean log-likelihood per token of a system's texts less that of the other systems' texts, where people "
-    "judged both alike. Intervals are clustered by prompt; p is corrected over all rows (Holm). This is what a model likes, not "
-    "why: style, length and what the judgement does not see count too."
-)
-_OWN = {
-    "model": "{model}",
-    "own texts": "{systems}",
-    "of own texts": "{quantity}",
-    "tests": "{tests:,.0f}",
-    "prompts": "{prompts:,.0f}{few:†}",
-    "value": "{value:.3f}",
-    "95% interval": "{low:.3f} to {high:.3f}",
-}
-_READING_OWN = (
-    "Familiarity: nats per token, as above; beyond the others: what the model likes its own texts more than the other models of "
-    "the table do. Pass rates by whose text is the better one."
-)
 
 
 class JudgedTexts(NamedTuple):
@@ -132,10 +105,10 @@ def _report(texts: JudgedTexts, own: Mapping[str, Sequence[str]], notes: list[st
         systems = [name for name in own.get(model, ()) if name in texts.shares]
         if systems:
             quantities[model, ", ".join(systems)] = _measure_own(texts, model, systems)
-    tables = [Table("effects", effects, _EFFECTS, _READING)]
+    tables = [make_table("effects", effects)]
     if quantities:
         of_own = pd.concat(quantities, names=["model", "systems"]).reset_index(["model", "systems"])
-        tables.append(Table("own", of_own.assign(few=of_own["prompts"] < FEW), _OWN, _READING_OWN))
+        tables.append(make_table("own_texts", of_own.assign(few=of_own["prompts"] < FEW)))
     groups = texts.shares.columns.to_series().groupby(texts.effects.groups).agg(", ".join)
     if len(groups) > 1:
         linked = f"Systems that no prompt links are not compared with each other. Groups: {some_of(groups, 30, str)}."

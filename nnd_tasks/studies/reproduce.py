@@ -18,9 +18,10 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, read_yaml
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.show.report import Report, file_stem
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, clustered_mean
 from nnd_tasks.store import read_table
 from nnd_tasks.text import did_you_mean
@@ -39,12 +40,10 @@ def list_experiments() -> Report:
         for experiment in load_experiments().values()
         for run in experiment.models
     ]
-    columns = {name: f"{{{name}}}" for name in rows[0]}
-    table = Table(
-        "models", pd.DataFrame(rows), columns | {"published": "{published:.3f}", "released": "{released:yes}"}
-    )
     notes = ["What was not released, the authors fine-tuned from the model that is named."]
-    return Report("experiments", "Published experiments", [DISCLAIMER], [table], notes)
+    return Report(
+        "experiments", "Published experiments", [DISCLAIMER], [make_table("published", pd.DataFrame(rows))], notes
+    )
 
 
 def reproduce(
@@ -98,16 +97,6 @@ def reproduce(
     rates = pd.concat(cells, ignore_index=True)
     rates["difference"] = rates["measured"] - rates["published"]
     rates["few"] = (rates["clusters"] < FEW) | (rates["stderr"] == 0)
-    columns = {
-        "model": "{model}",
-        "tests": "{label}",
-        "published": "{published:.4f}",
-        "measured": "{measured:.4f}",
-        "difference": "{difference:+.4f}",
-        "stderr": "{stderr:.4f}",
-        "number": "{tests:,}",
-        "prompts": "{clusters:,}{few:†}",
-    }
     reading = (
         "stderr is that of the measured rate, clustered by prompt. It does not say how near a reproduction must be: over all "
         "prompts of the same data, the same weights should come much nearer."
@@ -116,7 +105,7 @@ def reproduce(
         name,
         experiment.title,
         [DISCLAIMER, *failed],
-        [Table("rates", rates, columns)],
+        [make_table("reproduced", rates)],
         [reading, *experiment.notes, *notes],
         FEW_PROMPTS,
         facts={"failed": failed},

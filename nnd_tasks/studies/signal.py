@@ -22,8 +22,9 @@ from nnd_tasks.results.model_names import PARAMETERS, STEP, Tags, find_family, g
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import short_hash
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.report import Report
 from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p
 from nnd_tasks.statistics import FEW
 from nnd_tasks.task.selection import sample_order
@@ -37,45 +38,6 @@ MEASURES = {PASS_RATE: 1, MARGIN: 1, BITS: -1}
 CONTRASTS = (PASS_RATE, MARGIN)
 #: Share of the pairs of models told apart that a sample must keep, and how many sizes of samples are tried.
 KEPT, SIZES = 0.9, 60
-
-#: Headings of the tables, and what one has to know to read them.
-_MODELS = {"model": "{model}", "training": "{training}", "step": "{step:,.10g}", "parameters": "{parameters:,.10g}"}
-_ORDER = "Of one training, the later step should be better (-: its end); of two ends, the larger model."
-_SIGNALS = {
-    "prompts": "{prompts:,}",
-    "signal": "{signal:.3f}",
-    "noise: prompts": "{noise_prompts:.4f}",
-    "noise: steps": "{noise_steps:.4f}",
-    "SNR": "{snr:.1f}",
-}
-_NOISE = (
-    "Signal: the best model less the worst. Noise of prompts: what other prompts would change; of steps: what the next "
-    "checkpoint would, beyond that; it needs three checkpoints of one training. SNR: signal over both."
-)
-_VERDICTS = {
-    "in order": "{in_order}/{ordered}",
-    "apart": "{apart}/{pairs}",
-    "chosen": "{p_chosen:p}",
-    "confirmed": "{p_confirmed:p}",
-    "verdict": "{verdict}",
-    "sample": "{sample:,}",
-}
-_TESTED = (
-    "In order: of the pairs of models of which one should be better, those where it is. Apart: pairs told apart at 0.05, of all "
-    "pairs; one in twenty is by chance. Chosen: p on half of the prompts; confirmed: p of the same on the other half (one-sided, "
-    f"Holm). Sample: prompts that keep {KEPT:.0%} of the pairs told apart, where the whole set was scored. "
-    "Verdict: better - models that should be better are; "
-    "worse - they are worse; mixed - two models differ, and the order as a whole is not shown; not confirmed - half of the "
-    "prompts or all together show something, not both halves; noise - nothing is shown; too few prompts - fewer than "
-    f"{FEW} in a half."
-)
-_BRIEF = {
-    "task": "{task}",
-    "family": "{family}",
-    "category": "{category}",
-    "{measure}": "{verdict}",
-    "--sample by {measure}": "{sample:,}",
-}
 
 
 class Family(NamedTuple):
@@ -276,19 +238,18 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
             f"Keeps {KEPT:.0%} of the pairs told apart on each of them, by its better measure: "
             f"nnd run ... --tasks {first_run.task} --sample {sample} (of {len(ranks):,})."
         )
-    named = {"category": "{category}", "measure": "{measure}"}
     return Report(
         name=f"signal_{paired.title}_{family.name}",
         title=f"{paired.title}: signal and noise of {family.name}",
         findings=findings,
         tables=[
-            Table("models", family.models, _MODELS, _ORDER),
-            Table("values", values.rename("value").reset_index(), {**named, "{model}": "{value:.3f}"}),
-            Table("signals", table.loc[:, :"snr"], named | _SIGNALS, _NOISE),
-            Table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), named | _VERDICTS, _TESTED),
+            make_table("models", family.models),
+            make_table("values", values.rename("value").reset_index()),
+            make_table("signals", table.loc[:, :"snr"]),
+            make_table("verdicts", table.drop(columns=table.loc[:, "tests":"snr"]), kept=KEPT, few=FEW),
         ],
         notes=[*notes, *replace(paired, left_out=paired.left_out + len(paired.tests) - len(every)).notes],
-        brief=[Table("brief", table[contrasts].assign(task=paired.title, family=family.name), _BRIEF)],
+        brief=[make_table("brief", table[contrasts].assign(task=paired.title, family=family.name))],
         facts={
             "set": paired.set,
             "task": paired.title,

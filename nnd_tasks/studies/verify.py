@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import open_source, sha256_of
 from nnd_tasks.sets.read import naming_place, read_records
@@ -97,20 +98,7 @@ def verify_set(name: str, path: Path, metrics: Mapping[str, Metric]) -> Report:
             {"model": "{model}", "human {category}": "{human:.3f}", heading: "{score:.3f}"},
             f"Human score: {published['human']}; {len(human):,} {published['prompts']}, {counted(len(models), 'model')}.",
         ),
-        Table(
-            "agreement",
-            agreement,
-            {
-                "score": "{scorer}",
-                "category": "{category}",
-                "{statistic}": "{value:.2f} [{low:.2f}, {high:.2f}]",
-                "paper's {statistic}": "{paper:.2f}",
-            },
-            "tau: Kendall's tau-b over models. r: Pearson's r over the gaps of all pairs of models, each pair in both orders; "
-            f"r_in_order: each pair once, in the order {', '.join(models)}. In brackets: 95% percentile bootstrap over prompts. "
-            "A resample breaks near ties, so a value may lie close to one end. The paper's: of its Table 1, "
-            f"{published['column']}, averages alone.",
-        ),
+        make_table("agreement", agreement, models=", ".join(models), column=published["column"]),
     ]
     return Report(
         f"verify_{name}",

@@ -256,7 +256,6 @@ def test_a_missing_system_is_named(short):
 @pytest.mark.parametrize(
     ("name", "metrics", "message"),
     [
-        ("summeval", "rogue", "there is no metric 'rogue'; there are: bleu, "),
         ("summeval", "bartscore", "metric bartscore needs a model: --metrics bartscore=FOLDER"),
         ("quizdesign", "", r"there is no set to verify on 'quizdesign'; did you mean 'quiz_design'\?"),
     ],

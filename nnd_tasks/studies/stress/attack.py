@@ -31,8 +31,8 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import short_hash
-from nnd_tasks.show.report import Cell, Table
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.stress.corpora import Gold, read_corpus
 from nnd_tasks.studies.stress.edits import LISTS, WORDS, Edit, Parser, is_spoken, like, load_parser
@@ -237,16 +237,6 @@ def _same(word: str, candidate: str) -> bool:
 
 #: Changes that a report lists for each search, the most frequent first.
 _LISTED = 8
-_ATTACKS: dict[str, Cell] = {
-    "model": "{model}",
-    "search": "{search}",
-    "texts": "{texts:,}",
-    "found": "{rate:.3f}",
-    "95% interval": "{low:.3f} to {high:.3f}",
-    "gain, nats per token": "{gain:.3f}",
-    "noise ratio": "{noise:.3f}",
-    "most frequent": lambda row: ", ".join(f"{change} ({count})" for change, count in row["changes"].items()),
-}
 
 
 def build_attack_set(
@@ -317,13 +307,17 @@ def build_attack_set(
         return new.write(
             pd.DataFrame(tests),
             report,
-            Table("attacks", attacks, _ATTACKS),
+            make_table("attacks", attacks.assign(most_frequent=attacks["changes"].map(_list_changes))),
             f"{counted(len(tests), 'test')}: for each gold text the smallest change, in as few greedy steps as possible, that a "
             "model prefers to the text (He et al., ACL 2023, appendix J). `category` is the model that was attacked, which fails "
             "these tests by construction; `subcategory` is the search: `errors` combines the error types of the stress sets, "
             "`edits` deletes and replaces words.",
             "Gold texts and small changes that make them worse, found by a search against language models.",
         )
+
+
+def _list_changes(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{change} ({count})" for change, count in counts.items())
 
 
 def _summarize(attempts: pd.DataFrame) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.report import Report
 from nnd_tasks.significance import holm
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.store import look_up_set, read_table
@@ -43,14 +44,6 @@ _READING = (
     "the models (Holm). Beyond the others: that, less what the other scorers give; it is above 0 for any models that differ, so "
     "only its size says something. Prefers own: share of pairs (own text, other's text) in which the own one scores higher."
 )
-_GIVEN = {"scorer": "{scorer}", "{writer}": "{mean:.3f} [{low:.3f} to {high:.3f}]"}
-_BIASES = {
-    "model": "{model}",
-    "own less others": "{own:+.3f} [{own_low:+.3f} to {own_high:+.3f}]",
-    "p (Holm)": "{p_holm:p}",
-    "beyond the others": "{beyond:+.3f} [{beyond_low:+.3f} to {beyond_high:+.3f}]",
-    "prefers own": "{prefers:.3f} [{prefers_low:.3f} to {prefers_high:.3f}]",
-}
 
 
 def score_own_texts(
@@ -168,7 +161,7 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame
     biases["p_holm"] = holm(biases["p_holm"].tolist())
     left_out = int((~complete).sum())
     lost = f"Left out: {counted(left_out, 'prompt')} after which a model wrote nothing, or a text could not be scored."
-    tables = [Table("given", means_given, _GIVEN), Table("own", biases, _BIASES)]
+    tables = [make_table("given", means_given), make_table("biases", biases)]
     return Report(
         name="self",
         title=f"Self-evaluation: {prompts}",

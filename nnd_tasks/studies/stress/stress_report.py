@@ -15,8 +15,9 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.show.forms import draw_lines
-from nnd_tasks.show.report import Report, Table
+from nnd_tasks.show.report import Report
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.store import read_table
 from nnd_tasks.studies.stress.corpora import Corpus
@@ -30,18 +31,6 @@ if TYPE_CHECKING:
 
 #: Column of a set -> what `judge` calls it.
 _COLUMNS = {"cluster_id": "text", "category": "error", "subcategory": "level", "noise_ratio": "noise", "seed": "seed"}
-_LEVELS = {
-    "error": "{error}",
-    "verdict": "{outcome}",
-    "level": "{level}",
-    "noise ratio": "{noise:.3f}",
-    "score": "{score:.4f}",
-    "change": "{change:+.1%}",
-    "step": "{step_low:+.4f} to {step_high:+.4f}",
-    "pass rate": "{passed:.3f}",
-    "its interval": "{rate_low:.3f} to {rate_high:.3f}",
-    "texts": "{texts:,}",
-}
 
 
 def report_results(results: Path) -> list[Report]:
@@ -129,9 +118,9 @@ def report_scores(title: str, metric: str, tests: pd.DataFrame, **facts: str) ->
         name=title.replace(", ", "_"),
         title=f"Blind spots: {title}",
         findings=findings,
-        tables=[Table("levels", levels, _LEVELS)],
+        tables=[make_table("levels", levels)],
         notes=notes,
-        brief=[Table("verdicts", levels, {"error": "{error}", "{title}": "{outcome}"})],
+        brief=[make_table("errors", levels)],
         figures={"levels": partial(draw_levels, levels, metric, title)},
         facts={**facts, "metric": metric, "unscored": unscored},
     )

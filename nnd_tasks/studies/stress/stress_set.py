@@ -22,6 +22,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.text_models import MaskedLM
+from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import ConfigSummary, short_hash
 from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.catalogue import list_recipes
@@ -35,15 +36,6 @@ from nnd_tasks.studies.stress.corpora import KNOWN, Corpus, Gold, read_corpus
 from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, join, load_parser
 from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
 from nnd_tasks.text import counted
-
-_ERRORS = {
-    "error": "{error}",
-    "what it does": "{definition}",
-    "levels": "{levels}",
-    "tests": "{tests:,}",
-    "texts left as they were": "{unchanged:,}",
-    "nothing new at a level or seed": "{repeated:,}",
-}
 
 
 def build_stress_set(
@@ -126,7 +118,7 @@ def build_stress_set(
         return new.write(
             tests,
             report,
-            Table("errors", error_facts, _ERRORS),
+            make_table("made", error_facts),
             f"{counted(len(tests), 'test')} from {counted(len(drawn), 'text')} with {counted(seeds, 'seed')}; `category` is the "
             "error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text "
             f"(halved for switching). Words, sentences and tags: {parser.name}.",
