@@ -33,8 +33,7 @@ from nnd_tasks.files import (
     writing,
     writing_all,
 )
-from tests.commands import refused, run
-from tests.conftest import REPO
+from tests.commands import refused
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
 
@@ -209,16 +208,12 @@ def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["board", "after"]
 
 
-def test_a_killed_write_leaves_nothing_that_lm_eval_takes_for_a_task(tmp_path):
-    path = tmp_path / "nnd_answers.yaml"
-    write_text(path, "task: nnd_answers\ndoc_to_text: after\n")
-    code = "import os, sys; from pathlib import Path; from nnd_tasks.files import write_text; "
-    code += (
-        "Path.replace = lambda *_: os._exit(9); write_text(Path(sys.argv[1]), 'task: nnd_answers\\ndoc_to_text: half')"
-    )
-    assert run([sys.executable, "-c", code, path], cwd=REPO).returncode == 9
-    assert len(list(tmp_path.iterdir())) == 2, "the write was not stopped midway"
-    assert {entry.yaml_path for entry in TaskIndex.build([tmp_path]).values()} == {path}
+def test_lm_eval_takes_a_file_that_is_being_written_for_no_task(tmp_path):
+    """Nor what a killed process leaves of it."""
+    with writing(tmp_path / "nnd_answers.yaml") as new:
+        new.write_text("task: nnd_answers\ndoc_to_text: half", "utf-8")
+        assert not TaskIndex.build([tmp_path])
+    assert {entry.yaml_path for entry in TaskIndex.build([tmp_path]).values()} == {tmp_path / "nnd_answers.yaml"}
 
 
 def test_a_folder_has_one_writer_at_a_time(tmp_path):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Context, Option, echo
 
-from nnd_tasks.cli.typer_app import RUN_GPT2, show, verb
+from nnd_tasks.cli.typer_app import RUN_GPT2, verb
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.show.console import say
 from nnd_tasks.text import counted
@@ -150,6 +150,7 @@ def run_demo(folder: Path, model: str) -> None:
     from nnd_tasks.run.run import run_lm_eval
     from nnd_tasks.run.smollm2 import resolve_model
     from nnd_tasks.sets.build import build_set
+    from nnd_tasks.show.terminal import show_reports
 
     console = Console(emoji=False, markup=False, highlight=False, soft_wrap=True)
     folder = expand(folder).absolute()
@@ -168,7 +169,7 @@ def run_demo(folder: Path, model: str) -> None:
     latest = sorted(read_results(folder / "results"), key=lambda run: run.date)[-2:]  # older ones may be of other data
     runs = sorted(latest, key=lambda run: run.model != twin.name)
     write_text(folder / "report.html", render_report(runs))
-    show([report_comparison(comparison) for comparison in compare_runs(runs)])
+    show_reports([report_comparison(comparison) for comparison in compare_runs(runs)])
     console.print(visible(f"Every test is in {folder / 'report.html'}"))
 
 

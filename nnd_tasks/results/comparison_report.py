@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from nnd_tasks.results.samples import recount
 from nnd_tasks.results.tables import make_table
 from nnd_tasks.results.token_analyses import margin_parts
 from nnd_tasks.rule import Likelihood, Normalization, passes
-from nnd_tasks.show.report import Report, Table, write_cell
+from nnd_tasks.show.report import Report, write_cell
 from nnd_tasks.significance import LARGEST_MDE, LEVEL, POWER, RESAMPLES, needed
 from nnd_tasks.statistics import FEW, FEW_PROMPTS
 from nnd_tasks.store import find_table
@@ -48,17 +47,19 @@ def report_comparison(comparison: Comparison) -> Report:
     if paired.prompts_in_set is not None:
         of_sample = f" Of a sample: {len(paired.runs[0].documents):,} of the set's {paired.prompts_in_set:,} prompts."
     diagnostics = pd.concat(map(diagnostics_of, paired.runs), ignore_index=True)
+    of_baselines = {name: f"{{{name}:.3f}}" for name in BASELINES if name in baselines}
     tables = [
         make_table("rates", rates, of_sample=of_sample),
         make_table("ranks", comparison.ranks),
         make_table("differences", differences, resamples=RESAMPLES, power=POWER, level=LEVEL),
-        baselines_table(baselines),
+        make_table("baselines", baselines, {"category": "{category}", **of_baselines}),
         make_table("diagnostics", diagnostics),
         make_table("while_training", comparison.measures),
         *reader_tables(paired),
         make_table("margin_parts", margin_parts(paired)),
     ]
     overall = differences[differences["category"] == ALL].assign(task=paired.title)
+    for_print = "; ".join(f"{run.model}: {run.short_line}" for run in paired.runs)
     return Report(
         name=f"compare {paired.name}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
@@ -66,7 +67,7 @@ def report_comparison(comparison: Comparison) -> Report:
         # Tables without rows are left out: differences of one model, ranks of two, measures and cells of one reader, margin
         # parts without token scores.
         tables=[table for table in tables if len(table.data)],
-        notes=[*comparison.not_compared, signatures_for_print(paired.runs)],
+        notes=[*comparison.not_compared, f"Signatures for print: {for_print}."],
         legend=LEGEND,
         brief=[make_table("overall_differences", overall)] if len(overall) else [],
         facts={
@@ -75,11 +76,6 @@ def report_comparison(comparison: Comparison) -> Report:
             "signatures": {run.model: run.line for run in paired.runs},
         },
     )
-
-
-def signatures_for_print(runs: Sequence[Run]) -> str:
-    """A line with the short signature of each model."""
-    return f"Signatures for print: {'; '.join(f'{run.model}: {run.short_line}' for run in runs)}."
 
 
 # ---------------------------------------------------------------- sentences
@@ -214,13 +210,6 @@ def baselines_of(paired: Paired) -> pd.DataFrame:
     return rates.assign(best_baseline=best).rename_axis("category").reset_index()
 
 
-def baselines_table(baselines: pd.DataFrame) -> Table:
-    """The table of `baselines_of`."""
-    columns = {name: f"{{{name}:.3f}}" for name in BASELINES if name in baselines}
-    caption = "Baselines: share of tests that rules without understanding pass (system: of the tests with a text of that system)."
-    return Table("baselines", baselines, {"category": "{category}", **columns}, caption)
-
-
 def diagnostics_of(run: Run) -> pd.DataFrame:
     """What puts the pass rates of a run into proportion, over the tests that it scored.
 
@@ -245,8 +234,5 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
         "survives": np.where(passed, passes(high_alone, low_alone), math.nan),
     }
     shares = pd.DataFrame(outcomes, dtype=float)
-    rows = [
-        {"category": name, "model": run.model, **shares[tests["category"].eq(name) | (name == ALL)].mean()}
-        for name in [ALL, *sorted(tests["category"].unique())]
-    ]
-    return pd.DataFrame(rows)
+    groups = [(ALL, shares), *shares.groupby(tests["category"])]
+    return pd.DataFrame({"category": name, "model": run.model, **group.mean()} for name, group in groups)

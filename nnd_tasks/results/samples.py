@@ -23,7 +23,7 @@ from nnd_tasks.files import json_lines, reading
 from nnd_tasks.measures import MARGIN, MEASURES, measure_tests
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, Run, take_values
-from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
+from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.scored_tokens import SCHEMA
 
@@ -100,19 +100,19 @@ def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> 
     )
 
 
-def likelihoods(tests: pd.DataFrame, side: str, by: Normalization = Normalization.TOKENS) -> Likelihood:
-    """The log-likelihoods of the ``high`` or the ``low`` texts of a run's tests; nan where they are not finite.
-
-    Per token it is the mean that the samples hold: in files of others it may differ from sum / tokens in its last digit.
-    """
-    if by is Normalization.TOKENS:
-        return Likelihood(tests[f"{side}_mean"])
-    return Likelihood(tests[f"{side}_sum"], tests[f"{side}_tokens"], tests[f"{side}_bytes"])
-
-
 def recount(tests: pd.DataFrame, by: Normalization) -> Any:
-    """Tell again which tests of a run pass, as `nnd_tasks.rule.passes`; a tie fails."""
-    return passes(likelihoods(tests, "high", by), likelihoods(tests, "low", by), by)
+    """Tell again which tests of a run pass, as `nnd_tasks.rule.passes`; a tie fails.
+
+    The log-likelihood per token is the mean that the samples hold: in files of others it may differ from sum / tokens in its
+    last digit.
+    """
+    high, low = (
+        Likelihood(tests[f"{side}_mean"])
+        if by is Normalization.TOKENS
+        else Likelihood(tests[f"{side}_sum"], tests[f"{side}_tokens"], tests[f"{side}_bytes"])
+        for side in SIDES
+    )
+    return passes(high, low, by)
 
 
 def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any]) -> None:
@@ -127,8 +127,7 @@ def check_outcomes(path: Path, tests: pd.DataFrame, protocol: Mapping[str, Any])
         protocol: of the run; says what a tie counts, and who read the texts.
     """
     stored = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-    high, low = likelihoods(tests, "high"), likelihoods(tests, "low")
-    passed, tie = recount(tests, Normalization.TOKENS), normalize(high) == normalize(low)
+    passed, tie = recount(tests, Normalization.TOKENS), tests["high_mean"] == tests["low_mean"]
     said_tie = tests["tie"].to_numpy(dtype=bool)
     # A sample does not say which text came first in the source, so any outcome of a tie may be the authors'.
     right = (stored == passed) | (tie & (protocol.get("ties") == Ties.AUTHORS.value) & ~np.isnan(stored))

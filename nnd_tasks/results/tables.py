@@ -11,7 +11,7 @@ import yaml
 
 from nnd_tasks.show.report import Cell, Table
 
-#: Table -> ``columns``, and where it has them ``name`` and ``caption``; those of all rooms.
+#: Table -> ``columns`` (but for baselines), and where it has them ``name`` and ``caption``; those of all rooms.
 TABLES: dict[str, dict[str, Any]] = {
     key: table
     for path in sorted(Path(__file__).parents[1].glob("*/tables.yaml"))
