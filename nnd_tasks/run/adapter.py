@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
@@ -25,7 +26,7 @@ from lm_eval.api.model import LM
 from lm_eval.utils import simple_parse_args_string
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import write_text, writing_all
+from nnd_tasks.files import changing, write_text, writing_all
 from nnd_tasks.redact import Veiled, bare_urls
 from nnd_tasks.run.servers import checked_servers
 from nnd_tasks.task.sandbox import render
@@ -342,7 +343,42 @@ def _seeded_samples() -> Iterator[None]:
 # ---------------------------------------------------------------- results
 
 
-def folder_name(model: Any, arguments: Mapping[str, Any]) -> str | None:
+def check_output(output_path: str | None, model: Any, arguments: Mapping[str, Any], tasks: Iterable[str]) -> str | None:
+    """Write and remove a file of each name that the run will write, as lm-eval would only log an error, after the run.
+
+    Args:
+        output_path: the option.
+        model: what ``--model`` names, or a ready-made model.
+        arguments: of the model.
+        tasks: names of the tasks.
+
+    Returns:
+        Name of the folder that the model's results go to; None where lm-eval takes a random one.
+
+    Raises:
+        NNDError: a file cannot be written.
+    """
+    folder = _name_folder(model, arguments)
+    if not output_path:
+        return folder
+    path, place = Path(output_path), results_folder(output_path, folder)
+    results = path.stem if path.suffix == ".json" else "results"
+    longest = [f"{results}_{_SOME_TIME}.json", *(f"tokens_{task}_{_SOME_TIME}.parquet" for task in tasks)]
+    with changing(f"--output_path {output_path}"):
+        missing = [path for path in (place, *place.parents) if not path.exists()]
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            for name in longest:
+                with tempfile.TemporaryDirectory(dir=place) as beside:
+                    Path(beside, name).touch()
+        finally:
+            for path in missing:  # a run that ends with an error leaves no empty folders
+                with suppress(OSError):
+                    path.rmdir()
+    return folder
+
+
+def _name_folder(model: Any, arguments: Mapping[str, Any]) -> str | None:
     """Name the folder that a model's results go to: that of lm-eval, shortened, without secrets.
 
     Args:
@@ -376,18 +412,10 @@ def results_folder(output_path: str, folder: str | None) -> Path:
 
     Args:
         output_path: the option; one that ends in ``.json`` names files in its folder.
-        folder: see `folder_name`.
+        folder: see `check_output`.
     """
     path = Path(output_path)
     return path.parent if path.suffix == ".json" else path / (folder or "model")
-
-
-def longest_names(output_path: str, tasks: Iterable[str]) -> list[str]:
-    """Make up names as long as those of the files that a run writes."""
-    path = Path(output_path)
-    results = path.stem if path.suffix == ".json" else "results"
-    longest = ((f"tokens_{task}", "parquet") for task in tasks)
-    return [f"{name}_{_SOME_TIME}.{end}" for name, end in ((results, "json"), *longest)]
 
 
 def saved_folder(tracker: Any) -> Path:

@@ -25,7 +25,7 @@ from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.checks import check_task_name
 from nnd_tasks.run.run import evaluate
-from nnd_tasks.run.training_log import LOG_NAME, Line, add_lines, read_log, remove_later
+from nnd_tasks.run.training_log import LOG_NAME, Line, read_log, write_log
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.selection import check_selection
 
@@ -119,7 +119,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer = _calling_trainer()
         _check_whole(self._trainer, model)
         self._path = Path(self.log_path or Path(args.output_dir) / LOG_NAME).expanduser()
-        read_log(self._path)  # raises if it is another kind of file
+        lines = read_log(self._path)  # raises if it is another kind of file
         self._own_tokenizer = self._find_tokenizer(kwargs.get("processing_class"))
         try:
             names = {line["task"] for line in self._score(model, {"limit": 1})}
@@ -127,8 +127,13 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds
             raise NNDError(f"NNDCallback: this model cannot be evaluated ({typed_reason_of(error)})") from error
-        lines = remove_later(self._path, state.global_step)
-        logged = {line["task"] for line in lines if line["step"] == state.global_step}
+        earlier = [line for line in lines if line["step"] <= state.global_step]
+        if later := len(lines) - len(earlier):
+            logger.warning(
+                "%s: removed %d lines of steps after %d, left by an earlier run", self._path, later, state.global_step
+            )
+        write_log(self._path, earlier)
+        logged = {line["task"] for line in earlier if line["step"] == state.global_step}
         self._done = state.global_step if names <= logged else -1
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -163,7 +168,8 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self._trainer.log({name: rate for line in lines for name, rate in _scalars(line)})
         control.should_log = should_log
         try:
-            add_lines(self._path, [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines])
+            new = [{"step": step, "epoch": float(state.epoch or 0.0), **line} for line in lines]
+            write_log(self._path, [*read_log(self._path), *new])
         except NNDError as error:
             logger.warning("NNDCallback: step %d is not in the file, training goes on (%s)", step, error)
 

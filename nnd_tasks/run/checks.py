@@ -9,25 +9,21 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import changing, expand
+from nnd_tasks.files import expand
 from nnd_tasks.run.adapter import (
     LM,
     Words,
-    folder_name,
-    longest_names,
+    check_output,
     model_types,
-    results_folder,
     words_by_option,
 )
 from nnd_tasks.store import list_source_folders
@@ -241,7 +237,7 @@ def check_run(
     tokens = any(task.settings.tokens for task in ours)
     samples = select_prompts(loaded["tasks"], ours, options.get("samples"), sample)
     tracker = options.get("evaluation_tracker")
-    folder = _check_output(getattr(tracker, "output_path", None), model, arguments, loaded["tasks"])
+    folder = check_output(getattr(tracker, "output_path", None), model, arguments, loaded["tasks"])
     shares = shared_prefix and model == "hf"
     model = resolve_model_type("hf-shared-prefix" if shares else model, shared_prefix=shared_prefix)
     _check_processes(model, arguments, tokens=tokens)
@@ -256,31 +252,6 @@ def check_run(
         _check_metadata(task.metadata, model, arguments)
         task.prepare(model, chat=chat)
     return CheckedRun(model, dict(arguments), loaded, ours, samples, folder)
-
-
-def _check_output(
-    output_path: str | None, model: Any, arguments: Mapping[str, Any], tasks: Iterable[str]
-) -> str | None:
-    """Write and remove a file of each name that the run will write, as lm-eval would only log an error, after the run.
-
-    Returns the name of the folder that the model's results go to; None where lm-eval takes a random one.
-    """
-    folder = folder_name(model, arguments)
-    if not output_path:
-        return folder
-    place = results_folder(output_path, folder)
-    with changing(f"--output_path {output_path}"):
-        missing = [path for path in (place, *place.parents) if not path.exists()]
-        place.mkdir(parents=True, exist_ok=True)
-        try:
-            for name in longest_names(output_path, tasks):
-                with tempfile.TemporaryDirectory(dir=place) as beside:
-                    Path(beside, name).touch()
-        finally:
-            for path in missing:  # a run that ends with an error leaves no empty folders
-                with suppress(OSError):
-                    path.rmdir()
-    return folder
 
 
 # ---------------------------------------------------------------- the model and the tasks

@@ -6,15 +6,12 @@ It has one JSON object per evaluation and task.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_text, write_text
-
-logger = logging.getLogger("lm_eval.nnd")
 
 #: Default name of the file, in the Trainer's ``output_dir``.
 LOG_NAME = "nnd.jsonl"
@@ -49,30 +46,12 @@ def read_log(path: Path) -> list[Line]:
     return lines
 
 
-def add_lines(path: Path, lines: Sequence[Line]) -> None:
-    """Add lines at the end of the file; if this is interrupted, the old file stays.
+def write_log(path: Path, lines: Sequence[Line]) -> None:
+    """Write the whole file; if this is interrupted, the old file stays.
 
     Raises:
-        NNDError: the file cannot be read or written.
+        NNDError: it cannot be written.
     """
-    _write(path, [*read_log(path), *lines])
-
-
-def remove_later(path: Path, step: int) -> list[Line]:
-    """Write the file without the lines of steps after ``step``, with a warning if there are any, and return the others.
-
-    Raises:
-        NNDError: the file cannot be read or written.
-    """
-    lines = read_log(path)
-    earlier = [line for line in lines if line["step"] <= step]
-    _write(path, earlier)
-    if gone := len(lines) - len(earlier):
-        logger.warning("%s: removed %d lines of steps after %d, left by an earlier run", path, gone, step)
-    return earlier
-
-
-def _write(path: Path, lines: Sequence[Line]) -> None:
     try:
         write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
     except NNDError as error:

@@ -1,6 +1,6 @@
 """`NNDCallback`: it changes nothing in a training run, logs what `evaluate` measures, and leaves a sound file.
 
-Also covers add_lines, read_log, remove_later.
+Also covers read_log, write_log.
 """
 
 from __future__ import annotations

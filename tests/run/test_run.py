@@ -65,58 +65,56 @@ def hf(model: Path, *more: str) -> list[str]:
 
 
 #: What follows ``nnd run --model hf --model_args pretrained=GPT2 --tasks nnd_demo``, unless it names these itself -> the error.
-CASES = {
-    "--tasks nnd_dmeo": "there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?",
-    "--tasks blue_whale_42": "there is no task 'blue_whale_42'; `nnd run ls tasks` lists them",
-    "--tasks nnd_demo,nnd_frnk": "there is no task 'nnd_frnk'; did you mean 'nnd_frank'",
-    "--tasks nnd_frank": "https://raw.githubusercontent.com/artidoro/frank/",
-    """--metadata '{"ties": "au'""": "Invalid JSON",
-    """--metadata '{"ties": "both"}'""": "metadata ties='both': expected 'fail' or 'authors'",
-    """--metadata '{"apend_eos": true}'""": "no such setting, did you mean 'append_eos'?",
-    """--metadata '{"max_length": 9000}'""": "metadata max_length=9000 is not what the model gets (None); give it in",
-    """--metadata '{"append_bos": true}' --apply_chat_template""": "leave out --apply_chat_template",
-    "--apply_chat_template": "has no chat template; leave out",
-    "--no-save --metadata tokens=true": "add --output_path FOLDER",
-    "--cache_requests true": "--cache_requests: lm-eval keys that cache by task name",
-    "--limit 0": "--limit 0: no prompt is left; take 1 or more",
-    "--limit nan": "--limit nan: expected a number of prompts",
-    "--limit 1.5": "--limit 1.5: expected a whole number of prompts, or a",
-    "--limit 2 --sample 2": "--sample and --limit both say",
-    "--limit 2 -L 3": "--limit is given 2 times; give it once",
-    """--limit 3 --samples '{"nnd_demo": [1]}'""": "lm-eval stopped with ValueError",
-    "--output_path a --output=b": "--output_path is given 2 times; give it once",
-    "--output_path {tmp}/file/out": "--output_path {tmp}/file/out: cannot be written",
-    "--metadata split=train --split test": "--metadata: split is given 2 times; give it once",
-    "--batch_size x": "--batch_size x: expected a number of requests",
-    "--model_args dtype=float31": "dtype=float31: no such type of numbers; did",
-    "--model_args dtype=16": "dtype=16: no such type of numbers",
-    "--model_args dtype=auto,dtype=float32": "--model_args: dtype is given 2 times; give it once",
-    """--model_args "dtype='auto,revision=main" """: "dtype='auto,revision=main: no such type of numbers",
-    "--model_args max_memory={0:1,revision=main": "Invalid JSON: max_memory={0:1,revision=main",
-    "--model hff --model_args pretrained=x": "--model hff: lm-eval has no such model type; did you mean 'hf'?",
-    "--model blue_whale_42 --model_args pretrained=x": "there are: ",
-    "--model local-chat-completions --model_args pretrained=x": "--model local-completions",
-    "--model hf --model_args Pretrained=gpt2": "--model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it",
-    "--model hf --model_args pretrained=": "--model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it",
-    "--model hf": "--model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it",
-    "--model hf --model_args pretrained={tmp}": "the model {tmp} cannot be loaded: it has neither a model config nor a ",
-    "--model hf --model_args pretrained={tmp}/no": "{tmp}/no: there is no such model or tokenizer folder; --model_args names",
-    "--model dummy": "Add tokenizer=NAME_OR_FOLDER to --model_args",
-    **{
-        f"--samples '{samples}'": f"--samples{message}"
-        for samples, message in {
-            '{"nnd_dmeo": [1]}': ": no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?",
-            '{"nnd_demo": [0, -1]}': ": nnd_demo: there is no prompt -1; expected a list of places from 0",
-            '{"nnd_demo": [999]}': ": nnd_demo: there is no prompt 999; expected a list of places from 0 to 59",
-            '{"nnd_demo": []}': ": nnd_demo: no prompt is left",
-            '{"nnd_demo": ["1"]}': ": nnd_demo: there is no prompt '1'",
-            '{"nnd_demo": 3}': ": nnd_demo: 3 is no list",
-            "nowhere.json": " nowhere.json: there is no such file",
-            '{"nnd_demo": [1]': ": is not valid JSON (it is cut off",
-            "[3]": ": [3] names no prompts; expected {",
-        }.items()
-    },
-}
+CASES = dict(
+    line.split(" => ")
+    for line in """
+--tasks nnd_dmeo => there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?
+--tasks blue_whale_42 => there is no task 'blue_whale_42'; `nnd run ls tasks` lists them
+--tasks nnd_demo,nnd_frnk => there is no task 'nnd_frnk'; did you mean 'nnd_frank'
+--tasks nnd_frank => https://raw.githubusercontent.com/artidoro/frank/
+--metadata '{"ties": "au' => Invalid JSON
+--metadata '{"ties": "both"}' => metadata ties='both': expected 'fail' or 'authors'
+--metadata '{"apend_eos": true}' => no such setting, did you mean 'append_eos'?
+--metadata '{"max_length": 9000}' => metadata max_length=9000 is not what the model gets (None); give it in
+--metadata '{"append_bos": true}' --apply_chat_template => leave out --apply_chat_template
+--apply_chat_template => has no chat template; leave out
+--no-save --metadata tokens=true => add --output_path FOLDER
+--cache_requests true => --cache_requests: lm-eval keys that cache by task name
+--limit 0 => --limit 0: no prompt is left; take 1 or more
+--limit nan => --limit nan: expected a number of prompts
+--limit 1.5 => --limit 1.5: expected a whole number of prompts, or a
+--limit 2 --sample 2 => --sample and --limit both say
+--limit 2 -L 3 => --limit is given 2 times; give it once
+--limit 3 --samples '{"nnd_demo": [1]}' => lm-eval stopped with ValueError
+--output_path a --output=b => --output_path is given 2 times; give it once
+--output_path {tmp}/file/out => --output_path {tmp}/file/out: cannot be written
+--metadata split=train --split test => --metadata: split is given 2 times; give it once
+--batch_size x => --batch_size x: expected a number of requests
+--model_args dtype=float31 => dtype=float31: no such type of numbers; did
+--model_args dtype=16 => dtype=16: no such type of numbers
+--model_args dtype=auto,dtype=float32 => --model_args: dtype is given 2 times; give it once
+--model_args "dtype='auto,revision=main" => dtype='auto,revision=main: no such type of numbers
+--model_args max_memory={0:1,revision=main => Invalid JSON: max_memory={0:1,revision=main
+--model hff --model_args pretrained=x => --model hff: lm-eval has no such model type; did you mean 'hf'?
+--model blue_whale_42 --model_args pretrained=x => there are:
+--model local-chat-completions --model_args pretrained=x => --model local-completions
+--model hf --model_args Pretrained=gpt2 => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
+--model hf --model_args pretrained= => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
+--model hf => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
+--model hf --model_args pretrained={tmp} => the model {tmp} cannot be loaded: it has neither a model config nor a
+--model hf --model_args pretrained={tmp}/no => {tmp}/no: there is no such model or tokenizer folder; --model_args names
+--model dummy => Add tokenizer=NAME_OR_FOLDER to --model_args
+--samples '{"nnd_dmeo": [1]}' => --samples: no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?
+--samples '{"nnd_demo": [0, -1]}' => --samples: nnd_demo: there is no prompt -1; expected a list of places from 0
+--samples '{"nnd_demo": [999]}' => --samples: nnd_demo: there is no prompt 999; expected a list of places from 0 to 59
+--samples '{"nnd_demo": []}' => --samples: nnd_demo: no prompt is left
+--samples '{"nnd_demo": ["1"]}' => --samples: nnd_demo: there is no prompt '1'
+--samples '{"nnd_demo": 3}' => --samples: nnd_demo: 3 is no list
+--samples 'nowhere.json' => --samples nowhere.json: there is no such file
+--samples '{"nnd_demo": [1]' => --samples: is not valid JSON (it is cut off
+--samples '[3]' => --samples: [3] names no prompts; expected {
+""".strip().splitlines()
+)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,6 +1,6 @@
 """Runs in several processes: lm-eval divides the documents, and what would be scored twice is refused.
 
-Also covers folder_name, longest_names, results_folder.
+Also covers check_output, results_folder.
 """
 
 from __future__ import annotations
