@@ -164,8 +164,8 @@ def _configured_by(begin: Callable[[Any], None]) -> Iterator[None]:
 def _folders_of(names: Iterable[str]) -> list[Path]:
     """Find the folders of our tasks of some names; that of all tasks where one of them is none of ours.
 
-    Reading all of our YAMLs takes half a second, and lm-eval's own thousands 8 seconds. So they are read only for a name that
-    is in none of the folders, and ours for a group, which may have tasks of any folder.
+    Reading all of our YAMLs takes half a second, and lm-eval's own thousands 8 seconds. So all of ours are read only for a
+    group, which may have tasks of any folder, and for a name that is none of ours; lm-eval's only for one that is neither.
     """
     folder = write_task_folder()
     by_name = {path.stem: path.parent for path in folder.rglob("*.yaml")}
