@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
+from jinja2 import Template
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_text
@@ -48,13 +49,6 @@ _QUOTED = 40  # first characters of a text that do not occur elsewhere by coinci
 _LABELS = ("category", "high_first", *(name for name in OPTIONAL_COLUMNS if name != "rater"), SPANS_COLUMN)
 #: Describes a set to inspect_ai, in the root of its repository (https://huggingface.co/docs/hub/eval-results).
 EVALUATION = "eval.yaml"
-#: How it asks; the texts become A and B in a random order.
-_QUESTION = """{question}
-
-Which of these is better? Answer with a line 'ANSWER: $LETTER', where LETTER is one of {letters}.
-
-{choices}
-"""
 _INSTALL = "from a clone of its repository, `pip install .` there; it is on no package index yet"
 
 
@@ -149,34 +143,21 @@ def make_plan(
     texts = {CARD: card, REPORT: report, **recipe_texts}
     if ids_only:
         _check_no_texts(tables.values(), texts)
-    elif tasks := list_evaluations(tables):
-        texts[EVALUATION] = dump_yaml({"name": name, "evaluation_framework": "inspect-ai", "tasks": tasks})
+    else:
+        # inspect_ai asks with one column, so configs are left out whose prompts have more than a context, or none.
+        asked = [
+            config
+            for config, table in tables.items()
+            if RESERVED_COLUMNS.issuperset(table.column_names) and pc.min(pc.utf8_length(table["context"])).as_py()
+        ]
+        page = Path(__file__).with_name("eval.yaml.j2").read_text("utf-8")
+        texts |= {EVALUATION: Template(page, trim_blocks=True).render(name=name, configs=asked)} if asked else {}
     files = {path: content.encode("utf-8") for path, content in texts.items()}
     for config, table in tables.items():
         buffer = pa.BufferOutputStream()
         pq.write_table(make_ids(table) if ids_only else table, buffer, compression="zstd")
         files[f"{config}/{SPLIT}-00000-of-00001.parquet"] = buffer.getvalue().to_pybytes()
     return UploadPlan(name, repo, files, _version(tables, ids_only), ids_only, tuple(notes))
-
-
-def list_evaluations(tables: Mapping[str, pa.Table]) -> list[dict[str, Any]]:
-    """Describe configs as multiple choice, each a task of the hub's ``eval.yaml``, which inspect_ai runs.
-
-    It asks with one column. So configs are left out whose prompts have more than a context, or no context.
-    """
-    return [
-        {
-            "id": config,
-            "config": config,
-            "split": SPLIT,
-            "shuffle_choices": True,
-            "field_spec": {"input": "context", "target": "literal:A", "choices": ["high", "low"]},
-            "solvers": [{"name": "multiple_choice", "args": {"template": _QUESTION}}],
-            "scorers": [{"name": "choice"}],
-        }
-        for config, table in tables.items()
-        if RESERVED_COLUMNS.issuperset(table.column_names) and pc.min(pc.utf8_length(table["context"])).as_py()
-    ]
 
 
 def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:

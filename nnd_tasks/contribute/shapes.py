@@ -85,30 +85,12 @@ class Shape:
             recipe: how they are read, and which rows are left out.
             columns: of the table, for the user.
         """
-        suffix = Path(files[0]).suffix
-        has_records = suffix.lower() in (".json", ".jsonl", ".ndjson", ".xml")
-        encoding = f"encoding={_quote(recipe.encoding)}" if recipe.encoding else ""
-        path, loops = f"folder / {_quote(files[0])}", []
-        if len(files) > 1:
-            path, loops = "path", [f"for path in sorted(folder.rglob({_quote(f'*{suffix}')}))"]
-        if self.reader:
-            loops.append(self.reader.format(path=path))
-        elif has_records:
-            loops.append(f"for record in read_records({', '.join(filter(None, [path, encoding]))})")
-        else:
-            loops.append(f'for record in read_table({path}, Recipe({encoding})).to_dict("records")')
-        loops += [
-            f"if str(record[{_quote(key)}]) not in {_literal(values)}" for key, values in recipe.leave_out.items()
-        ]
-        roles = {"where": "record.where" if has_records else "f\"row {record['@row']}\"", **self.roles}
-        offered = some_of([*(f"record[{_quote(column)}]" for column in columns), *self.fields], 40, str)
         page = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Python, not HTML
-        page.filters["quote"] = _quote
+        page.filters |= {"quote": _quote, "literal": _literal}
         template = page.from_string(Path(__file__).with_name("prepare.py.j2").read_text("utf-8"))
-        seen = re.sub(r'[\\"]', "'", self.seen)
-        return template.render(
-            name=name, seen=seen, columns=self.columns, roles=roles, loops=[*loops, *self.loops], offered=offered
-        )
+        offered = some_of([*(f"record[{_quote(column)}]" for column in columns), *self.fields], 40, str)
+        suffix = Path(files[0]).suffix
+        return template.render(shape=self, name=name, files=files, suffix=suffix, recipe=recipe, offered=offered)
 
 
 class Records:
@@ -137,6 +119,12 @@ class Records:
         name, *inner = [column] if column in self.cells else column.split(".")
         cell = f"record[{_quote(name)}]"
         return (f"unpack({cell})" if name in self._packed else cell) + "".join(f"[{_quote(key)}]" for key in inner)
+
+    def split_option(self, option: str | None) -> list[str]:
+        """The names in an option such as ``gpt,llama``; none where it names a column."""
+        if not option or "," not in option or option in self.cells:
+            return []
+        return [name.strip() for name in option.split(",")]
 
     def loop_over(self, column: str, loop: str) -> list[str]:
         """A loop over the cell of a column, after the condition that it holds something where some do not."""
@@ -340,14 +328,13 @@ def _find_system_columns(records: Records) -> Shape | None:
 
     ``--system gpt,llama`` says the names where no column is called so; else an ending or a beginning of names tells them.
     """
-    option = records.recipe.system or ""
-    system_names = [name.strip() for name in option.split(",")] if "," in option and option not in records.cells else []
+    system_names = records.split_option(records.recipe.system)
     columns = [name for name, cells in records.cells.items() if cells and name != records.recipe.context]
     by_title = _name_columns_of(system_names, columns) if system_names else _split_names(columns)
     texts, judgements = _choose_columns(by_title, records.cells, system_names)
     lacking = [name for name in system_names if name not in texts]
     if lacking:
-        raise NNDError(f"--system {option}: no column with texts has {lacking[0]!r} in its name")
+        raise NNDError(f"--system {records.recipe.system}: no column with texts has {lacking[0]!r} in its name")
     if not texts:
         return None
     judged = [column for of_systems in judgements.values() for column in of_systems.values()]
@@ -455,11 +442,10 @@ def _find_rater_columns(records: Records) -> Shape | None:
         NNDError: several columns hold numbers, and nothing says whether each is a rater or an attribute.
     """
     recipe, cells = records.recipe, records.cells
-    option = recipe.rater or ""
-    raters = [name.strip() for name in option.split(",")] if "," in option and option not in cells else []
+    raters = records.split_option(recipe.rater)
     absent = [name for name in raters if name not in cells]
     if absent:
-        raise NNDError(f"--rater {option}: no column {absent[0]!r}; there are: {some_of([*cells], 40, str)}")
+        raise NNDError(f"--rater {recipe.rater}: no column {absent[0]!r}; there are: {some_of([*cells], 40, str)}")
     if not raters:
         if not (recipe.context and recipe.candidate) or recipe.label or recipe.score or recipe.attribute:
             return None

@@ -290,7 +290,9 @@ def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
 def _fetch_all(name: str, files: dict[str, File], folder: Path, progress: bool) -> Source:
     recorded = _read_hashes(folder)
     hashes = {key: file.sha256 or recorded.get(key) for key, file in files.items()}
-    lacking = [key for key in files if not _is_there(folder / key, hashes[key])]
+    lacking = [
+        key for key in files if not (folder / key).is_file() or hashes[key] not in (None, sha256_of(folder / key))
+    ]
     copies = {key: copy for key in lacking if (copy := _find_copy(name, key, files[key], hashes[key]))}
     downloads = [key for key in lacking if key not in copies and files[key].url]
     if copies:
@@ -323,10 +325,6 @@ def _fetch_all(name: str, files: dict[str, File], folder: Path, progress: bool) 
 
 def _read_hashes(folder: Path) -> dict[str, str]:
     return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
-
-
-def _is_there(path: Path, expected_hash: str | None) -> bool:
-    return path.is_file() and expected_hash in (None, sha256_of(path))
 
 
 def _find_copy(set_name: str, key: str, file: File, expected_hash: str | None) -> Path | None:

@@ -266,7 +266,9 @@ def rate_candidates(
         candidates["mean"] = candidates["quality"] = _take_means(votes["candidate_id"], votes["value"])
         candidates["differently"] = (by_candidate["value"].nunique() > 1) & (not recipe.majority)
         if recipe.majority:
-            candidates["quality"] = _find_majority(used, votes, recipe.best)
+            highest = votes["attribute_id"].map(used.groupby("attribute_id")["value"].max())
+            good = np.isclose(votes["value"], highest if recipe.best is None else recipe.best, 1e-9, 1e-12)
+            candidates["quality"] = (_take_means(votes["candidate_id"], good) > 0.5).astype(float)
     if "spans" in counting:
         candidates["spans"] = _join_several(counting.set_index("candidate_id")["spans"], _join_spans)
     for name in ("system", "published_label"):
@@ -283,12 +285,6 @@ def rate_candidates(
 
 def _take_means(number: Any, values: Any) -> Any:
     return np.bincount(number, values.astype(float)) / np.bincount(number)  # groupby's mean differs in the last digit
-
-
-def _find_majority(used: pd.DataFrame, votes: pd.DataFrame, best: float | None) -> Any:
-    highest = votes["attribute_id"].map(used.groupby("attribute_id")["value"].max())
-    good = np.isclose(votes["value"], highest if best is None else best, 1e-9, 1e-12)
-    return (_take_means(votes["candidate_id"], good) > 0.5).astype(float)
 
 
 def _elect(votes: pd.DataFrame, key: str, rank: Callable[[str], float | None]) -> pd.Series[Any]:

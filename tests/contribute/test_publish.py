@@ -1,4 +1,4 @@
-"""list_evaluations, make_plan: complete cards, data that a new build gives, no text that may not go out.
+"""make_plan: complete cards, data that a new build gives, no text that may not go out.
 
 Also covers load_tests.
 """

@@ -24,33 +24,10 @@ from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.write import KNOWN_BY_PEOPLE, CardFacts, find_todos, make_card, todo
 from nnd_tasks.store import parse_card, read_table, split_card
 
-FACTS = Facts(
-    title="Answers",
-    summary="Answers of three systems.",
-    judges="Two people.",
-    license="cc-by-4.0",
-    language=("en",),
-    homepage="https://example.org",
-    citation="@misc{answers2024,\n  title = {Answers}\n}",
-    fields={"question": "what was asked"},
-)
+GIVEN = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+FACTS = Facts(**GIVEN["facts"])
 CARD_FACTS = CardFacts("answers", FACTS, "Right ones are better.", recipe="label: grade\nbetter: [right]\n")
-REASONS = ("equal_texts", "repeated", "contradictory", "empty")
-REPORT = {
-    "accounts": {
-        "rows": {"total": 1200, "used": 1199, "left_out": {"no_judgement": 1}},
-        "judgements": {"total": 1199, "used": 1197, "left_out": {"unranked": 2}},
-        "unranked_labels": ["odd", "new"],
-    },
-    "cleaning": {
-        "kept": 996,
-        "reasons": {reason: {"tests": 0} for reason in REASONS} | {"empty": {"tests": 4}},
-    },
-    "trivial_rules": {"all": {"shorter": 0.25, "system": 0.5}, "wrong": {"shorter": 0.81, "system": 0.5}},
-    "trivial_system": "people",
-    "source_sha256": {"answers.csv": "ab" * 32},
-    "tests": 1000,
-}
+REPORT = GIVEN["report"]
 SUMMARIES = [ConfigSummary(name, 1000, 70, 900, {"wrong": 1000}, "f" * 16) for name in ("all", "all_clean")]
 COLUMNS = ("test_id", "high_first", "question")
 

@@ -312,24 +312,22 @@ def check_recipe(recipe_file: RecipeFile) -> tuple[Recipe | None, list[Finding]]
     except NNDError as error:
         code = "recipe_key" if values.keys() - Recipe.model_fields.keys() else "recipe_invalid"
         return None, [finding(code, str(error)), *findings]
-    return recipe, [*_check_facts(recipe, prepared=recipe_file.prepare is not None), *findings]
-
-
-def _check_facts(recipe: Recipe, *, prepared: bool) -> Iterator[Finding]:
     judged = recipe.label or recipe.score or recipe.attribute
-    if not (recipe.pairs or prepared or (recipe.context and recipe.candidate and judged and recipe.rules)):
+    complete = recipe.context and recipe.candidate and judged and recipe.rules
+    if not (recipe.pairs or recipe_file.prepare or complete):
         needs = "a recipe of single texts names context, candidate, label or score, and one of better, order, min_gap, majority"
-        yield finding("recipe_invalid", needs)
+        findings.append(finding("recipe_invalid", needs))
     facts = [
         key
         for key in KNOWN_BY_PEOPLE
         if getattr(recipe.facts, key) in (None, ()) and (key != "language" or recipe.config != FILE)
     ]
     if facts:
-        yield finding("recipe_fact", ", ".join(facts), count=len(facts))
+        findings.append(finding("recipe_fact", ", ".join(facts), count=len(facts)))
     files = [name for name, file in recipe.files.items() if file and file.url and not file.sha256]
     if files:
-        yield finding("recipe_unverified", some_of(files, show=str), count=len(files))
+        findings.append(finding("recipe_unverified", some_of(files, show=str), count=len(files)))
+    return recipe, findings
 
 
 def check_code(path: Path) -> Iterator[Finding]:
