@@ -209,9 +209,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     @property
     def counter(self) -> BaseCounter:
         """The tokenizer of the evaluated model, loaded at first use; none in lm-eval's own tests and behind some APIs."""
-        from nnd_tasks.task.lengths import make_counter  # imports torch and transformers
-
         if self._counter is None or not self._counter.will_answer:
+            from nnd_tasks.task.lengths import make_counter  # imports torch and transformers
+
             writes, evaluated = self.reader.writes, self._evaluated
             self._counter = make_counter(self.metadata, self.model.type, writes=writes, evaluated=evaluated)
         return self._counter

@@ -16,7 +16,7 @@ from nnd_tasks.models.prefix_tree import PackLimits, make_packs
 from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.random_models import evaluate
-from tests.task.tasks import SHIPPED, load_task
+from tests.task.tasks import folders_of, load_task
 from tests.task.test_oracle import Oracle, check_against
 
 #: Tasks of short texts, and those that `make test-all` adds.
@@ -60,7 +60,7 @@ def test_rates_of_the_demo_and_sums_on_three_of_its_prompts(smollm2, oracle, hom
     ("tasks", "prompts"), [(SHORT, 1), pytest.param(SHORT + LONG, 10, marks=pytest.mark.complete)], ids=["short", "all"]
 )
 def test_sums_on_some_prompts_are_those_of_plain_transformers(tasks, prompts, smollm2, oracle, link_sets):
-    link_sets(*{SHIPPED[task] for task in tasks})
+    link_sets(*{folder.name for task in tasks for folder in folders_of(task)})
     found = evaluate(smollm2, [*tasks], sample=prompts)["samples"]
     assert set(found) == set(tasks)
     for samples in found.values():
@@ -78,7 +78,7 @@ def test_sums_on_some_prompts_are_those_of_plain_transformers(tasks, prompts, sm
 def test_answers_about_one_test_of_each_prompt_are_those_of_plain_transformers(
     name, prompts, smollm2, oracle, link_sets
 ):
-    link_sets(SHIPPED[name])
+    link_sets(folders_of(name)[0].name)
     tasks = [f"{name}_validator", f"{name}_choice"]
     found = evaluate(smollm2, tasks, sample=prompts)
     for task, words in zip(tasks, (("Yes", "No"), ("A", "B")), strict=True):

@@ -10,28 +10,25 @@ from typing import Any
 import yaml
 from lm_eval.tasks import TaskManager
 
-from nnd_tasks.store import task_yamls, tasks_dir
-from nnd_tasks.task.task_files import list_variants, read_task_yaml, write_task_folder
+from nnd_tasks.store import tasks_dir
+from nnd_tasks.task.task_files import write_task_folder
 from tests.sets.folders import write
 from tests.sets.tables import LABELS, make_rows
 
 #: Tables of tests.
 CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text("utf-8"))
 DEMO = tasks_dir() / "demo" / "nnd_demo.yaml"
-#: Task of the package -> the folder of its set.
-SHIPPED = {
-    task: path.parent.name
-    for path in task_yamls(tasks_dir())
-    if "group" not in (settings := read_task_yaml(path)[0])
-    for task in (settings["task"], *list_variants(settings))
-}
+
+
+def folders_of(name: str) -> list[Path]:
+    """List the folder of a set of ours that has a YAML of this task; none for a variant."""
+    return [path.parent for path in tasks_dir().glob(f"*/{name}.yaml")]
 
 
 def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequence[Path] = ()) -> Any:
     """Load a task; lm-eval reads no other YAMLs than those in its folder, which takes half a second for all."""
-    written = tasks_dir() / SHIPPED.get(name, "") / f"{name}.yaml"
-    folders = include or [written.parent if written.is_file() else write_task_folder()]
-    manager = TaskManager(include_path=[*folders], include_defaults=False, metadata=metadata or {})
+    folders = [*include] or folders_of(name) or [write_task_folder()]
+    manager = TaskManager(include_path=folders, include_defaults=False, metadata=metadata or {})
     return manager.load([name])["tasks"][name]
 
 
