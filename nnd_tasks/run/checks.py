@@ -69,7 +69,7 @@ def check_words(arguments: Sequence[str]) -> None:
 
 
 def _check_keys(values: Iterable[str], option: str) -> None:
-    pairs = [value for value in values if not value.lstrip().startswith("{")]  # else it is JSON
+    pairs = [re.sub("'[^']*'", "", value) for value in values if not value.lstrip().startswith("{")]  # else it is JSON
     keys = [key for value in pairs for key in re.findall(r"(?:^|,)\s*(\w+)\s*=", value)]
     for key in keys:
         if keys.count(key) > 1:

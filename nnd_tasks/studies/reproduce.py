@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
@@ -175,8 +175,6 @@ def measure(tests: pd.DataFrame, experiment: Experiment, run: PublishedRun) -> p
 
 # ---------------------------------------------------------------- experiments.yaml, which says where its facts come from
 
-_Known = TypeVar("_Known")
-
 
 @dataclass(frozen=True)
 class PublishedRun:
@@ -238,7 +236,7 @@ def load_experiments() -> dict[str, Experiment]:
     return experiments
 
 
-def pick(name: str, options: Mapping[str, _Known], description: str) -> _Known:
+def pick(name: str, options: Mapping[str, Any], description: str) -> Any:
     """The option of a name; raise NNDError, which calls it by the description, where there is none."""
     if name not in options:
         meant = did_you_mean(name, options, end=" ")

@@ -21,7 +21,7 @@ from tests.run.test_several import close, written
 @pytest.fixture
 def checkpoints(tmp_path, gpt2, llama) -> Path:
     """Two models, in an order that texts do not have, and two folders that are none."""
-    runs = tmp_path / "lr=1,seed=2"
+    runs = tmp_path / "lr=1,dtype=16"
     for name, model in (("step-2", gpt2), ("step-10", llama)):
         shutil.copytree(model, runs / name)
     for name in ("step-1", "logs"):
