@@ -22,7 +22,9 @@ from nnd_tasks.sets.build import build_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.licences import licence_columns, licence_names, terms_of
 from tests.conftest import REPO, SOURCES
+from tests.sets.tables import read_arguments
 
+LICENCES = read_arguments(__file__)
 BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\nfacts: {kind: judging, license: mit}\n"
 ROWS = "c,t,l\nq,a,good\nq,b,bad\n"
 
@@ -139,25 +141,9 @@ def test_licences_in_the_docs_are_those_of_recipes_and_terms():
     assert {name for name, _ in named} == {*SOURCES}
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["CC BY 4.0", "CC-BY-4.0", "https://creativecommons.org/licenses/by/4.0/"], "cc-by-4.0"),
-        (["Creative Commons Attribution 4.0 International", "cc_by_4.0", "CC BY 4"], "cc-by-4.0"),
-        (["Creative Commons Attribution-ShareAlike 3.0 Unported License", "CC BY-SA 3.0"], "cc-by-sa-3.0"),
-        (["CC0", "CC0 1.0 Universal", "Creative Commons Zero v1.0 Universal"], "cc0-1.0"),
-        (["Apache 2.0", "Apache License, Version 2.0", "Apache-2.0"], "apache-2.0"),
-        (["MIT License", "The MIT License"], "mit"),
-        (["3-Clause BSD", "BSD 3-Clause License"], "bsd-3-clause"),
-        (["GPL-3.0-or-later", "GPLv3", "GNU General Public License v3.0"], "gpl-3.0"),
-        (["ODC-By-1.0"], "odc-by"),
-        (["CC BY-NC-ND 4.0"], "cc-by-nc-nd-4.0"),
-        (["Ours, MIT-like"], "ours, mit-like"),
-        (["CC BY 9.9"], "cc by 9.9"),
-    ],
-)
-def test_a_licence_may_be_written_as_people_write_it(names, expected):
-    assert {*licence_names(names)} == {expected}
+@pytest.mark.parametrize("licence", LICENCES)
+def test_a_licence_may_be_written_as_people_write_it(licence):
+    assert {*licence_names(LICENCES[licence])} == {licence}
 
 
 def test_the_errors_of_a_set_that_nobody_judged_are_made(nnd_home):

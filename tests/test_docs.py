@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import import_script
+from tests.sets.tables import read_arguments
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -133,35 +134,7 @@ def test_what_is_read_first_is_short(page, words):
 
 
 #: What people come for -> the section that says it, and a part of it.
-ASKED = {
-    "try it on a laptop": ("README.md#two-commands", "make demo"),
-    "install it": ("README.md#install", "pip install"),
-    "find a set of code": ("docs/which_set.md", "humanevalfix"),
-    "know how many prompts show 3 points": (
-        "docs/faq.md#which-sets-tell-me-something-and-how-many-prompts-do-i-need",
-        "nnd list",
-    ),
-    "know what may be trained on": ("docs/which_set.md#licences", "commercial use"),
-    "take fewer prompts": ("docs/running.md#fewer-prompts", "--sample N"),
-    "go on with a run that broke off": ("docs/running.md#interrupted-runs", "--use_cache"),
-    "use my own prompt": ("docs/running.md#tasks", "doc_to_text"),
-    "use my vLLM server": ("docs/backends.md#a-server", "local-completions"),
-    "use a LoRA adapter": ("docs/backends.md#hf", "peft=ADAPTER"),
-    "use several GPUs": ("docs/backends.md#several-gpus-large-models", "accelerate launch"),
-    "let a chat API judge": ("docs/readers.md#judges-that-write", "local-chat-completions"),
-    "compare two checkpoints": ("docs/results.md#results", "nnd compare results"),
-    "look at one test": ("docs/results.md#nnd-report", "--test TEST_ID"),
-    "follow a training": ("docs/training.md#during-a-training", "NNDCallback"),
-    "train on preferences": ("docs/training.md#preference-data", "--preference"),
-    "test a trained model on what it has not seen": ("docs/training.md#held-out-tests", "--split test"),
-    "see which tokens decide": ("docs/likelihood.md#token-scores", '"tokens": true'),
-    "build sets without a network": ("docs/sets.md#sets", "NND_SOURCES"),
-    "add a Hindi set": ("docs/contribute.md#2-the-recipe", "language:"),
-    "compare with acc_norm": ("docs/statistics.md#a-benchmarks-accuracy", "task:arc_easy"),
-    "publish a set": ("docs/contribute.md#5-publish", "nnd publish"),
-    "make synthetic errors": ("docs/blind_spots.md#build-a-set", "nnd stress build"),
-    "write a paper": ("docs/paper.md#a-paragraph-to-copy", "We evaluate with"),
-}
+ASKED = read_arguments(__file__)
 
 
 def name_anchor(heading: str) -> str:
@@ -189,7 +162,8 @@ def follow_links(pages: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("task", ASKED)
 def test_what_people_come_for_is_two_clicks_from_the_readme(task):
-    (page, _, anchor), says = ASKED[task][0].partition("#"), ASKED[task][1]
+    address, says = ASKED[task]
+    page, _, anchor = address.partition("#")
     first = follow_links({"README.md"})
     assert page in {"README.md"} | first | follow_links(first)
     text = split_sections(ROOT / page)[anchor] if anchor else (ROOT / page).read_text("utf-8")

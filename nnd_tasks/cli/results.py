@@ -122,17 +122,17 @@ def report(
     """
     from nnd_tasks.files import dump_yaml, expand, write_text
 
+    options = {"--hub": hub, "--site": site, "--test": test, "--out": out, "--allow": allow}
+    given = [option for option, value in options.items() if value]
+    if (hub or site) and len(given) > 1:
+        raise NNDError(f"{given[0]}: takes --select only; leave {', '.join(given[1:])} out")
     if hub is not None:
-        if site or test or out or allow:
-            raise NNDError("--hub: takes --select only; leave --site, --test, --out and --allow out")
         from nnd_tasks.results.compare import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(_read(runs, select))), hint="name a file with --hub")
         say(f"written: {hub}")
         return
     if site is not None:
-        if test or out or allow:
-            raise NNDError("--site: takes --select only; leave --test, --out and --allow out")
         from nnd_tasks.page.page import write_site
 
         front, skipped = write_site(_list_places(runs), site, select or ())

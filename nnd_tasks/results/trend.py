@@ -34,7 +34,7 @@ from nnd_tasks.results.runs import Run
 from nnd_tasks.results.tables import TABLES, make_table
 from nnd_tasks.run.training_log import read_log
 from nnd_tasks.show.forms import draw_lines
-from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.show.report import Report, file_stem
 from nnd_tasks.significance import LEVEL
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
 
@@ -210,18 +210,8 @@ def report_trend(trend: Trend) -> Report:
     """
     x, points = trend.x, trend.points
     unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
-    columns = {
-        "task": "{task}",
-        "category": "{category}",
-        "family": "{family}",
-        "model": "{model}",
-        x: "{x:,.12g}",
-        "tests": "{tests:,}",
-        "prompts": "{clusters:,}{unreliable:†}",
-        "pass rate": "{rate:.3f}",
-        "95% interval": "{low:.3f} to {high:.3f}",
-    }
-    table = Table("rates", points.assign(unreliable=unreliable), columns)
+    columns = {x if heading == "x" else heading: cell for heading, cell in TABLES["trend"]["columns"].items()}
+    table = make_table("trend", points.assign(unreliable=unreliable), columns)
     of_point = {heading: columns[heading] for heading in ("task", "category", "family", "model", x)}
     cells = TABLES["while_training"]["columns"]
     measures = {name: cells[name] for name in MEASURES if name in points}
@@ -254,7 +244,7 @@ def report_trend(trend: Trend) -> Report:
             "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.",
         ],
         legend=FEW_PROMPTS,
-        brief=[Table("rates", table.data[points["category"] == ALL], columns)],
+        brief=[make_table("trend", table.data[points["category"] == ALL], columns)],
         figures=figures,
         facts={"x": x},
     )

@@ -11,6 +11,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.model_names import guess_family, guess_step, guess_training, known_number, read_tags
 from nnd_tasks.results.runs import Run
 from tests.results.runs import make_run
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 
 def run_of(name: str, revision: str | None = None, short: str = "") -> Run:
@@ -20,19 +23,7 @@ def run_of(name: str, revision: str | None = None, short: str = "") -> Run:
 
 @pytest.mark.parametrize(
     ("name", "family"),
-    [
-        ("../models/tiny-lm-xs", "tiny-lm"),
-        ("models/tiny-lm-s/step-01244", "tiny-lm"),
-        ("EleutherAI/pythia-1.4b-deduped", "pythia-deduped"),
-        ("google/flan-t5-xxl", "flan-t5"),
-        ("google/t5-v1_1-small", "t5-v1_1"),
-        ("openai-community/gpt2-medium", "gpt2"),
-        ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen2.5-Instruct"),
-        ("bigscience/bloom-7b1", "bloom"),
-        ("mistralai/Mixtral-8x7B-v0.1", "Mixtral-v0.1"),
-        ("microsoft/phi-2", "phi-2"),
-        ("C:\\models\\opt-125m", "opt"),
-    ],
+    ARGUMENTS["the_family_is_the_name_without_its_size"],
 )
 def test_the_family_is_the_name_without_its_size(name, family):
     assert guess_family(run_of(name)) == family
@@ -40,17 +31,7 @@ def test_the_family_is_the_name_without_its_size(name, family):
 
 @pytest.mark.parametrize(
     ("name", "revision", "step", "training"),
-    [
-        ("out/tiny-lm-s/step-00620", None, 620, "out/tiny-lm-s"),
-        ("out/run/checkpoint-500/", None, 500, "out/run"),
-        ("out/run/global_step1000", None, 1000, "out/run"),
-        ("out/my-run-step-10k", None, 10_000, "out/my-run"),
-        ("EleutherAI/pythia-70m", "step143000", 143_000, "EleutherAI/pythia-70m"),
-        ("allenai/OLMo-1B", "step1000-tokens4B", 1000, "allenai/OLMo-1B"),
-        ("allenai/OLMo-2", "stage1-step5000", 5000, "allenai/OLMo-2"),
-        ("stepwise-2", None, None, "stepwise-2"),
-        ("out/epoch-3", None, None, "out/epoch-3"),
-    ],
+    ARGUMENTS["the_step_is_in_the_name_or_the_revision"],
 )
 def test_the_step_is_in_the_name_or_the_revision(name, revision, step, training):
     run = run_of(name, revision=revision)
