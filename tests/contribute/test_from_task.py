@@ -30,20 +30,7 @@ ARGUMENTS = read_arguments(__file__)
 INSTALLED = Path(find_spec("lm_eval").origin).parent / "tasks"  # type: ignore[union-attr, arg-type]
 LETTERS = ["A", "B", "C", "D"]
 #: Question, right answer, wrong answers.
-FACTS = [
-    ("What do bees make?", "honey", "milk", "wool from the grass", "bread"),
-    ("Where do fish live?", "in the water", "on the moon", "in a tree", "under a hat"),
-    ("What falls from clouds?", "rain", "stones and old shoes", "sand", "paper"),
-    ("What is ice made of?", "frozen water", "glass", "salt", "sugar and flour"),
-    ("What do cows eat?", "grass", "iron", "small cars", "books"),
-    ("When does the sun rise?", "in the morning", "at night", "never", "in the evening of the day"),
-    ("What pulls a sledge in Zürich?", "a dog", "a café", "a fish", "a naïve spoon"),
-    ("What is used to cut bread?", "a knife", "a pillow", "a cloud", "the colour blue"),
-    ("What keeps people warm?", "a coat", "snow", "cold wind", "an open window"),
-    ("What do plants need to grow?", "light and water", "noise", "darkness", "money in a bank"),
-    ("What has four legs?", "a horse", "a snake", "a bird", "a fish"),
-    ("What do people read?", "a book", "a stone", "a soup", "the wind"),
-]
+FACTS = ARGUMENTS["facts"]
 
 
 def choices_of(number: int) -> tuple[list[str], int]:

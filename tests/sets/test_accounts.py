@@ -16,7 +16,7 @@ from nnd_tasks.contribute.new import draft_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import describe_accounts, tally_table
 from tests.conftest import DATA, needs_data
-from tests.sets.tables import LABELS, left_out, make, make_csv, pick, read_tests
+from tests.sets.tables import LABELS, left_out, make, make_csv, pick, read_arguments, read_tests
 
 SCORES = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
 ASPECTS = ["c,t,k,s", "q,a,fluency,5", "q,a,meaning,1", "q,b,fluency,1", "q,b,meaning,4"]
@@ -114,20 +114,7 @@ def test_a_build_says_why_rows_are_left_out(nnd, tmp_path):
     assert accounts["rows"]["left_out"] == {"no_attribute": 1}
 
 
-#: File of made-up rows -> keys that take its columns, where their names alone do not.
-CASES = {
-    "attribute_empty.csv": {"attribute": "aspect", "min_gap": 1},
-    "categories_as_aspects.csv": {"attribute": "category", "min_gap": 0.5},
-    "context_spaces.csv": {"better": "good"},
-    "label_nan.csv": {"better": "good"},
-    "pairs_rater.csv": {"rater": "rater"},
-    "prompt_chosen_rejected.jsonl": {},
-    "prompt_repeated.jsonl": {},
-    "cr_line_ends.csv": {"min_gap": 1},
-    "commas_in.tsv": {"min_gap": 1},
-    "json_true.jsonl": {},
-    "unused_twins.csv": {"min_gap": 1},
-}
+CASES = read_arguments(__file__)
 
 
 @needs_data

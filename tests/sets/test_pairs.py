@@ -14,8 +14,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.recipe import make_recipe
 from nnd_tasks.sets.tasks import task_fields
 from tests.sets.slow_pairing import slow_ready_pairs
-from tests.sets.tables import left_out, make_csv, make_rows, pick, read_tests
+from tests.sets.tables import left_out, make_csv, make_rows, pick, read_arguments, read_tests
 
+ARGUMENTS = read_arguments(__file__)
 CHOSEN = {"chosen": "chosen", "rejected": "rejected"}
 WINNER = {"context": "q", "pair": ["answer_1", "answer_2"], "winner": "who"}
 #: White space tells texts apart; é is the same composed and decomposed.
@@ -131,36 +132,26 @@ def test_each_pair_without_a_context_is_a_prompt_of_its_own(tmp_path):
 # ---------------------------------------------------------------- chats
 
 
-def chat(*turns: str) -> list[dict[str, str]]:
-    return [{"role": "assistant" if i % 2 else "user", "content": turn} for i, turn in enumerate(turns)]
+def chat(*turns):
+    """Take messages as they are, and texts for what user and assistant say in turn."""
+    speakers = ("user", "assistant") * len(turns)
+    return [
+        turn if isinstance(turn, dict) else {"role": speaker, "content": turn}
+        for turn, speaker in zip(turns, speakers, strict=False)
+    ]
 
 
-SYSTEM = {"role": "system", "content": "Be kind."}
 LONG = {"chosen": chat("x", "y", "z", "a"), "rejected": chat("x", "y", "z", "b")}
 TALK = "User: x\n\nAssistant: y\n\nUser: z\n\nAssistant:"
 
 
-@pytest.mark.parametrize(
-    ("chosen", "rejected", "expected"),
-    [
-        (chat("1+1?", "2"), chat("1+1?", "3"), ("1+1?", "2", "3")),
-        ([SYSTEM, *chat("x", "a")], [SYSTEM, *chat("x", "b")], ("System: Be kind.\n\nUser: x\n\nAssistant:", "a", "b")),
-        (*LONG.values(), (TALK, "a", "b")),
-        (chat("x", "a", "y", "b"), chat("x", "c"), ("x", "Assistant: a\n\nUser: y\n\nAssistant: b", "c")),
-        (
-            [{"from": "human", "value": "x"}, {"from": "gpt", "value": [{"type": "text", "text": "a"}]}],
-            [{"from": "human", "value": "x"}, {"from": "gpt", "value": "b"}], ("x", "a", "b"),
-        ),
-        (chat("x", "a"), chat("y", "b"), None),
-        (chat("x", "a", "y", "b"), chat("x", "a", "z", "b"), None),
-        (chat("x", "a"), "b", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("chosen", "rejected", "expected"), ARGUMENTS["what_both_chats_begin_with_is_the_context"])
 def test_what_both_chats_begin_with_is_the_context(chosen, rejected, expected, tmp_path):
-    rows = [{"chosen": "other", "rejected": "text"}, {"chosen": chosen, "rejected": rejected}]
+    chats = [chat(*turns) if isinstance(turns, list) else turns for turns in (chosen, rejected)]
+    rows = [{"chosen": "other", "rejected": "text"}, dict(zip(CHOSEN, chats, strict=True))]
     made = make_rows(tmp_path, rows, **CHOSEN)
     found = pick(read_tests(made), "context", "high", "low")
-    assert found == [("", "other", "text"), *([expected] if expected else [])]
+    assert found == [("", "other", "text"), *([tuple(expected)] if expected else [])]
     assert left_out(made) == ({} if expected else {"other_prompt": 1})
 
 
