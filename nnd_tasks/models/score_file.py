@@ -93,24 +93,21 @@ class Scores:
         return scores
 
     def _check_rows(self) -> None:
-        sums, tokens = self.table["sum"], self.table["tokens"]
-        self.refuse(self.table.index[self.table.index.duplicated()].unique(), "ids that stand several times")
-        self.refuse(self.table.index[~np.isfinite(sums)], "sums that are no number")
-        self.refuse(self.table.index[sums > 0], "sums above 0, which no log-probability is")
-        self.refuse(
-            self.table.index[~(tokens >= 1) | (tokens % 1 != 0)], "counts of tokens that are no whole number above 0"
-        )
+        sums, tokens, ids = self.table["sum"], self.table["tokens"], self.table.index
+        faults = {
+            "ids that stand several times": ids.duplicated(),
+            "sums that are no number": ~np.isfinite(sums),
+            "sums above 0, which no log-probability is": sums > 0,
+            "counts of tokens that are no whole number above 0": ~(tokens >= 1) | (tokens % 1 != 0),
+        }
+        for what, wrong in faults.items():
+            self.refuse(ids[wrong].unique(), what)
         if "token_logprobs" in self.table:
             logprobs = self.table["token_logprobs"]
-            self.refuse(self.table.index[logprobs.isna()], "rows without token_logprobs, which others have")
-            self.refuse(
-                self.table.index[logprobs.map(len) != tokens], "lists of token_logprobs of another length than tokens"
-            )
+            self.refuse(ids[logprobs.isna()], "rows without token_logprobs, which others have")
+            self.refuse(ids[logprobs.map(len) != tokens], "lists of token_logprobs of another length than tokens")
             added = logprobs.map(lambda values: np.asarray(values, dtype=float).sum())
-            self.refuse(
-                self.table.index[~((added - sums).abs() <= TOLERANCE)],
-                "lists of token_logprobs that do not add up to sum",
-            )
+            self.refuse(ids[~((added - sums).abs() <= TOLERANCE)], "lists of token_logprobs that do not add up to sum")
 
     def refuse(self, ids: Sequence[str], what: str) -> None:
         """Raise ModelError if there are ``ids``, with their number and the first three."""
