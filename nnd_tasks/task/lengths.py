@@ -111,9 +111,7 @@ class BaseCounter:
         """Give the text of the ``bos`` or ``eos`` token."""
         return f"<{which}>"
 
-    def check_needs(
-        self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool
-    ) -> None:
+    def check_needs(self, settings: Settings, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
         """Raise NNDError if tokens cannot be told as the run needs it."""
 
     def warn_of_rounding(self) -> str | None:
@@ -135,7 +133,7 @@ class TokenCounter(BaseCounter):
     will_answer = True
 
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
-        self._given = frozenset(metadata)
+        self._resized = "peft" in metadata or "delta" in metadata  # lm-eval fits these models to the tokenizer
         self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
         of_file = is_of_file(metadata, model_type)
         if of_file:
@@ -309,14 +307,11 @@ class TokenCounter(BaseCounter):
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
         return 1, len(scored) - (bool(scored) and scored[0] == self._hf.prefix_token_id)
 
-    def check_needs(
-        self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool
-    ) -> None:
+    def check_needs(self, settings: Settings, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
         """Check that the tokenizer can do what the run needs.
 
         Args:
             settings: of the task.
-            task: its name.
             prompt: one of its prompts.
             texts: its prompts and candidates.
             chat: whether prompts will go through the chat template.
@@ -339,9 +334,8 @@ class TokenCounter(BaseCounter):
 
     def _check_vocabulary(self, texts: Iterable[str]) -> None:
         """Raise NNDError if a text has a token without an embedding, or else torch would say "index out of range"."""
-        resized = "peft" in self._given or "delta" in self._given  # lm-eval fits these to the tokenizer
         size = getattr(self.config and self.config.get_text_config(decoder=True), "vocab_size", None)
-        if size is None or self.remote or resized or len(self.tokenizer) <= size:
+        if size is None or self.remote or self._resized or len(self.tokenizer) <= size:
             return
         for text in texts:
             beyond = [token for token in self._hf.tok_encode(text, add_special_tokens=False) if token >= size]
@@ -424,9 +418,7 @@ class EngineCounter(BaseCounter):
         """Look up the number of tokens of a continuation; one where the file has none, which is said when it is asked."""
         return 1, int(self._tokens.get(request_id(context, continuation), 1))
 
-    def check_needs(
-        self, settings: Settings, task: str | None, prompt: str, texts: Iterable[str], *, chat: bool
-    ) -> None:
+    def check_needs(self, settings: Settings, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
         """Raise NNDError if the run needs to see tokens."""
         needing = [name for name in ("tokens", "append_eos", "append_bos") if getattr(settings, name)]
         needing += ["--apply_chat_template"] * chat

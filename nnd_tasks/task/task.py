@@ -183,13 +183,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             NNDError: no tokenizer can be loaded, or it cannot do what the run needs.
         """
         self._prepared = self._evaluated = True
-        task, name = self.config.task, model if isinstance(model, str) else getattr(model, "model_type", None)
+        name = model if isinstance(model, str) else getattr(model, "model_type", None)
         self.model = ChosenModel(name)
         self._check_chat(chat=chat)
         # The name of a ready-made model does not tell its precision.
         rounds_to = self.counter.warn_of_rounding() if name and not self.reader.writes else None
         prompt = self.doc_to_text(self.eval_docs[0])
-        self.counter.check_needs(self.settings, task, prompt, self._texts(chat=chat), chat=chat)
+        self.counter.check_needs(self.settings, prompt, self._texts(chat=chat), chat=chat)
         self.model = ChosenModel(name, rounds_to)
         self.reader = self.reader.for_model(reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
 
