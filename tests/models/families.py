@@ -19,13 +19,18 @@ WINDOW: int = _FAMILIES["parts"]["kinds"]["sliding_window"]
 TINY: dict[str, tuple[dict[str, Any], str]] = {
     name: (settings, layout) for layout, configs in _FAMILIES["configs"].items() for name, settings in configs.items()
 }
+#: Name -> settings of those that take the plain path.
+PLAIN: dict[str, dict[str, Any]] = _FAMILIES["plain"]
+#: Type, what its config has besides, and why it cannot share.
+UNSUITABLE: list[list[Any]] = _FAMILIES["unsuitable"]
 #: Types that few people run.
 RARE = set(_FAMILIES["rare"])
 
 
 def tiny(name: str) -> Any:
     """Return a model of random weights that are large enough to show a wrong mask or a lost state."""
-    config = AutoConfig.for_model(name.split()[0], **TINY[name][0])
+    settings, layout = TINY[name] if name in TINY else ({**TINY["llama"][0], **PLAIN[name]}, "")
+    config = AutoConfig.for_model(name.split()[0], **settings)
     torch.manual_seed(0)
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model = kind.from_config(config)
@@ -35,7 +40,7 @@ def tiny(name: str) -> Any:
                 parameter.sub_(3.0)  # states fade more slowly
             elif parameter.ndim > 1 or not parameter.any():
                 # With larger weights, rounding alone exceeds what the tests allow.
-                parameter.normal_(0, 0.25 if TINY[name][1] == "recurrent layers" else 0.3)
+                parameter.normal_(0, 0.25 if layout == "recurrent layers" else 0.3)
         if hasattr(model, "final_logits_bias"):
             model.final_logits_bias.normal_()
     return model.eval()

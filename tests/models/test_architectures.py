@@ -11,37 +11,12 @@ import transformers as tf
 
 from nnd_tasks.models.architectures import why_not_config
 from nnd_tasks.models.shared_prefix import why_unsuitable
-from tests.models.families import TINY, tiny
-
-_SMALL = TINY["llama"][0]
-_ROPE = {"rope_theta": 1e4, "original_max_position_embeddings": 16}
-_FACTORS = {"short_factor": [1.0] * 4, "long_factor": [3.0] * 4}
+from tests.models.families import TINY, UNSUITABLE, tiny
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "reason"),
-    [
-        ("phi3", {"rope_parameters": {**_ROPE, **_FACTORS, "rope_type": "longrope"}}, "type longrope"),
-        (
-            "phimoe",
-            {"rope_parameters": {**_ROPE, "rope_type": "linear", "factor": 2.0, "short_mscale": 1.0, "long_mscale": 2.0}},
-            "type linear",
-        ),
-        # Of this kind even plain hf's numbers depend on what was read before.
-        ("llama", {"rope_parameters": {**_ROPE, "rope_type": "dynamic", "factor": 4.0}}, "type dynamic"),
-        ("t5gemma", {"encoder": {**_SMALL, "rope_parameters": {**_ROPE, "rope_type": "dynamic", "factor": 2.0}}}, "dynamic"),
-        ("gemma3_text", {"use_bidirectional_attention": True}, "those that follow"),
-        ("gemma4_text", {"use_bidirectional_attention": "all"}, "those that follow"),
-        ("llama", {"is_causal": False}, "those that follow"),
-        ("llama", {"layer_types": ["sliding_attention"] * 2}, "other kinds (sliding_attention)"),
-        ("qwen3", {"sliding_window": None, "layer_types": ["sliding_attention"] * 2}, "does not name"),
-        ("llama", {"quantization_config": {"quant_method": "fp8"}}, "quantized"),
-        ("xlnet", {}, "not known"),
-        ("jamba", {}, "recurrent"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "settings", "reason"), UNSUITABLE)
 def test_a_config_says_why_it_cannot_share(kind, settings, reason):
-    sizes = _SMALL if kind in TINY and kind != "t5gemma" else {}
+    sizes = TINY["llama"][0] if kind in TINY and kind != "t5gemma" else {}
     config = tf.AutoConfig.for_model(kind, **{**sizes, **settings})
     assert reason in str(why_not_config(config, "seq2seq" if config.is_encoder_decoder else "causal"))
 

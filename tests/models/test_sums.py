@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 from importlib.metadata import entry_points
-from typing import Any
 from unittest.mock import patch
 
 import lm_eval
@@ -36,25 +35,10 @@ from tests.models.comparing import (
     pair_of,
     run_out_of_memory,
 )
-from tests.models.families import LENGTH, RARE, TINY, tiny
+from tests.models.families import LENGTH, PLAIN, RARE, TINY, tiny
 
 #: Configs that show one thing more of a type, and rare types: `make test` leaves them out.
 MORE = {name for name in TINY if " " in name and name.split()[0] in TINY} | RARE
-#: Types that take the plain path.
-PLAIN: dict[str, dict[str, Any]] = {
-    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8},
-    "jamba": {"num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8},
-    "llama": {  # the frequencies follow from the longest input of a call
-        "rope_parameters": {
-            "rope_type": "longrope",
-            "rope_theta": 1e4,
-            "short_factor": [1.0] * 4,
-            "long_factor": [3.0] * 4,
-            "original_max_position_embeddings": 64,
-            "factor": 4.0,
-        },
-    },
-}
 
 
 def test_every_type_has_a_config():
@@ -79,12 +63,11 @@ def test_adversarial_requests_score_as_with_plain_hf(name, count, rows):
 @pytest.mark.parametrize("name", PLAIN)
 def test_what_cannot_share_is_scored_as_by_plain_hf_also_token_by_token(name):
     """Also where lm-eval would give a request the log-probabilities of another that has its input."""
-    with patch.dict(TINY, {name: ({**TINY["llama"][0], **PLAIN[name]}, "")}):
-        plain, sharing = pair_of(name)
+    plain, sharing = pair_of(name)
     assert sharing.why_not() is not None
     requests = adversarial(20)
     expected = one_by_one(plain, requests)
-    sharing.batch_size_per_gpu = 1 if name == "llama" else 4  # its frequencies would follow from the batch
+    sharing.batch_size_per_gpu = 1 if "longrope" in name else 4  # its frequencies would follow from the batch
     assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
     sharing.token_scores = True
     answers = sharing._loglikelihood_tokens(requests, disable_tqdm=True)

@@ -24,6 +24,7 @@ from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.task.metrics import UNDEFINED, aggregations
 from nnd_tasks.task.reader import Asker, RewardReader
 from tests import random_models
+from tests.models.test_token_stats import count_stats
 
 LIMIT = 4
 BASIC = ("bits_high", "bits_low", "margin")
@@ -37,14 +38,9 @@ def read_text(folder: Path, prompt: str, text: str) -> dict[str, float]:
     context, continuation = (tokenizer(part)["input_ids"] for part in (prompt, text))
     with torch.inference_mode():
         logits = model(torch.tensor([context + continuation])).logits[0, len(context) - 1 : -1].double()
-    of_text = {"tokens": len(continuation), "bytes": len(text.removeprefix(" ").encode())}
-    of_text |= dict.fromkeys(("sum", "top1", "rank", "entropy"), 0.0)
-    for of_token, token in zip(logits.log_softmax(dim=-1), continuation, strict=True):
-        of_text["sum"] += float(of_token[token])
-        of_text["top1"] += int(of_token.argmax()) == token
-        of_text["rank"] += math.log2(1 + int((of_token > of_token[token]).sum()))
-        of_text["entropy"] -= float((of_token.exp() * of_token).sum())
-    return of_text
+    total = float(logits.log_softmax(dim=-1)[range(len(continuation)), continuation].sum())
+    sizes = {"sum": total, "tokens": len(continuation), "bytes": len(text.removeprefix(" ").encode())}
+    return sizes | count_stats(logits, continuation)._asdict()
 
 
 def measure_slowly(samples: list[Any], folder: Path, category: str | None) -> dict[str, tuple[float, float]]:
