@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +71,7 @@ def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]
     """List a row per config of a set, with its recipe's facts and its folder's counts; an error hides no other set."""
     row: dict[str, Any] = {**_EMPTY, "name": name, "state": _say_how_built(name, recipe_file)}
     codes: list[str] = []
+    names: list[str] = []  # of configs, published or built
     configs: list[dict[str, Any]] = []
     broken = ""
     if recipe_file is not None:
@@ -82,7 +82,7 @@ def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]
             row |= {"kind": facts.kind or "", "license": facts.license or "", "errors": facts.errors}
             published = recipe.published or ({recipe.config or "default": expected} if expected else {})
             configs = [{"config": config, "tests": tests} for config, tests in published.items()]
-            codes = [*facts.language, *_languages_of(configs)]
+            codes, names = [*facts.language], [*published]
         except NNDError as error:
             row["state"] = broken = f"recipe unreadable: {error}"
     if name in built_sets():
@@ -90,11 +90,13 @@ def _describe(name: str, recipe_file: RecipeFile | None) -> list[dict[str, Any]]
         row |= {"folder": str(folder), "state": f"built in {folder}"}
         try:
             configs = [_describe_config(folder, config) for config in list_configs(folder)[0]]
+            names += [config["config"] for config in configs]
             row["built"] = True
         except Exception as error:  # whatever is wrong with one set
             row["state"] = f"{folder}: cannot be read ({typed_reason_of(error)}); build the set again"
         row["state"] += f"; {broken}" if broken else ""
-    row["languages"] = list(dict.fromkeys([*codes, *_languages_of(configs)]))
+    codes += [code for config in names for code in language_pair(config) or ()]
+    row["languages"] = list(dict.fromkeys(codes))
     return [{**row, **config} for config in configs or [{}]]
 
 
@@ -102,10 +104,6 @@ def _say_how_built(name: str, recipe_file: RecipeFile | None) -> str:
     """Say what builds a set that is not built: its first use, as `provide_set`, or a command."""
     shipped = recipe_file is not None and recipe_file.origin == "package"
     return "built on first use" if shipped else f"not built; run: {how_to_build(name)}"
-
-
-def _languages_of(configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [code for config in configs for code in language_pair(config["config"]) or ()]
 
 
 def _describe_config(folder: Path, name: str) -> dict[str, Any]:

@@ -8,23 +8,22 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.run.run import run_lm_eval
+from tests.conftest import once
 
 
 @pytest.fixture(scope="session")
 def scored(demo_home, tiny_models, tmp_path_factory) -> Path:
     """Return a folder with results of three tiny models on ten contexts of the demo."""
-    out = tmp_path_factory.mktemp("scored")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NND_HOME", str(demo_home))
-        for name in ("gpt2", "llama", "t5"):
-            run_lm_eval(
-                [
-                    *("--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"),
-                    *("--tasks", "nnd_demo", "--limit", "10", "--device", "cpu"),
-                    *("--output_path", str(out / name), "--log_samples"),
-                ]
-            )
-    return out
+
+    def make(out):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NND_HOME", str(demo_home))
+            for name in ("gpt2", "llama", "t5"):
+                words = ["--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"]
+                words += ["--tasks", "nnd_demo", "--limit", "10", "--device", "cpu"]
+                run_lm_eval([*words, "--output_path", str(out / name), "--log_samples"])
+
+    return once(tmp_path_factory, "scored", make)
 
 
 @pytest.fixture
