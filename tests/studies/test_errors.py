@@ -87,37 +87,24 @@ def test_every_error_of_the_paper_is_there(kind, names):
     assert all(error.definition.endswith((".", ")")) for error in ERRORS.values())
 
 
-CASES = {
-    "truncation": {
-        ("She went, and he, and they.", 0.7): "She went.",  # what is left ends in a comma
-        ("Why not? Because.", 0.3): "Why.",  # one more word than its share, as "Why not?" is no error
-        ('He said "no." Then left.', 0.35): "He said.",
-        ("Dogs bark. Cats sing. Nobody knows.", 0.4): "Dogs bark. Cats.",
-        ("It is here: in town.", 0.45): "It is here.",
-        ('She said "no" and left.', 0.7): "She said.",  # behind a quote that opens
-        ("She said 'no' and left.", 0.7): "She said.",
-        ('She left. "No."', 0.45): "She.",
-        ('He sang " no " too loud.', 0.4): 'He sang " no ".',  # some texts have a space before one that closes
-    },
-    "article_removal": {
-        ("The dog flew to A Coruña. A song of The Hague, and an AN-2.", 1):
-            "dog flew to A Coruña. song of The Hague, and AN-2.",
-    },
-    "middle_swap": {
-        ("It was late, and the dog slept. She left.", 2): "And the dog slept it was late,. Left she.",
-    },
-    "verb_lemmatization": {("Went she? He talked.", 1): "Go she? He talk."},
-    "generic_named_entity": {
-        ("Anna flew from Boston to Paris on Monday. Acme left.", 1):
-            "A person flew from a place to a place on some time. An organization left.",
-        ("She left.", 1): "She left.",
-    },
-    "copy_source": {("x", 1): DRAFT.source},
-}  # fmt: skip
-for _name, _kind in ERRORS.items():
-    if _kind.example:
-        _before, _after, _amount = _kind.example
-        CASES.setdefault(_name, {})[_before, _amount] = _after
+#: Error, amount, text = the same with the error # why.
+EXAMPLES = """
+truncation 0.7: She went, and he, and they. = She went. # what is left ends in a comma
+truncation 0.3: Why not? Because. = Why. # one more word than its share, as "Why not?" is no error
+truncation 0.35: He said "no." Then left. = He said.
+truncation 0.4: Dogs bark. Cats sing. Nobody knows. = Dogs bark. Cats.
+truncation 0.45: It is here: in town. = It is here.
+truncation 0.7: She said "no" and left. = She said. # behind a quote that opens
+truncation 0.7: She said 'no' and left. = She said.
+truncation 0.45: She left. "No." = She.
+truncation 0.4: He sang " no " too loud. = He sang " no ". # some texts have a space before one that closes
+article_removal 1: The dog flew to A Coruña. A song of The Hague, an AN-2. = dog flew to A Coruña. song of The Hague, AN-2.
+middle_swap 2: It was late, and the dog slept. She left. = And the dog slept it was late,. Left she.
+verb_lemmatization 1: Went she? He talked. = Go she? He talk.
+generic_named_entity 1: Anna flew to Paris on Monday. Acme left. = A person flew to a place on some time. An organization left.
+generic_named_entity 1: She left. = She left.
+copy_source 1: x = The source says it all. It says it twice.
+"""
 NEGATED = """
 She went to work. = She did not go to work.
 Anna knows the song. = Anna does not know the song.
@@ -150,16 +137,31 @@ We wouldn't've gone. = We would've gone.
 Anna's dog can wait. = Anna's dog can not wait.
 Let's leave. = Let's leave.
 """
-CASES["negation"] |= {
-    (text.replace("'", mark), 1): negated.replace("'", mark)
-    for text, negated in (line.split(" = ") for line in NEGATED.strip().splitlines())
-    for mark in ("'", "\u2019")
+
+
+def split_example(line: str) -> tuple[str, str, float, str]:
+    """Return name, text, amount and the text with the error."""
+    error, texts = line.partition(" # ")[0].split(": ", 1)
+    name, amount = error.split()
+    text, wrong = texts.split(" = ")
+    return name, text, float(amount), wrong
+
+
+OF_TABLE = {name: kind.example for name, kind in ERRORS.items() if kind.example}
+CASES = {
+    *map(split_example, EXAMPLES.strip().splitlines()),
+    *((name, text, float(amount), wrong) for name, (text, wrong, amount) in OF_TABLE.items()),
+    *(
+        split_example(f"negation 1: {line}".replace("'", mark))
+        for line in NEGATED.strip().splitlines()
+        for mark in "'\u2019"
+    ),
 }
 
 
-@pytest.mark.parametrize(("name", "text", "amount"), [(name, *case) for name, cases in CASES.items() for case in cases])
-def test_an_error_is_made_as_in_the_example(name, text, amount):
-    assert make(name, text, amount) == CASES[name][text, amount]
+@pytest.mark.parametrize(("name", "text", "amount", "wrong"), sorted(CASES))
+def test_an_error_is_made_as_in_the_example(name, text, amount, wrong):
+    assert make(name, text, amount) == wrong
 
 
 @pytest.mark.parametrize("name", sorted(ERRORS))
