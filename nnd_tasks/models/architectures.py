@@ -156,31 +156,6 @@ def layout_of(config: Any) -> Layout:
     return Layout(reaches, scale, cap, decoder_type.places, alibi, decoder_type.recurrent, _windows_of(config))
 
 
-def why_not_config(config: Any, backend: str) -> str | None:
-    """Say why no model with this config can share prefixes; None if it may be tried.
-
-    Args:
-        config: of transformers.
-        backend: ``causal`` or ``seq2seq``.
-    """
-    types = SEQ2SEQ if backend == "seq2seq" else DECODERS
-    if config.model_type not in types:
-        return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
-    text = text_config(config)
-    ropes = set().union(*map(_rope_kinds, config_parts(config))) - types[config.model_type].ropes
-    if ropes:
-        return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
-    if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
-        return "its tokens see those that follow them"
-    if getattr(config, "quantization_config", None):
-        return "a quantized model, whose numbers depend on what is read together"
-    try:
-        layout_of(config)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
 def _windows_of(config: Any) -> frozenset[int]:
     """Find the windows, chunks and convolutions of a model by their names in its config; see `Layout`."""
     scan = DECODERS.get(config.model_type, DecoderType()).scan
@@ -195,10 +170,3 @@ def _windows_of(config: Any) -> frozenset[int]:
         elif named and isinstance(value, int) and not isinstance(value, bool) and value > 0:
             sizes.add(value)
     return frozenset(sizes)
-
-
-def _rope_kinds(config: Any) -> set[str]:
-    """Return the kinds of rotary embedding that a config names, for all layers or for each type of layer."""
-    settings = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    ropes = [settings, *(rope for rope in settings.values() if isinstance(rope, Mapping))]
-    return {str(rope.get("rope_type") or rope.get("type")) for rope in ropes} - {"None"}

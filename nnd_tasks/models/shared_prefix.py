@@ -8,7 +8,7 @@ requests, are scored as `HFLM` does. `nnd_tasks.models.prefix_scoring` does the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,16 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from nnd_tasks.models.architectures import FLEX, Layout, config_parts, layout_of, text_config, why_not_config
+from nnd_tasks.models.architectures import (
+    DECODERS,
+    FLEX,
+    REFUSED,
+    SEQ2SEQ,
+    Layout,
+    config_parts,
+    layout_of,
+    text_config,
+)
 from nnd_tasks.models.model_error import ModelError, reason_with_type
 from nnd_tasks.models.prefix_scoring import PrefixScoring
 from nnd_tasks.models.token_requests import (
@@ -233,6 +242,41 @@ class SharedPrefixLM(PrefixScoring):
         score = self.score_encoder_decoder if self.backend == "seq2seq" else self.score_decoder_only
         with torch.autocast(device_type=self.device.type, dtype=dtype, enabled=dtype is not None):
             yield from score(requests)
+
+
+# ---------------------------------------------------------------- what cannot share
+
+
+def why_not_config(config: Any, backend: str) -> str | None:
+    """Say why no model with this config can share prefixes; None if it may be tried.
+
+    Args:
+        config: of transformers.
+        backend: ``causal`` or ``seq2seq``.
+    """
+    types = SEQ2SEQ if backend == "seq2seq" else DECODERS
+    if config.model_type not in types:
+        return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
+    text = text_config(config)
+    ropes = set().union(*map(_rope_kinds, config_parts(config))) - types[config.model_type].ropes
+    if ropes:
+        return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
+    if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
+        return "its tokens see those that follow them"
+    if getattr(config, "quantization_config", None):
+        return "a quantized model, whose numbers depend on what is read together"
+    try:
+        layout_of(config)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _rope_kinds(config: Any) -> set[str]:
+    """Return the kinds of rotary embedding that a config names, for all layers or for each type of layer."""
+    settings = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    ropes = [settings, *(rope for rope in settings.values() if isinstance(rope, Mapping))]
+    return {str(rope.get("rope_type") or rope.get("type")) for rope in ropes} - {"None"}
 
 
 def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:

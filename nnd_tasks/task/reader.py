@@ -501,4 +501,4 @@ class Asker(Writer):
 
 
 def _join(prompt: Prompt, answer: str, counter: BaseCounter) -> tuple[str, str]:
-    return split_before_candidate(prompt, answer, counter) if prompt.chat else (str(prompt), answer)
+    return split_before_candidate(str(prompt), answer, counter) if prompt.chat else (str(prompt), answer)

@@ -9,8 +9,7 @@ import pytest
 import torch
 import transformers as tf
 
-from nnd_tasks.models.architectures import why_not_config
-from nnd_tasks.models.shared_prefix import why_unsuitable
+from nnd_tasks.models.shared_prefix import why_not_config, why_unsuitable
 from tests.models.families import TINY, UNSUITABLE, tiny
 
 
