@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
@@ -27,7 +28,9 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
-WINDOW = 2048
+#: Model -> what its config says besides the size of the vocabulary.
+CONFIGS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+WINDOW: int = CONFIGS["gpt2"]["n_positions"]
 #: GPT-2 and Llama start with small weights, which give nearly flat distributions; larger ones make candidates differ.
 FLAT = 3.0
 
@@ -58,10 +61,7 @@ def gpt2(folder: Path) -> Path:
         tokenizer_object=_byte_level([end]), bos_token=end, eos_token=end, unk_token=end, model_max_length=WINDOW
     )
     torch.manual_seed(1)
-    config = GPT2Config(
-        vocab_size=len(tokenizer), n_positions=WINDOW, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
-    )
-    return _save(GPT2LMHeadModel(config), tokenizer, folder, FLAT)
+    return _save(GPT2LMHeadModel(GPT2Config(**CONFIGS["gpt2"], vocab_size=len(tokenizer))), tokenizer, folder, FLAT)
 
 
 def llama(folder: Path) -> Path:
@@ -72,18 +72,7 @@ def llama(folder: Path) -> Path:
         tokenizer_object=inner, bos_token="<s>", eos_token="</s>", model_max_length=WINDOW, chat_template=CHAT_TEMPLATE
     )
     torch.manual_seed(2)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=WINDOW,
-        bos_token_id=0,
-        eos_token_id=1,
-    )
-    return _save(LlamaForCausalLM(config), tokenizer, folder, FLAT)
+    return _save(LlamaForCausalLM(LlamaConfig(**CONFIGS["llama"], vocab_size=len(tokenizer))), tokenizer, folder, FLAT)
 
 
 def t5(folder: Path) -> Path:
@@ -103,20 +92,7 @@ def t5(folder: Path) -> Path:
         tokenizer_object=inner, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=WINDOW
     )
     torch.manual_seed(3)
-    config = T5Config(
-        vocab_size=len(tokenizer),
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=2,
-        num_heads=4,
-        n_positions=WINDOW,
-        dropout_rate=0.0,
-        decoder_start_token_id=0,
-        pad_token_id=0,
-        eos_token_id=1,
-    )
-    return _save(T5ForConditionalGeneration(config), tokenizer, folder)
+    return _save(T5ForConditionalGeneration(T5Config(**CONFIGS["t5"], vocab_size=len(tokenizer))), tokenizer, folder)
 
 
 def _save(model: Any, tokenizer: Any, folder: Path, scale: float = 1.0) -> Path:
@@ -146,15 +122,7 @@ def bert(folder: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=512, **special)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=512,
-    )
-    model = BertForMaskedLM(config)
+    model = BertForMaskedLM(BertConfig(**CONFIGS["bert"], vocab_size=len(tokenizer)))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:

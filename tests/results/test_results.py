@@ -29,6 +29,9 @@ from tests.commands import refused
 from tests.conftest import REPO
 from tests.results.fake_runs import write_run
 from tests.results.runs import make_run
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -108,12 +111,7 @@ def test_files_of_other_names_are_found_by_what_they_hold(scored, tmp_path):
 
 @pytest.mark.parametrize(
     ("names", "expected"),
-    [
-        (["a/b/gpt2", "a/c/llama"], ["gpt2", "llama"]),
-        (["run1/model", "run2/model"], ["run1/model", "run2/model"]),
-        (["m/step-00010", "m/step-00020"], ["m/step-00010", "m/step-00020"]),
-        (["org/big", "/deep/org/big"], ["org/big", "deep/org/big"]),
-    ],
+    ARGUMENTS["models_have_short_names_of_their_own"],
 )
 def test_models_have_short_names_of_their_own(names, expected):
     assert short_names(names, [{}, {}]) == expected
@@ -153,19 +151,7 @@ def test_nothing_there_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"protocol": {"eos": True}}, r"cannot be compared: eos True and None; .*--allow eos$"),
-        ({"protocol": {"data": "zzz"}}, r"cannot be compared: data 'zzz' and '.*'; rerun both with equal settings$"),
-        (
-            {"task": "nnd_other", "protocol": {"set": "nnd/made_up"}},
-            r"the others ran nnd_made_up; --allow task compares",
-        ),
-        ({"version": "2-A"}, r"cannot be compared: version '2' and '1'.*--allow version$"),
-        (
-            {"protocol": {"selection": "5 of 60 (abc)"}},
-            r"selection .*; rerun both .*, or compare anyway with --allow selection$",
-        ),
-    ],
+    ARGUMENTS["a_run_of_another_protocol_stands_apart"],
 )
 def test_a_run_of_another_protocol_stands_apart(change, message, tmp_path):
     write_run(tmp_path, "a", **change)

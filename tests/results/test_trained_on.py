@@ -15,6 +15,9 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run
+from tests.sets.tables import read_arguments
+
+ARGUMENTS = read_arguments(__file__)
 
 
 def run(folder: Path, name: str, trained_on: str = "", split: str | None = None, seed: int = 0) -> Run:
@@ -29,16 +32,7 @@ def run(folder: Path, name: str, trained_on: str = "", split: str | None = None,
 
 @pytest.mark.parametrize(
     ("trained_on", "split", "seen"),
-    [
-        ("made_up:train", None, ["made_up:train"]),
-        ("made_up:train", "train", ["made_up:train"]),
-        ("made_up:train", "test", []),
-        ("made_up", "test", ["made_up"]),
-        ("made_up:train,made_up:test", "test", ["made_up:test"]),
-        ("other:train", None, []),
-        ("made_up_2:train", None, []),
-        ("", None, []),
-    ],
+    ARGUMENTS["what_a_model_has_seen"],
 )
 def test_what_a_model_has_seen(trained_on, split, seen, tmp_path):
     one = run(tmp_path, "a", trained_on, split)
