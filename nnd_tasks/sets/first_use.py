@@ -53,7 +53,8 @@ def provide_set(name: str) -> Path:
     recipe_file = recipes.get(set_name)
     if recipe_file is None or recipe_file.origin != "package":
         raise NNDError(_explain_missing(set_name, recipes))
-    if folder := look_up_set(set_name):
+    folder = look_up_set(set_name)
+    if folder is not None:
         return folder
     from nnd_tasks.sets.build import build_set
     from nnd_tasks.sets.write import making

@@ -170,7 +170,8 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     prepare = folder.path / PREPARE
     if prepare.is_file():
         findings += check_code(prepare)
-    if recipe_file := list_recipes().get(folder.name):
+    recipe_file = list_recipes().get(folder.name)
+    if recipe_file:
         recipe, of_recipe = check_recipe(recipe_file)
         findings += [item for item in of_recipe if item.code != "recipe_fact"]  # those are said of the card, too
         if recipe:
@@ -451,23 +452,22 @@ def check_sent_tasks(recipe_file: RecipeFile, recipe: Recipe | None) -> Iterator
             continue
         if not foreign and ("task" not in settings or "group" in settings):
             continue
-        if fault := _check_settings(Task(path.name, path, settings.get("dataset_name") or "", settings, foreign)):
-            yield fault
+        yield from _check_settings(Task(path.name, path, settings.get("dataset_name") or "", settings, foreign))
         for template in [settings.get("doc_to_text"), *_around(settings)]:
             if isinstance(template, str):
                 yield from _check_template(template, fields, path.name, loose=loose)
 
 
-def _check_settings(task: Task) -> Finding | None:
+def _check_settings(task: Task) -> list[Finding]:
     if task.foreign:
-        return finding("task_code", f"{task.name} names {', '.join(task.foreign)}")
+        return [finding("task_code", f"{task.name} names {', '.join(task.foreign)}")]
     if task.settings.get("class") != CLASS:
-        return finding("task_plain", task.name)
+        return [finding("task_plain", task.name)]
     try:
         check_settings(task.settings, task.config)
     except NNDError as error:
-        return finding("task_invalid", str(error), task.config)
-    return None
+        return [finding("task_invalid", str(error), task.config)]
+    return []
 
 
 def _check_template(template: str, fields: Mapping[str, str], location: str, *, loose: bool) -> Iterator[Finding]:
@@ -507,9 +507,10 @@ def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
     if config not in folder.names:
         code = "config_not_built" if tasks_dir() in task.path.parents else "task_invalid"
         yield finding(code, f"{task.name} reads {config}; {how_to_build(folder.name)}")
-    elif fault := _check_settings(task):
-        yield fault
-    elif config in folder.configs:
+        return
+    faults = _check_settings(task)
+    yield from faults
+    if config in folder.configs and not faults:
         yield from _check_categories(task, folder.configs[config])
         yield from _check_prompts(task, folder.configs[config])
 

@@ -298,12 +298,12 @@ def check_tests(configs: Sequence[Tests]) -> Iterator[Finding]:
 def _search_texts(tests: Tests, code: str) -> Iterator[Finding]:
     """Look for what a rule describes in the candidates, and where it says so in the contexts."""
     rule = RULES[code]
-    found = _find_texts(tests, SEARCHES[code])
-    note = f", {found['high'].nunique():,} better and {found['low'].nunique():,} worse texts"
-    yield from _report(tests, code, found["high"].fillna(found["low"]), note)
+    texts = _find_texts(tests, SEARCHES[code])
+    note = f", {texts['high'].nunique():,} better and {texts['low'].nunique():,} worse texts"
+    yield from _report(tests, code, texts["high"].fillna(texts["low"]), note)
     if "in_contexts" in rule:
         changes = {"severity": Severity[rule["in_contexts"].upper()], "fix": rule.get("fix_contexts", rule["fix"])}
-        yield from _report(tests, code, found["context"], " in contexts", **changes)
+        yield from _report(tests, code, texts["context"], " in contexts", **changes)
 
 
 def _report(tests: Tests, code: str, hits: Hits, note: str = "", **changes: Any) -> Iterator[Finding]:
