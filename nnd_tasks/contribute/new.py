@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.contribute.shapes import (
+    COLUMN_NAMES,
     MOST_COLUMNS,
     NAMES,
     TO_COMPLETE,
@@ -37,17 +38,8 @@ from nnd_tasks.text import some_of
 _HEAD = 1000  # rows that are looked at for labels and numbers
 #: Options of which one may be given and the other is found by its name.
 _PAIRS = ("chosen", "rejected", "pair", "winner", "winners")
-_WINNERS = ("winner", "preferred", "preference", "choice", "better", "verdict", "label", "judgement", "judgment")
-#: Words that tell the two texts of a pair apart in the names of their columns.
-_SIDES = {"a": "b", "1": "2", "0": "1", "left": "right", "first": "second"}
 #: Keys of the positions of error spans, as files call them.
-_SPAN_KEYS = (
-    ("start", "end"),
-    ("from", "to"),
-    ("begin", "end"),
-    ("start_char", "end_char"),
-    ("start_offset", "end_offset"),
-)
+_SPAN_KEYS: Sequence[Sequence[str]] = COLUMN_NAMES["spans"]
 
 
 @dataclass
@@ -207,7 +199,7 @@ def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
     return bool(cells) and all(number is None or math.isnan(number) for number in numbers)
 
 
-def _find_span_keys(cells: pd.Series[Any]) -> tuple[str, str] | None:
+def _find_span_keys(cells: pd.Series[Any]) -> Sequence[str] | None:
     """The keys of the positions in objects of error spans, where they are not ``start`` and ``end``.
 
     Raises:
@@ -240,7 +232,7 @@ def _find_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any])
     if winner and winner.split(".")[0] not in table:
         offered = some_of(columns_of(table), 40, str)
         raise NNDError(f"--winner {winner}: name the column whose cells say which text is better; there are: {offered}")
-    winner = winner or next((columns[name] for name in _WINNERS if name in columns), None)
+    winner = winner or next((columns[name] for name in COLUMN_NAMES["winner"] if name in columns), None)
     sides = {names: length for names, length in _find_sides(table).items() if winner not in names}
     systems = [names for names in sides if names[0].casefold().startswith(("model", "system", "writer"))]
     # Texts are longer than the names of systems, but an answer may be "No.".
@@ -265,7 +257,7 @@ def _find_sides(table: pd.DataFrame) -> dict[tuple[str, str], float]:
     sides = {}
     for parts, first in by_words.items():
         for i, word in enumerate(parts):
-            second = by_words.get((*parts[:i], _SIDES.get(word, ""), *parts[i + 1 :]))
+            second = by_words.get((*parts[:i], COLUMN_NAMES["sides"].get(word, ""), *parts[i + 1 :]))
             cells = [*_cells_of(table, first), *_cells_of(table, second)] if second else []
             if second and any(as_number(cell, Recipe(), ()) is None for cell in cells):
                 sides[first, second] = sum(len(str(cell)) for cell in cells) / len(cells)

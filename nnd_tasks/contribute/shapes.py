@@ -13,20 +13,14 @@ import pandas as pd
 from jinja2 import Environment
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_yaml
 from nnd_tasks.sets.cells import PATH, ROW, as_number, is_chat, is_missing, unpack
 from nnd_tasks.sets.recipe import FILE, KEY, Recipe
 from nnd_tasks.text import some_of
 
+COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))
 #: Role -> names of columns that are taken for it where no option says it, the likelier first.
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "context": ("context", "prompt", "question", "source", "instruction", "document", "article", "input"),
-    "candidate": ("candidate", "answer", "response", "summary", "translation", "output", "text"),
-    "label": ("label", "judgement", "judgment", "verdict"),
-    "score": ("score", "rating"),
-    "system": ("system", "model"),
-    "rater": ("rater", "annotator"),
-    "category": ("category",),
-}
+NAMES: Mapping[str, Sequence[str]] = COLUMN_NAMES["roles"]
 MOST_COLUMNS = 500  # of a table whose columns are compared, to find those of systems, raters or pairs
 #: Stands in an expression of Python for what the user has to complete.
 TO_COMPLETE = "[...]"

@@ -19,45 +19,21 @@ ARGUMENTS = read_arguments(__file__)
 WORDS = ("good", "bad", "ugly", "odd")
 MARKS = st.sampled_from([None, "n/a", "skip", *WORDS, *WORDS])
 NUMBERS = st.sampled_from([None, "n/a", 1, 2, 3, 4, 4.5, 5])
-COLUMNS = {
-    "c": st.sampled_from("AB"),
-    "t": st.sampled_from(["x", "x ", "y", "z", " ", "é"]),
-    "system": st.sampled_from(["s1", "s2"]),
-    "rater": st.sampled_from(["r1", "r2", "r3", ""]),
-    "category": st.sampled_from(["K", "L", ""]),
-    "subcategory": st.sampled_from(["p", "q"]),
-    "severity": st.sampled_from(["minor", "major", ""]),
-    "name": st.sampled_from(["one", "two"]),
-}
-LABEL_RULES = [
-    {"better": ["good"]},
-    {"better": ["good", "ugly"], "ignore": ["skip"]},
-    {"better": ["", "good"]},
-    {"order": [["bad"], ["odd", "ugly"], ["good"]], "ignore": ["skip"]},
-    {"order": [["bad"], ["good"]]},
-]
-SCORE_RULES = [
-    {"min_gap": 1},
-    {"min_gap": 0.5},
-    {"majority": True},
-    {"majority": True, "best": 4.0},
-]
-#: What a rule is combined with -> the keys; "mark" stands for the role label or score.
-SHAPES = [{}, {"attribute": {"name": "name"}}, {"attribute": {"one": "mark", "two": "other"}}]
+COLUMNS = {name: st.sampled_from(cells) for name, cells in ARGUMENTS["columns"].items()}
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Draw rows, and the recipe that they are judged by."""
     labels = draw(st.booleans())
-    rule = draw(st.sampled_from(LABEL_RULES if labels else SCORE_RULES))
+    rule = draw(st.sampled_from(ARGUMENTS["label_rules" if labels else "score_rules"]))
     one = MARKS if labels else NUMBERS
     mark = one | st.lists(one, min_size=1, max_size=3) if not labels else one
     rows = draw(st.lists(st.fixed_dictionaries({**COLUMNS, "mark": mark, "other": one}), min_size=3, max_size=14))
     for row in rows:
         row["g"] = row["c"] + draw(st.sampled_from("12"))
     recipe = {"context": "c", "candidate": "t", "system": "system", "missing": ["n/a"], **rule}
-    shape = draw(st.sampled_from(SHAPES))
+    shape = draw(st.sampled_from(ARGUMENTS["shapes"]))
     recipe |= shape if "one" in shape.get("attribute", {}) else {**shape, "label" if labels else "score": "mark"}
     for role in ("rater", "category", "subcategory", "severity"):
         recipe |= {role: role} if draw(st.booleans()) else {}
