@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.prefix_scoring import PrefixScoring
-from nnd_tasks.models.prefix_tree import PackLimits, make_packs, make_rows
+from nnd_tasks.models.prefix_tree import PackLimits, make_packs
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.significance import planned
@@ -83,7 +83,7 @@ def count_read_tokens(sequences: list[list[int]]) -> int:
     limits = PackLimits(PrefixScoring.row_tokens, PrefixScoring.pack_tokens)
     total, stems = 0, {}
     for pack in make_packs(distinct, limits):
-        total += len(pack.tokens) + sum(len(row.tokens) for row in make_rows(pack, distinct, limits.max_row))
+        total += len(pack.tokens) + sum(len(row.tokens) for row in pack.rows(distinct, limits.max_row))
         if pack.stem:
             stems[pack.owner] = pack.stem
     return total + sum(stems.values())

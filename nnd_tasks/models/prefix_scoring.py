@@ -24,7 +24,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 from nnd_tasks.models.architectures import FLEX, FULL, Layout, Reach, layout_of
 from nnd_tasks.models.encodings import TokenizingOnce
-from nnd_tasks.models.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_packs, make_rows
+from nnd_tasks.models.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_packs
 from nnd_tasks.models.token_requests import ScoredRequest, TokenRequest
 from nnd_tasks.models.tree_layers import States, TreeScan, along_tree, body_of
 
@@ -162,7 +162,7 @@ class PrefixScoring(TokenizingOnce):
             work.score_targets(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
         if cache is not None:
             cache.complete = True
-        for row in make_rows(pack, work.sequences, self.row_tokens):
+        for row in pack.rows(work.sequences, self.row_tokens):
             hidden = self._read(row.tokens, row.mask, cache)
             starts = np.cumsum(row.lengths) - row.lengths
             work.score_targets(

@@ -129,6 +129,25 @@ class Pack:
     owner: int = -1
     mask: TreeMask | None = None
 
+    def rows(self, sequences: Sequence[tuple[int, ...]], most: int) -> Iterator[Row]:
+        """Yield the branches in rows of at most ``most`` tokens; a longer branch has a row of its own.
+
+        Args:
+            sequences: of which the packs were made.
+            most: tokens of a row.
+        """
+        branches: list[Branch] = []
+        size = 0
+        for branch in self.branches:
+            length = len(sequences[branch.sequence]) - branch.start
+            if branches and size + length > most:
+                yield _row(branches, self, sequences)
+                branches, size = [], 0
+            branches.append(branch)
+            size += length
+        if branches:
+            yield _row(branches, self, sequences)
+
     def without_roots(self) -> tuple[Pack, Ints]:
         """Return this pack, which is all trunk, without the first token of each sequence, and the removed tokens.
 
@@ -317,21 +336,6 @@ class Row:
     lengths: list[int]
     tokens: Ints
     mask: TreeMask
-
-
-def make_rows(pack: Pack, sequences: Sequence[tuple[int, ...]], most: int) -> Iterator[Row]:
-    """Yield the branches of a pack in rows of at most ``most`` tokens; a longer branch has a row of its own."""
-    branches: list[Branch] = []
-    size = 0
-    for branch in pack.branches:
-        length = len(sequences[branch.sequence]) - branch.start
-        if branches and size + length > most:
-            yield _row(branches, pack, sequences)
-            branches, size = [], 0
-        branches.append(branch)
-        size += length
-    if branches:
-        yield _row(branches, pack, sequences)
 
 
 def _row(branches: list[Branch], pack: Pack, sequences: Sequence[tuple[int, ...]]) -> Row:

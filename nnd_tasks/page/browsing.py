@@ -21,9 +21,8 @@ from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.readers import WRITER
 from nnd_tasks.results.runs import SIDES, Run, take_values
 from nnd_tasks.results.samples import CandidateTokens, TokenScores, name_outcome, read_tokens
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.show.forms import render
-from nnd_tasks.show.report import Report
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.text import counted, did_you_mean, some_of
 
 #: Fields of a document that are no part of the prompt.

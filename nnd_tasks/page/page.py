@@ -27,10 +27,9 @@ from nnd_tasks.results.paired import Paired, asked_texts, not_compared, pair
 from nnd_tasks.results.read_runs import notes_on, read_results
 from nnd_tasks.results.readers import pair_readers
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.sets.licences import terms_of, texts_may_go
 from nnd_tasks.show.forms import render, to_json
-from nnd_tasks.show.report import Report, Table, file_stem
+from nnd_tasks.show.report import Report, Table, file_stem, make_table
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import some_of
 

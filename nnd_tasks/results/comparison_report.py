@@ -14,10 +14,9 @@ from nnd_tasks.results.paired import Paired, asked_texts
 from nnd_tasks.results.readers import reader_tables
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import recount
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.results.token_analyses import margin_parts
 from nnd_tasks.rule import Likelihood, Normalization, passes
-from nnd_tasks.show.report import Report, write_cell
+from nnd_tasks.show.report import Report, make_table, write_cell
 from nnd_tasks.significance import LARGEST_MDE, LEVEL, POWER, RESAMPLES, needed
 from nnd_tasks.statistics import FEW, FEW_PROMPTS
 from nnd_tasks.store import find_table

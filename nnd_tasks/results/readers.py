@@ -14,9 +14,8 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import SIDES, Run, take_values
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.rule import Likelihood, passes
-from nnd_tasks.show.report import Table
+from nnd_tasks.show.report import Table, make_table
 from nnd_tasks.statistics import ClusteredMean, is_few, paired_difference, summarize_rate
 
 #: The reader of a plain task.

@@ -7,9 +7,11 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
+import yaml
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +22,14 @@ Cell: TypeAlias = str | Callable[[Mapping[str, Any]], str]
 MISSING, INFINITE = "-", "none"
 #: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
 _NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|of|none|<(?=0\.)|>(?=\d))*")
+
+
+#: Table -> ``columns`` (but for baselines), and where it has them ``name`` and ``caption``; those of all rooms.
+TABLES: dict[str, dict[str, Any]] = {
+    key: table
+    for path in sorted(Path(__file__).parents[1].glob("*/tables.yaml"))
+    for key, table in yaml.safe_load(path.read_text("utf-8")).items()
+}
 
 
 @dataclass(eq=False)
@@ -61,6 +71,19 @@ class Table:
         names = [name for heading in self.columns for name in headings.get(heading, [heading])]
         table = pd.DataFrame(list(rows.values()), columns=names, dtype=object).fillna("")
         return table.loc[:, [bool(set(table[name]) - {MISSING, ""}) for name in names]]
+
+
+def make_table(key: str, data: pd.DataFrame, columns: Mapping[str, Cell] | None = None, **numbers: object) -> Table:
+    """Make a table of a tables.yaml.
+
+    Args:
+        key: of the table.
+        data: a row per observation.
+        columns: in the place of those of tables.yaml.
+        numbers: for the fields of the caption.
+    """
+    table = TABLES[key]
+    return Table(table.get("name", key), data, columns or table["columns"], table.get("caption", "").format(**numbers))
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import read_tokens, recount
-from nnd_tasks.results.tables import make_table
-from nnd_tasks.show.report import Report
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 from nnd_tasks.task.metrics import NORMALIZATIONS
 from nnd_tasks.task.span_metrics import unigram_surprise

@@ -19,9 +19,8 @@ from nnd_tasks.results.model_names import STEP, Tags, full_name, guess_training,
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.show.forms import draw_lines
-from nnd_tasks.show.report import Report
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.studies.signal import step_variance
 
 RATE = "pass_rate"

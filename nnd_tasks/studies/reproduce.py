@@ -18,10 +18,9 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, read_yaml
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.show.report import Report, file_stem
+from nnd_tasks.show.report import Report, file_stem, make_table
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, clustered_mean
 from nnd_tasks.store import read_table
 from nnd_tasks.text import did_you_mean

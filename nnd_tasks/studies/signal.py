@@ -22,9 +22,8 @@ from nnd_tasks.results.model_names import PARAMETERS, STEP, Tags, find_family, g
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import short_hash
-from nnd_tasks.show.report import Report
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p
 from nnd_tasks.statistics import FEW
 from nnd_tasks.task.selection import sample_order

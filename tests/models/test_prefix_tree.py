@@ -1,4 +1,4 @@
-"""Covers common_prefix, make_packs, make_rows, Pack, PackLimits, Row, TreeMask.
+"""Covers common_prefix, make_packs, Pack, PackLimits, Row, TreeMask.
 
 Packs of a prefix tree: every sequence is there, and every token sees its own ancestors and nothing else.
 """
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.models.architectures import Reach
-from nnd_tasks.models.prefix_tree import Pack, PackLimits, TreeMask, make_packs, make_rows
+from nnd_tasks.models.prefix_tree import Pack, PackLimits, TreeMask, make_packs
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)
@@ -41,7 +41,7 @@ def test_every_token_of_every_sequence_sees_its_own_ancestors(found, row, worth,
         left = {branch.sequence: branch for branch in pack.branches}
         for i, path in pack.paths.items():
             assert (i in left) == (stem + len(path) < len(found[i]))
-        for rows in make_rows(pack, found, row):
+        for rows in pack.rows(found, row):
             branches, lengths = rows.branches, rows.lengths
             assert lengths == [len(found[branch.sequence]) - branch.start for branch in branches]
             assert sum(lengths) <= row or len(branches) == 1
@@ -76,7 +76,7 @@ def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(fo
         if pack.mask is not None and trunk:
             ancestors = {k - pack.stem: keys[: at + 1] for keys in before.values() for at, k in enumerate(keys)}
             assert_reaches(pack.mask, {token: path for token, path in ancestors.items() if token >= 0}, reach)
-        for rows in make_rows(pack, found, row):
+        for rows in pack.rows(found, row):
             offset, paths = 0, {}
             for branch, length in zip(rows.branches, rows.lengths, strict=True):
                 own = [pack.stem + trunk + offset + k for k in range(length)]
@@ -134,7 +134,7 @@ def test_a_large_pack_reads_what_is_shared_once_and_the_rest_in_rows():
     found = sorted((*stem, i, i, i) for i in range(30))
     [pack] = make_packs(found, PackLimits(50, 1000))
     assert pack.tokens.tolist() == list(stem)
-    assert [len(row.branches) for row in make_rows(pack, found, 50)] == [16, 14]
+    assert [len(row.branches) for row in pack.rows(found, 50)] == [16, 14]
 
 
 def test_little_in_common_is_no_reason_for_a_large_pack():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from nnd_tasks.models import tree_layers
-from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs, make_rows
+from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs
 from nnd_tasks.models.tree_layers import Block, TreeScan, _Reading, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
@@ -46,7 +46,7 @@ def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[Tre
     for pack in make_packs(found, PackLimits(row, total, min_shared=2)):
         if len(pack.tokens):
             yield pack.mask or TreeMask(pack.positions, pack.ends)
-        yield from (rows.mask for rows in make_rows(pack, found, row))
+        yield from (rows.mask for rows in pack.rows(found, row))
 
 
 @settings(max_examples=150, deadline=None)
@@ -141,7 +141,7 @@ def test_each_token_goes_on_from_its_own_sequence(found, row, total, price):
             for i, path in pack.paths.items():
                 for k, place in enumerate(path.tolist(), pack.stem + 1):
                     assert (scanned[place], convolved[place]) == expected[found[i][:k]]
-        for rows in make_rows(pack, found, row):
+        for rows in pack.rows(found, row):
             origins = np.zeros(len(rows.tokens), int) if states is None else states.rows(rows.mask.anchors)
             scanned, convolved, _ = read(rows.tokens, rows.mask.ends, origins, nowhere, states)
             places = [

@@ -31,8 +31,8 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import short_hash
+from nnd_tasks.show.report import make_table
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.stress.corpora import Gold, read_corpus
 from nnd_tasks.studies.stress.edits import LISTS, WORDS, Edit, Parser, is_spoken, like, load_parser

@@ -17,10 +17,9 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.show.report import Report
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import holm
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.store import look_up_set, read_table

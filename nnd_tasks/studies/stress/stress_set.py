@@ -22,7 +22,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.text_models import MaskedLM
-from nnd_tasks.results.tables import make_table
 from nnd_tasks.schema import ConfigSummary, short_hash
 from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.catalogue import list_recipes
@@ -30,7 +29,7 @@ from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.tasks import UserTask, shipped_task, write_task
 from nnd_tasks.sets.write import CardFacts, making, write_dataset
 from nnd_tasks.show.forms import markdown_table
-from nnd_tasks.show.report import Table
+from nnd_tasks.show.report import Table, make_table
 from nnd_tasks.store import dataset_folder, read_report
 from nnd_tasks.studies.stress.corpora import KNOWN, Corpus, Gold, read_corpus
 from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, join, load_parser
