@@ -30,7 +30,7 @@ Results = Annotated[
 ]
 Allow = Annotated[
     Sequence[str],
-    Option(parser=parts_of, metavar="TEXT", help="Parts of the protocol that may differ, such as prompt,shots."),
+    Option(parser=parts_of, metavar="<str>", help="Parts of the protocol that may differ, such as prompt,shots."),
 ]
 Tags = Annotated[
     Path | None,

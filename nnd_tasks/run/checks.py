@@ -47,6 +47,8 @@ VLLM, SHARED = "vllm", "vllm-shared-prefix"
 _PAIRS = {"model_args", "metadata", "gen_kwargs"}
 #: Further options that may be given several times; their values are put together.
 _LISTS = {*_PAIRS, "tasks", "hf_hub_log_args", "wandb_args", "wandb_config_args", "trackio_args"}
+#: Text in quotes of one kind; ``=`` and commas in it separate nothing.
+_QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
 
 
 def check_words(arguments: Sequence[str]) -> None:
@@ -69,8 +71,8 @@ def check_words(arguments: Sequence[str]) -> None:
 
 
 def _check_keys(values: Iterable[str], option: str) -> None:
-    pairs = [re.sub("'[^']*'", "", value) for value in values if not value.lstrip().startswith("{")]  # else it is JSON
-    keys = [key for value in pairs for key in re.findall(r"(?:^|,)\s*(\w+)\s*=", value)]
+    pairs = [value for value in values if not value.lstrip().startswith("{")]  # else it is JSON
+    keys = [key for pair in pairs for key in re.findall(r"(?:^|,)\s*(\w+)\s*=", _QUOTED.sub("", pair))]
     for key in keys:
         if keys.count(key) > 1:
             raise NNDError(f"{option}: {key} is given {keys.count(key)} times; give it once")

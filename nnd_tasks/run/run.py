@@ -340,7 +340,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -
     return digest(
         {
             "model": model,
-            "model_args": given,
+            "arguments": given,
             "chat": chat,
             "files": {key: _describe_files(value, given) for key, value in texts.items()},
             "commits": {key: _find_commit(texts[key], given) for key in _NAMES if key in texts},

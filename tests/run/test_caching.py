@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from nnd_tasks.run import run as module
 from nnd_tasks.run.run import cache_key
 from tests.random_models import evaluate
 
@@ -101,6 +102,11 @@ def test_the_key_ignores_what_changes_no_answer():
         cache_key("hf", {"pretrained": "x", "dtype": "float16"}),
     ]
     assert len({plain, *others}) == 5
+
+
+def test_a_cache_of_an_earlier_release_is_found(monkeypatch):
+    monkeypatch.setattr(module, "environment", lambda *packages: [])
+    assert cache_key("local-completions", {"base_url": "http://h/v1", "seed": 1}) == "ef7ec820fb68"
 
 
 def test_a_run_that_stops_while_it_scores_goes_on_where_it_was(gpt2, home, tmp_path, asked, monkeypatch):

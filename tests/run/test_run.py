@@ -26,6 +26,7 @@ from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.run.checks import check_words
 from tests.commands import nnd_process
 from tests.commands import refused as refused_message
 from tests.conftest import REPO
@@ -126,6 +127,11 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(case, refused, gpt2, d
     words = shlex.split(filled)
     model = [] if "--model" in words else hf(gpt2)
     assert message in refused(*model, *([] if "--tasks" in words else ["--tasks", "nnd_demo"]), *words)
+
+
+@pytest.mark.parametrize("folder", ["'/lr=1,dtype=16'", '"/o\'hara,dtype=16"'])
+def test_a_key_in_quotes_is_part_of_a_value(folder):
+    check_words(["--model_args", f"dtype=float32,pretrained={folder}"])
 
 
 def test_what_needs_no_model_is_checked_before_torch_is_imported(home, tmp_path):
