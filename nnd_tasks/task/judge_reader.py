@@ -202,7 +202,7 @@ class Judge(Asker):
         own: list[dict[str, Any]] = [
             {"seed": i} if self._takes_seeds else {"until": [*stops, f"{SAMPLE}{i}|>"]} for i in numbers
         ]
-        if self.asked.repeats == 1:
+        if self.asked.repeats == 1 or not indices:
             own = [{}]
         return [
             (str(prompt) if prompt.rendered is None else prompt.rendered, {**self._generation, **arguments})

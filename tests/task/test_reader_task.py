@@ -22,7 +22,7 @@ from nnd_tasks.store import tasks_dir
 from tests.random_models import evaluate
 from tests.run.completions_server import CompletionsServer
 from tests.run.test_backends import needs_client
-from tests.task.tasks import CASES, load_task, small_set, write_yaml
+from tests.task.tasks import CASES, build_task, load_task, small_set, write_yaml
 from tests.task.test_oracle import Oracle
 
 #: Words of one token each in the vocabularies of the tiny models.
@@ -175,6 +175,14 @@ def test_blank_candidates_are_not_asked_about(tiny_models, tmp_path, home):
     results = evaluate(tiny_models["gpt2"], ["small"], include_path=folder)
     assert results["results"]["small"]["unscored,none"] == 1
     assert results["results"]["small"]["tests,none"] == 1
+
+
+def test_a_judge_with_samples_asks_once_where_all_candidates_are_blank(tiny_models, tmp_path, home):
+    rows = [("One.", "Good.", "ok"), ("One.", "Bad.", "wrong"), ("Two.", "", "ok"), ("Two.", " ", "wrong")]
+    folder = small_set(tmp_path, rows, reader="judge", repeats=3, generation_kwargs={"temperature": 1.0})
+    task = build_task("small", {"pretrained": str(tiny_models["gpt2"])}, [folder])
+    candidates = [[request.candidate for request in task.instances if request.doc_id == i] for i in (0, 1)]
+    assert candidates == [[0, 0, 0, 1, 1, 1], [None]]
 
 
 @pytest.mark.parametrize(
