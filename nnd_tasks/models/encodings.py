@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,18 +19,18 @@ from nnd_tasks.models.upstream import HFLM
 Encodings = dict[tuple[str, bool | None, bool | None, int | None], NDArray[np.int32]]
 
 #: Arguments that load a tokenizer -> the tokenizer and its encodings; None outside of `shared_encodings`.
-_shared: dict[Any, tuple[Any, Encodings]] | None = None
+_shared: ContextVar[dict[Any, tuple[Any, Encodings]] | None] = ContextVar("_shared", default=None)
 
 
 @contextmanager
 def shared_encodings() -> Iterator[None]:
     """Within this context, models and counters with the same tokenizer share it and its encodings."""
-    global _shared
-    before, _shared = _shared, {} if _shared is None else _shared
+    shared = _shared.get()
+    token = _shared.set({} if shared is None else shared)
     try:
         yield
     finally:
-        _shared = before
+        _shared.reset(token)
 
 
 class TokenizingOnce(HFLM):  # type: ignore[misc]
@@ -41,7 +42,9 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
 
     def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **loading: Any) -> None:
         named = all(isinstance(name, str) for name in (pretrained, tokenizer or ""))
-        shared = _shared if named and _shared is not None else {}
+        shared = _shared.get() if named else None
+        if shared is None:
+            shared = {}
         key = (pretrained, tokenizer, *sorted(loading.items()))
         if key not in shared:
             super()._create_tokenizer(pretrained, tokenizer, **loading)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -167,7 +168,8 @@ class _Plan:
         return self.masks[id(mask)][1]
 
 
-_plan: _Plan | None = None
+#: None outside of `in_blocks`.
+_plan: ContextVar[_Plan | None] = ContextVar("_plan", default=None)
 
 
 def _columns(values: torch.Tensor, keys: Ranges, dim: int) -> torch.Tensor:
@@ -188,7 +190,7 @@ def block_attention(
     Args and returns as transformers' attention functions: query of shape (1, heads, row, width of a head), output of shape
     (1, row, heads, width of a head).
     """
-    plan = _plan
+    plan = _plan.get()
     shape = query.shape[2], key.shape[2]
     if plan is None or attention_mask is None or not plan.shape == shape == attention_mask.shape[2:]:
         unblocked: tuple[torch.Tensor, None] = sdpa_attention_forward(
@@ -221,16 +223,17 @@ def in_blocks(config: Any, mask: TreeMask) -> Iterator[None]:
         config: of a model that takes attention from transformers' registry (``_supports_attention_backend``).
         mask: of the row.
     """
-    global _plan
     blocks = blocks_of(mask) if config._attn_implementation == "sdpa" else []
     if len(blocks) < 2:
         yield
         return
-    config._attn_implementation, _plan = NAME, _Plan((len(mask.ends), mask.keys), blocks)
+    config._attn_implementation = NAME
+    token = _plan.set(_Plan((len(mask.ends), mask.keys), blocks))
     try:
         yield
     finally:
-        config._attn_implementation, _plan = "sdpa", None
+        config._attn_implementation = "sdpa"
+        _plan.reset(token)
 
 
 # ---------------------------------------------------------------- linear biases

@@ -85,7 +85,7 @@ def test_the_model_gets_its_own_attention_back():
     with pytest.raises(ValueError, match="stop"):
         read()
     assert config._attn_implementation == "sdpa"
-    assert tree_layers._plan is None
+    assert tree_layers._plan.get() is None
 
 
 # ---------------------------------------------------------------- recurrent layers
