@@ -328,7 +328,14 @@ def _find_system_columns(records: Records) -> Shape | None:
     texts, judgements = _choose_columns(by_title, records.cells, system_names)
     lacking = [name for name in system_names if name not in texts]
     if lacking:
-        raise NNDError(f"--system {records.recipe.system}: no column with texts has {lacking[0]!r} in its name")
+        example = "no column has the texts of"
+        if texts:
+            name, text = next(iter(texts.items()))
+            example = f"{text!r} has the texts of {name}, and no column that is called alike those of"
+        raise NNDError(
+            f"--system {records.recipe.system}: {example} {lacking[0]}; only the name of the system may differ: write it as the "
+            "columns do, or rename them in the file"
+        )
     if not texts:
         return None
     judged = [column for of_systems in judgements.values() for column in of_systems.values()]

@@ -53,6 +53,28 @@ def test_numbers_that_may_be_raters_or_attributes_are_asked_about(tmp_path):
     assert "--rater 'anna,bert b'" in said
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            "out gpt,answer bart",
+            "'out gpt' has the texts of gpt, and no column that is called alike those of bart; only the",
+        ),
+        (
+            "text gpt-4,text bart",
+            "'text gpt-4' has the texts of gpt, and no column that is called alike those of bart; only",
+        ),
+        (
+            "one,two",
+            "no column has the texts of gpt; only the name of the system may differ: write it as the columns do",
+        ),
+    ],
+)
+def test_systems_whose_columns_are_not_called_alike_are_asked_about(columns, message, tmp_path):
+    source = write_files(tmp_path, {"t.csv": f"p,{columns},score gpt,score bart\nq,aa,bb,4,2"}) / "t.csv"
+    assert message in refusal(source, "--system gpt,bart --min-gap 1")
+
+
 def test_xml_with_a_text_per_element_is_a_table(tmp_path):
     new(write_files(tmp_path, {"t.xml": FLAT_XML}) / "t.xml", "--min-gap 1")
     assert pick(load("mine").to_list(), "context", "high", "low") == RATED

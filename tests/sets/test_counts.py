@@ -300,6 +300,11 @@ def test_quiz_design_has_396_groups_but_332_prompts_and_1860_candidates(real_set
     assert len({(row["cluster_id"], row[side]) for row in rows for side in ("high", "low")}) == 1860
 
 
+def test_ted_talks_have_2277_pairs_of_equal_translations(real_sets):
+    table = read_table(real_sets("mqm"), "ted_ende")
+    assert sum(map(str.__eq__, *(table.column(side).to_pylist() for side in ("high", "low")))) == 2277
+
+
 def test_each_reason_for_which_lamp_leaves_edits_out_has_its_count(real_sets):
     line = (
         "- `authors`: 1,093 rows read = 756 used + 337 left out: 46 rows left out by the recipe, as no judgement (label = "
