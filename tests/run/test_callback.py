@@ -235,6 +235,20 @@ def test_rates_are_those_of_the_saved_checkpoints(name, arguments, prompts, tiny
 
 
 @pytest.mark.usefixtures("home")
+def test_tensorboard_shows_rates_and_measures_by_name(gpt2, tmp_path):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    callback = NNDCallback(TASK, every=2, limit=LIMIT)
+    make_trainer(gpt2, tmp_path, [callback], report_to=["tensorboard"], max_steps=2).train()
+    [file] = tmp_path.rglob("events.out.tfevents.*")
+    scalars = events.EventAccumulator(str(file)).Reload()
+    [line] = read(tmp_path / "nnd.jsonl")
+    for name in (f"{TASK}", f"{TASK}/margin", f"{TASK}/disfluent/bits_high"):
+        assert f"train/nnd/{name}" in scalars.Tags()["scalars"]
+    [margin] = scalars.Scalars(f"train/nnd/{TASK}/margin")
+    assert (margin.step, margin.value) == (2, pytest.approx(line["measures"]["all"]["margin"]["mean"], rel=1e-6))
+
+
+@pytest.mark.usefixtures("home")
 def test_an_adapter_in_training_is_evaluated_with_its_model(llama, tmp_path):
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_dropout=0.1, init_lora_weights=False)
