@@ -367,11 +367,13 @@ def _join_blocks(answer: Any) -> Any:
     Raises:
         BusyError: the answer is none, or an error with the status of a success.
     """
-    choices = answer.get("choices") if isinstance(answer, Mapping) else None
-    if not choices and (not isinstance(answer, Mapping) or "content" not in answer or answer.get("error")):
+    choices = (answer.get("choices") or []) if isinstance(answer, Mapping) else [None]
+    messages = [choice.get("message") or {} if isinstance(choice, Mapping) else None for choice in choices]
+    are_messages = all(isinstance(message, Mapping) for message in messages)
+    is_answer = messages or ("content" in answer and not answer.get("error"))
+    if not (are_messages and is_answer):
         raise BusyError(_read_message(json.dumps(answer)))
-    messages: list[Any] = [answer, *(choice.get("message") or {} for choice in choices or ())]
-    for message in messages:
+    for message in (answer, *messages):
         if isinstance(message.get("content"), list):
             text = "".join(str(block.get("text") or "") for block in message["content"])
             message["content"] = text if message is not answer else [{"text": text}]  # as Anthropic's client reads it
@@ -381,7 +383,8 @@ def _join_blocks(answer: Any) -> Any:
 def _keep_usage(text: str | None, answer: Any) -> WrittenText:
     """Give the text of an answer, empty where it is null, with what the server tells of it."""
     written = WrittenText(text or "")
-    usage, choices = answer.get("usage") or {}, answer.get("choices") or [answer]
+    usage, choices = answer.get("usage"), answer.get("choices") or [answer]
+    usage = usage if isinstance(usage, Mapping) else {}
     facts = {
         "in": usage.get("prompt_tokens", usage.get("input_tokens")),
         "out": usage.get("completion_tokens", usage.get("output_tokens")),

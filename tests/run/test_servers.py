@@ -170,9 +170,19 @@ def test_how_long_a_server_asks_to_wait_is_read():
         ({"error": {"message": "upstream is gone"}}, r"no answer \(upstream is gone\)"),
         ({"message": "upstream is gone"}, r"no answer \(upstream is gone\)"),
         ({"choices": []}, r"no answer \({\"choices\": \[\]}\)"),
+        ({"choices": [None]}, r"no answer \({\"choices\": \[null\]}\)"),
+        ({"choices": [{"message": "Yes"}], "usage": []}, r"no answer \({\"choices\": "),
         (HANG_UP, "no answer .*max_retries=N"),
     ],
-    ids=["500", "an error as success", "a message as success", "no choices", "hung up"],
+    ids=[
+        "500",
+        "an error as success",
+        "a message as success",
+        "no choices",
+        "a null choice",
+        "a text as message",
+        "hung up",
+    ],
 )
 def test_a_server_that_fails_is_one_error(failure, message, at_once, home):
     with ChatServer(lambda payload: failure) as server, pytest.raises(NNDError, match=message):
