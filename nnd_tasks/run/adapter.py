@@ -6,6 +6,7 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -32,7 +33,7 @@ from nnd_tasks.run.servers import checked_servers
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
-from nnd_tasks.task.task_files import is_registered, write_task_folder
+from nnd_tasks.task.task_files import registered_folder, write_task_folder
 
 __all__ = ["LM"]
 
@@ -185,7 +186,8 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
 
     def read(folders: list[Path], *, defaults: bool = False) -> Any:
         paths = [*folders, *_as_list(include_path)]
-        return TaskManager(include_path=paths, include_defaults=defaults, metadata=metadata)
+        with _overriding_registered():
+            return TaskManager(include_path=paths, include_defaults=defaults, metadata=metadata)
 
     ours, folder = _folders_of(names), write_task_folder()
     manager = read(ours)
@@ -212,11 +214,11 @@ def _our_tasks(check_name: Callable[[str, Any], None], names: Sequence[str] = ()
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
         def read(folders: list[Path], **options: Any) -> None:
-            make(self, *args, include_path=[*folders, *_as_list(include_path)], **{**kwargs, **options})
+            with _overriding_registered():
+                make(self, *args, include_path=[*folders, *_as_list(include_path)], **{**kwargs, **options})
 
         self.read_ours = partial(read, [folder], include_defaults=False)
-        # Registered tasks would only be reported as overridden.
-        self.read_all = lambda: read([] if is_registered() else [folder])
+        self.read_all = partial(read, [folder])
         read(ours, include_defaults=False)
 
     def check_names(manager: Any, names: list[str]) -> None:
@@ -241,6 +243,24 @@ def _our_tasks(check_name: Callable[[str, Any], None], names: Sequence[str] = ()
 
     with patch.multiple(TaskManager, __init__=init, match_tasks=match_tasks, list_all_tasks=list_all_tasks):
         yield
+
+
+@contextmanager
+def _overriding_registered() -> Iterator[None]:
+    """Keep lm-eval from reporting each task that `nnd register` wrote, perhaps for another `NND_HOME`, as overridden by ours.
+
+    Upstream: `TaskIndex.build` (lm_eval/tasks/_index.py) logs the name and both paths.
+    """
+    registered, log = f"{registered_folder()}{os.sep}", logging.getLogger("lm_eval.tasks._index")
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not any(str(argument).startswith(registered) for argument in record.args or ())
+
+    log.addFilter(is_news)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_news)
 
 
 def _as_list(include_path: Any) -> list[Any]:

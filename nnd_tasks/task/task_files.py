@@ -303,9 +303,9 @@ def lm_eval_tasks_dir() -> Path:
     return Path(next(iter(spec.submodule_search_locations))) / "tasks"
 
 
-def is_registered() -> bool:
-    """Tell whether stock ``lm_eval`` knows exactly the tasks of today, from an earlier `register`."""
-    return is_filled(lm_eval_tasks_dir() / REGISTERED)
+def registered_folder() -> Path:
+    """The folder of `register`, below the one that lm-eval searches."""
+    return lm_eval_tasks_dir() / REGISTERED
 
 
 def register() -> tuple[Path, int]:
@@ -317,7 +317,7 @@ def register() -> tuple[Path, int]:
     Raises:
         NNDError: the folder of lm-eval cannot be written, or has a folder of our name that `register` did not make.
     """
-    folder = lm_eval_tasks_dir() / REGISTERED
+    folder = registered_folder()
     hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd register --print)" ...`, which need no registration'
     fill_folder(folder, _beside(folder), hint=hint)
     return folder, sum(1 for _ in folder.rglob("*.yaml"))
@@ -325,7 +325,7 @@ def register() -> tuple[Path, int]:
 
 def update_registration() -> None:
     """Make new tasks known to stock ``lm_eval`` too, if `register` made the others known; raises as `register` does."""
-    if (lm_eval_tasks_dir() / REGISTERED / MARKER).is_file():
+    if (registered_folder() / MARKER).is_file():
         register()
 
 
@@ -335,7 +335,7 @@ def unregister() -> Path | None:
     Raises:
         NNDError: the folder cannot be removed.
     """
-    folder = lm_eval_tasks_dir() / REGISTERED
+    folder = registered_folder()
     if not (folder / MARKER).is_file():
         return None
     with changing(folder, done="removed"), workshop(folder, _beside(folder)) as removed:

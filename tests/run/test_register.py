@@ -1,6 +1,6 @@
-"""`register`, `unregister`, `is_registered`: what stock lm-eval knows, and what is left when one of them is killed.
+"""`register`, `unregister`: what stock lm-eval knows, and what is left when one of them is killed.
 
-Also covers announce_tasks, is_filled, update_registration, workshop, written_folders.
+Also covers announce_tasks, is_filled, task_manager, update_registration, workshop, written_folders.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.run.adapter import task_manager
 from nnd_tasks.task.task_files import (
     MARKER,
     REGISTERED,
-    is_registered,
+    is_filled,
     register,
     unregister,
     write_task_folder,
@@ -49,9 +50,9 @@ def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_clears_up
         patch.setattr(shutil if failing == "rmtree" else Path, failing, killed)
         patch.setattr(shutil, "rmtree", killed)  # a killed process does not clear up
         act()
-    assert is_registered() or not list(tasks.iterdir())
+    assert is_filled(tasks / REGISTERED) or not list(tasks.iterdir())
     assert register() == (tasks / REGISTERED, len(names_in(write_task_folder())))
-    assert is_registered()
+    assert is_filled(tasks / REGISTERED)
     assert unregister() == tasks / REGISTERED
     assert list(tasks.iterdir()) == []
     assert list(tasks.parent.iterdir()) == [tasks]
@@ -68,7 +69,7 @@ task_files.register()
     processes = [commands.start([sys.executable, "-c", code], cwd=REPO) for _ in range(3)]
     assert [process.wait(timeout=300) for process in processes] == [0] * 3
     assert names_in(tasks / REGISTERED) == names_in(write_task_folder())
-    assert is_registered()
+    assert is_filled(tasks / REGISTERED)
 
 
 def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(nnd, tmp_path, tasks):
@@ -105,7 +106,19 @@ print(*TaskManager(include_path=str(folder), include_defaults=False).all_tasks)
 def test_a_stub_that_is_gone_is_seen(tasks):
     register()
     next((tasks / REGISTERED).rglob("*.yaml")).unlink()
-    assert not is_registered()
+    assert not is_filled(tasks / REGISTERED)
+
+
+def test_registered_tasks_are_overridden_without_a_word_and_others_with_one(tasks, tmp_path, caplog):
+    """Such as those that were registered with another NND_HOME."""
+    register()
+    mine = tmp_path / "mine" / "nnd_demo.yaml"
+    mine.parent.mkdir()
+    shutil.copyfile(write_task_folder() / "demo" / mine.name, mine)
+    assert "nnd_demo" in task_manager([tasks], ["nnd_demo"]).all_tasks
+    assert "overrides" not in caplog.text
+    task_manager([mine.parent], ["nnd_demo"])
+    assert f"Task 'nnd_demo' from {mine} overrides existing task" in caplog.text
 
 
 def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home, tasks):
@@ -113,9 +126,9 @@ def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home, tasks):
     mine = nnd_home / "task_yamls" / "mine" / "mine.yaml"
     mine.parent.mkdir(parents=True)
     mine.write_text("task: mine\n")
-    assert not is_registered()
+    assert not is_filled(tasks / REGISTERED)
     folder, count = register()
-    assert is_registered()
+    assert is_filled(tasks / REGISTERED)
     assert count == len(names_in(folder))
     assert str(mine) in (folder / "mine" / "mine.yaml").read_text()
 
