@@ -173,7 +173,8 @@ def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
     missing += find_todos(header, body)
     if missing:
         raise NNDError(
-            f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, and build the set again"
+            f"{folder / CARD}: it lacks {' and '.join(missing)}; write that under `facts` in the recipe, "
+            f"task_yamls/{folder.resolve().name}/_recipe, and build the set again"
         )
     return header, body
 

@@ -316,7 +316,7 @@ def check_arguments(workers: Any, cpus: Any, gpus: Any, arguments: dict[str, Any
         ModelError: one of them cannot be taken, or Ray is not installed.
     """
     if find_spec("ray") is None:
-        raise ModelError("--model ray: Ray is not installed; pip install 'nnd-tasks[ray]'")
+        raise ModelError("--model ray: Ray is not installed; pip install 'ray>=2.60'")
     for name, value, least in (("workers", workers, 1), ("worker_cpus", cpus, 1), ("worker_gpus", gpus or 0, 0)):
         if not isinstance(value, int if least else (int, float)) or value < least:
             raise ModelError(f"--model ray: {name}={value}: expected a number of at least {least}")

@@ -317,8 +317,10 @@ def _fetch_all(name: str, files: dict[str, File], folder: Path, progress: bool) 
             continue
         source.files[key] = folder / key
         if file.sha256 is None:
-            place = f"it was taken by its name from {copies[key].parent}" if key in copies else "it was downloaded"
-            source.notes.append(f"unverified: {key} has no published hash; {place}, and its hash is recorded")
+            origin = "it was downloaded" if key in downloads else f"it is that of {folder}"
+            if key in copies:
+                origin = f"it was taken by its name from {copies[key].parent}"
+            source.notes.append(f"unverified: {key} has no published hash; {origin}, and its hash is recorded")
             source.fresh += [key] if key not in recorded else []
     return source
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.read import read_delimited
 from nnd_tasks.sets.spans import take_marks
 
@@ -13,7 +14,10 @@ MARKS = ["<v>", "</v>"]
 def rows(folder: Path) -> pd.DataFrame:
     """Return a row per rating; ``Accuracy/Mistranslation`` is of the category Accuracy."""
     files = sorted(folder.rglob("*mqm*.tsv")) or sorted(folder.rglob("*.tsv"))
-    return pd.concat([read_ratings(path) for path in files if ".avg" not in path.name])
+    tables = [read_ratings(path) for path in files if ".avg" not in path.name]
+    if not tables:
+        raise NNDError(f"{folder}: has no .tsv file of ratings")
+    return pd.concat(tables)
 
 
 def read_ratings(path: Path) -> pd.DataFrame:

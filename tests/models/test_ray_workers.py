@@ -179,7 +179,7 @@ def test_arguments_that_cannot_be_taken_are_one_line(arguments, message):
 
 def test_a_launcher_and_a_missing_package_are_refused(monkeypatch):
     monkeypatch.setattr(ray_workers, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"Ray is not installed; pip install 'nnd-tasks\[ray\]'"):
+    with pytest.raises(ModelError, match=r"Ray is not installed; pip install 'ray>=2.60'"):
         RayWorkers()
     monkeypatch.undo()
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -109,6 +109,8 @@ def test_a_file_of_another_year_makes_a_config_of_its_own(tmp_path):
     source = write_files(tmp_path / "given", {"mqm_ted_zhen.tsv": small_text("mqm"), "README": "no table"})
     made = make_set(find_recipe("mqm"), source)
     assert {name: table.num_rows for name, table in made.tables.items()} == {"ted_zhen": 4, "ted_zhen_clean": 4}
+    (source / "mqm_ted_zhen.tsv").rename(source / "mqm.txt")
+    assert refusal(make_set, find_recipe("mqm"), source) == f"{source}: has no .tsv file of ratings"
 
 
 # ---------------------------------------------------------------- publishers' files
