@@ -1,4 +1,4 @@
-"""`register`, `unregister`: what stock lm-eval knows, and what is left when one of them is killed.
+"""`register`, `unregister`, `registered_folder`: what stock lm-eval knows, and what is left when one of them is killed.
 
 Also covers announce_tasks, is_filled, task_manager, update_registration, workshop, written_folders.
 """
