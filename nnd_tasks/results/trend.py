@@ -33,7 +33,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.run.training_log import read_log
 from nnd_tasks.show.forms import draw_lines
-from nnd_tasks.show.report import TABLES, Report, file_stem, make_table
+from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
 from nnd_tasks.significance import LEVEL
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
 
@@ -209,10 +209,10 @@ def report_trend(trend: Trend) -> Report:
     """
     x, points = trend.x, trend.points
     unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
-    columns = {x if heading == "x" else heading: cell for heading, cell in TABLES["trend"]["columns"].items()}
+    columns = {x if heading == "x" else heading: cell for heading, cell in read_tables()["trend"]["columns"].items()}
     table = make_table("trend", points.assign(unreliable=unreliable), columns)
     of_point = {heading: columns[heading] for heading in ("task", "category", "family", "model", x)}
-    cells = TABLES["while_training"]["columns"]
+    cells = read_tables()["while_training"]["columns"]
     measures = {name: cells[name] for name in MEASURES if name in points}
     tables = [table, *([make_table("while_training", points, of_point | measures)] if measures else [])]
     least, most = points["x"].min(), points["x"].max()

@@ -162,13 +162,12 @@ def _configured_by(begin: Callable[[Any], None]) -> Iterator[None]:
 # ---------------------------------------------------------------- tasks
 
 
-def _folders_of(names: Iterable[str]) -> list[Path]:
-    """Find the folders of our tasks of some names; that of all tasks where one of them is none of ours.
+def _folders_of(names: Iterable[str], folder: Path) -> list[Path]:
+    """Find the folders of our tasks of some names; ``folder``, that of all tasks, where one of them is none of ours.
 
     Reading all of our YAMLs takes half a second, and lm-eval's own thousands 8 seconds. So all of ours are read only for a
     group, which may have tasks of any folder, and for a name that is none of ours; lm-eval's only for one that is neither.
     """
-    folder = write_task_folder()
     by_name = {path.stem: path.parent for path in folder.rglob("*.yaml")}
     folders = {by_name.get(name, folder) for name in names}
     return sorted(folders) if folders and folder not in folders else [folder]
@@ -189,7 +188,8 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
         with _overriding_registered():
             return TaskManager(include_path=paths, include_defaults=defaults, metadata=metadata)
 
-    ours, folder = _folders_of(names), write_task_folder()
+    folder = write_task_folder()
+    ours = _folders_of(names, folder)
     manager = read(ours)
     if ours != [folder] and not set(names) <= {*manager.all_tasks} - {*manager.all_groups}:
         manager = read([folder])
@@ -210,7 +210,8 @@ def _our_tasks(check_name: Callable[[str, Any], None], names: Sequence[str] = ()
     from lm_eval.tasks import TaskManager
 
     make, match, list_all = TaskManager.__init__, TaskManager.match_tasks, TaskManager.list_all_tasks
-    ours, folder = _folders_of(names), write_task_folder()
+    folder = write_task_folder()
+    ours = _folders_of(names, folder)
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
         def read(folders: list[Path], **options: Any) -> None:

@@ -7,6 +7,7 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,14 +23,6 @@ Cell: TypeAlias = str | Callable[[Mapping[str, Any]], str]
 MISSING, INFINITE = "-", "none"
 #: What cells of numbers look like: 0.7§ [0.6, 0.8], +0.1 to +0.2, 7†, <0.001.
 _NUMBERS = re.compile(r"(?:[-+\d.,%/ \[\]†‡§≠]|to|of|none|<(?=0\.)|>(?=\d))*")
-
-
-#: Table -> ``columns`` (but for baselines), and where it has them ``name`` and ``caption``; those of all rooms.
-TABLES: dict[str, dict[str, Any]] = {
-    key: table
-    for path in sorted(Path(__file__).parents[1].glob("*/tables.yaml"))
-    for key, table in yaml.safe_load(path.read_text("utf-8")).items()
-}
 
 
 @dataclass(eq=False)
@@ -73,6 +66,13 @@ class Table:
         return table.loc[:, [bool(set(table[name]) - {MISSING, ""}) for name in names]]
 
 
+@cache
+def read_tables() -> dict[str, dict[str, Any]]:
+    """Read the tables.yaml of all rooms: table -> ``columns`` (not of baselines), and some have ``name`` and ``caption``."""
+    paths = sorted(Path(__file__).parents[1].glob("*/tables.yaml"))
+    return {key: table for path in paths for key, table in yaml.safe_load(path.read_text("utf-8")).items()}
+
+
 def make_table(key: str, data: pd.DataFrame, columns: Mapping[str, Cell] | None = None, **numbers: object) -> Table:
     """Make a table of a tables.yaml.
 
@@ -82,7 +82,7 @@ def make_table(key: str, data: pd.DataFrame, columns: Mapping[str, Cell] | None 
         columns: in the place of those of tables.yaml.
         numbers: for the fields of the caption.
     """
-    table = TABLES[key]
+    table = read_tables()[key]
     return Table(table.get("name", key), data, columns or table["columns"], table.get("caption", "").format(**numbers))
 
 

@@ -1,6 +1,6 @@
 """`read_trend`, `find_trend`, `read_logs`, `report_trend`: rates against sizes and steps, their figures, and wrong input.
 
-Also covers find_family.
+Also covers find_family, read_tables.
 """
 
 from __future__ import annotations
