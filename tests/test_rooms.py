@@ -1,4 +1,4 @@
-"""nnd build, run and compare, in a copy of the package without studies/, contribute/ and page/, and without matplotlib."""
+"""nnd build, run and compare, in a copy of the package without the rooms that one can take away, nor matplotlib."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_without_the_rooms_that_one_can_take_away(tmp_path, gpt2, llama):
     """Each is taken away with the others: none of them is needed, so no one of them is."""
     for name in ("nnd_tasks", "task_yamls"):
         shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for room in ("studies", "contribute", "page"):
+    for room in ("studies", "contribute", "likelihood", "page"):
         shutil.rmtree(tmp_path / "nnd_tasks" / room)
     (tmp_path / "matplotlib.py").write_text("raise SystemExit('matplotlib is imported')", "utf-8")
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NND_HOME": str(tmp_path / "home")}

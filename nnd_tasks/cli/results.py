@@ -22,7 +22,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, warn
 
 if TYPE_CHECKING:
+    from nnd_tasks.results.compare import Comparison
     from nnd_tasks.results.runs import Runs
+    from nnd_tasks.show.report import Report
 
 Results = Annotated[
     list[Path] | None,
@@ -56,6 +58,18 @@ def _read(runs: list[Path] | None, select: list[str] | None) -> Runs:
     return read_results(_list_places(runs), select or ())
 
 
+def _report_comparison(comparison: Comparison) -> Report:
+    """Report a comparison, and where token scores are there, where its tests are won and lost."""
+    from nnd_tasks.results.comparison_report import report_comparison
+
+    report = report_comparison(comparison)
+    if any(run.tokens for run in comparison.paired.runs):
+        from nnd_tasks.likelihood.margin_parts import add_margin_parts
+
+        report = add_margin_parts(report, comparison.paired)
+    return report
+
+
 @verb(
     "Conclusions",
     "nnd compare --brief  # each pair of models: difference, interval, verdict",
@@ -78,11 +92,10 @@ def compare(
     What to know before reading them is said, too.
     """
     from nnd_tasks.results.compare import compare_readers, compare_runs
-    from nnd_tasks.results.comparison_report import report_comparison
 
     chosen = _read(runs, select)
     comparisons = compare_readers(chosen, allow) if readers else compare_runs(chosen, allow, alone=adjust)
-    reports = [report_comparison(comparison) for comparison in comparisons]
+    reports = [_report_comparison(comparison) for comparison in comparisons]
     if adjust:
         from nnd_tasks.studies.adjust import add_adjusted_rates
 
@@ -135,14 +148,13 @@ def report(
     if site is not None:
         from nnd_tasks.page.page import write_site
 
-        front, skipped = write_site(_list_places(runs), site, select or ())
+        front, skipped = write_site(_list_places(runs), site, select or (), _report_comparison)
         for line in skipped:
             warn(f"left out: {line}")
         say(f"written: {front}")
         return
     from nnd_tasks.page.browsing import look_up_test
-    from nnd_tasks.page.page import render_report, report_pages
-    from nnd_tasks.results.paired import pair
+    from nnd_tasks.page.page import render_report
     from nnd_tasks.results.read_runs import read_results
 
     left_out: list[str] = []
@@ -153,9 +165,9 @@ def report(
         reports, page = look_up_test(test, chosen, allow)
         show(reports, out)
     else:
+        reports, page = render_report(chosen, allow, left_out, _report_comparison)
         if out is not None:
-            show(report_pages(pair(chosen, allow, split_conflicts=True)), out=out, brief=True)
-        page = render_report(chosen, allow, left_out)
+            show(reports, out=out, brief=True)
     path = expand(output)
     write_text(path, page, hint="name a file with --output")
     warn(f"written: {path.absolute()}")

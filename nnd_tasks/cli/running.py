@@ -168,7 +168,8 @@ def run_demo(folder: Path, model: str) -> None:
     console.print(visible(shlex.join(["nnd", "compare", str(folder / "results")])), style="bold")
     latest = sorted(read_results(folder / "results"), key=lambda run: run.date)[-2:]  # older ones may be of other data
     runs = sorted(latest, key=lambda run: run.model != twin.name)
-    write_text(folder / "report.html", render_report(runs))
+    _, page = render_report(runs)
+    write_text(folder / "report.html", page)
     show_reports([report_comparison(comparison) for comparison in compare_runs(runs)])
     console.print(visible(f"Every test is in {folder / 'report.html'}"))
 

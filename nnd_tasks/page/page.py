@@ -8,29 +8,34 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError, noting, visible
 from nnd_tasks.files import expand, write_texts
 from nnd_tasks.page.browsing import PAGE_LIMIT, frame_tests, pack
 from nnd_tasks.redact import hide, without_secrets
-from nnd_tasks.results import token_analyses as spans
 from nnd_tasks.results.compare import Comparison, compare
 from nnd_tasks.results.comparison_report import LEGEND, report_comparison
 from nnd_tasks.results.paired import Paired, asked_texts, not_compared, pair
 from nnd_tasks.results.read_runs import notes_on, read_results
 from nnd_tasks.results.readers import pair_readers
 from nnd_tasks.results.runs import Run
+from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.sets.licences import terms_of, texts_may_go
 from nnd_tasks.show.forms import render, to_json
 from nnd_tasks.show.report import Report, Table, file_stem, make_table
+from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.task.signature import digest
+from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
 from nnd_tasks.text import some_of
 
 
@@ -55,7 +60,11 @@ class Section:
     note: str = ""
 
 
-def make_section(paired: Paired, note: str = "") -> Section:
+#: Makes the report of a comparison: `report_comparison`, or that with tables of other rooms.
+Describe: TypeAlias = Callable[[Comparison], Report]
+
+
+def make_section(paired: Paired, note: str = "", describe: Describe = report_comparison) -> Section:
     """Compute what a page says about models on one set.
 
     Raises:
@@ -64,8 +73,8 @@ def make_section(paired: Paired, note: str = "") -> Section:
     if paired.tests.empty:
         raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
     comparison = compare(paired)
-    around = spans.around_errors(paired.runs)
-    return Section(paired, comparison, report_comparison(comparison), around, _list_settings(paired.runs), note)
+    around = around_errors(paired.runs)
+    return Section(paired, comparison, describe(comparison), around, _list_settings(paired.runs), note)
 
 
 def _list_settings(runs: Sequence[Run]) -> Table:
@@ -83,18 +92,45 @@ def _list_settings(runs: Sequence[Run]) -> Table:
     return make_table("settings", rows)
 
 
-def report_pages(pairs: Sequence[Paired]) -> list[Report]:
-    """The reports that a page is made of, for ``--out``."""
+def render_report(
+    runs: Sequence[Run],
+    allow: Sequence[str] = (),
+    skipped: Sequence[str] = (),
+    describe: Describe = report_comparison,
+) -> tuple[list[Report], str]:
+    """Report some runs, and make the page of them.
+
+    Each run that cannot be compared with the others has a section of its own, and the page says why.
+
+    Args:
+        runs: of any sets.
+        allow: parts of the protocol that may differ.
+        skipped: a line for each file that could not be used.
+        describe: makes the report of each comparison.
+
+    Returns:
+        The reports of models side by side and of surprise around errors, and the page, which also has several readers of a model.
+
+    Raises:
+        NNDError: a run has no test that was scored, or token scores are damaged.
+    """
+    pairs = pair(runs, allow, split_conflicts=True)
+    several_models = len({run.model for run in runs}) > 1
+    notes = not_compared(runs, pairs) if several_models or any(paired.conflict for paired in pairs) else []
+    sections = [make_section(paired, describe=describe) for paired in pairs]
     reports = []
-    for section in map(make_section, pairs):
+    for section in sections:
         reports.append(section.report)
         if len(section.around):
-            reports.append(_report_spans(section.around))
-    return reports
+            reports.append(_report_around_errors(section.around))
+    with noting(notes):
+        sections += [make_section(paired, describe=describe) for paired in pair_readers(runs, allow)]
+    notes += [f"left out: {line}" for line in skipped]
+    return reports, render_page("NND report", sections, notes)
 
 
-def _report_spans(around: pd.DataFrame) -> Report:
-    """Show what `spans.around_errors` gives, in a table for each task.
+def _report_around_errors(around: pd.DataFrame) -> Report:
+    """Show what `around_errors` gives, in a table for each task.
 
     Args:
         around: at least one row.
@@ -104,28 +140,8 @@ def _report_spans(around: pd.DataFrame) -> Report:
         name="around_errors",
         title="Surprise around marked errors",
         tables=[Table(file_stem(task), rows, columns, caption=task) for task, rows in around.groupby("task")],
-        notes=[spans.CAPTION],
+        notes=[AROUND_CAPTION],
     )
-
-
-def render_report(runs: Sequence[Run], allow: Sequence[str] = (), skipped: Sequence[str] = ()) -> str:
-    """The page about some runs; each that cannot be compared with the others has a section of its own, and the page says why.
-
-    Args:
-        runs: of any sets.
-        allow: parts of the protocol that may differ.
-        skipped: a line for each file that could not be used.
-
-    Raises:
-        NNDError: a run has no test that was scored, or token scores are damaged.
-    """
-    pairs = pair(runs, allow, split_conflicts=True)
-    several_models = len({run.model for run in runs}) > 1
-    notes = not_compared(runs, pairs) if several_models or any(paired.conflict for paired in pairs) else []
-    with noting(notes):
-        pairs += pair_readers(runs, allow)
-    notes += [f"left out: {line}" for line in skipped]
-    return render_page("NND report", [make_section(paired) for paired in pairs], notes)
 
 
 def render_page(
@@ -152,7 +168,10 @@ def render_page(
         baselines=BASELINES,
         commands=[(run, command_of(run)) for paired in pairs for run in paired.runs],
         without_secrets=without_secrets,
-        spans=spans,
+        error_places=PLACES,
+        error_side=SIDE,
+        error_values=VALUES,
+        error_caption=AROUND_CAPTION,
         **frame_tests(title, pairs, pack(pairs, PAGE_LIMIT) if texts else None),
     )
 
@@ -197,7 +216,9 @@ LEAST_SCORED = 0.9
 _BLINDSPOT = "blindspot_"
 
 
-def write_site(paths: Sequence[str | Path], folder: Path, select: Sequence[str] = ()) -> tuple[Path, list[str]]:
+def write_site(
+    paths: Sequence[str | Path], folder: Path, select: Sequence[str] = (), describe: Describe = report_comparison
+) -> tuple[Path, list[str]]:
     """Write a site about the runs in some folders and files.
 
     Texts of tests are shown where their terms let anyone publish them.
@@ -206,6 +227,7 @@ def write_site(paths: Sequence[str | Path], folder: Path, select: Sequence[str] 
         paths: as `nnd_tasks.results.read_runs.read_results` takes them; some files may be damaged.
         folder: gets ``index.html``, a page per set, and ``results.json``.
         select: as for `read_results`.
+        describe: makes the report of each comparison.
 
     Returns:
         The front page, and a line for each file that could not be used.
@@ -214,7 +236,7 @@ def write_site(paths: Sequence[str | Path], folder: Path, select: Sequence[str] 
         NNDError: no run can be used, or the folder cannot be written.
     """
     skipped: list[str] = []
-    sets = group_runs(read_results(paths, select, skipped, tokens=True), skipped)
+    sets = group_runs(read_results(paths, select, skipped, tokens=True), skipped, describe)
     if not sets:
         raise NNDError(f"{', '.join(map(str, paths))}: no results can be used: {some_of(skipped, 3, str)}")
     names = _name_pages(sets)
@@ -261,7 +283,9 @@ def _texts_are_free(run: Run) -> bool:
     return bool(terms) and texts_may_go(terms)
 
 
-def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Section]]:
+def group_runs(
+    runs: Sequence[Run], skipped: list[str], describe: Describe = report_comparison
+) -> dict[str, list[Section]]:
     """Divide runs by set, and those of a set into groups of runs that were asked the same, the main group first.
 
     The main group of a set is that with the most models.
@@ -269,6 +293,7 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
     Args:
         runs: of any sets.
         skipped: takes a line for each run that cannot be shown.
+        describe: makes the report of each comparison.
     """
     groups: dict[str, dict[str, dict[str, Run]]] = defaultdict(lambda: defaultdict(dict))
     for run in sorted(runs, key=lambda run: (run.set, run.task, run.model, run.date)):
@@ -285,7 +310,8 @@ def group_runs(runs: Sequence[Run], skipped: list[str]) -> dict[str, list[Sectio
             with noting(skipped):
                 [paired] = pair(group)
                 paired = replace(paired, distinguished_by=f"group {number}" if number > 1 else "")
-                sets.setdefault(name, []).append(make_section(paired, _differs(group[0], ordered[0][0])))
+                note = _differs(group[0], ordered[0][0])
+                sets.setdefault(name, []).append(make_section(paired, note, describe))
     return sets
 
 
@@ -311,3 +337,84 @@ def _differs(run: Run, main: Run) -> str:
         if settings.get(key) != main_settings.get(key)
     ]
     return visible("; ".join(differences)) or "other tests, window, or too few scored, though the protocol is the same"
+
+
+# ---------------------------------------------------------------- surprise around marked errors
+
+#: Tokens that are looked at on each side of an error.
+SIDE = 5
+#: Places of tokens: before an error, in it, after it. An error of one token has a first one only, and of two no middle.
+PLACES = (*(f"{n:+}" for n in range(-SIDE, 0)), "first", "middle", "last", *(f"{n:+}" for n in range(1, SIDE + 1)))
+#: What is averaged -> how it is called.
+VALUES = {"surprise": "surprise", "excess": "surprise less that of frequency"}
+AROUND_CAPTION = (
+    "Surprise: -log p of a token in nats, averaged over the marked errors, by its place: tokens before an error, "
+    "its first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The "
+    "excess is less the surprise to a model that only knows how often each token occurs in the texts of the run. "
+    "Intervals (95%) are Student's, clustered by prompt."
+)
+
+
+def around_errors(runs: Sequence[Run]) -> pd.DataFrame:
+    """Average the surprise at each place around marked errors.
+
+    Runs without token scores or marked errors have no rows, nor have those of a task whose runs rest on different error spans.
+
+    Returns:
+        One row per ``place``, in the order of `PLACES`, ``task``, ``model`` and ``value`` (a key of `VALUES`): ``errors`` (how
+        many have such a token), ``mean`` in nats, and ``low`` and ``high``, its 95% interval clustered by prompt; nan where
+        there is none.
+
+    Raises:
+        NNDError: token scores are damaged.
+    """
+    builds = Counter(task for task, _ in {(run.task, run.spans) for run in runs if run.spans})
+    rows = [row for run in runs if builds[run.task] < 2 for row in _read_errors(run)]
+    keys = ["task", "model", "value", "prompt"]
+    numbers = pd.DataFrame(rows, columns=[*keys, *PLACES]).melt(keys, var_name="place", value_name="nats").dropna()
+    group = ["task", "model", "value", "place"]
+    sums = numbers.groupby([*group, "prompt"], sort=False)["nats"].agg(["sum", "size"])
+    means = []
+    for names, prompts in sums.groupby(group, sort=False):
+        mean = clustered_mean(prompts["sum"], prompts["size"])
+        means.append((*names, prompts["size"].sum(), mean.mean, mean.low, mean.high))
+    return pd.DataFrame(means, columns=[*group, "errors", "mean", "low", "high"])
+
+
+def _read_errors(run: Run) -> Iterator[tuple[Any, ...]]:
+    """Yield task, model, value and prompt of each error, and its numbers at `PLACES`."""
+    marked = [document for document in run.documents if any(document.get("error_spans") or ())]
+    scores = read_tokens(run) if marked else {}
+    in_text = {key: tokens.starts < tokens.ends for key, tokens in scores.items()}
+    unigram = unigram_surprise(tokens.ids[in_text[key]] for key, tokens in scores.items() if key[2])
+    for document in marked:
+        prompt = document["cluster_id"]
+        for candidate, errors in enumerate(document["error_spans"]):
+            key = (prompt, candidate, True)
+            if key not in scores or not errors:
+                continue
+            tokens, text = scores[key], in_text[key]
+            spans = np.stack([tokens.starts[text], tokens.ends[text]], axis=1).astype(np.int64)
+            surprise = -tokens.logprobs[text].astype(np.float64)
+            free = ~marked_tokens(spans, errors)
+            for start, end in dict.fromkeys((error["start"], error["end"]) for error in errors):
+                inside = np.flatnonzero(marked_tokens(spans, [{"start": start, "end": end}]))
+                if inside.size:
+                    for value, nats in {"surprise": surprise, "excess": surprise - unigram(tokens.ids[text])}.items():
+                        yield run.task, run.model, value, prompt, *_take_places(nats, inside, free)
+
+
+def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: NDArray[np.bool_]) -> list[float]:
+    """Take the numbers at `PLACES`; nan where there is no such token.
+
+    Args:
+        values: of the tokens of a text, shape (tokens,).
+        inside: places of the tokens of an error, ascending, at least one.
+        free: whether each token is part of no error, shape (tokens,).
+    """
+    around = np.pad(np.where(free, values, np.nan), SIDE, constant_values=np.nan)
+    before, after = inside[0], inside[-1] + 1 + SIDE
+    first, *middle = values[inside]
+    last = middle.pop() if middle else np.nan
+    mean = np.mean(middle) if middle else np.nan
+    return [*around[before : before + SIDE], first, mean, last, *around[after : after + SIDE]]

@@ -14,7 +14,6 @@ from nnd_tasks.results.paired import Paired, asked_texts
 from nnd_tasks.results.readers import reader_tables
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import recount
-from nnd_tasks.results.token_analyses import margin_parts
 from nnd_tasks.rule import Likelihood, Normalization, passes
 from nnd_tasks.show.report import Report, make_table, write_cell
 from nnd_tasks.significance import LARGEST_MDE, LEVEL, POWER, RESAMPLES, needed
@@ -33,11 +32,7 @@ LEGEND = {
 
 
 def report_comparison(comparison: Comparison) -> Report:
-    """Report everything that is known of the models on one set.
-
-    Raises:
-        NNDError: a file of token scores is damaged or belongs to another run.
-    """
+    """Report what is known of the models on one set; `nnd_tasks.likelihood` adds what token scores say."""
     paired, differences = comparison.paired, comparison.differences
     baselines = baselines_of(paired)
     rates = comparison.rates.merge(baselines[["category", "best_baseline"]], how="left")
@@ -55,7 +50,6 @@ def report_comparison(comparison: Comparison) -> Report:
         make_table("diagnostics", diagnostics),
         make_table("while_training", comparison.measures),
         *reader_tables(paired),
-        make_table("margin_parts", margin_parts(paired)),
     ]
     overall = differences[differences["category"] == ALL].assign(task=paired.title)
     for_print = "; ".join(f"{run.model}: {run.short_line}" for run in paired.runs)
@@ -63,8 +57,7 @@ def report_comparison(comparison: Comparison) -> Report:
         name=f"compare {paired.name}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
         findings=[*paired.notes, *give_verdicts(comparison.rates, differences)],
-        # Tables without rows are left out: differences of one model, ranks of two, measures and cells of one reader, margin
-        # parts without token scores.
+        # Tables without rows are left out: differences of one model, ranks of two, measures and cells of one reader.
         tables=[table for table in tables if len(table.data)],
         notes=[*comparison.not_compared, f"Signatures for print: {for_print}."],
         legend=LEGEND,

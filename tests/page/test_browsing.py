@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_left_out_and_it_says_so(folder, paired, monkeypatc
         assert 0 < packed.tests == len(section["id"]) < packed.of == 36
         assert set(section["id"]) == set(ids[: packed.tests]), "the tests with the smallest margins are kept"
     monkeypatch.setattr(page_module, "PAGE_LIMIT", 3_000)
-    said = text_of(parse(render_report(read_results([folder]))).xpath("//div[@id='browse']")[0])
+    said = text_of(parse(render_report(read_results([folder]))[1]).xpath("//div[@id='browse']")[0])
     assert re.search(r"\b\d+ of 36 tests are here, those with the smallest margins", said)
     assert "Token scores, where runs have them, are left out" in said
 
@@ -234,7 +234,7 @@ def total(page: Page) -> int:
 @pytest.mark.complete
 def test_tests_are_searched_and_filtered_in_a_browser(browser, folder, tmp_path):
     runs, path = read_results([folder]), tmp_path / "r.html"
-    path.write_text(render_report(runs), "utf-8")
+    path.write_text(render_report(runs)[1], "utf-8")
     page, complaints = open_page(browser, path, viewport={"width": 1280, "height": 900})
     page.wait_for_selector("#browse:not([hidden])")
     passed, margins = (runs.tests.pivot(index="test_id", columns="model", values=name) for name in ("passed", "margin"))

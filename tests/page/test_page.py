@@ -1,6 +1,6 @@
 """`render_report`, `make_section`, `command_of`: what is on the page of `nnd report`, and the commands to run again.
 
-Also covers render_page, report_pages.
+Also covers render_page.
 
 That texts of others are inert, and that it works in a browser, is tested with the site (`test_site.py`), whose pages are made
 in the same way, and in `test_browsing.py`.
@@ -42,7 +42,7 @@ def three(tmp_path) -> list[Path]:
 
 
 def page_of(places: Sequence[Path], allow: Sequence[str] = ()) -> html.HtmlElement:
-    return parse(render_report(read_results(places), allow))
+    return parse(render_report(read_results(places), allow)[1])
 
 
 def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:

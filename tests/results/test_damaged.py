@@ -24,6 +24,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
+from nnd_tasks.likelihood.margin_parts import add_margin_parts
 from nnd_tasks.page.browsing import look_up_test
 from nnd_tasks.page.page import render_report, write_site
 from nnd_tasks.results.compare import compare_readers, compare_runs
@@ -202,12 +203,13 @@ def use_all(folder: Path, out: Path) -> None:
         return  # the other files are as they were
     for compared in (compare_runs, compare_readers):
         with suppress(NNDError):
-            for report in map(report_comparison, compared(runs)):
+            for comparison in compared(runs):
+                report = add_margin_parts(report_comparison(comparison), comparison.paired)
                 assert to_json(report).encode() + to_markdown(report).encode()
     with suppress(NNDError):
         assert to_json(report_trend(read_trend([folder]))).encode()
     with suppress(NNDError):
-        write_text(out / "report.html", render_report(runs))
+        write_text(out / "report.html", render_report(runs)[1])
     with suppress(NNDError):
         write_text(out / "test.html", look_up_test("00000-0", runs)[1])
     write_site([folder], out / "site")

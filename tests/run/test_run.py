@@ -292,7 +292,7 @@ def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
         assert "hush" not in text
     assert "'hub_token': '***'" in printed.out, "that it was given is shown"
     assert server.url in written
-    assert "hush" not in render_report(read_results(tmp_path / "out"))
+    assert "hush" not in render_report(read_results(tmp_path / "out"))[1]
 
 
 def test_an_error_shows_no_secret(gpt2, home, monkeypatch, capfd, caplog):

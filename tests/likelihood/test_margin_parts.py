@@ -1,10 +1,11 @@
 """`character_blocks`, `label_tokens`, `margin_table`, `margin_parts`: where a test is won or lost, against a slow definition.
 
-Also covers CandidateTokens, split_words.
+Also covers add_margin_parts, CandidateTokens, split_words.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +16,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.results.compare import compare_runs
-from nnd_tasks.results.comparison_report import report_comparison
-from nnd_tasks.results.paired import pair
-from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.samples import CandidateTokens
-from nnd_tasks.results.token_analyses import (
+from nnd_tasks.likelihood.margin_parts import (
     AFTER,
     AT,
     BEFORE,
@@ -30,6 +26,9 @@ from nnd_tasks.results.token_analyses import (
     margin_parts,
     margin_table,
 )
+from nnd_tasks.results.paired import pair
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.samples import CandidateTokens
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.results import fake_runs
 from tests.task.test_scored_tokens import MAKE, TEXTS, counter_of
@@ -270,13 +269,17 @@ def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path)
     assert min(parts["swap"].noticed, parts["swap"].only_after, parts["swap"].lost_after) > 0
 
 
-def test_a_comparison_has_the_parts_where_a_run_has_token_scores(tmp_path):
+def test_the_last_table_of_a_comparison_has_the_parts_where_a_run_has_token_scores(tmp_path, nnd):
     for kind in ("some", "none"):
-        write_run(tmp_path / kind, "m-at", at_it, tokens=kind == "some")
-        write_run(tmp_path / kind, "m-after", after_it, tokens=False)
-        [comparison] = compare_runs(read_results(tmp_path / kind))
-        parts = [table.data for table in report_comparison(comparison).tables if table.name == "margin_parts"]
-        assert [set(table["model"]) for table in parts] == [{"m-at"}] * (kind == "some")
+        results, out = tmp_path / kind, tmp_path / f"{kind}_report"
+        write_run(results, "m-at", at_it, tokens=kind == "some")
+        write_run(results, "m-after", after_it, tokens=False)
+        tables = json.loads(nnd("compare", results, "--format", "json").out)["tables"]
+        assert (list(tables)[-1] == "margin_parts") == (kind == "some")
+        assert {row["model"] for row in tables.get("margin_parts", [])} == ({"m-at"} if kind == "some" else set())
+        assert nnd("report", results, "-o", out / "report.html", "--out", out).status == 0
+        assert json.loads((out / "compare_nnd_made_up.json").read_text("utf-8"))["tables"] == tables
+        assert ("Margin parts" in (out / "report.html").read_text("utf-8")) == (kind == "some")
 
 
 def test_texts_that_all_share_too_little_need_no_table(tmp_path):

@@ -1,4 +1,4 @@
-"""What token scores show: where a test is won or lost, and how surprising marked errors are.
+"""Where a test is won or lost: parts of its margin, by token.
 
 The margin of sums is the log-probability of the better candidate less that of the worse one, in nats. It is a sum over tokens, so
 it can be divided where the two texts share most of their words: at the words that differ, after them, and before them.
@@ -8,13 +8,13 @@ Token scores are needed (``--metadata '{"tokens": true}'``).
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate
 from operator import and_, eq
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,8 @@ from nnd_tasks.languages import split_words
 from nnd_tasks.results.paired import Paired, sum_by_prompt
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import CandidateTokens, read_tokens
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import clustered_mean, summarize_rate
-from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
 
 # ---------------------------------------------------------------- two texts side by side
 
@@ -165,6 +165,20 @@ def _divide_margin(alignment: Sequence[Block], high: CandidateTokens, low: Candi
 # ---------------------------------------------------------------- per category
 
 
+def add_margin_parts(report: Report, paired: Paired) -> Report:
+    """Add the table of margin parts to a comparison, as the last one; without any part it stays as it is.
+
+    Args:
+        report: of `nnd_tasks.results.comparison_report.report_comparison`.
+        paired: the runs that it compares.
+
+    Raises:
+        NNDError: a file of token scores is damaged or belongs to another run.
+    """
+    parts = margin_parts(paired)
+    return report if parts.empty else replace(report, tables=[*report.tables, make_table("margin_parts", parts)])
+
+
 def margin_parts(paired: Paired) -> pd.DataFrame:
     """Tell where the models win and lose the tests that all of them have scored.
 
@@ -207,84 +221,3 @@ def _summarize(table: pd.DataFrame) -> dict[str, float]:
     for name in ("noticed", "only_after", "lost_after"):
         row |= summarize_rate(*sum_by_prompt(tests[name], tests["cluster_id"])).columns(name)
     return row
-
-
-# ---------------------------------------------------------------- surprise around marked errors
-
-#: Tokens that are looked at on each side of an error.
-SIDE = 5
-#: Places of tokens: before an error, in it, after it. An error of one token has a first one only, and of two no middle.
-PLACES = (*(f"{n:+}" for n in range(-SIDE, 0)), "first", "middle", "last", *(f"{n:+}" for n in range(1, SIDE + 1)))
-#: What is averaged -> how it is called.
-VALUES = {"surprise": "surprise", "excess": "surprise less that of frequency"}
-CAPTION = (
-    "Surprise: -log p of a token in nats, averaged over the marked errors, by its place: tokens before an error, "
-    "its first token, the mean of its middle ones, its last, and tokens after it. Tokens of other errors are left out. The "
-    "excess is less the surprise to a model that only knows how often each token occurs in the texts of the run. "
-    "Intervals (95%) are Student's, clustered by prompt."
-)
-
-
-def around_errors(runs: Sequence[Run]) -> pd.DataFrame:
-    """Average the surprise at each place around marked errors.
-
-    Runs without token scores or marked errors have no rows, nor have those of a task whose runs rest on different error spans.
-
-    Returns:
-        One row per ``place``, in the order of `PLACES`, ``task``, ``model`` and ``value`` (a key of `VALUES`): ``errors`` (how
-        many have such a token), ``mean`` in nats, and ``low`` and ``high``, its 95% interval clustered by prompt; nan where
-        there is none.
-
-    Raises:
-        NNDError: token scores are damaged.
-    """
-    builds = Counter(task for task, _ in {(run.task, run.spans) for run in runs if run.spans})
-    rows = [row for run in runs if builds[run.task] < 2 for row in _read_errors(run)]
-    keys = ["task", "model", "value", "prompt"]
-    numbers = pd.DataFrame(rows, columns=[*keys, *PLACES]).melt(keys, var_name="place", value_name="nats").dropna()
-    group = ["task", "model", "value", "place"]
-    sums = numbers.groupby([*group, "prompt"], sort=False)["nats"].agg(["sum", "size"])
-    means = []
-    for names, prompts in sums.groupby(group, sort=False):
-        mean = clustered_mean(prompts["sum"], prompts["size"])
-        means.append((*names, prompts["size"].sum(), mean.mean, mean.low, mean.high))
-    return pd.DataFrame(means, columns=[*group, "errors", "mean", "low", "high"])
-
-
-def _read_errors(run: Run) -> Iterator[tuple[Any, ...]]:
-    """Yield task, model, value and prompt of each error, and its numbers at `PLACES`."""
-    marked = [document for document in run.documents if any(document.get("error_spans") or ())]
-    scores = read_tokens(run) if marked else {}
-    in_text = {key: tokens.starts < tokens.ends for key, tokens in scores.items()}
-    unigram = unigram_surprise(tokens.ids[in_text[key]] for key, tokens in scores.items() if key[2])
-    for document in marked:
-        prompt = document["cluster_id"]
-        for candidate, errors in enumerate(document["error_spans"]):
-            key = (prompt, candidate, True)
-            if key not in scores or not errors:
-                continue
-            tokens, text = scores[key], in_text[key]
-            spans = np.stack([tokens.starts[text], tokens.ends[text]], axis=1).astype(np.int64)
-            surprise = -tokens.logprobs[text].astype(np.float64)
-            free = ~marked_tokens(spans, errors)
-            for start, end in dict.fromkeys((error["start"], error["end"]) for error in errors):
-                inside = np.flatnonzero(marked_tokens(spans, [{"start": start, "end": end}]))
-                if inside.size:
-                    for value, nats in {"surprise": surprise, "excess": surprise - unigram(tokens.ids[text])}.items():
-                        yield run.task, run.model, value, prompt, *_take_places(nats, inside, free)
-
-
-def _take_places(values: NDArray[np.float64], inside: NDArray[np.int64], free: NDArray[np.bool_]) -> list[float]:
-    """Take the numbers at `PLACES`; nan where there is no such token.
-
-    Args:
-        values: of the tokens of a text, shape (tokens,).
-        inside: places of the tokens of an error, ascending, at least one.
-        free: whether each token is part of no error, shape (tokens,).
-    """
-    around = np.pad(np.where(free, values, np.nan), SIDE, constant_values=np.nan)
-    before, after = inside[0], inside[-1] + 1 + SIDE
-    first, *middle = values[inside]
-    last = middle.pop() if middle else np.nan
-    mean = np.mean(middle) if middle else np.nan
-    return [*around[before : before + SIDE], first, mean, last, *around[after : after + SIDE]]

@@ -16,9 +16,8 @@ import pytest
 from lxml import html
 from scipy import stats
 
-from nnd_tasks.page.page import render_report
+from nnd_tasks.page.page import PLACES, around_errors, render_report
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.token_analyses import PLACES, around_errors
 from tests.results.token_runs import documents, write_run
 
 
@@ -83,7 +82,7 @@ def test_runs_on_other_spans_compare_by_their_pass_rates_only(tmp_path, nnd):
         write_run(tmp_path / "both" / model, model, made, spans=spans)
     assert around_errors(read_results([tmp_path / "both"])).empty
     assert nnd("compare", tmp_path / "both").status == 0
-    assert "Surprise around marked errors" not in render_report(read_results([tmp_path / "both"]))
+    assert "Surprise around marked errors" not in render_report(read_results([tmp_path / "both"]))[1]
     write_run(tmp_path / "both" / "plain", "m-c", made, tokens=False, spans=None)
     alone = around_errors(read_results([tmp_path / "both" / "m-a", tmp_path / "both" / "plain"]))
     assert set(alone["model"]) == {"m-a"}, "a run without span metrics rests on no spans"
@@ -100,7 +99,7 @@ def test_runs_without_token_scores_or_marks_have_no_rows(tmp_path):
 
 def test_the_page_draws_the_same_numbers(folder):
     runs = read_results([folder])
-    page, found = html.fromstring(render_report(runs)), around_errors(runs)
+    page, found = html.fromstring(render_report(runs)[1]), around_errors(runs)
     drawings = page.xpath("//figure[@class='around']//svg[@role='img']")
     for drawing, value in zip(drawings, ("surprise", "excess"), strict=True):
         own = found[found["value"] == value]
