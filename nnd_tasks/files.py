@@ -8,13 +8,11 @@ bounded size are taken, and YAML without aliases, whose few bytes unfold to giga
 from __future__ import annotations
 
 import errno
-import glob
 import json
 import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -152,49 +150,9 @@ def writing(path: Path, *, hint: str = "") -> Iterator[Path]:
         yield new
 
 
-#: What `writing_all` calls its temporary files: ``.NAME.``, eight characters of `tempfile`, ``.tmp``.
-_TEMPORARY = re.compile(r"\..*\.[a-z0-9_]{8}\.tmp")
-
-
-def _lock(handle: int, *, wait: bool) -> None:
-    """Lock an open file until it is closed; raise OSError where another process has it, or files cannot be locked."""
-    if sys.platform == "win32":
-        raise OSError("no such locks")
-    import fcntl
-
-    fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _open_temporary(target: Path) -> tuple[int, Path]:
-    """Make an empty file beside ``target``; return a handle that locks it until it is closed, and its path."""
-    while True:
-        # What a killed process leaves must have no ending that somebody searches for, such as lm-eval for .yaml.
-        handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=".tmp", dir=target.parent)
-        with suppress(OSError):  # not every file system has locks
-            _lock(handle, wait=True)
-        if os.fstat(handle).st_nlink:
-            return handle, Path(name)
-        os.close(handle)  # another process took it for a left-over before it was locked
-
-
-def _remove_left_over_files(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder: those that no process has locked."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for path in [entry.path for entry in entries if _TEMPORARY.fullmatch(entry.name)]:
-            with suppress(OSError):
-                handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-                try:
-                    _lock(handle, wait=False)
-                    Path(path).unlink()
-                finally:
-                    os.close(handle)
-
-
 @contextmanager
 def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]]:
     """Yield a new, empty file beside each path; all take their places when the block ends, or none does.
-
-    What killed processes left in the folders is removed first.
 
     Args:
         paths: the files to write; their folders are made.
@@ -205,18 +163,17 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
     """
     targets = list(paths)
     files: list[Path] = []
-    handles: list[int] = []
     try:
         for target in targets:
             with changing(target, hint=hint):
                 if target.is_dir():
                     raise IsADirectoryError(0, "is a folder")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _remove_left_over_files(target.parent)
-                handle, file = _open_temporary(target)
-                handles.append(handle)
-                files.append(file)
-                file.chmod(0o666 & ~umask())  # mkstemp makes it private
+                # What a killed process leaves must have no ending that somebody searches for, such as lm-eval for .yaml.
+                handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=".tmp", dir=target.parent)
+                os.close(handle)
+                files.append(Path(name))
+                files[-1].chmod(0o666 & ~umask())  # mkstemp makes it private
         with changing(targets[0] if len(targets) == 1 else targets[0].parent, hint=hint):
             yield files
             for file in files:
@@ -228,8 +185,6 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
         for file in files:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
-        for handle in handles:
-            os.close(handle)
 
 
 def write_text(path: Path, text: str, *, hint: str = "") -> None:
@@ -278,13 +233,8 @@ def only_writer(folder: Path, timeout: float, busy: str) -> Iterator[None]:
 
 @contextmanager
 def new_folder(beside: Path) -> Iterator[Path]:
-    """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away.
-
-    What killed processes left of such folders is removed first, so the caller must be the `only_writer`.
-    """
+    """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away."""
     beside.parent.mkdir(parents=True, exist_ok=True)
-    for left_over in _left_over_folders(beside, "new"):
-        shutil.rmtree(left_over, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.new-", dir=beside.parent))
     try:
         folder.chmod(0o777 & ~umask())  # mkdtemp makes it private
@@ -311,19 +261,13 @@ def workshop(folder: Path, beside: Path, timeout: float = 60.0) -> Iterator[Path
 def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
     """Yield a new folder that takes the place of ``folder`` when the block ends; when it fails, nothing changes.
 
-    One process at a time does this. Of a process that was killed between the two moves, the earlier folder is left under
-    another name; the next call puts it back.
+    One process at a time does this.
 
     Raises:
         NNDError: another process writes for longer than ``timeout`` seconds.
         OSError: no file can be made there.
     """
     with workshop(folder, folder, timeout) as new:
-        for earlier in _left_over_folders(folder, "old"):
-            if folder.exists():
-                shutil.rmtree(earlier, ignore_errors=True)
-            else:
-                earlier.rename(folder)
         yield new
         earlier = folder.with_name(new.name.replace(".new-", ".old-"))
         try:
@@ -334,12 +278,6 @@ def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
             if earlier.exists() and not folder.exists():  # stopped between the two moves
                 earlier.rename(folder)
             shutil.rmtree(earlier, ignore_errors=True)
-
-
-def _left_over_folders(folder: Path, state: str) -> list[Path]:
-    """Find what killed processes left beside ``folder``: new folders, or old ones that were moved away, the latest first."""
-    left_over = folder.parent.glob(f".{glob.escape(folder.name)}.{state}-*")
-    return sorted(left_over, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 
 
 # ---------------------------------------------------------------- JSON

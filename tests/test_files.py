@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,32 +47,6 @@ def test_of_several_files_all_are_written_or_none(tmp_path):
     write_texts(dict.fromkeys(paths, "ä"))
     assert [path.read_text(encoding="utf-8") for path in paths] == ["ä", "ä"]
     assert sorted(tmp_path.iterdir()) == paths
-
-
-@posix
-def test_what_a_killed_write_left_goes_with_the_next_write_and_that_of_a_running_one_stays(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from nnd_tasks.files import writing\n"
-        "with writing(Path(sys.argv[1])) as new: print(new.name, flush=True); sys.stdin.read()"
-    )
-    processes, names = [], []
-    for name in ("killed.json", "running.json"):
-        command = [sys.executable, "-c", program, str(tmp_path / name)]
-        processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
-        names.append(str(processes[-1].stdout.readline()).strip())
-    killed, running = processes
-    killed.kill()
-    killed.wait()
-    others = [".notes.tmp", ".killed.json.tmp", "a.12345678.tmp"]
-    for name in others:
-        (tmp_path / name).touch()
-    (tmp_path / ".link.12345678.tmp").symlink_to(tmp_path / others[0])
-    write_text(tmp_path / "other.md", "text")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {names[1], "other.md", ".link.12345678.tmp", *others}
-    running.communicate("")
-    assert (tmp_path / "running.json").is_file()
-    assert not (tmp_path / names[1]).exists()
 
 
 def test_a_folder_of_that_name_is_refused_before_the_work(tmp_path):
@@ -195,17 +167,6 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path, earlier):
     with rewriting(folder) as new:
         (new / "b").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["set", "b"]
-
-
-def test_what_killed_writers_left_goes_with_the_next_writing(tmp_path):
-    folder = tmp_path / "board"
-    (tmp_path / ".board.old-1").mkdir()
-    (tmp_path / ".board.old-1" / "before").touch()
-    (tmp_path / ".board.new-1").mkdir()
-    with rewriting(folder) as new:
-        assert (folder / "before").is_file()
-        (new / "after").touch()
-    assert [path.name for path in tmp_path.rglob("*")] == ["board", "after"]
 
 
 def test_lm_eval_takes_a_file_that_is_being_written_for_no_task(tmp_path):
