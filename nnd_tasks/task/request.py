@@ -348,7 +348,7 @@ class WrittenAnswer(str):
     Attributes:
         candidate: see `Request`.
         context_part: see `Request`.
-        usage: what a server told of it (`nnd_tasks.run.servers.WrittenText`); None without a server.
+        usage: what a server told of it (`nnd_tasks.models.servers.WrittenText`); None without a server.
     """
 
     candidate: int | None

@@ -1,4 +1,4 @@
-"""`nnd_tasks.run.server_answers`: servers that answer badly give one clear error, and nothing of it is cached.
+"""`nnd_tasks.models.servers`: servers that answer badly give one clear error, and nothing of it is cached.
 
 Also covers BadAnswerError, check_order, read_answers.
 """
@@ -15,7 +15,7 @@ from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.run.server_answers import read_answers
+from nnd_tasks.models.servers import read_answers
 from tests.run.completions_server import CompletionsServer
 from tests.run.local_server import HANG_UP
 from tests.run.test_backends import FEW, needs_client, samples_of, scored_by, through

@@ -17,7 +17,7 @@ import pytest
 from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.servers import BusyError, RefusedError, check_status, explain_refusal
+from nnd_tasks.models.servers import BusyError, RefusedError, check_status, explain_refusal
 from tests.random_models import evaluate
 from tests.run.chat_server import HANG_UP, ChatServer, Refusal
 from tests.run.test_backends import needs_client
