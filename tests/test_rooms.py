@@ -1,18 +1,24 @@
-"""nnd build, run and compare, in a copy of the package without the rooms that one can take away, nor matplotlib."""
+"""Covers has_room, load_runs, locate_results, need_room: the package without the rooms that one can take away."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 
 import pytest
 
+from nnd_tasks.cli import COMMANDS
 from tests.commands import run
 from tests.conftest import REPO
 
+ROOMS = ("studies", "contribute", "likelihood", "page")
+VERBS = {verb for verbs in COMMANDS.values() for verb in verbs}
+IN_ROOMS = {verb for module, verbs in COMMANDS.items() if module.split(".")[1] in ROOMS for verb in verbs}
+
 #: Runs all commands in one process, as importing torch takes seconds.
-COMMANDS = """
+STEPS = """
 import sys
 import nnd_tasks
 from nnd_tasks.cli import main
@@ -21,13 +27,14 @@ folder, *models = sys.argv[1:]
 words = "--tasks nnd_demo --limit 2 --log_samples --model hf --output_path".split()
 runs = [["run", *words, folder, "--model_args", f"pretrained={model},softmax_dtype=float32"] for model in models]
 print(nnd_tasks.__file__)
-for command in (["build", "demo"], *runs, ["compare", folder]):
+for command in (["build", "demo"], *runs, ["compare", folder], ["--help"], ["report", folder], ["check", "demo"]):
     sys.argv = ["nnd", *command]
+    status = 0
     try:
         main()
     except SystemExit as stop:
-        if stop.code:
-            raise
+        status = stop.code or 0
+    print(f"status of {command[0]}: {status}")
 """
 
 
@@ -36,12 +43,19 @@ def test_without_the_rooms_that_one_can_take_away(tmp_path, gpt2, llama):
     """Each is taken away with the others: none of them is needed, so no one of them is."""
     for name in ("nnd_tasks", "task_yamls"):
         shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for room in ("studies", "contribute", "likelihood", "page"):
+    for room in ROOMS:
         shutil.rmtree(tmp_path / "nnd_tasks" / room)
     (tmp_path / "matplotlib.py").write_text("raise SystemExit('matplotlib is imported')", "utf-8")
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NND_HOME": str(tmp_path / "home")}
     models = [gpt2, llama]
-    done = run([sys.executable, "-c", COMMANDS, tmp_path / "results", *models], cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(tmp_path / "nnd_tasks"))
-    assert "; llama: nnd:" in done.stdout, "the signatures below the tables of nnd compare"
+    done = run([sys.executable, "-c", STEPS, tmp_path / "results", *models], cwd=tmp_path, env=environment)
+    out = done.stdout
+    statuses = dict(re.findall(r"^status of (\S+): (\d)$", out, re.MULTILINE))
+    assert statuses == {"build": "0", "run": "0", "compare": "0", "--help": "0", "report": "1", "check": "2"}, (
+        done.stderr
+    )
+    assert out.startswith(str(tmp_path / "nnd_tasks"))
+    assert "; llama: nnd:" in out, "the signatures below the tables of nnd compare"
+    assert {command for command in VERBS if f"│ {command} " in out} == VERBS - IN_ROOMS
+    assert "nnd: error: nnd report: needs nnd_tasks/page/, which this installation lacks\n" in done.stderr
+    assert "No such command 'check'" in done.stderr

@@ -23,21 +23,29 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "app", "load_app", "main"]
 
-#: Module of this package -> the commands that it adds, in the order of the help.
+#: Module -> the commands that it adds, in the order of the help. A room that one can take away holds its own.
 COMMANDS = {
-    "sets": ("list", "show", "build"),
-    "running": ("run", "register", "demo"),
-    "results": ("compare", "report", "trend", "signal", "familiarity", "verify", "reproduce"),
-    "stress": ("stress",),
-    "contribute": ("new", "check", "publish"),
+    "nnd_tasks.cli.sets": ("list", "show", "build"),
+    "nnd_tasks.cli.running": ("run", "register", "demo"),
+    "nnd_tasks.cli.results": ("compare", "report", "trend"),
+    "nnd_tasks.studies.studies_verbs": ("signal", "familiarity", "verify", "reproduce"),
+    "nnd_tasks.studies.stress.stress_verbs": ("stress",),
+    "nnd_tasks.contribute.contribute_verbs": ("new", "check", "publish"),
 }
 
 
 def load_app(command: str = "") -> Typer:
-    """Import the command line with one of its commands; with all of them for any other word, such as ``--help``."""
+    """Import the command line with one of its commands; with all of them for any other word, such as ``--help``.
+
+    Commands of a room that somebody took away are unknown.
+    """
     modules = [module for module, names in COMMANDS.items() if command in names]
     for module in modules or COMMANDS:
-        import_module(f"nnd_tasks.cli.{module}")
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            if not module.startswith(str(error.name)):
+                raise
     root: Typer = import_module("nnd_tasks.cli.typer_app").app
     return root
 

@@ -1,20 +1,24 @@
-"""Commands over results: compare, report, trend, signal, familiarity, verify, reproduce."""
+"""Commands over results: compare, report, trend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from nnd_tasks.cli.typer_app import (
-    DEFAULT_METRICS,
+    Allow,
     Brief,
     Format,
-    Metrics,
     Out,
-    parts_of,
+    Results,
+    Select,
+    Tags,
+    has_room,
+    load_runs,
+    locate_results,
+    need_room,
     show,
     verb,
 )
@@ -23,39 +27,7 @@ from nnd_tasks.show.console import say, warn
 
 if TYPE_CHECKING:
     from nnd_tasks.results.compare import Comparison
-    from nnd_tasks.results.runs import Runs
     from nnd_tasks.show.report import Report
-
-Results = Annotated[
-    list[Path] | None,
-    Argument(help="What --output_path named, or results_*.json files. Default: $NND_HOME/results.", show_default=False),
-]
-Allow = Annotated[
-    Sequence[str],
-    Option(parser=parts_of, metavar="<str>", help="Parts of the protocol that may differ, such as prompt,shots."),
-]
-Tags = Annotated[
-    Path | None,
-    Option(help="CSV, Excel, JSON or parquet: model, and where wanted family, training, step, other numbers."),
-]
-Select = Annotated[
-    list[str] | None,
-    Option(metavar="KEY=VALUE", help="Take only runs of this protocol, such as shots=0,limit=all."),
-]
-
-
-def _list_places(runs: list[Path] | None) -> list[Path]:
-    from nnd_tasks.store import results_dir
-
-    if not runs and not results_dir().is_dir():
-        raise NNDError(f"{results_dir()}: no run is saved there yet (nnd run does that); or name a folder of results")
-    return runs or [results_dir()]
-
-
-def _read(runs: list[Path] | None, select: list[str] | None) -> Runs:
-    from nnd_tasks.results.read_runs import read_results
-
-    return read_results(_list_places(runs), select or ())
 
 
 def _report_comparison(comparison: Comparison) -> Report:
@@ -63,7 +35,7 @@ def _report_comparison(comparison: Comparison) -> Report:
     from nnd_tasks.results.comparison_report import report_comparison
 
     report = report_comparison(comparison)
-    if any(run.tokens for run in comparison.paired.runs):
+    if has_room("likelihood") and any(run.tokens for run in comparison.paired.runs):
         from nnd_tasks.likelihood.margin_parts import add_margin_parts
 
         report = add_margin_parts(report, comparison.paired)
@@ -93,10 +65,11 @@ def compare(
     """
     from nnd_tasks.results.compare import compare_readers, compare_runs
 
-    chosen = _read(runs, select)
+    chosen = load_runs(runs, select)
     comparisons = compare_readers(chosen, allow) if readers else compare_runs(chosen, allow, alone=adjust)
     reports = [_report_comparison(comparison) for comparison in comparisons]
     if adjust:
+        need_room("studies", "--adjust")
         from nnd_tasks.studies.adjust import add_adjusted_rates
 
         reports = [
@@ -142,13 +115,14 @@ def report(
     if hub is not None:
         from nnd_tasks.results.compare import list_hub_results
 
-        write_text(expand(hub), dump_yaml(list_hub_results(_read(runs, select))), hint="name a file with --hub")
+        write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select))), hint="name a file with --hub")
         say(f"written: {hub}")
         return
+    need_room("page", "nnd report")
     if site is not None:
         from nnd_tasks.page.page import write_site
 
-        front, skipped = write_site(_list_places(runs), site, select or (), _report_comparison)
+        front, skipped = write_site(locate_results(runs), site, select or (), _report_comparison)
         for line in skipped:
             warn(f"left out: {line}")
         say(f"written: {front}")
@@ -158,7 +132,7 @@ def report(
     from nnd_tasks.results.read_runs import read_results
 
     left_out: list[str] = []
-    chosen = read_results(_list_places(runs), select or (), left_out, tokens=True)
+    chosen = read_results(locate_results(runs), select or (), left_out, tokens=True)
     for line in left_out:
         warn(f"left out: {line}")
     if test is not None:
@@ -204,135 +178,18 @@ def trend(
     It also reads the file that NNDCallback wrote.
     """
     if decide:
+        need_room("studies", "--decide")
         if x:
             raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
         from nnd_tasks.results.model_names import read_tags
         from nnd_tasks.studies.decide import report_decisions
 
         columns = None if tags is None else read_tags(tags)
-        show(report_decisions(_read(runs, select), series, columns, allow=allow), out, form, brief)
+        show(report_decisions(load_runs(runs, select), series, columns, allow=allow), out, form, brief)
         return
     if series is not None:
         raise NNDError("--series: says which checkpoints belong together with --decide; add it")
     from nnd_tasks.results.trend import read_trend, report_trend
 
-    points = read_trend(_list_places(runs), x, tags, allow, select or ())
+    points = read_trend(locate_results(runs), x, tags, allow, select or ())
     show([report_trend(points)], out, form, brief)
-
-
-@verb(
-    "Conclusions",
-    "nnd signal results  # checkpoints of a training, or sizes of a family",
-    "nnd signal results --brief  # which categories are worth running, on how many prompts",
-)
-def signal(
-    runs: Results = None,
-    tags: Tags = None,
-    allow: Allow = "",
-    select: Select = None,
-    out: Out = None,
-    form: Format = "text",
-    brief: Brief = False,
-) -> None:
-    """Show which categories tell better models from worse ones.
-
-    It says by which measure, and on how few prompts.
-    """
-    from nnd_tasks.results.model_names import read_tags
-    from nnd_tasks.studies.signal import report_signals
-
-    columns = None if tags is None else read_tags(tags)
-    reports = report_signals(_read(runs, select), columns, allow=allow)
-    show(reports, out, form, brief)
-
-
-@verb(
-    "Conclusions",
-    "nnd familiarity results  # nats per token by system, for each model and set",
-    "nnd familiarity results --own mixqg  # and pass rates by whether the better text is of mixqg",
-)
-def familiarity(
-    runs: Results = None,
-    own: Annotated[
-        list[str] | None,
-        Option(metavar="[MODEL=]SYSTEM,...", help="Systems that the model, or its family, is; repeatable."),
-    ] = None,
-    select: Select = None,
-    out: Out = None,
-    form: Format = "text",
-) -> None:
-    """Show whose texts a model likes among those judged alike.
-
-    It also says what comes from its own ones. The sets must be built here, as results do not say who wrote a text.
-    """
-    from nnd_tasks.studies.familiarity import report_familiarity
-
-    reports = report_familiarity(_read(runs, select), own or ())
-    show(reports, out, form)
-
-
-@verb(
-    "Conclusions",
-    "nnd verify  # on both sets, downloaded",
-    "nnd verify summeval --source data --metrics rouge2,bartscore=bart-large-cnn  # one set, two metrics",
-)
-def verify(
-    name: Annotated[
-        str,
-        Argument(
-            metavar="[quiz_design|summeval|all]",
-            help="What to verify on.",
-        ),
-    ] = "all",
-    source: Annotated[
-        Path | None,
-        Option(help="Folder that holds quiz_design/ and summeval/, or one set's file. Default: download."),
-    ] = None,
-    metrics: Metrics = DEFAULT_METRICS,
-    out: Out = None,
-    form: Format = "text",
-) -> None:
-    """Hold NND rates and text metrics against human scores.
-
-    The numbers of the paper's Table 1 stand beside them.
-    """
-    from nnd_tasks.studies.verify import verify_sets
-
-    show(verify_sets(name, source, metrics), out, form)
-
-
-@verb(
-    "Conclusions",
-    "nnd reproduce  # which experiments and models there are",
-    "nnd reproduce quiz_design --weights mixqg --limit 50  # one model, on 50 prompts",
-)
-def reproduce(
-    experiment: Annotated[
-        str | None,
-        Argument(help="Leave it out to see all of them and their models."),
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        Option(metavar="NAME[=FOLDER]", help="A model, and a folder in place of the hub's; repeatable. Default: all."),
-    ] = None,
-    limit: Annotated[
-        int | None, Option(min=1, help="Number of prompts; the published rates are over all of them.")
-    ] = None,
-    out: Annotated[
-        Path, Option("--out", help="Folder for the report and each model's result, which is not run again.")
-    ] = Path("nnd_reproduce"),
-) -> None:
-    """Run the paper's models; show published beside measured rates.
-
-    The models are folders that you have, or the hub's.
-    """
-    from nnd_tasks.studies.reproduce import list_experiments
-    from nnd_tasks.studies.reproduce import reproduce as run_again
-
-    if experiment is None:
-        show([list_experiments()])
-        return
-    report = run_again(experiment, weights or (), out=out, limit=limit)
-    show([report], out)
-    if failed := report.facts["failed"]:
-        raise NNDError("; ".join(failed))

@@ -1,16 +1,20 @@
-"""The command line's root, and what its commands share: panels of the help, examples, options."""
+"""The command line's root, and what its commands share: panels of the help, examples, options.
+
+The commands of rooms that one can take away import only this of ``nnd_tasks.cli``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rich.markup import escape
-from typer import Exit, Option, Typer, echo
+from typer import Argument, Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperOption
 
 from nnd_tasks import __version__
@@ -19,7 +23,14 @@ from nnd_tasks.show import Form
 from nnd_tasks.show.console import say, warn
 
 if TYPE_CHECKING:
+    from nnd_tasks.results.runs import Runs
     from nnd_tasks.show.report import Report
+
+
+def parts_of(names: str) -> list[str]:
+    """Split a list at its commas."""
+    return [name.strip() for name in names.split(",") if name.strip()]
+
 
 Brief = Annotated[bool, Option("--brief", help="Print the findings and one summary table.")]
 Out = Annotated[
@@ -34,6 +45,22 @@ Metrics = Annotated[
     Option(help="Text metrics between commas; NAME=FOLDER for bartscore and bertscore, which need a model."),
 ]
 DEFAULT_METRICS = "bleu,chrf,rouge1,rouge2,rougel"
+Results = Annotated[
+    list[Path] | None,
+    Argument(help="What --output_path named, or results_*.json files. Default: $NND_HOME/results.", show_default=False),
+]
+Allow = Annotated[
+    Sequence[str],
+    Option(parser=parts_of, metavar="<str>", help="Parts of the protocol that may differ, such as prompt,shots."),
+]
+Tags = Annotated[
+    Path | None,
+    Option(help="CSV, Excel, JSON or parquet: model, and where wanted family, training, step, other numbers."),
+]
+Select = Annotated[
+    list[str] | None,
+    Option(metavar="KEY=VALUE", help="Take only runs of this protocol, such as shots=0,limit=all."),
+]
 
 
 def examples(*lines: str) -> str:
@@ -53,11 +80,6 @@ def examples(*lines: str) -> str:
 RUN_GPT2 = "nnd run --model hf --model_args pretrained=gpt2"
 
 
-def parts_of(names: str) -> list[str]:
-    """Split a list at its commas."""
-    return [name.strip() for name in names.split(",") if name.strip()]
-
-
 def announce_tasks(names: Sequence[str]) -> None:
     """Say how to run new tasks, and make them known to ``lm_eval`` where the others are."""
     from nnd_tasks.task.task_files import update_registration
@@ -74,6 +96,33 @@ def show(reports: Sequence[Report], out: Path | None = None, form: Form = "text"
     from nnd_tasks.show.terminal import show_reports
 
     show_reports(reports, out=out, form=form, brief=brief)
+
+
+def locate_results(results: list[Path] | None) -> list[Path]:
+    """Take the results that a command names, else those in ``$NND_HOME``; raise NNDError where none are saved there."""
+    from nnd_tasks.store import results_dir
+
+    if not results and not results_dir().is_dir():
+        raise NNDError(f"{results_dir()}: no run is saved there yet (nnd run does that); or name a folder of results")
+    return results or [results_dir()]
+
+
+def load_runs(results: list[Path] | None, select: list[str] | None) -> Runs:
+    """Read the runs that the arguments `Results` and `Select` name."""
+    from nnd_tasks.results.read_runs import read_results
+
+    return read_results(locate_results(results), select or ())
+
+
+def has_room(room: str) -> bool:
+    """Whether a room that one can take away is there."""
+    return find_spec(f"nnd_tasks.{room}") is not None
+
+
+def need_room(room: str, wanted_by: str) -> None:
+    """Raise NNDError where a room is not there that a command or an option of another room needs."""
+    if not has_room(room):
+        raise NNDError(f"{wanted_by}: needs nnd_tasks/{room}/, which this installation lacks")
 
 
 def complete_set(incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands for sets of one's own: new, check, publish."""
+"""Commands for sets of one's own."""
 
 from __future__ import annotations
 
