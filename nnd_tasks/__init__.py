@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from nnd_tasks.errors import NNDError as NNDError
     from nnd_tasks.results.compare import compare_runs as compare_runs
     from nnd_tasks.results.read_runs import read_results as read_results
-    from nnd_tasks.run.callback import NNDCallback as NNDCallback
     from nnd_tasks.run.run import evaluate as evaluate
     from nnd_tasks.sets.build import build_set as build_set
     from nnd_tasks.sets.first_use import load as load
+    from nnd_tasks.training.callback import NNDCallback as NNDCallback
 
 _PUBLIC = {
     "build_set": "nnd_tasks.sets.build",
     "load": "nnd_tasks.sets.first_use",
-    "NNDCallback": "nnd_tasks.run.callback",
+    "NNDCallback": "nnd_tasks.training.callback",
     "NNDError": "nnd_tasks.errors",
     "compare_runs": "nnd_tasks.results.compare",
     "evaluate": "nnd_tasks.run.run",

@@ -27,6 +27,8 @@ REPORT = "build_report.json"
 SPLIT = "test"
 #: Folder of preference data in a dataset folder, and its config for the default config of the tests.
 PREFERENCE = "preference"
+#: What a card says of them begins so.
+PREFERENCE_SECTION = "## Preference data"
 #: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
 _HEADER = re.compile(r"\s*---\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _MAX_REPORT_BYTES = 100_000_000
@@ -207,8 +209,13 @@ def list_files(config: str) -> list[dict[str, str]]:
 
 
 def preference_files(config: str) -> list[dict[str, str]]:
-    """Write what a card says of the files of a config of preference data (`nnd_tasks.run.training_pairs`)."""
+    """Write what a card says of the files of a config of preference data (`nnd_tasks.training.training_pairs`)."""
     return [{"split": split, "path": f"{PREFERENCE}/{config}/{split}-*.parquet"} for split in SHARES]
+
+
+def without_preferences(body: str) -> str:
+    """Take out of the Markdown of a card what it says of preference data."""
+    return re.sub(rf"^{PREFERENCE_SECTION}\n.*?(?=^## )", "", body, flags=re.MULTILINE | re.DOTALL)
 
 
 #: What a set or a config can be called; it becomes the name of a folder.

@@ -13,7 +13,7 @@ from nnd_tasks.cli import COMMANDS
 from tests.commands import run
 from tests.conftest import REPO
 
-ROOMS = ("studies", "contribute", "likelihood", "page")
+ROOMS = ("studies", "contribute", "likelihood", "page", "training")
 VERBS = {verb for verbs in COMMANDS.values() for verb in verbs}
 IN_ROOMS = {verb for module, verbs in COMMANDS.items() if module.split(".")[1] in ROOMS for verb in verbs}
 

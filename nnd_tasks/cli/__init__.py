@@ -27,7 +27,8 @@ __all__ = ["COMMANDS", "app", "load_app", "main"]
 COMMANDS = {
     "nnd_tasks.cli.sets": ("list", "show", "build"),
     "nnd_tasks.cli.running": ("run", "register", "demo"),
-    "nnd_tasks.cli.results": ("compare", "report", "trend"),
+    "nnd_tasks.cli.results": ("compare", "report"),
+    "nnd_tasks.training.training_verbs": ("trend",),
     "nnd_tasks.studies.studies_verbs": ("signal", "familiarity", "verify", "reproduce"),
     "nnd_tasks.studies.stress.stress_verbs": ("stress",),
     "nnd_tasks.contribute.contribute_verbs": ("new", "check", "publish"),

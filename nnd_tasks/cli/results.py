@@ -1,4 +1,4 @@
-"""Commands over results: compare, report, trend."""
+"""Commands over results: compare, report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from nnd_tasks.cli.typer_app import (
     Out,
     Results,
     Select,
-    Tags,
     has_room,
     load_runs,
     locate_results,
@@ -145,51 +144,3 @@ def report(
     path = expand(output)
     write_text(path, page, hint="name a file with --output")
     warn(f"written: {path.absolute()}")
-
-
-@verb(
-    "Conclusions",
-    "nnd trend results --out figures  # sizes of models, or checkpoints of a training",
-    "nnd trend results --x year --tags models.csv  # against a number of your own",
-)
-def trend(
-    runs: Results = None,
-    x: Annotated[
-        str | None,
-        Option(
-            "--x",
-            help="parameters, step, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
-        ),
-    ] = None,
-    decide: Annotated[bool, Option("--decide", help="How early each measure orders several trainings.")] = False,
-    series: Annotated[
-        str | None,
-        Option(metavar="REGEX", help="What names the training in a path, for --decide."),
-    ] = None,
-    tags: Tags = None,
-    allow: Allow = "",
-    select: Select = None,
-    out: Out = None,
-    form: Format = "text",
-    brief: Brief = False,
-) -> None:
-    """Show pass rates and likelihoods against size, training step or another number.
-
-    It also reads the file that NNDCallback wrote.
-    """
-    if decide:
-        need_room("studies", "--decide")
-        if x:
-            raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
-        from nnd_tasks.results.model_names import read_tags
-        from nnd_tasks.studies.decide import report_decisions
-
-        columns = None if tags is None else read_tags(tags)
-        show(report_decisions(load_runs(runs, select), series, columns, allow=allow), out, form, brief)
-        return
-    if series is not None:
-        raise NNDError("--series: says which checkpoints belong together with --decide; add it")
-    from nnd_tasks.results.trend import read_trend, report_trend
-
-    points = read_trend(locate_results(runs), x, tags, allow, select or ())
-    show([report_trend(points)], out, form, brief)

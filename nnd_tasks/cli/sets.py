@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, show, verb
+from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, need_room, show, verb
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
 
@@ -90,12 +90,14 @@ def build(
     from nnd_tasks.sets.catalogue import find_recipe
     from nnd_tasks.sets.tasks import write_tasks
 
+    if preference or chat:
+        need_room("training", "--preference")
     set_recipe = find_recipe(name)
     result = build_set(set_recipe, source, out, trust=trust, replace=replace, progress=sys.stderr.isatty())
     tasks = [] if out is not None else write_tasks(set_recipe, result, replace=replace)
     _print_build(result)
     if preference or chat:
-        from nnd_tasks.run.training_pairs import add_preferences
+        from nnd_tasks.training.training_pairs import add_preferences
 
         for config, sizes in add_preferences(result.folder, chat=chat).items():
             parts = [f"{counted(size, 'pair')} in {split}" for split, size in sizes.items()]

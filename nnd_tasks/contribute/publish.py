@@ -21,7 +21,6 @@ from jinja2 import Template
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_text
 from nnd_tasks.redact import MARK, hide
-from nnd_tasks.run.training_pairs import without_section
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN, fingerprint
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.catalogue import list_recipes
@@ -40,6 +39,7 @@ from nnd_tasks.store import (
     read_card,
     read_report,
     read_table,
+    without_preferences,
 )
 from nnd_tasks.task.task_files import Function, read_task_yaml
 from nnd_tasks.text import fenced, some_of
@@ -98,7 +98,7 @@ def make_plan(
     header, body = _read_complete_card(folder)
     # Preference data are not uploaded; whoever has the tests builds them.
     header["configs"] = [entry for entry in header["configs"] if entry["config_name"] in config_names(header)]
-    body = without_section(body)
+    body = without_preferences(body)
     name = header.setdefault("nnd_set", folder.resolve().name)
     reports = read_report(folder)
     tables = {config: read_table(folder, config) for config in list_configs(folder)[0]}

@@ -1,1 +1,1 @@
-"""Running lm-eval with our tasks: the command line, registering, outputs, the callback."""
+"""Running lm-eval with our tasks: the command line, registering, outputs."""

@@ -24,7 +24,7 @@ from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p
+from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p, step_variance
 from nnd_tasks.statistics import FEW
 from nnd_tasks.task.selection import sample_order
 
@@ -125,29 +125,6 @@ def _find_order(models: pd.DataFrame) -> NDArray[np.bool_]:
     )
     better: NDArray[np.bool_] = pairs.to_numpy().reshape(len(models), -1)
     return better
-
-
-def step_variance(values: Floats, models: pd.DataFrame) -> float:
-    """Return the variance of values from one checkpoint to the next, around a smooth curve; nan without three checkpoints.
-
-    For three checkpoints in a row, the middle value is held against the straight line between the other two, over the logarithm
-    of the step (Gasser, Sroka and Jennen-Steinmetz, 1986). What the curve itself bends there is in it too, so far apart
-    checkpoints give too much rather than too little.
-
-    Args:
-        values: of each model, shape (models,).
-        models: their ``training`` and ``step``; the end of a training, nan, has no place.
-    """
-    points = (
-        models.assign(value=values, position=np.log1p(models["step"]))
-        .groupby(["training", "step"], as_index=False)
-        .last()
-    )
-    curves = points.groupby("training")[["position", "value"]]
-    before, after = curves.shift(1), curves.shift(-1)
-    b = (points["position"] - before["position"]) / (after["position"] - before["position"])
-    squares = ((1 - b) * before["value"] + b * after["value"] - points["value"]) ** 2 / (1 + b**2 + (1 - b) ** 2)
-    return float(squares.mean())
 
 
 def first_half(prompts: Sequence[str]) -> NDArray[np.bool_]:

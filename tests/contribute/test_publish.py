@@ -19,13 +19,13 @@ from huggingface_hub import HfApi
 
 from nnd_tasks.contribute.publish import UploadPlan, make_plan
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.training_pairs import add_preferences
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.licences import KNOWN as TERMS
 from nnd_tasks.store import CARD, REPORT, parse_card
 from nnd_tasks.studies.stress.corpora import KNOWN
 from nnd_tasks.task.documents import load_tests
+from nnd_tasks.training.training_pairs import add_preferences
 from tests.contribute.conftest import OwnSet, some_tests
 from tests.sets.tables import read_arguments
 

@@ -31,8 +31,8 @@ from nnd_tasks.results.compare import compare_readers, compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import rates_of
-from nnd_tasks.results.trend import read_trend, report_trend
 from nnd_tasks.show.forms import to_json, to_markdown
+from nnd_tasks.training.trend import read_trend, report_trend
 from tests.results import token_runs
 from tests.results.fake_runs import make_document, score, write_run
 

@@ -23,6 +23,7 @@ from nnd_tasks.results.model_names import Tags, read_tags
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.report import Report
+from nnd_tasks.significance import step_variance
 from nnd_tasks.statistics import paired_difference
 from nnd_tasks.studies.signal import (
     BITS,
@@ -34,7 +35,6 @@ from nnd_tasks.studies.signal import (
     find_families,
     first_half,
     report_signals,
-    step_variance,
 )
 from nnd_tasks.task.selection import sample_order
 from tests.commands import refused

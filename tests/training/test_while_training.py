@@ -17,8 +17,8 @@ from nnd_tasks.results.compare import category_measures, compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.trend import read_trend, report_trend
 from nnd_tasks.show.report import Report, Table
+from nnd_tasks.training.trend import read_trend, report_trend
 from tests.results import fake_runs
 
 PROMPTS = 12

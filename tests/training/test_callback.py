@@ -29,14 +29,15 @@ from transformers import (
 )
 
 import nnd_tasks
-import nnd_tasks.run.callback as module
+import nnd_tasks.training.callback as module
 from nnd_tasks import NNDCallback
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES
-from nnd_tasks.run.training_log import read_log
+from nnd_tasks.training.training_log import read_log
 from tests import random_models
 from tests.conftest import REPO
 
+pytestmark = pytest.mark.usefixtures("few_tasks")
 TASK = "nnd_demo"
 CATEGORIES = ["disfluent", "off_target", "unfaithful"]
 LIMIT = 3

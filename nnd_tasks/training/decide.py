@@ -21,7 +21,7 @@ from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.studies.signal import step_variance
+from nnd_tasks.significance import step_variance
 
 RATE = "pass_rate"
 #: Resamples of the prompts, share of pairs that is enough for a sentence, and last checkpoints of which the noise is taken.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from nnd_tasks.splits import SHARES, sources_of, split_of
 from nnd_tasks.store import (
     CARD,
     PREFERENCE,
+    PREFERENCE_SECTION,
     config_names,
     default_config,
     preference_files,
@@ -28,6 +28,7 @@ from nnd_tasks.store import (
     read_header,
     read_report,
     read_table,
+    without_preferences,
 )
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.scored_tokens import candidate_offsets
@@ -39,7 +40,6 @@ _COLUMNS = {
     **{name: name for name in ("category", "severity", "cluster_id")},
     **{"chosen_model": "high_system", "rejected_model": "low_system", "test_id": "test_id"},
 }
-_SECTION = "## Preference data"
 _ABOUT = """\
 Pairs for training (`prompt`, `chosen`, `rejected`), split by source, the same in all sets; only clean tests, with the prompt \
 of the task named here. `nnd build {name} --preference` made them.
@@ -90,14 +90,14 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
     earlier = config_names(header, preferences=True)
     header["configs"] = [entry for entry in header["configs"] if entry["config_name"] not in earlier] + entries
     terms = "\n\n".join(dict.fromkeys(filter(None, notes)))
-    section = f"{_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{terms}\n\n"
+    section = f"{PREFERENCE_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{terms}\n\n"
     with changing(folder), rewriting(folder) as new:
         shutil.copytree(folder, new, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(PREFERENCE))
         for config, by_split in tables.items():
             for split, table in by_split.items():
                 if table.num_rows:
                     write_parquet(table, new / PREFERENCE / config / f"{split}-00000-of-00001.parquet")
-        body = without_section(card).replace("## Known limits", f"{section}## Known limits", 1)
+        body = without_preferences(card).replace("## Known limits", f"{section}## Known limits", 1)
         write_text(new / CARD, f"---\n{dump_yaml(header)}---\n{body}")
     return {config: {split: table.num_rows for split, table in by_split.items()} for config, by_split in tables.items()}
 
@@ -155,8 +155,3 @@ def _move_span(span: Mapping[str, Any], offsets: Any) -> dict[str, Any]:
     """Find a span's characters in a text, by the character of the candidate that each of them is."""
     start, end = np.searchsorted(offsets, span["start"], side="right") - 1, np.searchsorted(offsets, span["end"])
     return {**span, "start": int(start), "end": int(end)}
-
-
-def without_section(body: str) -> str:
-    """Take out of the Markdown of a card what `add_preferences` wrote into it."""
-    return re.sub(rf"^{_SECTION}\n.*?(?=^## )", "", body, flags=re.MULTILINE | re.DOTALL)

@@ -31,11 +31,11 @@ from nnd_tasks.results.model_names import (
 from nnd_tasks.results.paired import pair_several
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
-from nnd_tasks.run.training_log import read_log
 from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
 from nnd_tasks.significance import LEVEL
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
+from nnd_tasks.training.training_log import read_log
 
 
 @dataclass(frozen=True, eq=False)

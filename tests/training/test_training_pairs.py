@@ -1,5 +1,5 @@
 """Covers add_preferences, built_sets, clean_name, find_table, read_header, sources_of, split_of, task_yamls, tasks_on,
-user_tasks_dir, without_section.
+user_tasks_dir, without_preferences.
 
 Preference data: the strings that a task scores, in splits that share no text; TRL trains on them as they are.
 """
@@ -21,11 +21,11 @@ from sklearn.feature_extraction.text import CountVectorizer
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.run.training_pairs import add_preferences, make_pairs
 from nnd_tasks.schema import clean_name
 from nnd_tasks.splits import SHARES, find_source, sources_of, split_of
 from nnd_tasks.store import CARD, dataset_folder, list_configs, read_header, read_table
 from nnd_tasks.task.task_files import tasks_on
+from nnd_tasks.training.training_pairs import add_preferences, make_pairs
 from tests.conftest import DATA, REPO, SOURCES, needs_data
 from tests.task.tasks import build_task, load_task
 

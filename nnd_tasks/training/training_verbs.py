@@ -1,0 +1,69 @@
+"""The command nnd trend."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Option
+
+from nnd_tasks.cli.typer_app import (
+    Allow,
+    Brief,
+    Format,
+    Out,
+    Results,
+    Select,
+    Tags,
+    load_runs,
+    locate_results,
+    show,
+    verb,
+)
+from nnd_tasks.errors import NNDError
+
+
+@verb(
+    "Conclusions",
+    "nnd trend results --out figures  # sizes of models, or checkpoints of a training",
+    "nnd trend results --x year --tags models.csv  # against a number of your own",
+)
+def trend(
+    runs: Results = None,
+    x: Annotated[
+        str | None,
+        Option(
+            "--x",
+            help="parameters, step, or a numeric column of --tags. Default: step for checkpoints, else parameters.",
+        ),
+    ] = None,
+    decide: Annotated[bool, Option("--decide", help="How early each measure orders several trainings.")] = False,
+    series: Annotated[
+        str | None,
+        Option(metavar="REGEX", help="What names the training in a path, for --decide."),
+    ] = None,
+    tags: Tags = None,
+    allow: Allow = "",
+    select: Select = None,
+    out: Out = None,
+    form: Format = "text",
+    brief: Brief = False,
+) -> None:
+    """Show pass rates and likelihoods against size, training step or another number.
+
+    It also reads the file that NNDCallback wrote.
+    """
+    if decide:
+        if x:
+            raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
+        from nnd_tasks.results.model_names import read_tags
+        from nnd_tasks.training.decide import report_decisions
+
+        columns = None if tags is None else read_tags(tags)
+        show(report_decisions(load_runs(runs, select), series, columns, allow=allow), out, form, brief)
+        return
+    if series is not None:
+        raise NNDError("--series: says which checkpoints belong together with --decide; add it")
+    from nnd_tasks.training.trend import read_trend, report_trend
+
+    points = read_trend(locate_results(runs), x, tags, allow, select or ())
+    show([report_trend(points)], out, form, brief)
