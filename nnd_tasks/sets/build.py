@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -75,22 +74,14 @@ class BuiltSet:
         self.summaries[config] = summarize(config, table)
         report = {**details, **asdict(self.summaries[config]), "trivial_rules": table_rates(table)}
         del report["name"]
-        if table.num_rows > SAMPLE:
-            report["trivial_rules_sample"] = SAMPLE
         best_system = favourite(writers_of(table))
         if best_system:
             report["trivial_system"] = best_system
         self.report[config] = report
 
 
-#: On a larger set, cards give the baselines' rates on this many tests, drawn at random. All published sets are smaller.
-SAMPLE = 45_000
-
-
 def table_rates(tests: pa.Table) -> dict[str, dict[str, float]]:
-    """Compute the `baseline_rates` of a table of tests; of a larger one than `SAMPLE`, those of a sample, always the same."""
-    if tests.num_rows > SAMPLE:
-        tests = tests.take(sorted(random.Random(0).sample(range(tests.num_rows), SAMPLE)))  # noqa: S311
+    """Compute the `baseline_rates` of a table of tests."""
     context, high, low, category = (tests[name].to_pylist() for name in ("context", "high", "low", "category"))
     return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))
 

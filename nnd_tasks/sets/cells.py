@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.text import some_of
 
 PATH, ROW = "@path", "@row"
+Array: TypeAlias = np.ndarray[Any, Any]
 #: What programs write where there is no value: pandas, Python, JSON, databases, R and spreadsheets. In small letters `none` and
 #: `null` are words of people.
 TRACES = frozenset({"nan", "NaN", "NAN", "<NA>", "NaT", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A"})
@@ -64,7 +65,7 @@ def unpack(value: Any) -> Any:
     return value
 
 
-def take_column(table: pd.DataFrame, name: str) -> np.ndarray[Any, Any]:
+def take_column(table: pd.DataFrame, name: str) -> Array:
     """Take a column by its name, or by a dotted name that leads into objects and lists; shape (rows,), of objects.
 
     Raises:
@@ -121,7 +122,7 @@ def render(value: Any) -> str | None:
     if isinstance(value, (int, np.integer)):
         return str(value)
     if is_chat(value):
-        return _join(_messages(value))
+        return join_messages(read_messages(value))
     if isinstance(value, (list, tuple)):
         rows = [item if isinstance(item, (list, tuple)) else [item] for item in value]
         return "\n".join(" | ".join(render(item) or "" for item in row) for row in rows)
@@ -130,7 +131,7 @@ def render(value: Any) -> str | None:
     raise ValueError(f"expected text, found {kind_of(value)}")
 
 
-def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False) -> np.ndarray[Any, Any]:
+def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False) -> Array:
     """Write cells as texts in Unicode NFC, None for nothing; shape (rows,), equal texts are one object.
 
     Args:
@@ -206,7 +207,8 @@ def _keys_of(item: Any) -> tuple[str, str] | None:
     return next((keys for keys in _KEYS if isinstance(item.get(keys[0]), str) and keys[1] in item), None)
 
 
-def _messages(chat: Sequence[Any]) -> list[Message]:
+def read_messages(chat: Sequence[Any]) -> list[Message]:
+    """Read speaker and text of each message of a chat; raise ValueError where one has no text."""
     messages = []
     for item in chat:
         role, content = _keys_of(item) or _KEYS[0]
@@ -219,34 +221,6 @@ def _messages(chat: Sequence[Any]) -> list[Message]:
     return messages
 
 
-def _join(messages: Sequence[Message]) -> str:
+def join_messages(messages: Sequence[Message]) -> str:
     """Write messages as text: a single one as it is, several with the name of the speaker before each."""
     return messages[0][1] if len(messages) == 1 else "\n\n".join(f"{name}: {text}" for name, text in messages)
-
-
-def split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
-    """Split two chats into the messages that both begin with, and the rest of each, as text.
-
-    The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
-
-    Returns:
-        Context and rests; None where the two answer different prompts: they differ in a turn that is not the assistant's, or
-        one is a chat and the other a text.
-
-    Raises:
-        ValueError: a message has no text, or a text is a whole dialogue.
-    """
-    if not (is_chat(chosen) and is_chat(rejected)):
-        if ANSWER in str(chosen) and ANSWER in str(rejected):
-            raise ValueError("a dialogue in one text; split it into messages in prepare.py")
-        is_mixed = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
-        return None if is_mixed else ("", chosen, rejected)
-    chosen_turns, rejected_turns = _messages(chosen), _messages(rejected)
-    most = min(len(chosen_turns), len(rejected_turns)) - 1
-    differing = (i for i in range(most) if chosen_turns[i] != rejected_turns[i])
-    shared = next(differing, most)
-    next_speakers = {chosen_turns[shared][0], rejected_turns[shared][0]}
-    if max(len(chosen_turns), len(rejected_turns)) > 1 and next_speakers & {"User", "System"}:
-        return None
-    context = _join(chosen_turns[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
-    return context, _join(chosen_turns[shared:]), _join(rejected_turns[shared:])

@@ -12,7 +12,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
 from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_rows, tally_table
-from nnd_tasks.sets.cells import as_number, as_texts, place_of, traces_of, unpack
+from nnd_tasks.sets.cells import Array, as_number, as_texts, place_of, traces_of, unpack
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule
 from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 from nnd_tasks.text import some_of
@@ -155,7 +155,7 @@ def _explode_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreR
     return rows.assign(value=pd.Series(values, rows.index, dtype=object))
 
 
-def _read_scores(rows: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
+def _read_scores(rows: pd.DataFrame, recipe: Recipe) -> Array:
     """Read scores, nan where nobody judged; raise NNDError where a cell is not a finite number."""
     cells = rows["score"].to_numpy(object)
     numbers = np.empty(len(cells))

@@ -17,13 +17,17 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import short_hash, slug
 from nnd_tasks.sets.cells import (
+    ANSWER,
     PATH,
     ROW,
+    Array,
     as_texts,
+    is_chat,
+    join_messages,
     kind_of,
     place_of,
+    read_messages,
     render,
-    split_pair,
     take_column,
     traces_of,
     unpack,
@@ -146,7 +150,7 @@ def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, li
     return table, unmatched
 
 
-def number_rows(*columns: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def number_rows(*columns: Any) -> tuple[Array, Array]:
     """Number the distinct rows of some columns in the order of their first appearance.
 
     Returns:
@@ -221,7 +225,7 @@ def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     return rows
 
 
-def find_winners(table: pd.DataFrame, recipe: Recipe) -> np.ndarray[Any, Any]:
+def find_winners(table: pd.DataFrame, recipe: Recipe) -> Array:
     """Find which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
 
     Rows that are left out already need none.
@@ -367,7 +371,7 @@ def _split_chats(rows: pd.DataFrame) -> pd.DataFrame:
     contexts = rows["context"] if "context" in rows else [None] * len(rows)
     for i, (context, chosen, rejected) in enumerate(zip(contexts, rows["chosen"], rows["rejected"], strict=True)):
         try:
-            split = split_pair(chosen, rejected)
+            split = _split_pair(chosen, rejected)
             text = render(context) or ""
         except ValueError as error:
             raise NNDError(f"{place_of(rows, i)}: {error}") from None
@@ -379,6 +383,34 @@ def _split_chats(rows: pd.DataFrame) -> pd.DataFrame:
     # As objects: pandas would copy equal texts, which are one object here.
     split_rows = pd.DataFrame(cells, rows.index, ["context", "chosen", "rejected"], dtype=object)
     return exclude(rows.assign(**split_rows), {"other_prompt": np.array(differs, bool)})
+
+
+def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
+    """Split two chats into the messages that both begin with, and the rest of each, as text.
+
+    The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
+
+    Returns:
+        Context and rests; None where the two answer different prompts: they differ in a turn that is not the assistant's, or
+        one is a chat and the other a text.
+
+    Raises:
+        ValueError: a message has no text, or a text is a whole dialogue.
+    """
+    if not (is_chat(chosen) and is_chat(rejected)):
+        if ANSWER in str(chosen) and ANSWER in str(rejected):
+            raise ValueError("a dialogue in one text; split it into messages in prepare.py")
+        is_mixed = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
+        return None if is_mixed else ("", chosen, rejected)
+    chosen_turns, rejected_turns = read_messages(chosen), read_messages(rejected)
+    most = min(len(chosen_turns), len(rejected_turns)) - 1
+    differing = (i for i in range(most) if chosen_turns[i] != rejected_turns[i])
+    shared = next(differing, most)
+    next_speakers = {chosen_turns[shared][0], rejected_turns[shared][0]}
+    if max(len(chosen_turns), len(rejected_turns)) > 1 and next_speakers & {"User", "System"}:
+        return None
+    context = join_messages(chosen_turns[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
+    return context, join_messages(chosen_turns[shared:]), join_messages(rejected_turns[shared:])
 
 
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
@@ -413,7 +445,7 @@ def cluster_key(context: str, fields: Mapping[str, str]) -> str:
     return short_hash(*parts)
 
 
-def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:
+def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[Array, pd.DataFrame]:
     """Number the distinct prompts: the context and the prompt fields.
 
     Returns:
