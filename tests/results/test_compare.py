@@ -7,7 +7,6 @@ marked_points, needed, permutation_p, planned_by_category, sum_by_prompt.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -23,7 +22,7 @@ from nnd_tasks.cli.listing import marked_points
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import compare, compare_runs, rank
 from nnd_tasks.results.comparison_report import give_verdicts, report_comparison
-from nnd_tasks.show.forms import to_json, to_markdown
+from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.significance import (
     DISAGREEMENT,
     LEVEL,
@@ -59,30 +58,22 @@ def test_few_clusters_are_permuted_completely(values):
 
 
 def test_many_clusters_agree_with_scipy():
-    values = np.random.default_rng(3).integers(-3, 5, size=(60, 1))
-    other = stats.permutation_test(
-        (values[:, 0].astype(float),),
-        lambda x, axis: x.sum(axis=axis),
-        permutation_type="samples",
-        n_resamples=20_000,
-        rng=np.random.default_rng(5),
-        vectorized=True,
+    values = np.random.default_rng(3).integers(-3, 5, size=60).astype(float)
+    scipy = stats.permutation_test(
+        (values,), np.sum, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(5)
     )
-    found = permutation_p(values, resamples=20_000, seed=1)[0]
-    assert found == pytest.approx(other.pvalue, abs=4 * math.sqrt(other.pvalue / 20_000) + 1e-3)
+    close = 4 * math.sqrt(scipy.pvalue / 20_000) + 1e-3
+    assert permutation_p(values[:, None], resamples=20_000, seed=1)[0] == pytest.approx(scipy.pvalue, abs=close)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_by_its_definition(p_values):
-    found = holm(p_values)
-    m = len(p_values)
-    for i, p in enumerate(p_values):
-        # The smallest level at which step-down testing rejects hypothesis i.
-        order = sorted(range(m), key=lambda j: p_values[j])
-        place = order.index(i)
-        slow = min(1.0, max((m - r) * p_values[order[r]] for r in range(place + 1)))
-        assert found[i] == pytest.approx(slow)
-        assert found[i] >= p
+    """A hypothesis is rejected from the smallest level on at which step-down testing gets to it."""
+    order = np.argsort(p_values, kind="stable")
+    highest = 0.0
+    for rank_of_p, hypothesis in enumerate(order):
+        highest = max(highest, (len(p_values) - rank_of_p) * p_values[hypothesis])
+        assert holm(p_values)[hypothesis] == pytest.approx(min(1.0, highest))
 
 
 def test_nothing_is_detectable_where_no_p_value_can_be_small_enough():
@@ -95,63 +86,43 @@ def test_nothing_is_detectable_where_no_p_value_can_be_small_enough():
     assert math.isnan(detectable(0.0, 50))
     # No pair that decides 30% of the tests differently can differ by more: that is no "none".
     assert marked_points(planned([8] * 7), 7) == ">30 ‡"
-    rows = [(True, False), (True, False), (False, False), (True, True)] * 4
-    four = report_comparison(compare(make_paired(rows, [f"k{i // 4}" for i in range(15)] + ["k0"])))
-    text = to_markdown(four)
-    assert "| none‡ |" in text
-    assert "- none no difference can be found: with so few prompts no p (Holm) is below 0.05." in text
-    assert json.loads(to_json(four))["tables"]["differences"][0]["mde"] is None
-    seven = markdown(compare(make_paired([(True, False)] * 3 + [(False, True)] * 4, list("abcdefg"))))
-    assert "| >100‡ |" in seven, "a finite MDE that no difference reaches"
-    assert "- none " not in seven
+    four = compare(make_paired([(1, 0), (0, 0), (1, 0), (1, 1)], list("abcd")))
+    assert "| none‡ |" in markdown(four)
 
 
-@pytest.mark.parametrize(
-    ("clusters", "hypotheses"), [(6, 1), (7, 1), (8, 1), (8, 5), (10, 1), (10, 15), (14, 15), (40, 15), (60, 1)]
-)
+@pytest.mark.parametrize(("clusters", "hypotheses"), [(7, 1), (8, 5), (14, 15), (60, 1)])
 def test_what_is_detectable_is_found_by_the_permutation_test_after_holm(clusters, hypotheses):
-    rng = np.random.default_rng(clusters)
     true = detectable(0.3 / math.sqrt(clusters), clusters, hypotheses)
-    draws = np.round(1000 * rng.normal(true, 0.3, size=(clusters, 1000))).astype(np.int64)
-    found = float((permutation_p(draws) * hypotheses < LEVEL).mean())
-    assert found == pytest.approx(POWER, abs=0.04)  # three standard errors
+    draws = np.random.default_rng(clusters).normal(true, 0.3, size=(clusters, 1000))
+    p_values = permutation_p(np.round(1000 * draws).astype(np.int64))
+    assert (p_values * hypotheses < LEVEL).mean() == pytest.approx(POWER, abs=0.04)  # three standard errors
 
 
 def test_an_interval_and_a_p_value_that_disagree_are_marked():
     # Every prompt differs, by nearly the same: t is sure, but of four prompts no p is below 0.125.
     rows = [(False, True)] * 3 + [(True, True)]
     found = compare(make_paired((rows * 3) + [(False, True)] * 4, [f"k{i // 4}" for i in range(16)]))
-    [difference, *_] = found.differences.itertuples()
-    assert difference.low > 0
-    assert difference.p == 0.125
-    assert difference.disagrees
-    assert not difference.significant
-    text = markdown(found)
-    assert f"+{100 * difference.high:.1f} ≠ | 0.125 |" in text
-    assert f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f} points, but p 0.125)" in text
+    low, high = (100 * found.differences[end][0] for end in ("low", "high"))
+    assert low > 0
+    assert f"{low:+.1f} to {high:+.1f} ≠ | 0.125 |" in markdown(found)
+    assert f"({low:+.1f} to {high:+.1f} points, but p 0.125)" in markdown(found)
 
 
-def heavy_outcomes(rng: np.random.Generator) -> Any:
-    """Outcomes of four models, of which two are better, on prompts of which some have many tests that all come out alike."""
-    sizes = np.clip(np.exp(rng.normal(1.2, 1.2, int(rng.integers(6, 40)))).astype(int) + 1, 1, 60)
-    easy = rng.normal([0.0, 0.1, 0.7, 1.0], size=(sizes.size, 4))
-    rows = np.repeat(easy, sizes, axis=0) + rng.normal(size=(sizes.sum(), 4)) > 0
-    return rows, np.repeat([f"p{i}" for i in range(sizes.size)], sizes).tolist()
-
-
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_ranks_table_and_sentences_never_contradict_each_other(seed):
-    rows, prompts = heavy_outcomes(np.random.default_rng(seed))
-    found = compare(make_paired(rows, prompts))
+    """Of four models two are better, on prompts of which some have many tests that all come out alike."""
+    rng = np.random.default_rng(seed)
+    sizes = np.clip(np.exp(rng.normal(1.2, 1.2, int(rng.integers(6, 40)))).astype(int) + 1, 1, 60)
+    easy = np.repeat(rng.normal([0.0, 0.1, 0.7, 1.0], size=(sizes.size, 4)), sizes, axis=0)
+    prompts = np.repeat([f"p{i}" for i in range(sizes.size)], sizes).tolist()
+    found = compare(make_paired(easy + rng.normal(size=easy.shape) > 0, prompts))
     group = found.ranks.set_index("model")["group"]
     sentences = give_verdicts(found.rates, found.differences)
-    overall = found.differences[found.differences["category"] == "all"]
-    for row, sentence in zip(overall.itertuples(), sentences, strict=True):
+    for row, sentence in zip(found.differences.query("category == 'all'").itertuples(), sentences, strict=True):
         assert row.significant == (row.p_holm < LEVEL)
         worse, better = (row.first, row.second) if row.difference > 0 else (row.second, row.first)
-        assert sentence.startswith(
-            f"{better} passes more tests than {worse}: " if row.significant else "No difference shown: "
-        )
+        expected = f"{better} passes more tests than {worse}: " if row.significant else "No difference shown: "
+        assert sentence.startswith(expected)
         assert row.significant or group[row.first] == group[row.second]
         assert row.disagrees == ((row.low > 0 or row.high < 0) != row.significant)
         assert not (row.significant and row.underpowered)
@@ -159,16 +130,18 @@ def test_ranks_table_and_sentences_never_contradict_each_other(seed):
 
 def test_a_rate_is_marked_where_the_best_baseline_passes_as_many_tests():
     """In made-up runs "the shorter text wins" passes the tests whose better text is the shorter one: three of four."""
-    texts = [("aa", "bbb"), ("cc", "ddd"), ("ee", "fff"), ("gggg", "hhh")]
-    outcomes = [(True, True, True), (True, True, True), (False, True, True), (False, False, True)]
-    paired = make_paired(outcomes, list("klmn"))
+    texts = [["aa", "bbb"], ["cc", "ddd"], ["ee", "fff"], ["gggg", "hhh"]]
+    paired = make_paired([(1, 1, 1), (1, 1, 1), (0, 1, 1), (0, 0, 1)], list("klmn"))
     for run in paired.runs:
-        for document, both in zip(run.documents, texts, strict=True):
-            document.update(context="", candidates=list(both))
+        for document, candidates in zip(run.documents, texts, strict=True):
+            document.update(context="", candidates=candidates)
     paired.runs = [replace(run) for run in paired.runs]
     rates = report_comparison(compare(paired)).tables[0].data.query("category == 'all'")
-    assert rates["best_baseline"].tolist() == [0.75] * 3
-    assert [*zip(rates["rate"], rates["beaten"], strict=True)] == [(0.5, True), (0.75, True), (1.0, False)]
+    assert rates[["rate", "best_baseline", "beaten"]].to_numpy().tolist() == [
+        [0.5, 0.75, True],
+        [0.75, 0.75, True],
+        [1.0, 0.75, False],
+    ]
 
 
 def test_what_is_planned_has_the_variance_that_is_assumed():
@@ -184,7 +157,7 @@ def test_what_is_planned_has_the_variance_that_is_assumed():
     assert marked_points(*found["few"]) == "none ‡"
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(outcomes)
 def test_a_comparison_adds_up(rows):
     models = ["m0", "m1", "m2"]
@@ -229,27 +202,19 @@ def test_models_that_are_not_told_apart_share_a_rank_group(p_values, expected):
 
 def test_every_number_is_shown_and_what_is_unreliable_is_marked():
     rows = [(True, False), (True, True), (False, True), (False, True)] * 3
-    report = report_comparison(compare(make_paired(rows, [f"k{i // 4}" for i in range(12)], ["x_1", "y&z"] * 6)))
-    text = to_markdown(report)
+    text = markdown(compare(make_paired(rows, [f"k{i // 4}" for i in range(12)], ["x_1", "y&z"] * 6)))
     assert "| all | 12 | 3† | 0.500§ [0.085, 0.915] | 0.750§ [0.180, 0.976] |" in text
     # All three prompts differ by the same: there is no interval, and with three no p below 0.25.
     assert "| all | m1 - m0 | +25.0 | 0.250 | 0.250 | -‡ |" in text
-    assert "† fewer than 10 prompts" in text
-    found = json.loads(to_json(report))["tables"]
-    assert [found["differences"][0][name] for name in ("difference", "p_holm", "low")] == [0.25, 0.25, None]
-    assert found["rates"][1]["rate"] == 0.75
 
 
 def test_what_cannot_be_compared_is_named():
-    run = make_run("a", [True, False], ["k", "l"])
+    run, none, some = (make_run(*each, ["k", "l"]) for each in (("a", [1, 0]), ("b", [None] * 2), ("b", [None, 1])))
     with pytest.raises(NNDError, match=r"no other model ran on nnd/demo \(default\)"):
         compare_runs([run])
-    none = make_run("b", [None, None], ["k", "l"])
     with pytest.raises(NNDError, match="no test was scored by all of a, b"):
         compare_runs([run, none])
-    some = make_run("b", [None, True], ["k", "l"])
     [found] = compare_runs([run, some])
-    assert found.paired.left_out == 1
     assert "Left out: 1 test that some model could not score." in markdown(found)
 
 

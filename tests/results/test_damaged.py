@@ -2,7 +2,7 @@
 
 Also covers check_types, name_outcome, notes_on, noting, read_lines, read_samples, recount, Sample, take_values, TaskResults.
 
-NND_FUZZ is the number of mutations, 12 if it is not set.
+NND_FUZZ is the number of mutations, 9 if it is not set.
 """
 
 from __future__ import annotations
@@ -52,16 +52,13 @@ def damage(results: Path, change: Callable[[Lines, Lines], object]) -> None:
     [
         (
             lambda own, other: own.__setitem__(slice(5, 10), other[5:]),
-            r"its tests give \S+ [\d.]+, results_.*: they are not of one run",
+            r"tests give \S+ [\d.]+, results_.*: they are not of",
         ),
         (lambda own, _: own.extend(own), r"jsonl: test \S+ is there twice"),
         (lambda own, _: own[0]["candidates"].pop(), r"line 1: .*damaged \(4 scores of 5 candidates\)"),
-        (
-            lambda own, _: own[0].pop("tests"),
-            r"line 1: is not a sample of an NND task, or damaged \(it has no 'tests'\)",
-        ),
+        (lambda own, _: own[0].pop("tests"), r"line 1: is not a sample of an NND task.* \(it has no 'tests'\)"),
         (lambda own, _: own[1]["doc"]["candidates"].append("\ud800"), r"line 2: .*doc\.candidates\.\d: .*unicode"),
-        (lambda own, _: own[1]["tests"][0].update(low=9), r"line 2: is not a sample of an NND task, or damaged"),
+        (lambda own, _: own[1]["tests"][0].update(low=9), r"line 2: .* \(test \S+ has a candidate that is not there"),
     ],
 )
 def test_what_is_damaged_or_of_two_runs_is_refused(change, message, results):
@@ -95,13 +92,11 @@ def test_outcomes_are_those_of_sums_and_tokens(high, low, passed, right, tmp_pat
     doc = make_document("p", ["good", "bad"], ["c"])
     tests = [{**doc["tests"][0], "passed": passed, "tie": False}]
     write_run(tmp_path, "m", samples=[{"doc": doc, "candidates": [high, low], "tests": tests}])
-    skipped = []
-    with suppress(NNDError):
-        [run] = read_results([tmp_path], skipped=skipped)
-        assert right
-        assert run.tests["passed"].count() == (passed is not None)
-    assert bool(skipped) != right
-    assert right or "contradicts the sums and tokens" in skipped[0] or "its mean is" in skipped[0]
+    if right:
+        assert read_results([tmp_path])[0].tests["passed"].count() == (passed is not None)
+    else:
+        with pytest.raises(NNDError, match=r"contradicts the sums and tokens|its mean is"):
+            read_results([tmp_path])
 
 
 # ---------------------------------------------------------------- one changed value, anywhere
@@ -116,7 +111,7 @@ VALUES: list[Any] = [
 
 def write_stored(folder: Path) -> Path:
     """Write runs of two models, one of them also as a reader with a choice, with all that a run can have."""
-    made = token_runs.documents(4, words=8, context=8)
+    made = token_runs.documents(3, words=8, context=8)
     for seed, name in enumerate(("org/m-1m", "org/m-2m")):
         about = {"seed": seed, "parameters": (1 + seed) * 1_000_000, "about": {"arguments": {"revision": "main"}}}
         token_runs.write_run(folder / name, name, made, without_context=True, task="nnd_made_up", **about)
@@ -128,10 +123,9 @@ def write_stored(folder: Path) -> Path:
     write_run(folder / "choice", name, samples=lines, task="nnd_made_up_choice", protocol=asked, tokens=False)
     for path in folder.rglob("results_*.json"):
         content = json.loads(path.read_text())
-        [task] = content["configs"]
         [run] = read_results(path)
         rates = {f"{name},none": value for name, value in rates_of(run.tests).items()}
-        content["results"] = {task: {"alias": task, **rates, "pass_rate_stderr,none": "N/A"}}
+        content["results"] = {run.task: {"alias": run.task, **rates, "pass_rate_stderr,none": "N/A"}}
         path.write_text(json.dumps(content))
     return folder
 
@@ -153,18 +147,21 @@ def mutate_json(value: Any, rng: random.Random) -> str:
 
 
 def mutate_table(table: pa.Table, rng: random.Random) -> tuple[pa.Table, str]:
-    """Change one value of a table, or the type of a column."""
+    """Change one value of a table, or take a column away."""
     rows, name = table.to_pylist(), rng.choice(table.column_names)
     row, change = rng.choice(rows), rng.choice(("null", "number", "deleted", "shorter"))
-    if isinstance(row[name], list) and row[name] and change != "null":
-        if change == "shorter":
-            row[name].pop()
-        else:
-            row[name][rng.randrange(len(row[name]))] = rng.choice([None, -1, 2**24])
+    value = row[name]
+    if change == "deleted":
+        return table.drop_columns([name]), f"{name} deleted"
+    if change == "shorter" and value:
+        row[name] = value[:-1] if isinstance(value, (list, str)) else value - 1
+    elif change == "number" and isinstance(value, list) and value:
+        value[rng.randrange(len(value))] = rng.choice([None, -1, 2**24])
+    elif change == "number" and not isinstance(value, list):
+        row[name] = type(value)(rng.choice((99, -1)))
     else:
-        row[name] = None if change == "null" or isinstance(row[name], list) else type(row[name])(rng.choice((99, -1)))
-    made = pa.Table.from_pylist(rows, schema=table.schema)
-    return made.drop_columns([name]) if change == "deleted" else made, f"{name}: {change}"
+        row[name] = None
+    return pa.Table.from_pylist(rows, schema=table.schema), f"{name}: {change}"
 
 
 def mutate_file(path: Path, rng: random.Random) -> str:
@@ -233,5 +230,5 @@ def check_mutation(seed: int, stored: Path, place: Path) -> None:
 @pytest.mark.slow
 def test_one_changed_value_is_refused_in_one_line_or_changes_what_it_says(tmp_path):
     stored = write_stored(tmp_path / "stored")
-    for seed in range(int(os.environ.get("NND_FUZZ", "12"))):
+    for seed in range(int(os.environ.get("NND_FUZZ", "9"))):
         check_mutation(seed, stored, tmp_path)

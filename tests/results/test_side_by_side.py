@@ -6,7 +6,6 @@ Also covers asked_texts, pair_several.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -21,6 +20,8 @@ from tests.page.pages import parse, text_of
 from tests.results.fake_runs import score
 from tests.results.runs import PROTOCOL, make_run
 
+WHOLE = {**PROTOCOL, "selection": "all"}
+
 
 def test_windows_matter_where_contexts_were_shortened():
     first = make_run("a", [True], ["k"])
@@ -34,88 +35,73 @@ def test_windows_matter_where_contexts_were_shortened():
 
 
 def test_runs_of_other_tests_are_refused():
-    first, other = make_run("a", [True, True], ["k", "l"]), make_run("b", [True, True], ["k", "l"])
-    with pytest.raises(NNDError, match="test t1 is in one of them only"):
-        pair([first, make_run("b", [True], ["k"])])
-    with pytest.raises(NNDError, match=r"a: several runs of it on .*samples_a.jsonl; name the results file of one"):
-        pair([first, make_run("a", [True, True], ["k", "l"])])
-    with pytest.raises(NNDError, match=r"test t0 .* has another prompt, category or text"):
-        pair([first, make_run("b", [True, True], ["x", "l"])])
-    other.documents[1]["candidates"][0] = "another text"
-    other = replace(other)
-    with pytest.raises(NNDError, match=r"test t1 .* has another prompt, category or text"):
-        pair([first, other])
+    first, changed = (make_run(name, [True, True], ["k", "l"]) for name in "ab")
+    changed.documents[1]["candidates"][0] = "another text"
+    others = {
+        "test t1 is in one of them only": make_run("b", [True], ["k"]),
+        r"a: several runs of it on .*samples_a.jsonl; name the results file of one": replace(first),
+        "test t1 .* has another prompt, category or text": replace(changed),
+    }
+    for message, other in others.items():
+        with pytest.raises(NNDError, match=message):
+            pair([first, other])
 
 
-def _cut(run: Run, prompts: list[str], model: str = "") -> Run:
+def _cut(run: Run, *prompts: str) -> Run:
     """Return a run of some of the prompts, in this order, as `--sample` would have given it."""
     documents = {document["cluster_id"]: document for document in run.documents}
     tests = pd.concat([run.tests[run.tests["cluster_id"] == name].assign(document=i) for i, name in enumerate(prompts)])
-    chosen = f"{len(prompts)} of {len(documents)} ({''.join(prompts)})"
     return replace(
         run,
-        model=model or run.model,
-        path=Path(f"samples_{model}_{chosen}.jsonl"),
-        protocol={**run.protocol, "selection": chosen},
+        protocol={**run.protocol, "selection": f"{len(prompts)} of {len(documents)} ({''.join(prompts)})"},
         documents=[documents[name] for name in prompts],
         tests=tests.reset_index(drop=True),
     )
 
 
 def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both():
-    clusters = list("kkllmmn")
     outcomes = {"a": [1, 0, 1, 1, 0, 0, 1], "b": [0, 0, 1, 1, 1, 1, 1], "c": [1, 1, 0, 0, 1, 0, 0]}
-    protocol = {**PROTOCOL, "selection": "all"}
-    a, b, c = (make_run(m, [bool(x) for x in row], clusters, protocol=protocol) for m, row in outcomes.items())
-    some = _cut(b, ["m", "k", "l"])
-    [found] = compare_runs([a, some])
+    a, b, c = (make_run(name, passed, list("kkllmmn"), protocol=WHOLE) for name, passed in outcomes.items())
+    [found] = compare_runs([a, _cut(b, "m", "k", "l")])
     assert found.paired.models == ["a", "b"]
     # Of k, l and m, a passes 3 of 6 and b 4.
-    rates = found.rates[found.rates["category"] == "all"].set_index("model")["rate"]
-    assert (rates["a"], rates["b"]) == (pytest.approx(3 / 6), pytest.approx(4 / 6))
+    assert found.rates["rate"][:2].tolist() == pytest.approx([3 / 6, 4 / 6])
     report = report_comparison(found)
     assert report.title.startswith("nnd_demo (3 of 4 prompts) on ")
     assert report.tables[0].caption.endswith("Of a sample: 3 of the set's 4 prompts.")
     sampled, note = report.findings[:2]
-    assert sampled.startswith(
-        "A sample: 3 of 4 prompts. Its rates over all tests can be far from those of the whole set"
-    )
+    assert sampled.startswith("A sample: 3 of 4 prompts. Its rates over all tests can be far from those of the whole")
     assert "on the 6 tests of 3 prompts that all of them have; left out: 1 test of other" in note
     for run in found.paired.runs:  # what is read beside the rates is of these tests too
         assert [run.documents[i]["cluster_id"] for i in run.tests["document"]] == run.tests["cluster_id"].tolist()
     # A sample of c joins both, and takes no test from a and b.
-    few = _cut(c, ["k", "m"])
-    assert {(tuple(group.models), len(group.tests), group.unshared_tests) for group in pair([a, b, few])} == {
-        (("a", "b"), 7, 0),
-        (("a", "b", "c"), 4, 3),
-    }
+    groups = pair([a, b, _cut(c, "k", "m")])
+    sizes = [(group.models, len(group.tests), group.unshared_tests) for group in groups]
+    assert sizes == [(["a", "b"], 7, 0), (["a", "b", "c"], 4, 3)]
     # Samples of which none is a part of the other are apart, until they are allowed to differ.
-    runs = [_cut(a, ["k", "l"]), _cut(b, ["l", "m"])]
+    runs = [_cut(a, "k", "l"), _cut(b, "l", "m")]
     assert [len(group.runs) for group in pair(runs)] == [1, 1]
     assert all("--allow selection" in line for line in not_compared(runs, pair(runs)))
     [both] = pair(runs, ["selection"])
     assert (set(both.tests["cluster_id"]), both.unshared_tests) == ({"l"}, 4)
     with pytest.raises(NNDError, match="no prompt is in all of their runs"):
-        pair([_cut(a, ["k"]), _cut(b, ["l"])], ["selection"])
+        pair([_cut(a, "k"), _cut(b, "l")], ["selection"])
 
 
 def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_it():
-    protocol = {**PROTOCOL, "selection": "all"}
-    a, b = (make_run(name, [True, False, True], ["k", "l", "m"], protocol=protocol) for name in "ab")
-    runs = [a, _cut(a, ["k", "m"]), _cut(b, ["k", "m"])]
-    [found] = compare_runs(runs)
+    a, b = (make_run(name, [True, False, True], list("klm"), protocol=WHOLE) for name in "ab")
+    [found] = compare_runs([a, _cut(a, "k", "m"), _cut(b, "k", "m")])
     [line] = found.not_compared
     assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
 
 
 def test_what_is_done_with_long_texts_makes_no_difference_where_none_was_too_long():
-    def run(name, rule, *, outcomes=None, truncated=0):
-        protocol = {**PROTOCOL, "overlong": rule}
-        return make_run(name, outcomes or [True, False], ["k", "l"], protocol=protocol, truncated=truncated)
+    def run(name, rule, outcomes=(True, False), **changes):
+        return make_run(name, outcomes, ["k", "l"], protocol={**PROTOCOL, "overlong": rule}, **changes)
 
     fits = run("a", "shorten")
     assert [one.models for one in pair([fits, run("b", "leave_out")])] == [["a", "b"]]
-    for other in (run("b", "leave_out", outcomes=[True, None]), run("b", "whole", truncated=1)):
+    for other in (run("b", "leave_out", [True, None]), run("b", "whole", truncated=1)):
         assert [one.models for one in pair([fits, other])] == [["a"], ["b"]]
     # Both runs of two models: those of one setting stay together.
     four = [run(name, rule) for rule in ("shorten", "leave_out") for name in "ab"]
@@ -123,20 +109,17 @@ def test_what_is_done_with_long_texts_makes_no_difference_where_none_was_too_lon
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("first", "second", "reason"),
     [
-        (
-            {"model_info": {"window": 128}, "truncated": 1},
-            "a (nnd_demo) and b (nnd_demo) cannot be compared: window 64 and 128",
-        ),
-        ({"model_info": {"trained_on": "demo"}}, "b was trained on demo, which is in these tests"),
-        ({"clusters": ["x", "l"]}, "has another prompt, category or text"),
-        ({"passed": [None, False], "other": [True, None]}, "no test was scored by all of a, b"),
+        ({}, {"model_info": {"window": 128}, "truncated": 1}, "b (nnd_demo) cannot be compared: window 64 and 128"),
+        ({}, {"model_info": {"trained_on": "demo"}}, "b was trained on demo, which is in these tests"),
+        ({}, {"clusters": ["x", "l"]}, "has another prompt, category or text"),
+        ({"passed": [True, None]}, {"passed": [None, False]}, "no test was scored by all of a, b"),
     ],
 )
-def test_a_page_shows_runs_apart_that_cannot_be_compared(changes, reason):
-    passed, clusters = changes.pop("passed", [True, False]), changes.pop("clusters", ["k", "l"])
-    runs = [make_run("a", changes.pop("other", [True, True]), ["k", "l"]), make_run("b", passed, clusters, **changes)]
+def test_a_page_shows_runs_apart_that_cannot_be_compared(first, second, reason):
+    usual = {"passed": [True, False], "clusters": ["k", "l"]}
+    runs = [make_run(model, **usual | changes) for model, changes in (("a", first), ("b", second))]
     for document in [document for run in runs for document in run.documents]:
         document.update(scores=[score(-1.0) for _ in document["candidates"]], no_context=None)
     page = text_of(parse(render_report(runs)[1]))
