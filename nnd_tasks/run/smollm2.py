@@ -63,7 +63,8 @@ def _convert(package: Path, folder: Path) -> None:
         model = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE, dtype=torch.float32)
         # A model that was read from GGUF refuses to be saved; the same weights in a model of a plain configuration do not.
         del model.config.quantization_config
-        plain = LlamaForCausalLM(model.config)
-        plain.load_state_dict(model.state_dict())
+        with torch.device("meta"):  # it takes over the weights, and needs none of its own
+            plain = LlamaForCausalLM(model.config)
+        plain.load_state_dict(model.state_dict(), assign=True)
         plain.save_pretrained(new)
         tokenizer.save_pretrained(new)

