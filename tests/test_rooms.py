@@ -13,7 +13,7 @@ from nnd_tasks.cli import COMMANDS
 from tests.commands import run
 from tests.conftest import REPO
 
-ROOMS = ("studies", "contribute", "likelihood", "page", "training")
+ROOMS = ("asking", "contribute", "likelihood", "page", "studies", "training")
 VERBS = {verb for verbs in COMMANDS.values() for verb in verbs}
 IN_ROOMS = {verb for module, verbs in COMMANDS.items() if module.split(".")[1] in ROOMS for verb in verbs}
 
@@ -35,6 +35,8 @@ for command in (["build", "demo"], *runs, ["compare", folder], ["--help"], ["rep
     except SystemExit as stop:
         status = stop.code or 0
     print(f"status of {command[0]}: {status}")
+sys.argv = ["nnd", *runs[0], "--tasks", "nnd_demo_judge"]
+main()
 """
 
 
@@ -59,3 +61,5 @@ def test_without_the_rooms_that_one_can_take_away(tmp_path, gpt2, llama):
     assert {command for command in VERBS if f"│ {command} " in out} == VERBS - IN_ROOMS
     assert "nnd: error: nnd report: needs nnd_tasks/page/, which this installation lacks\n" in done.stderr
     assert "No such command 'check'" in done.stderr
+    asking = "task nnd_demo_judge: reader='judge': needs nnd_tasks/asking/, which this installation lacks"
+    assert done.stderr.endswith(f"nnd: error: {asking}\n")

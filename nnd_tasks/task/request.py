@@ -340,27 +340,3 @@ class Answer(tuple[float, bool, int]):
         answer.tokens = None if counter is None else ScoredTokens.of(request, response, counter)
         answer.stats = getattr(response, "stats", None)
         return answer
-
-
-class WrittenAnswer(str):
-    """What a model wrote as the answer to one request.
-
-    Attributes:
-        candidate: see `Request`.
-        context_part: see `Request`.
-        usage: what a server told of it (`nnd_tasks.models.servers.WrittenText`); None without a server.
-    """
-
-    candidate: int | None
-    context_part: ContextPart
-    usage: Mapping[str, Any] | None
-
-    @classmethod
-    def of(cls, request: Request, response: Any) -> WrittenAnswer:
-        """Take the model's text; with lm-eval 0.5, it is the only one in a list."""
-        if isinstance(response, list):
-            (response,) = response
-        answer = cls(response or "")
-        answer.candidate, answer.context_part = request.candidate, request.context_part
-        answer.usage = getattr(response, "usage", None)
-        return answer

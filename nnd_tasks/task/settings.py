@@ -13,7 +13,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.text import did_you_mean
 
-#: Keys of a YAML that say who reads the candidates; see `nnd_tasks.task.reader.Asked` and its subclass for judges.
+#: Keys of a YAML that say who reads the candidates; see `Asked` and `AskedInWriting` of `nnd_tasks.asking`.
 READER_KEYS = ("reader", "question", "questions", "answers", "tie", "scale", "ending", "repeats")
 #: Begins a stop sequence that nobody writes, which tells several answers to one question apart.
 SAMPLE = "<|sample "

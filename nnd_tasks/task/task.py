@@ -21,8 +21,7 @@ from nnd_tasks import __version__, measures
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.judge_reader import Judge, read_reader
-from nnd_tasks.task.reader import Asker, Writer
+from nnd_tasks.task.reader import Writer, read_reader
 from nnd_tasks.task.request import (
     LEFT_OUT,
     PLACEHOLDER,
@@ -156,9 +155,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             reliance = self.settings.context_reliance
             spans = SpanMetrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
-        if isinstance(self.reader, Asker):
-            documents = self.reader.add_views(documents)
-        self.dataset = {self.config.test_split: documents}
+        self.dataset = {self.config.test_split: self.reader.add_views(documents)}
 
     def scorable(self, doc: Doc) -> list[int]:
         """List the indices of the candidates that can be scored.
@@ -166,9 +163,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         One that is empty or white space has no token to score, unless ``append_eos`` adds one. Others may be left out.
         """
         indices = [i for i, text in enumerate(doc["candidates"]) if self.settings.append_eos or text.strip()]
-        if isinstance(self.reader, Asker):
-            indices = [i for i in indices if self.reader.can_read(doc, i)]
-        return [i for i in indices if i not in doc.get(LEFT_OUT, ())]
+        return [i for i in indices if i not in doc.get(LEFT_OUT, ()) and self.reader.can_read(doc, i)]
 
     # ================================================================ 2. before the model is loaded
 
@@ -252,9 +247,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
-        if isinstance(self.reader, Judge):
-            takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
-            self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
+        takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
+        self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
         super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
@@ -271,8 +265,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             tokenizer=self.counter.tokenizer,
         )
         self.built = BuiltRequests(tokenization, signature)
-        if isinstance(self.reader, Judge):
-            self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
+        self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
 
     def _render_set(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
@@ -338,7 +331,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             prompt = str(render(template, doc, f"task {self.config.task}: {key}"))
         else:
             prompt = str(super().doc_to_text(doc, doc_to_text))
-        return prompt + self.reader.show_question(doc) if isinstance(self.reader, Asker) else prompt
+        return prompt + self.reader.show_question(doc)
 
     def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> str:
         """Give the right answer of an exemplar."""
@@ -404,10 +397,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         def render_again(view: Doc) -> Prompt:
             return self.fewshot_context(view, **prompt.arguments)
 
-        if isinstance(self.reader, Asker):
-            asked = self.reader.ask(doc, self.scorable(doc), render_again, self.counter)
-            if asked:
-                return asked
+        asked = self.reader.ask(doc, self.scorable(doc), render_again, self.counter)
+        if asked:
+            return asked
         if context is not None:
             prompt = render_again(doc)
         # As 0.4.13 joins them. 0.5 would leave the delimiter out beside white space.
@@ -431,7 +423,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         requests, target = [], self.doc_to_target(doc)
         candidates: list[int | None] = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
         for idx, (candidate, pair) in enumerate(zip(candidates or [None], pairs, strict=True)):
-            prompt_tokens, tokens, flaws = self._measure(*pair)
+            prompt_tokens, tokens, flaws = self.reader.measure(*pair, self.counter)
             request = Request(
                 "generate_until" if self.reader.writes else "loglikelihood",
                 doc,
@@ -450,12 +442,6 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             requests.append(request)
         return requests
 
-    def _measure(self, prompt: Any, answer: Any) -> tuple[int, int, list[str]]:
-        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
-        if isinstance(self.reader, Judge):
-            return self.reader.measure(prompt, answer, self.counter)
-        return *self.counter.lengths(prompt, answer), self.counter.find_flaws(prompt, answer)
-
     def _shorter_context(self, doc: Doc, prompt: Prompt, longest: Request) -> str:
         """Take as much of a document's context as fits beside its longest candidate.
 
@@ -469,7 +455,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         def fits(text: str, which: slice) -> bool:
             pairs = self._pairs(doc, prompt, text)[which]
-            return not any(self.counter.overlong(*self._measure(*pair)[:2]) for pair in pairs)
+            return not any(self.counter.overlong(*self.reader.measure(*pair, self.counter)[:2]) for pair in pairs)
 
         context: str | None = doc["context"]  # does not fit as a whole
         longest_only = slice(longest.idx, longest.idx + 1)

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.asking.test_judge import pick
 from tests.conftest import MODELS, REPO
 from tests.run.chat_server import ChatServer
 from tests.task.tasks import write_yaml
-from tests.task.test_judge import pick
 
 PYTHON = os.environ.get("NND_TEST_NEXT", "")
 pytestmark = pytest.mark.skipif(

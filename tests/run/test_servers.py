@@ -18,11 +18,11 @@ from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.servers import BusyError, RefusedError, check_status, explain_refusal
+from tests.asking.test_judge import judge, last_message, pick
 from tests.random_models import evaluate
 from tests.run.chat_server import HANG_UP, ChatServer, Refusal
 from tests.run.test_backends import needs_client
 from tests.task.tasks import write_yaml
-from tests.task.test_judge import judge, last_message, pick
 
 pytestmark = needs_client
 #: A run of 30 questions.

@@ -15,8 +15,14 @@ from nnd_tasks.task.task_files import write_task_folder
 from tests.sets.folders import write
 from tests.sets.tables import LABELS, make_rows
 
+
+def read_cases(test_file: str) -> dict[str, Any]:
+    """Read the tables of the tests in a folder, ``cases.yaml``."""
+    return dict(yaml.safe_load(Path(test_file).with_name("cases.yaml").read_text("utf-8")))
+
+
 #: Tables of tests.
-CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text("utf-8"))
+CASES = read_cases(__file__)
 DEMO = tasks_dir() / "demo" / "nnd_demo.yaml"
 
 

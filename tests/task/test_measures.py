@@ -15,6 +15,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from nnd_tasks.asking.asker import Asker
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, list_measures, weigh_measures
 from nnd_tasks.results.compare import category_measures
@@ -22,7 +23,7 @@ from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.task.metrics import UNDEFINED, aggregations
-from nnd_tasks.task.reader import Asker, RewardReader
+from nnd_tasks.task.reader import RewardReader
 from tests import random_models
 from tests.models.test_token_stats import count_stats
 

@@ -1,4 +1,4 @@
-"""Covers Asked, read_reader, Writer.
+"""Covers Asked, Asker, read_reader, finite_or_none, Writer.
 
 Validator and choice against the models' own logits, and what a YAML may say of them.
 """
@@ -22,7 +22,7 @@ from nnd_tasks.store import tasks_dir
 from tests.random_models import evaluate
 from tests.run.completions_server import CompletionsServer
 from tests.run.test_backends import needs_client
-from tests.task.tasks import CASES, build_task, load_task, small_set, write_yaml
+from tests.task.tasks import build_task, load_task, read_cases, small_set, write_yaml
 from tests.task.test_oracle import Oracle
 
 #: Words of one token each in the vocabularies of the tiny models.
@@ -187,7 +187,7 @@ def test_a_judge_with_samples_asks_once_where_all_candidates_are_blank(tiny_mode
 
 @pytest.mark.parametrize(
     ("settings", "metadata", "message"),
-    CASES["mistakes about a reader"],
+    read_cases(__file__)["mistakes about a reader"],
 )
 def test_mistakes_are_said_in_one_line(settings, metadata, message, tiny_models, home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "bad", **settings)

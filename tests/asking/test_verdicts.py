@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.task.judge_reader import read_number, read_word
-from tests.task.tasks import CASES
+from nnd_tasks.asking.judge import read_number, read_word
+from tests.task.tasks import read_cases
+
+CASES = read_cases(__file__)
 
 WORDS = ["A", "B", "tie"]
 

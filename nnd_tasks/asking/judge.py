@@ -9,18 +9,20 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import datasets
 import numpy as np
 from pydantic import Field, field_validator
 
+from nnd_tasks.asking.asker import VIEW, Asked, Asker
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.metrics import Breakdown, Counts
-from nnd_tasks.task.reader import VIEW, Asked, Asker, Groups, Writer
-from nnd_tasks.task.request import Doc, Prompt, Request, WrittenAnswer
+from nnd_tasks.task.reader import Groups
+from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
 from nnd_tasks.task.selection import sample_of
 from nnd_tasks.task.settings import SAMPLE, Settings
 from nnd_tasks.task.signature import digest
@@ -94,6 +96,30 @@ class AskedInWriting(Asked):
         return None if word is None else {self.words[0]: 1.0, self.words[1]: -1.0}.get(word, 0.0)
 
 
+class WrittenAnswer(str):
+    """What a model wrote as the answer to one request.
+
+    Attributes:
+        candidate: see `nnd_tasks.task.request.Request`.
+        context_part: see there.
+        usage: what a server told of it (`nnd_tasks.models.servers.WrittenText`); None without a server.
+    """
+
+    candidate: int | None
+    context_part: ContextPart
+    usage: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, request: Request, response: Any) -> WrittenAnswer:
+        """Take the model's text; with lm-eval 0.5, it is the only one in a list."""
+        if isinstance(response, list):
+            (response,) = response
+        answer = cls(response or "")
+        answer.candidate, answer.context_part = request.candidate, request.context_part
+        answer.usage = getattr(response, "usage", None)
+        return answer
+
+
 class Judge(Asker):
     """A judge or a rating: the model writes its answer, which `read_word` and `read_number` read.
 
@@ -106,28 +132,23 @@ class Judge(Asker):
     answers that cannot be read; of a judge, ``both_right`` and ``order_flips`` are the shares of tests where both orders are
     right and where one letter wins in both, and ``first`` is the share of verdicts for the text that is shown first.
 
-    Args:
-        asked: what the YAML says.
-        delimiter: what stands between a prompt and the text to rate.
-        settings: of the task.
-        task: its name.
-        generation: keys of ``generation_kwargs`` that the YAML sets.
+    A YAML may set ``generation_kwargs``, too.
     """
 
     writes = True
+    form = AskedInWriting
     asked: AskedInWriting
+    useless_settings = MappingProxyType({**Asker.useless_settings, "context_reliance": "likelihoods"})
 
-    def __init__(
-        self,
-        asked: AskedInWriting,
-        delimiter: str,
-        settings: Settings,
-        task: str | None,
-        generation: Mapping[str, Any],
-    ) -> None:
-        super().__init__(asked, delimiter, settings, task)
-        self.requests_each = asked.repeats
-        self._generation: Mapping[str, Any] = {**_GENERATION, **generation}
+    def __init__(self, config: Mapping[str, Any], settings: Settings) -> None:
+        super().__init__(config, settings)
+        if settings.ties != "fail":
+            raise NNDError(
+                f"task {self.task}: ties={settings.ties} is about likelihoods, and a tie of a {self.asked.reader} fails; "
+                "leave it out"
+            )
+        self.requests_each = self.asked.repeats
+        self._generation: Mapping[str, Any] = {**_GENERATION, **(config.get("generation_kwargs") or {})}
         self.overrides = {
             **type(self).overrides,
             "output_type": "generate_until",
@@ -403,36 +424,3 @@ def _read(answer: str, keys: str, interpret: Callable[[str], _Value | None]) -> 
 def _strip(text: str) -> str:
     """Take away what is around a word; a full stop or an exclamation mark may be inside or outside of that."""
     return text.strip(_AROUND).rstrip(".!。").strip(_AROUND)
-
-
-# ---------------------------------------------------------------- which reader a YAML names
-
-#: Settings that a reader without likelihoods of texts has no use for.
-_OF_TEXTS = ("tokens", "append_eos", "append_bos")
-_OF_LIKELIHOODS = (*_OF_TEXTS, "context_reliance")
-
-
-def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
-    """Make the reader that a YAML names under ``reader``; without it, a writer.
-
-    Raises:
-        NNDError: one of the keys about the reader has a value that it cannot have, or a setting does not fit the reader.
-    """
-    name, delimiter = config.get("reader", "writer"), str(config.get("target_delimiter", " "))
-    task = config.get("task")
-    if name == "writer":
-        return Writer(settings, task)
-    if name in ("judge", "rating"):
-        generation = config.get("generation_kwargs") or {}
-        reader: Asker = Judge(AskedInWriting.read(config), delimiter, settings, task, generation)
-    else:
-        reader = Asker(Asked.read(config), delimiter, settings, task)
-    for key in _OF_LIKELIHOODS if reader.writes else _OF_TEXTS:
-        if getattr(settings, key):
-            about = "likelihoods" if key == "context_reliance" else "the tokens of a text"
-            raise NNDError(f"task {task}: {key} is about {about}, and a {name} gives an answer about it; leave it out")
-    if reader.writes and settings.ties != "fail":
-        raise NNDError(
-            f"task {task}: ties={settings.ties} is about likelihoods, and a tie of a {name} fails; leave it out"
-        )
-    return reader
