@@ -24,7 +24,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.statistics import clustered_mean
-from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
+from nnd_tasks.task.scored_tokens import marked_tokens, unigram_surprise
 
 NEAREST = 3
 

@@ -1,4 +1,4 @@
-"""Covers has_room, load_runs, locate_results, need_room: the package without the rooms that one can take away."""
+"""Covers has_room, load_class, load_runs, locate_results, need_room: the package without the rooms that one can take away."""
 
 from __future__ import annotations
 

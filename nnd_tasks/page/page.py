@@ -34,8 +34,8 @@ from nnd_tasks.sets.licences import terms_of, texts_may_go
 from nnd_tasks.show.forms import render, to_json
 from nnd_tasks.show.report import Report, Table, file_stem, make_table
 from nnd_tasks.statistics import clustered_mean
+from nnd_tasks.task.scored_tokens import marked_tokens, unigram_surprise
 from nnd_tasks.task.signature import digest
-from nnd_tasks.task.span_metrics import marked_tokens, unigram_surprise
 from nnd_tasks.text import some_of
 
 

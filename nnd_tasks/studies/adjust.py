@@ -30,7 +30,7 @@ from nnd_tasks.results.samples import read_tokens, recount
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 from nnd_tasks.task.metrics import NORMALIZATIONS
-from nnd_tasks.task.span_metrics import unigram_surprise
+from nnd_tasks.task.scored_tokens import unigram_surprise
 from nnd_tasks.text import counted
 
 Floats = NDArray[np.float64]

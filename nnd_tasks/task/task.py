@@ -21,7 +21,7 @@ from nnd_tasks import __version__, measures
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
-from nnd_tasks.task.reader import Writer, read_reader
+from nnd_tasks.task.reader import Writer, load_class, read_reader
 from nnd_tasks.task.request import (
     LEFT_OUT,
     PLACEHOLDER,
@@ -37,10 +37,10 @@ from nnd_tasks.task.request import (
     warn_of_requests,
 )
 from nnd_tasks.task.sandbox import render
+from nnd_tasks.task.scored_tokens import unigram_surprise
 from nnd_tasks.task.selection import check_places
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, plain_metadata
 from nnd_tasks.task.signature import Signature, answers_digest
-from nnd_tasks.task.span_metrics import SpanMetrics, unigram_surprise
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
@@ -60,12 +60,13 @@ class LoadedSet:
     Attributes:
         origin: ``dataset``, ``config``, ``local`` and ``fingerprint`` of the data, for the results file.
         breakdown: the categories and severities that have rates of their own.
-        spans: the rates of error spans; None where there are none, or no token scores.
+        spans: the rates of error spans, `nnd_tasks.likelihood.span_metrics.SpanMetrics`; None where there are no spans, or no
+            token scores.
     """
 
     origin: dict[str, Any]
     breakdown: metrics.Breakdown
-    spans: SpanMetrics | None
+    spans: Any
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         breakdown = metrics.break_down(test for document in documents for test in document["tests"])
         spans = None
         if self.settings.tokens and "error_spans" in documents.column_names:
+            needed_by = f"task {self.config.task}: metadata tokens, for a set with error spans"
+            span_metrics = load_class("nnd_tasks.likelihood.span_metrics:SpanMetrics", needed_by)
             reliance = self.settings.context_reliance
-            spans = SpanMetrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
+            spans = span_metrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
         self.dataset = {self.config.test_split: self.reader.add_views(documents)}
 
@@ -502,7 +505,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
     @cached_property
     def _unigram(self) -> Any:
-        """See `nnd_tasks.task.span_metrics.unigram_surprise`; all candidates of the set count, whatever is selected."""
+        """See `nnd_tasks.task.scored_tokens.unigram_surprise`; all candidates of the set count, whatever is selected."""
         texts = (f"{self.config.target_delimiter}{text}" for doc in self.eval_docs for text in doc["candidates"])
         return unigram_surprise(self.counter.tok_encode(text, add_special_tokens=False) for text in texts)
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from nnd_tasks.errors import NNDError
 from nnd_tasks.languages import split_words
 from nnd_tasks.task.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr, break_down
+from nnd_tasks.task.scored_tokens import marked_tokens
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:
@@ -46,42 +47,6 @@ def auc(surprise: ArrayLike, marked: ArrayLike) -> float:
         (middle[ranks][inside].sum() - marked_count * (marked_count + 1) / 2)
         / (marked_count * (len(values) - marked_count))
     )
-
-
-def unigram_surprise(texts: Iterable[ArrayLike]) -> Callable[..., NDArray[np.float64]]:
-    """Return a function: token ids -> their surprise to a model that knows only how often each occurs in ``texts``.
-
-    Counts are taken plus one, so that a token that occurs nowhere has a surprise too; it is in nats. The function's second
-    argument, which may be left out, names tokens of ``texts`` that are not to be counted.
-    """
-    counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *map(np.asarray, texts)]).astype(np.int64))
-
-    total = counts.sum()
-
-    def surprise(ids: ArrayLike, uncounted: ArrayLike = ()) -> NDArray[np.float64]:
-        index = np.asarray(ids, dtype=np.int64)
-        occurrences = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
-        uncounted_ids = np.asarray(uncounted, dtype=np.int64)
-        if uncounted_ids.size:
-            removed, times = np.unique(uncounted_ids, return_counts=True)
-            position = np.minimum(np.searchsorted(removed, index), removed.size - 1)
-            occurrences = occurrences - np.where(removed[position] == index, times[position], 0)
-        return np.asarray(np.log(total - uncounted_ids.size + len(counts) + 1.0) - np.log(occurrences + 1.0))
-
-    return surprise
-
-
-def marked_tokens(spans: NDArray[np.int64], errors: Iterable[Mapping[str, Any]]) -> NDArray[np.bool_]:
-    """Return whether each token has a character of an error, shape (tokens,).
-
-    Args:
-        spans: start and end of each token in the text, shape (tokens, 2).
-        errors: each with ``start`` and ``end``.
-    """
-    marked = np.zeros(len(spans), dtype=bool)
-    for error in errors:
-        marked |= (spans[:, 0] < error["end"]) & (spans[:, 1] > error["start"])
-    return marked
 
 
 def first_tokens(text: str, spans: NDArray[np.int64]) -> NDArray[np.int64]:
