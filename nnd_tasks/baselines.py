@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -35,7 +36,7 @@ def mean_frequency(texts: Iterable[str], split: Callable[[str], list[str]] = wor
         texts: to count words in.
         split: returns the words of a text.
     """
-    counts = Counter(word for text in texts for word in split(text))
+    counts = Counter(chain.from_iterable(map(split, texts)))
     total = counts.total()
     logs = {word: math.log(count / total) for word, count in counts.items()}
 
@@ -85,7 +86,7 @@ def baseline_passes(
 
     def share(context: str, text: str) -> float:
         of_text = split(text)
-        return sum(word in words_of_context(context) for word in of_text) / len(of_text) if of_text else 0.0
+        return sum(map(words_of_context(context).__contains__, of_text)) / len(of_text) if of_text else 0.0
 
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import yaml
 from jinja2 import Template
 
+from nnd_tasks.contribute.check.checking import find_todos
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_text
 from nnd_tasks.redact import MARK, hide
@@ -27,7 +28,6 @@ from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import is_open, licence_names, terms_of, texts_may_go
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, SetRecipe
-from nnd_tasks.sets.write import find_todos
 from nnd_tasks.store import (
     CARD,
     REPORT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def find_repeated_prompts(tests: pd.DataFrame) -> pd.Series[bool]:
     Args:
         tests: with ``context``, ``high`` and ``low``.
     """
-    plain = tests[["context", "high", "low"]].map(_join_words)
+    plain = tests[["context", "high", "low"]].map(cache(_join_words))  # a context is that of many tests
     repeats = [any(_continues(text, context) for text in candidates) for context, *candidates in plain.to_numpy()]
     repeating = pd.Series(repeats, tests.index, dtype=bool)
     return repeating if repeating.mean() > _REPEATING else repeating & False

@@ -64,14 +64,6 @@ KNOWN_BY_PEOPLE: Mapping[str, str] = {
     "homepage": "where the judgements come from",
     "citation": "BibTeX of the human evaluation",
 }
-#: Fact -> where the template writes it, still to be filled in. Elsewhere a text may say TODO.
-_TODOS = {
-    "license": r"Licence: TODO\b",
-    "summary": r"^TODO\b[^\n]*\n+## Sizes",
-    "judges": r"^Judges: TODO\b",
-    "homepage": r"^(Human evaluation|Texts): .*, TODO\b",
-    "citation": r"^```bibtex\nTODO\b",
-}
 #: What a card says of the errors of worse candidates, by the recipe's ``errors``.
 ERRORS: Mapping[str, str] = {
     "judged": "judged (people judged texts as systems or people had written them)",
@@ -188,17 +180,6 @@ def find_fact(facts: Facts, key: str) -> str:
 def todo(key: str) -> str:
     """Return the TODO that a card shows for a fact that only a person can know."""
     return f"TODO({KNOWN_BY_PEOPLE[key]})"
-
-
-def find_todos(header: Mapping[str, Any], body: str) -> list[str]:
-    """Return the fields of a card whose value begins with TODO: keys of its header, and facts that its text states."""
-    fields = []
-    for key, value in header.items():
-        values = value if isinstance(value, list) else [value]
-        if any(isinstance(item, str) and re.match(r"TODO\b", item) for item in values):
-            fields.append(key)
-    facts = [key for key, pattern in _TODOS.items() if re.search(pattern, body, re.MULTILINE)]
-    return list(dict.fromkeys([*fields, *facts]))
 
 
 def _find_written(card: str) -> tuple[dict[str, Any], str]:

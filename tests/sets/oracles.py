@@ -1,4 +1,4 @@
-"""The tests of the sets of 2025 and 2026, formed anew from the publishers' files by short programs of their own.
+"""The tests of sets, formed anew from the publishers' files by short programs of their own; here those of 2025 and 2026.
 
 Each yields context, better, worse, whether the better one comes first, and what is known of the worse one, as `test_counts` says.
 """
@@ -17,18 +17,30 @@ def nfc(text):
     return unicodedata.normalize("NFC", text)
 
 
+def json_lines(path):
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+
+
+def table(path, delimiter=","):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
+
+
 def ready(context, better, worse, *known):
     better, worse = nfc(better), nfc(worse)
     return nfc(context), better, worse, better < worse, *known
 
 
+def pairs(context, judged, gap=1):
+    """Yield context, better, worse, whether the better one comes first, and what is known of the worse one."""
+    for (a, qa, *ca), (b, qb, *cb) in combinations(list(judged), 2):
+        if abs(qa - qb) >= gap:
+            better, worse, known = (a, b, cb) if qa > qb else (b, a, ca)
+            yield nfc(context), nfc(better), nfc(worse), qa > qb, *known
+
+
 def mean(scores):
     return Fraction(sum(int(score) for score in scores), len(scores))
-
-
-def table(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def lamp(folder):
@@ -59,8 +71,7 @@ def wqrm(folder):
 
 
 def when2call(folder):
-    for line in (folder / "when2call_test_llm_judge.jsonl").read_text("utf-8").splitlines():
-        row = json.loads(line)
+    for row in json_lines(folder / "when2call_test_llm_judge.jsonl"):
         answers = row["answers"]
         right = answers.pop(row["correct_answer"])
         for behaviour in answers:
@@ -88,18 +99,14 @@ def mtrag(folder):
         assert len(answers) == 3
         for dimension in ("faithfulness", "appropriateness", "naturalness", "completeness"):
             judged = [
-                (one["model_response"], mean([rating["value"] for rating in one["annotations"][dimension].values()]))
+                (
+                    one["model_response"],
+                    mean([rating["value"] for rating in one["annotations"][dimension].values()]),
+                    dimension,
+                )
                 for one in answers
             ]
-            yield from judged_pairs("\n\n".join(texts), judged, 1, dimension)
-
-
-def judged_pairs(context, judged, gap, *known):
-    for (first, score), (second, other) in combinations(judged, 2):
-        if score - other >= gap:
-            yield nfc(context), nfc(first), nfc(second), True, *known
-        elif other - score >= gap:
-            yield nfc(context), nfc(second), nfc(first), False, *known
+            yield from pairs("\n\n".join(texts), judged)
 
 
 def crscore(folder):
@@ -115,11 +122,11 @@ def crscore(folder):
             for column, dimension in columns.items():
                 scores = [[row[column] for row in rows if row[column]] for rows in change]
                 judged = [
-                    (rows[0]["review"], mean(given))
+                    (rows[0]["review"], mean(given), dimension, language)
                     for rows, given in zip(change, scores, strict=True)
                     if rows[0]["review"] and given
                 ]
-                yield from judged_pairs(change[0][0]["diff"], judged, 2, dimension, language)
+                yield from pairs(change[0][0]["diff"], judged, 2)
 
 
 def wmt_chat(folder, direction):
@@ -151,33 +158,23 @@ def d2t(folder):
     names = ["Contradictory", "Not checkable", "Misleading", "Incoherent", "Repetitive", "Other"]
     texts, marks = {}, defaultdict(list)
     for path in folder.glob("outputs/**/*.jsonl"):
-        for row in map(json.loads, path.read_text("utf-8").splitlines()):
+        for row in json_lines(path):
             texts[row["dataset"], row["split"], row["example_idx"], row["setup_id"]] = row["output"]
-    for line in (folder / "annotations/human/d2t-eval/test/annotations.jsonl").read_text("utf-8").splitlines():
-        row = json.loads(line)
+    for row in json_lines(folder / "annotations/human/d2t-eval/test/annotations.jsonl"):
         marks[row["dataset"], row["split"], row["example_idx"], row["setup_id"]].append(row["annotations"])
     groups, inputs = defaultdict(list), {}
     for key, given in marks.items():
         if key[1] == "test" and key in texts and len({bool(one) for one in given}) == 1:
-            groups[key[0], key[2]].append((texts[key], [mark for one in given for mark in one]))
+            found = [mark for one in given for mark in one]
+            kinds = [mark["type"] for mark in found]
+            spans = tuple((mark["start"], mark["start"] + len(mark["text"])) for mark in found)
+            kind = names[max(kinds, key=kinds.count)] if kinds else ""
+            groups[key[0], key[2]].append((texts[key], not kinds, kind, key[0][4:], "", "", spans))
     for (kind, number), judged in groups.items():
         if kind not in inputs:
             data = json.loads((folder / f"inputs/d2t-eval/{kind}/test.json").read_text("utf-8"))
             inputs[kind] = data["forecasts"] if isinstance(data, dict) else data
-        example = inputs[kind][number]
-        for i, j in combinations(range(len(judged)), 2):
-            if bool(judged[i][1]) != bool(judged[j][1]):
-                good, bad = (j, i) if judged[i][1] else (i, j)
-                kinds = [mark["type"] for mark in judged[bad][1]]
-                spans = tuple((mark["start"], mark["start"] + len(mark["text"])) for mark in judged[bad][1])
-                known = names[max(kinds, key=kinds.count)], kind[4:], "", "", spans
-                yield (
-                    nfc(json.dumps(example, ensure_ascii=False)),
-                    nfc(judged[good][0]),
-                    nfc(judged[bad][0]),
-                    good < bad,
-                    *known,
-                )
+        yield from pairs(json.dumps(inputs[kind][number], ensure_ascii=False), judged)
 
 
 CHATS = ("en_de", "de_en", "en_fr", "fr_en", "en_pt", "pt_en")

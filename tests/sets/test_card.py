@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from nnd_tasks.contribute.check.checking import find_todos
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import ConfigSummary
 from nnd_tasks.sets.recipe import Facts
-from nnd_tasks.sets.write import KNOWN_BY_PEOPLE, CardFacts, find_todos, make_card, todo
+from nnd_tasks.sets.write import KNOWN_BY_PEOPLE, CardFacts, make_card, todo
 from nnd_tasks.store import parse_card, read_table, split_card
 
 GIVEN = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))

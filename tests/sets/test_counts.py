@@ -9,14 +9,11 @@ CHANGELOG.md.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
 import re
-import unicodedata
 from collections import Counter, defaultdict
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -26,18 +23,10 @@ from nnd_tasks.schema import SPANS_COLUMN, summarize
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import list_configs, read_table
 from tests.conftest import DATA, FOLDERS, SOURCES, needs_data
-from tests.sets.oracles import ORACLES_OF_2025
+from tests.sets.oracles import ORACLES_OF_2025, json_lines, nfc, pairs, ready, table
 
 pytestmark = needs_data
 PUBLISHED = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text("utf-8"))
-
-
-def nfc(text):
-    return unicodedata.normalize("NFC", text)
-
-
-def lines(path):
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
 def tsv(path):
@@ -45,16 +34,8 @@ def tsv(path):
     return [dict(zip(header.split("\t"), row.split("\t"), strict=False)) for row in rows if row]
 
 
-def pairs(context, judged, gap=1):
-    """Yield context, better, worse, whether the better one comes first, and what is known of the worse one."""
-    for (a, qa, *ca), (b, qb, *cb) in combinations(list(judged), 2):
-        if abs(qa - qb) >= gap:
-            better, worse, known = (a, b, cb) if qa > qb else (b, a, ca)
-            yield nfc(context), nfc(better), nfc(worse), qa > qb, *known
-
-
 def quiz_design(folder):
-    for group in lines(folder / "quiz_design_groups.jsonl"):
+    for group in json_lines(folder / "quiz_design_groups.jsonl"):
         yield from pairs(
             group["context"], [(q["question"], q["reason"] == "No error", q["reason"]) for q in group["questions"]]
         )
@@ -71,17 +52,16 @@ TAGS = {
 
 
 def challenge300(folder):
-    with (folder / "challenge300-outputs.tsv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            group = next(name for name, tags in TAGS.items() if row["category"] in tags.split(", "))
-            systems = [column.removeprefix("credit-") for column in row if column.startswith("credit-")]
-            answers = [(row[s], float(row[f"credit-{s}"]), group, row["category"]) for s in systems]
-            yield from pairs(row["question"], [answer for answer in answers if answer[1] in (0, 1)])
+    for row in table(folder / "challenge300-outputs.tsv", "\t"):
+        group = next(name for name, tags in TAGS.items() if row["category"] in tags.split(", "))
+        systems = [column.removeprefix("credit-") for column in row if column.startswith("credit-")]
+        answers = [(row[s], float(row[f"credit-{s}"]), group, row["category"]) for s in systems]
+        yield from pairs(row["question"], [answer for answer in answers if answer[1] in (0, 1)])
 
 
 def summeval(folder, step):
     articles = defaultdict(list)
-    for row in lines(folder / "model_annotations.aligned.paired.jsonl")[step - 1 :: step]:
+    for row in json_lines(folder / "model_annotations.aligned.paired.jsonl")[step - 1 :: step]:
         articles[row["id"]].append(row)
     for rows in articles.values():
         for aspect in ("consistency", "coherence", "fluency", "relevance"):
@@ -184,20 +164,15 @@ def news(path):
         yield from pairs(article["article"], judged, gap=2)
 
 
-def ready(context, better, worse, *known):
-    better, worse = nfc(better), nfc(worse)
-    return nfc(context), better, worse, better < worse, *known
-
-
 def humanevalfix(folder):
     for path in folder.glob("*.jsonl"):
-        for row in lines(path):
+        for row in json_lines(path):
             yield ready(row["prompt"], row["canonical_solution"], row["buggy_solution"], row["bug_type"], path.stem)
 
 
 def prmbench(folder):
     for path in folder.glob("prm800k*.jsonl"):
-        for row in lines(path):
+        for row in json_lines(path):
             if row["original_question"] == row["modified_question"]:
                 steps = [nfc(step) for step in row["modified_process"]]
                 spans = []
@@ -227,10 +202,9 @@ def llmbar(folder):
 
 
 def lfqa(folder):
-    with (folder / "HaluQuestQA.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            won = int(row["ans_preference"][-1])
-            yield ready(row["question_text"], row[f"ans{won}_text"], row[f"ans{3 - won}_text"], row["category"])
+    for row in table(folder / "HaluQuestQA.csv", "\t"):
+        won = int(row["ans_preference"][-1])
+        yield ready(row["question_text"], row[f"ans{won}_text"], row[f"ans{3 - won}_text"], row["category"])
 
 
 def bump(folder):
@@ -240,7 +214,7 @@ def bump(folder):
 
 def scored(path, context, candidate, aspects, gap):
     groups = defaultdict(lambda: defaultdict(list))
-    for row in lines(path):
+    for row in json_lines(path):
         shared = row[context] if isinstance(row[context], str) else "\n".join(
             item if isinstance(item, str) else " | ".join(item) for item in row[context]
         )  # fmt: skip

@@ -5,11 +5,10 @@ The first use of a set builds it, from files that the user has; several processe
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,8 @@ from nnd_tasks.sets.download import find_by_hash, find_by_name, sha256_of
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import find_dataset, look_up_set
 from nnd_tasks.task.documents import load_tests
-from tests.conftest import DATA, REPO
+from tests.commands import run
+from tests.conftest import REPO
 from tests.sets.small_files import QUIZ_FILE, small_source, write_files
 from tests.sets.tables import read_arguments
 
@@ -36,29 +36,18 @@ def sources(data, monkeypatch) -> Path:
     return data
 
 
-def start(code: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", code]
-    return subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 # ---------------------------------------------------------------- where the files come from
 
 
-@pytest.mark.usefixtures("sources")
-@pytest.mark.parametrize(
-    ("name", "tests", "note"),
-    [
-        ("quiz_design", 2686, ""),
-        ("frank", 848, "human_annotations_sentence.json has no published hash; it was taken by its name from "),
-        ("webnlg", 15022, ""),  # many files of one name
-    ],
-)
-def test_a_set_of_the_package_is_built_from_the_users_files(name, tests, note, capsys):
+@pytest.mark.parametrize("name", ["quiz_design", "frank"])
+def test_a_set_of_the_package_is_built_from_the_users_files(name, data, tmp_path, monkeypatch, capsys):
+    folder = data if name == "quiz_design" else small_source(tmp_path / "frank", "frank").parent
+    monkeypatch.setenv("NND_SOURCES", str(folder))
     loaded = load(name)
-    assert loaded.num_rows == tests
+    assert loaded.num_rows == {"quiz_design": 2686, "frank": 3}[name]
     told = capsys.readouterr().err
-    assert re.search(rf"^{name}: \S.* from {DATA}/", told, re.M)
-    assert note in told
+    assert re.search(rf"^{name}: \S.* from {folder}/", told, re.M)
+    assert ("has no published hash; it was taken by its name from " in told) == (name == "frank")
     assert load(name).to_list() == loaded.to_list()
     assert capsys.readouterr().err == ""
 
@@ -131,44 +120,17 @@ def test_a_set_of_ones_own_is_never_built_on_use(nnd_home, monkeypatch):
 
 
 @pytest.mark.usefixtures("sources")
-def test_of_processes_that_want_a_set_at_once_one_builds_it():
-    processes = [start(LOAD) for _ in range(2)]
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert [out for out, _ in outputs] == ["2686\n"] * 2
-    assert sum(err.count(f"quiz_design: {QUIZ_FILE} from ") for _, err in outputs) == 1
+def test_of_two_that_want_a_set_at_once_one_builds_it(capsys):
+    with ThreadPoolExecutor(2) as pool:
+        loaded = list(pool.map(load, ["quiz_design"] * 2))
+    assert [table.num_rows for table in loaded] == [2686] * 2
+    assert capsys.readouterr().err.count(f"quiz_design: {QUIZ_FILE} from ") == 1
 
 
 @pytest.mark.usefixtures("sources")
-@pytest.mark.parametrize(
-    "moment",
-    ["shutil.copyfile", "pathlib.Path.rename"],
-)
-def test_of_a_build_that_is_killed_nothing_is_seen_and_the_next_use_builds(moment):
+def test_of_a_build_that_is_killed_nothing_is_seen_and_the_next_use_builds():
     kill = "import os, nnd_tasks.sets.build, unittest.mock as m; kill = lambda *a, **k: os.kill(os.getpid(), 9);"
-    killed = start(f"{kill} m.patch('{moment}', kill).start(); {LOAD}")
-    assert killed.communicate(timeout=300)[0] == ""
-    assert killed.returncode == -signal.SIGKILL
+    killed = run([sys.executable, "-c", f"{kill} m.patch('pathlib.Path.rename', kill).start(); {LOAD}"], cwd=REPO)
+    assert (killed.stdout, killed.returncode) == ("", -signal.SIGKILL)
     assert look_up_set("quiz_design") is find_dataset("nnd/quiz_design") is None
     assert load("quiz_design").num_rows == 2686
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("sources")
-def test_a_process_that_waits_for_one_that_is_killed_builds(nnd_home):
-    hold = """
-import time
-from nnd_tasks.sets.write import making
-from nnd_tasks.store import dataset_folder
-with making(dataset_folder("quiz_design")):
-    print("holding", flush=True)
-    time.sleep(600)
-"""
-    holder = start(hold)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "holding\n"
-    waiting = start(LOAD)
-    with pytest.raises(subprocess.TimeoutExpired):
-        waiting.communicate(timeout=3)
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.communicate()
-    assert waiting.communicate(timeout=300)[0] == "2686\n"

@@ -12,7 +12,7 @@ from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.cells import TRACES
-from tests.sets.tables import LABELS, left_out, make_rows, pick, read_arguments, read_tests, write_rows
+from tests.sets.tables import LABELS, make_rows, pick, read_arguments, read_tests, write_rows
 
 ARGUMENTS = read_arguments(__file__)
 
@@ -36,15 +36,6 @@ def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role, column, tmp_pa
 def test_what_is_meant_stays(row, keys, expected, tmp_path):
     made = make_rows(tmp_path, [{**GOOD, "k": "K"}, {**BAD, "t": "x", "k": "K", **row}], **{**LABELS, **keys})
     assert pick(read_tests(made), "high", "low", "low_label") == [tuple(expected)]
-
-
-def test_a_winner_that_is_missing_is_no_judgement(tmp_path):
-    rows = [{"c": "q", "a": "x", "b": "y", "w": winner} for winner in ("nan", "<NA>", "a")]
-    made = make_rows(tmp_path, rows, context="c", pair=["a", "b"], winner="w")
-    assert left_out(made) == {"no_judgement": 2}
-    assert describe_accounts(made.report["default"]["accounts"])[1] == (
-        "winner: 'nan' in 1 cell is taken for a missing value; if it is meant, say with --winners what it means"
-    )
 
 
 CELLS = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]

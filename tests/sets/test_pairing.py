@@ -52,7 +52,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(tables(), st.randoms(use_true_random=False))
 def test_tests_are_those_of_the_definition_in_whatever_order_rows_are(folder, table, dice):
     rows, recipe = table

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.recipe import make_recipe
 from nnd_tasks.sets.tasks import task_fields
 from tests.sets.slow_pairing import slow_ready_pairs
@@ -29,7 +30,7 @@ def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("tables")
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from("PQ"), TEXTS, TEXTS, st.sampled_from(["A", "B", ""])), min_size=1, max_size=20)
 )
@@ -79,6 +80,8 @@ def test_a_column_names_the_winner(values, tmp_path):
     expected = [("Q0", "a", "b", "S", "T"), ("Q1", "b", "a", "T", "S")]
     assert pick(read_tests(made), "context", "high", "low", "high_system", "low_system") == expected
     assert left_out(made) == {"undecided": 1, "no_judgement": 4}
+    way = "taken for a missing value; if it is meant, say with --winners what it means"
+    assert f"winner: 'nan' in 1 cell is {way}" in describe_accounts(made.report["default"]["accounts"])
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ Sets with a `prepare.py`: rows in pandas, errors that name the file and its plac
 
 from __future__ import annotations
 
-import random
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -134,22 +132,6 @@ def test_small_files_of_each_publisher_give_their_tests(name, tmp_path):
 def test_a_wrong_file_is_named_with_its_place(name, file, text, message, tmp_path):
     write_files(small_source(tmp_path, name), {file: text})
     assert refusal(make_set, find_recipe(name), tmp_path).startswith(f"{tmp_path / file}{message}")
-
-
-@pytest.mark.complete
-@pytest.mark.parametrize("name", SMALL)
-def test_a_damaged_file_is_built_or_refused_in_one_line_that_names_it(name, tmp_path):
-    file = min(small_source(tmp_path, name).iterdir())
-    for seed in range(40):
-        dice, data = random.Random(seed), bytearray(small_text(name).encode())
-        at = dice.randrange(len(data))
-        more = dice.choice([b'"', b"\t", b"\n", b"null", b"]", b"7,", b"\\ud800", b"\xff", data[:60]])
-        data[at : at + dice.choice([0, 1, 60])] = more
-        file.write_bytes(data)
-        try:
-            make_set(find_recipe(name), tmp_path)
-        except NNDError as error:
-            assert re.fullmatch(f".*({file.name}|no test comes out|reported as|without their articles).*", str(error))  # noqa: PT017
 
 
 def test_rows_that_are_mended_are_those_of_the_clean_config(tmp_path):

@@ -28,7 +28,7 @@ from nnd_tasks.sets.catalogue import find_recipe_file, list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import header_values, is_open, licence_names
 from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, RecipeFile, make_recipe, read_recipe
-from nnd_tasks.sets.write import KNOWN_BY_PEOPLE, find_todos
+from nnd_tasks.sets.write import KNOWN_BY_PEOPLE
 from nnd_tasks.show.forms import dump_json
 from nnd_tasks.store import (
     CARD,
@@ -263,6 +263,27 @@ def _escape_links(text: str) -> str:
 
 #: Keys of BibTeX, apart from that on our cards that cites the method, not the judgements.
 _KEY = re.compile(r"^[ \t]*@\w+\s*\{\s*(?!laban2022nnd)\w", re.MULTILINE | re.IGNORECASE)
+
+
+#: Fact -> where the template writes it, still to be filled in. Elsewhere a text may say TODO.
+_TODOS = {
+    "license": r"Licence: TODO\b",
+    "summary": r"^TODO\b[^\n]*\n+## Sizes",
+    "judges": r"^Judges: TODO\b",
+    "homepage": r"^(Human evaluation|Texts): .*, TODO\b",
+    "citation": r"^```bibtex\nTODO\b",
+}
+
+
+def find_todos(header: Mapping[str, Any], body: str) -> list[str]:
+    """Return the fields of a card whose value begins with TODO: keys of its header, and facts that its text states."""
+    fields = []
+    for key, value in header.items():
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(item, str) and re.match(r"TODO\b", item) for item in values):
+            fields.append(key)
+    facts = [key for key, pattern in _TODOS.items() if re.search(pattern, body, re.MULTILINE)]
+    return list(dict.fromkeys([*fields, *facts]))
 
 
 def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:
