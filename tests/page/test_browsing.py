@@ -9,7 +9,6 @@ import base64
 import json
 import re
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,13 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page import browsing
 from nnd_tasks.page import page as page_module
-from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, look_up_test, pack
+from nnd_tasks.page.browsing import PAGE_LIMIT, look_up_test, pack
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.text import counted
+from tests.commands import refused
 from tests.page.pages import open_page, parse, text_of
 from tests.results.runs import PROTOCOL, make_run
 from tests.results.token_runs import documents, write_run
@@ -56,10 +56,6 @@ def paired(folder) -> Paired:
     return found
 
 
-def size(packed: Packed) -> int:
-    return sum(map(len, packed.pieces))
-
-
 def unpacked(piece: str) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(piece)))
 
@@ -74,31 +70,32 @@ def test_the_data_are_those_of_the_runs(paired, monkeypatch):
     assert packed.tests == packed.of == len(section["id"]) == 36
     assert section["models"] == list(MODELS)
     assert [len(prompts) for prompts in pieces] == [5, 5, 2]
-    scores = [read_tokens(run) for run in paired.runs]
-    columns = zip(*(section[name] for name in ("id", "piece", "place", "high", "low")), strict=True)
-    tests = [run.tests.set_index("test_id").to_dict("index") for run in paired.runs]
-    for i, (test_id, number, place, high, low) in enumerate(columns):
-        kept = pieces[number - 1][place]
-        for k, run in enumerate(paired.runs):
-            test = tests[k][test_id]
+    for k, run in enumerate(paired.runs):
+        tests, scores = run.tests.set_index("test_id"), read_tokens(run)
+        for i, test_id in enumerate(section["id"]):
+            test = tests.loc[test_id]
             document = run.documents[test["document"]]
-            text, total = document["candidates"][test["low"]], document["scores"][test["low"]]
-            assert [kept["texts"][one] for one in (high, low)] == [document["candidates"][test["high"]], text]
             assert section["category"][i] == test["category"]
             assert section["outcome"][k][i] == ("passed" if test["passed"] else "failed")
             assert section["margin"][k][i] == pytest.approx(test["margin"], abs=1e-8)
-            assert kept["scores"][k][low] == total
-            [mark] = document["error_spans"][test["low"]]
-            assert kept["marks"][low] == [[mark["start"], mark["end"], f"{mark['category']}, major"]]
-            assert kept["fields"] == [[name, document[name]] for name in ("context", "question")]
-            if not scores[k]:
-                assert kept["tokens"][k][low] is None
-                continue
-            lengths, tenths = kept["tokens"][k][low]
-            assert sum(lengths) == len(text)
-            assert {*np.cumsum(lengths)} <= {0, *scores[k][document["cluster_id"], test["low"], True].ends}, (
-                "none is divided"
+            prompt, high, low = (
+                pieces[section["piece"][i] - 1][section["place"][i]],
+                section["high"][i],
+                section["low"][i],
             )
+            text, total = document["candidates"][test["low"]], document["scores"][test["low"]]
+            assert (prompt["texts"][high], prompt["texts"][low]) == (document["candidates"][test["high"]], text)
+            assert prompt["scores"][k][low] == total
+            [mark] = document["error_spans"][test["low"]]
+            assert prompt["marks"][low] == [[mark["start"], mark["end"], f"{mark['category']}, major"]]
+            assert prompt["fields"] == [[name, document[name]] for name in ("context", "question")]
+            if not scores:
+                assert prompt["tokens"][k][low] is None
+                continue
+            lengths, tenths = prompt["tokens"][k][low]
+            assert sum(lengths) == len(text)
+            ends = scores[document["cluster_id"], test["low"], True].ends
+            assert {*np.cumsum(lengths)} <= {0, *ends}, "no token is divided"
             assert sum(tenths) / 10 == pytest.approx(-total["sum"], abs=0.05 * len(tenths) + 1e-6)
 
 
@@ -113,36 +110,31 @@ def test_a_tie_and_a_test_without_outcome_are_no_failures_like_others():
 
 
 def test_what_does_not_fit_is_left_out_and_it_says_so(folder, paired, monkeypatch):
+    def size(packed):
+        return sum(map(len, packed.pieces))
+
     whole = pack([paired], PAGE_LIMIT)
     assert (whole.models, whole.cut) == (["m-a", "m-b"], False)
     without = pack([paired], size(whole) - 1)
     assert (without.tests, without.models, without.cut) == (36, [], True)
     worst = np.min([run.tests["margin"] for run in paired.runs], axis=0)
-    ids = paired.runs[0].tests["test_id"].to_numpy()[np.argsort(worst, kind="stable")]
+    smallest_first = paired.runs[0].tests["test_id"][np.argsort(worst, kind="stable")]
     for room in (size(without) - 1, 2_000):
         packed = pack([paired], room)
-        [section] = unpacked(packed.pieces[0])
         assert size(packed) <= room
-        assert 0 < packed.tests == len(section["id"]) < packed.of == 36
-        assert set(section["id"]) == set(ids[: packed.tests]), "the tests with the smallest margins are kept"
+        assert 0 < packed.tests < packed.of == 36
+        assert set(unpacked(packed.pieces[0])[0]["id"]) == set(smallest_first[: packed.tests])
     monkeypatch.setattr(page_module, "PAGE_LIMIT", 3_000)
     said = text_of(parse(render_report(read_results([folder]))[1]).xpath("//div[@id='browse']")[0])
     assert re.search(r"\b\d+ of 36 tests are here, those with the smallest margins", said)
     assert "Token scores, where runs have them, are left out" in said
 
 
-def test_a_damaged_file_of_tokens_is_named(tmp_path):
-    folder = write_run(tmp_path / "a", "m", documents(2))
-    [path] = folder.rglob("tokens_*")
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(NNDError, match=rf"{path.name}: cannot be read"):
-        render_report(read_results([folder]))
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         ({"logprobs": [float("nan")] * 31}, r"row 2: 31 tokens with a sum of nan are not those of the samples"),
+        ({}, "cannot be read"),
         ({"cluster_id": "elsewhere"}, r"has no tokens of candidate 1 of prompt c00000; run the task again"),
         ({"text": "another"}, r"row 2: \d+ tokens with .* not those of the samples for candidate 1 of prompt c00000"),
     ],
@@ -153,8 +145,10 @@ def test_token_scores_that_cannot_be_are_one_error(damage, message, tmp_path):
     rows = table.to_pylist()
     rows[1] |= damage
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), run.tokens)
+    if not damage:
+        run.tokens.write_bytes(run.tokens.read_bytes()[:100])
     with pytest.raises(NNDError, match=rf"{run.tokens.name}.*{message}"):
-        read_tokens(run)
+        pack(pair([run]), PAGE_LIMIT)
 
 
 # ---------------------------------------------------------------- one test
@@ -164,8 +158,8 @@ def test_one_test_is_shown_with_what_each_model_made_of_it(paired):
     [report], _ = look_up_test("00005-1", paired.runs)
     texts, outcomes = (table.cells.to_numpy().tolist() for table in report.tables)
     document = paired.runs[0].documents[5]
-    assert ["context", document["context"]] in texts
-    assert ["better", document["candidates"][0]] in texts
+    for row in (["context", document["context"]], ["better", document["candidates"][0]]):
+        assert row in texts
     assert ["marked in it: meaning, major", "Wr0ng1"] in texts
     for run, row in zip(paired.runs, outcomes, strict=True):
         test = run.tests.set_index("test_id").loc["00005-1"]
@@ -174,42 +168,45 @@ def test_one_test_is_shown_with_what_each_model_made_of_it(paired):
 
 
 def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers():
-    def wrote(reader, *answers):
-        run = make_run(reader, [True, False], ["a", "a"], protocol={**PROTOCOL, "reader": reader})
-        scores = [{"sum": 0.5, "tokens": 1, "answers": [answer]} for answer in answers]
-        return replace(run, documents=[{**run.documents[0], "scores": scores, "reader_views": [{"rival": ""}] * 4}])
+    def read_by(reader, *scores):
+        protocol = PROTOCOL if reader == "writer" else {**PROTOCOL, "reader": reader}
+        run = make_run(reader, [True, reader == "writer"], ["a", "a"], protocol=protocol)
+        run.documents[0] |= {"scores": scores, "reader_views": [{"rival": ""}] * 4}
+        return run
 
-    writer = make_run("writer", [True, True], ["a", "a"])
-    writer.documents[0]["scores"] = [{"sum": -1.0, "tokens": 2}] * 4
-    runs = [writer, wrote("judge", "A0", "B0", "A1", "B1"), wrote("rating", "9", "2", "4", "5")]
+    def wrote(reader, *answers):
+        return read_by(reader, *({"sum": 0.5, "tokens": 1, "answers": [answer]} for answer in answers))
+
+    likelihoods = [{"sum": -1.0, "tokens": 2}] * 4
+    runs = [read_by("writer", *likelihoods), wrote("judge", *"ABCD"), wrote("rating", *"9245")]
     [paired] = pair(runs, ["reader"])
     [section], [prompt] = map(unpacked, pack([paired], PAGE_LIMIT).pieces)
     assert section["outcome"] == [["passed", "passed"], ["passed", "failed"], ["passed", "failed"]]
     assert prompt["words"]["t1"] == [
-        ["judge, the better text first", "A1"],
-        ["judge, the worse text first", "B1"],
+        ["judge, the better text first", "C"],
+        ["judge, the worse text first", "D"],
         ["rating, about the better text", "4"],
         ["rating, about the worse text", "5"],
     ]
-    assert [words for _, words in prompt["words"]["t0"]] == ["A0", "B0", "9", "2"]
-    assert prompt["scores"] == [[{"sum": -1.0, "tokens": 2}] * 4, [None] * 4, [None] * 4]
-    assert [name for name, _ in unpacked(pack(pair(runs[1:2]), PAGE_LIMIT).pieces[1])[0]["fields"]] == ["context"]
+    assert [words for _, words in prompt["words"]["t0"]] == [*"AB92"]
+    assert prompt["scores"] == [likelihoods, [None] * 4, [None] * 4]
+    assert [name for name, _ in prompt["fields"]] == ["context"]
     [report], _ = look_up_test("t1", runs, ["reader"])
-    texts = report.tables[0].cells.to_numpy().tolist()
-    assert texts[-4:] == prompt["words"]["t1"]
+    assert report.tables[0].cells.to_numpy().tolist()[-4:] == prompt["words"]["t1"]
 
 
 def test_the_command_line_prints_a_test_and_writes_its_page(folder, tmp_path, nnd):
     done = nnd("report", folder, "--test", "00005-1", "-o", tmp_path / "t.html")
-    assert done.status == 0, done.err
     assert done.out.startswith("# nnd_marked, test 00005-1\n")
     page = parse((tmp_path / "t.html").read_text("utf-8"))
     [section], _ = map(unpacked, page.xpath("//script[@class='data']/text()"))
     assert section["id"] == ["00005-1"]
-    wrong = nnd("report", folder, "--test", "00005-9", "-o", tmp_path / "x.html")
-    assert wrong.status == 1
-    assert re.search(r"00005-9: no run has this test; did you mean '00005-\d'", wrong.err)
-    assert "'00000-0', '00000-1' and 34 more" in nnd("report", folder, "--test", "zzzzzzz").err
+    messages = {
+        "00005-9": r"--test 00005-9: no run has this test; did you mean '00005-\d'",
+        "zzzzzzz": "'00000-0', '00000-1' and 34 more",
+    }
+    for test_id, message in messages.items():
+        assert re.search(message, refused(nnd("report", folder, "--test", test_id, "-o", tmp_path / "x.html")))
     assert not (tmp_path / "x.html").exists()
 
 

@@ -80,12 +80,6 @@ def test_bars_lines_and_diamonds_are_where_the_rates_are(three):
     assert np.ravel(styles("rule")) == pytest.approx(100 * expected["best_baseline"].to_numpy(), abs=0.006)
 
 
-def test_one_run_alone_has_rates_and_no_comparison(three):
-    page = page_of(three[:1])
-    assert rows_of(page, "rates")
-    assert not page.xpath("//table[@class='differences' or @class='ranks']")
-
-
 # ---------------------------------------------------------------- signatures and commands
 
 

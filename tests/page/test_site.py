@@ -11,7 +11,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,9 +24,6 @@ from nnd_tasks.show.forms import to_json
 from tests.conftest import REPO
 from tests.page.pages import open_page, parse, text_of
 from tests.results.fake_runs import sample, write_run
-
-if TYPE_CHECKING:
-    pass
 
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">\"'&amp;{{ 7 * 7 }}"
 CHANCES = {"disfluent": 0.8, "off_target": 0.6}
@@ -78,30 +75,27 @@ def site(people, tmp_path_factory) -> Path:
 
 def test_numbers_are_those_of_compare(people, site):
     runs = sorted(read_results([people], ["shots=0"]), key=lambda run: (run.set, run.model))
-    reports = {one.paired.set: report_comparison(one) for one in compare_runs(runs)}
+    reports = {comparison.paired.set: report_comparison(comparison) for comparison in compare_runs(runs)}
     stored = json.loads((site / "results.json").read_text("utf-8"))
     assert stored[:2] == [json.loads(to_json(report)) for report in reports.values()]
     table = read_page(site / "index.html").xpath("//table[contains(@class, 'rates')]//tr")
-    [_, *sets], *rows = ([text_of(cell) for cell in row] for row in table)
-    assert sets == [*reports] == ["nnd/demo (authors)", "nnd/made_up (authors)"]
-    assert [row[0] for row in rows] == ["m-a", "m-b", "m-c"]
-    for model, *cells in rows:
-        expected = [report.tables[0].cells.set_index("category").loc["all"] for report in reports.values()]
-        assert cells == [one.get(model, "") for one in expected]
+    rows = [[text_of(cell) for cell in row] for row in table]
+    rates = [report.tables[0].cells.set_index("category").loc["all"] for report in reports.values()]
+    assert [*reports] == ["nnd/demo (authors)", "nnd/made_up (authors)"]
+    expected = [[model, *(of_set.get(model, "") for of_set in rates)] for model in ("m-a", "m-b", "m-c")]
+    assert rows == [[rows[0][0], *reports], *expected]
 
 
 def test_every_run_has_its_signature_and_every_link_leads_somewhere(people, site):
     pages = {path.name: read_page(path) for path in site.glob("*.html")}
-    shown = [text_of(line) for page in pages.values() for line in page.xpath("//p[contains(@class, 'signature')]")]
-    assert sorted(shown) == sorted(run.line for run in read_results([people]))
-    for page in pages.values():
-        places = page.xpath("//@id")
-        assert len(places) == len(set(places))
-    links = {(name, link) for name, page in pages.items() for link in page.xpath("//a/@href")}
-    assert {link.partition("#")[0] for _, link in links} - {""} == set(pages)
-    for name, link in links:
-        file, _, place = link.partition("#")
-        assert not place or place in pages[file or name].xpath("//@id"), f"{name}: {link}"
+    signatures = [text_of(line) for page in pages.values() for line in page.xpath("//p[contains(@class, 'signature')]")]
+    assert sorted(signatures) == sorted(run.line for run in read_results([people]))
+    ids = {name: page.xpath("//@id") for name, page in pages.items()}
+    assert all(len(of_page) == len(set(of_page)) for of_page in ids.values())
+    links = {(name, *link.split("#")) for name, page in pages.items() for link in page.xpath("//a/@href")}
+    assert {file for _, file, *_ in links} - {""} == set(pages)
+    for name, file, *targets in links:
+        assert set(targets) <= set(ids[file or name])
 
 
 def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people, site):
@@ -118,42 +112,38 @@ def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people, site
 # ---------------------------------------------------------------- what strangers hand in
 
 
-def broken(folder: Path) -> dict[str, str]:
-    """Write runs that cannot be used, one for each layer; return a part of the file's path -> what the site says of it."""
-
-    def unscored(text: str) -> str:
-        text = re.sub(r'"candidates": \[\{.*?\}\]', lambda match: re.sub(r"\{.*?\}", "null", match[0]), text)
-        return re.sub(r'"passed": \w+', '"passed": null', text)
-
-    edits: dict[str, tuple[str, Callable[[str], str], str]] = {
-        "shorter": ("samples_*", lambda text: "\n".join(text.splitlines()[:3]) + "\n", "3 of 11 prompts"),
-        "deep": ("results_*", lambda text: "[" * 100_000, "nested too deeply"),
-        "slash": ("results_*", lambda text: text.replace('"nnd_made_up"', '"../../x"'), "Invalid name"),
-        "number": ("results_*", lambda text: text.replace('": 1000000', '": "many"'), "or is damaged"),
-        "unscored": ("samples_*", unscored, "no test was scored"),
-    }
-    for name, (pattern, edit, _) in edits.items():
-        change(run_of(folder, name), pattern, edit)
-    return {f"/{name}/": why for name, (_, _, why) in edits.items()}
+def unscore(text: str) -> str:
+    text = re.sub(r'"candidates": \[\{.*?\}\]', lambda match: re.sub(r"\{.*?\}", "null", match[0]), text)
+    return re.sub(r'"passed": \w+', '"passed": null', text)
 
 
-def test_a_file_that_cannot_be_used_is_named_and_changes_nothing_else(people, tmp_path):
+#: Folder of a run that cannot be used -> its file, what is changed there, and what the site says of it; one for each layer.
+BROKEN: dict[str, tuple[str, Callable[[str], str], str]] = {
+    "shorter": ("samples_*", lambda text: "\n".join(text.splitlines()[:3]) + "\n", "3 of 11 prompts"),
+    "deep": ("results_*", lambda text: "[" * 100_000, "nested too deeply"),
+    "slash": ("results_*", lambda text: text.replace('"nnd_made_up"', '"../../x"'), "Invalid name"),
+    "unscored": ("samples_*", unscore, "no test was scored"),
+}
+
+
+def test_a_file_that_cannot_be_used_is_named_and_changes_nothing_else(people, site, tmp_path):
     shutil.copytree(people, tmp_path / "people")
-    expected, _ = write_site([tmp_path / "people"], tmp_path / "before")
-    said = broken(tmp_path / "people" / "stranger")
+    for name, (pattern, edit, _) in BROKEN.items():
+        change(run_of(tmp_path / "people" / "stranger", name), pattern, edit)
     (tmp_path / "people" / "link").symlink_to("link")
     page, skipped = write_site([tmp_path / "people", tmp_path / "nowhere"], tmp_path / "after")
-    assert (page.parent / "results.json").read_text() == (expected.parent / "results.json").read_text()
-    for part, why in said.items():
-        assert [line for line in skipped if part in line and why in line], (part, why, skipped)
-    assert any("nowhere: there is no such file or folder" in line for line in skipped)
-    assert len(skipped) == len(said) + 1
+    assert (page.parent / "results.json").read_text() == (site / "results.json").read_text()
+    expected = {f"/{name}/": why for name, (_, _, why) in BROKEN.items()}
+    expected["nowhere"] = "there is no such file or folder"
+    for path, why in expected.items():
+        [line] = [line for line in skipped if path in line]
+        assert why in line
+    assert len(skipped) == len(expected)
     items = [text_of(item) for item in read_page(page).xpath("//h2[.='Not on this site']/following-sibling::*//li")]
     assert items == [" ".join(f"left out: {line}".split()) for line in skipped]
 
 
 def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people, tmp_path):
-    honest, _ = groups_of(people)
     shutil.copytree(people, tmp_path / "people")
     stranger = tmp_path / "people" / "stranger"
     change(run_of(stranger, "other-tests"), "samples_*", lambda text: text.replace("0-1", "0-9"))
@@ -165,15 +155,15 @@ def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people, tmp_
     for name, window in (("small", 8), ("large", 16)):
         short = run_of(stranger, name, task="nnd_short", about={"window": window})
         change(short, "samples_*", lambda text: text.replace('contexts": 0', 'contexts": 1'))
-    found, skipped = groups_of(tmp_path / "people")
+    (honest, _), (groups, skipped) = groups_of(people), groups_of(tmp_path / "people")
     assert skipped == []
-    same = [one for one in found if not one.note and one.paired.task != "nnd_short"]
-    for one, other in zip(same, (one for one in honest if not one.note), strict=True):
-        assert one.comparison.rates.equals(other.comparison.rates)
-        assert one.comparison.differences.equals(other.comparison.differences)
-    apart = {model: one.note for one in found if one.note for model in one.paired.models}
-    assert set(apart) == {"few-shot", "few", "other-tests", "other-category", "small"}
+    same = [group for group in groups if not group.note and group.paired.task != "nnd_short"]
+    for group, alone in zip(same, (group for group in honest if not group.note), strict=True):
+        assert group.comparison.rates.equals(alone.comparison.rates)
+        assert group.comparison.differences.equals(alone.comparison.differences)
+    apart = {model: group.note for group in groups if group.note for model in group.paired.models}
     assert apart.pop("few-shot") == "shots 2 in place of 0"
+    assert set(apart) == {"few", "other-tests", "other-category", "small"}
     assert all("though the protocol is the same" in note for note in apart.values())
 
 
@@ -183,44 +173,40 @@ def hostile(people, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     shutil.copytree(people, folder / "people")
     attack = SCRIPT.replace("/", "")
+    protocol = {"set": f"nnd/../..{attack}", "config": attack, "system": SCRIPT}
+    chances = {SCRIPT: 0.5, "../../y": 0.5, "\u202eevil": 0.5}
     for name in ("../../x", "y/..", f"org/{SCRIPT}", "M-A", "m.a", "con", "\u202egnp.exe", "long" * 30):
-        chances = {SCRIPT: 0.5, "../../y": 0.5, "\u202eevil": 0.5}
-        protocol = {"set": f"nnd/../..{attack}", "config": attack, "system": SCRIPT}
         given = {"pretrained": name, "token": "hf_secret1", "base_url": "https://u:secret2@host/v1?key=secret3"}
-        more = {"chances": chances, "protocol": protocol, "model_args": given}
-        bad = run_of(folder / "people", name, task=f"nnd_{attack}", **more)
-        text = json.dumps(SCRIPT)[1:-1]
-        change(bad, "samples_*", lambda text_, new=text: text_.replace("good text 0", new).replace("context 0", new))  # type: ignore[misc]
-        change(bad, "results_*", lambda text_: text_.replace('"line": "', '"line": "api_key=secret4 '))
-    (folder / "people" / "<script>owned()<").mkdir()
-    (folder / "people" / "<script>owned()<" / "results_<img src=x onerror=owned()>.json").write_text("{")
+        task = f"nnd_{attack}"
+        bad = run_of(folder / "people", name, task=task, chances=chances, protocol=protocol, model_args=given)
+        for text in ("good text 0", "context 0"):
+            change(bad, "samples_*", lambda content, text=text: content.replace(text, json.dumps(SCRIPT)[1:-1]))  # type: ignore[misc]
+        change(bad, "results_*", lambda content: content.replace('"line": "', '"line": "api_key=secret4 '))
+    file = folder / "people" / "<script>owned()<" / "results_<img src=x onerror=owned()>.json"
+    file.parent.mkdir()
+    file.write_text("{")
     page, _ = write_site([folder / "people"], folder / "out" / "site")
     assert [path.name for path in page.parent.parent.iterdir()] == ["site"], "nothing is written elsewhere"
     return page.parent
 
 
 def test_texts_of_strangers_are_never_markup_nor_paths_and_secrets_are_left_out(hostile):
-    names = [path.name for path in hostile.iterdir()]
-    assert all(re.fullmatch(r"(?!\.)[\w.-]+\.(html|json)", name) for name in names)
-    assert len(names) == 2 + 3
-    owned = 0
-    for path in hostile.iterdir():
-        text = path.read_text("utf-8")
-        assert not re.search(r"secret\d", text), path
-        if path.suffix != ".html":
-            continue
-        page = parse(text)
+    texts = {path.name: path.read_text("utf-8") for path in hostile.iterdir()}
+    assert len(texts) == 2 + 3
+    assert all(re.fullmatch(r"(?!\.)[\w.-]+\.(html|json)", name) for name in texts)
+    assert not re.search(r"secret\d", "".join(texts.values()))
+    pages = [parse(text) for name, text in texts.items() if name.endswith(".html")]
+    for page in pages:
         assert len(page.xpath("//script[not(@type)]")) == 1
         assert all(re.fullmatch("[A-Za-z0-9+/=]+", data) for data in page.xpath("//script[@class='data']/text()"))
-        assert not page.xpath("//img | //iframe | //object | //link | //@onerror | //@src | //form/@action"), path
+        assert not page.xpath("//img | //iframe | //object | //link | //@onerror | //@src | //form/@action")
         assert not re.search(r"url\(|@import", page.xpath("string(//style)"))
         [policy] = page.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")
         assert policy.startswith("default-src 'none';")
         assert all(re.fullmatch(r"[\w.-]*(#[a-z0-9]+)?", link) for link in page.xpath("//a/@href"))
-        shown = page.xpath("string(//body)")
-        assert "49" not in re.findall(r"&amp;(\S+)", shown), "a text ran as a template"
-        owned += "document.title = 'owned'" in shown
-    assert owned == 2
+    bodies = [page.xpath("string(//body)") for page in pages]
+    assert "49" not in re.findall(r"&amp;(\S+)", "".join(bodies)), "a text ran as a template"
+    assert sum("document.title = 'owned'" in body for body in bodies) == 2
 
 
 def test_a_site_without_any_run_is_an_error_and_writes_nothing(tmp_path):

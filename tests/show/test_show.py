@@ -28,23 +28,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HOSTILE = "a|b `c` *d* <script>x</script> \\ \x1b[31m & 5%_$"
-ROWS = [
-    {"category": "all", "prompts": 1200, "few": False, "model": "m-a", "rate": 0.5, "low": 0.4, "high": 0.6, "p": 0.01},
-    {
-        "category": "all",
-        "prompts": 1200,
-        "few": False,
-        "model": "m-b",
-        "rate": 0.7,
-        "low": None,
-        "high": None,
-        "p": 1e-5,
-    },
-    {"category": "rare", "prompts": 3, "few": True, "model": "m-a", "rate": None, "low": None, "high": None, "p": None},
-]
+ROWS = pd.DataFrame(
+    [
+        ("all", 1200, False, "m-a", 0.5, 0.4, 0.6, 0.01),
+        ("all", 1200, False, "m-b", 0.7, None, None, 1e-5),
+        ("rare", 3, True, "m-a", None, None, None, None),
+    ],
+    columns=["category", "prompts", "few", "model", "rate", "low", "high", "p"],
+)
 TABLE = Table(
     "rates",
-    pd.DataFrame(ROWS),
+    ROWS,
     {"category": "{category}", "prompts": "{prompts:,}{few:†}", "{model}": "{rate:.3f} [{low:.3f}, {high:.3f}]"},
     "Rates.",
 )
