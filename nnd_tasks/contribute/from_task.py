@@ -18,7 +18,7 @@ from nnd_tasks.run.adapter import sandboxed_templates, task_manager
 from nnd_tasks.schema import slug
 from nnd_tasks.sets.recipe import FILE
 from nnd_tasks.task.task_files import read_task_yaml
-from nnd_tasks.text import did_you_mean, some_of
+from nnd_tasks.text import some_of
 
 #: Category of the tests where no column of the documents is named.
 WRONG_CHOICE = "wrong_choice"
@@ -117,9 +117,6 @@ def _describe_tasks(name: str, tasks: Sequence[Any]) -> dict[str, Any]:
 def _load_tasks(name: str, include_path: str, *, trust: bool) -> list[Any]:
     """Load the task, or those of a group or tag."""
     manager = task_manager(include_path, [name])
-    if name not in manager.all_tasks:
-        hint = did_you_mean(name, manager.all_tasks) or "name the folder of your own tasks with --include_path"
-        raise NNDError(f"task:{name}: lm-eval knows no such task; {hint}")
     if not trust:
         for path in _list_yamls(manager, name):
             _, code = read_task_yaml(path)

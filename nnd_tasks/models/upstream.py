@@ -1,7 +1,8 @@
-"""Everything that the engine imports from lm-eval, the same in releases 0.4.13 and 0.5."""
+"""Everything that the engine imports from lm-eval, the same in releases 0.4.13 and 0.5; and whether a vLLM has what it needs."""
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from lm_eval.api.instance import Instance
@@ -9,7 +10,18 @@ from lm_eval.api.model import LM, TemplateLM, hash_args
 from lm_eval.api.registry import get_model, register_model
 from lm_eval.models.huggingface import HFLM
 
-__all__ = ["HFLM", "LM", "Instance", "TemplateLM", "get_model", "hash_args", "register_model", "vllm_class"]
+__all__ = [
+    "HFLM",
+    "LM",
+    "Instance",
+    "TemplateLM",
+    "get_model",
+    "hash_args",
+    "register_model",
+    "vllm_class",
+    "vllm_version",
+    "why_vllm_is_too_old",
+]
 
 
 def vllm_class() -> Any:
@@ -17,3 +29,24 @@ def vllm_class() -> Any:
     from lm_eval.models.vllm_causallms import VLLM
 
     return VLLM
+
+
+def vllm_version() -> str:
+    """Name the release of the installed vLLM."""
+    try:
+        return version("vllm")
+    except PackageNotFoundError:  # a build from source
+        return "of an unknown version"
+
+
+def why_vllm_is_too_old() -> str | None:
+    """Say what the installed vLLM lacks for reading its cache of prefixes; None if nothing."""
+    from vllm import RequestOutput, SamplingParams
+
+    too_old = f"vLLM {vllm_version()} is too old, it"
+    for name in ("prompt_logprobs", "skip_reading_prefix_cache", "detokenize"):
+        if name not in getattr(SamplingParams, "__struct_fields__", ()):
+            return f"{too_old} has no {name} (0.32 is tested)"
+    if "num_cached_tokens" not in RequestOutput.__init__.__code__.co_varnames:
+        return f"{too_old} does not say how many tokens came from its cache (0.32 is tested)"
+    return None

@@ -6,7 +6,6 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields
 from functools import partial
 from importlib.metadata import entry_points
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -34,6 +34,7 @@ from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task_files import registered_folder, write_task_folder
+from nnd_tasks.text import did_you_mean
 
 __all__ = ["LM"]
 
@@ -54,6 +55,13 @@ def model_types() -> list[str]:
     from lm_eval.api.registry import model_registry
 
     return sorted({*model_registry.keys(), *entry_points(group="lm_eval.models").names})
+
+
+def model_parameters(model: str) -> set[str]:
+    """List the names of arguments that a type of model and its base classes take."""
+    from lm_eval.api.registry import get_model
+
+    return {name for base in get_model(model).__mro__ for name in signature(base.__init__).parameters}
 
 
 class Words(NamedTuple):
@@ -96,7 +104,6 @@ def run_command_line(
     arguments: list[str],
     evaluate: Callable[..., Any],
     complete: Callable[[Any], list[str]],
-    check_name: Callable[[str, Any], None],
 ) -> list[Any]:
     """Let lm-eval's command line read ``arguments``, with our tasks, and call ``evaluate`` in place of its `simple_evaluate`.
 
@@ -107,13 +114,12 @@ def run_command_line(
         evaluate: takes the arguments of `simple_evaluate`.
         complete: of the verb ``run``, called with lm-eval's configuration before the evaluator is imported; it may change it,
             and returns the names of the tasks.
-        check_name: called with an unknown task and the manager; raises NNDError.
 
     Returns:
         The writers of results that have saved some.
 
     Raises:
-        NNDError: results, samples or token scores could not be written.
+        NNDError: there is no task of a name, or results, samples or token scores could not be written.
     """
     import lm_eval
     from lm_eval.__main__ import cli_evaluate
@@ -127,11 +133,10 @@ def run_command_line(
     ):
 
         def begin(options: Any) -> None:
-            names = complete(options)
-            patches.enter_context(_our_tasks(check_name, names))
+            patches.enter_context(_our_tasks(complete(options)))
             patches.enter_context(_failing_on_unsaved(trackers))
 
-        patches.enter_context(_configured_by(begin) if arguments[0] == "run" else _our_tasks(check_name))
+        patches.enter_context(_configured_by(begin) if arguments[0] == "run" else _our_tasks())
         cli_evaluate()
     return trackers
 
@@ -162,112 +167,85 @@ def _configured_by(begin: Callable[[Any], None]) -> Iterator[None]:
 # ---------------------------------------------------------------- tasks
 
 
-def _folders_of(names: Iterable[str], folder: Path) -> list[Path]:
-    """Find the folders of our tasks of some names; ``folder``, that of all tasks, where one of them is none of ours.
-
-    Reading all of our YAMLs takes half a second, and lm-eval's own thousands 8 seconds. So all of ours are read only for a
-    group, which may have tasks of any folder, and for a name that is none of ours; lm-eval's only for one that is neither.
-    """
-    by_name = {path.stem: path.parent for path in folder.rglob("*.yaml")}
-    folders = {by_name.get(name, folder) for name in names}
-    return sorted(folders) if folders and folder not in folders else [folder]
-
-
 def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) -> Any:
-    """Return a `TaskManager` that knows some of our tasks and those of ``include_path``.
+    """Make a `TaskManager` that knows tasks of ours, of ``include_path`` and, where one is asked for, of lm-eval.
 
     Args:
         include_path: further folders: one, several or None.
         names: of the tasks that will be asked for.
         metadata: of all tasks.
+
+    Raises:
+        NNDError: there is no task, group or tag of a name.
     """
     from lm_eval.tasks import TaskManager
 
-    def read(folders: list[Path], *, defaults: bool = False) -> Any:
-        paths = [*folders, *_as_list(include_path)]
-        with _overriding_registered():
-            return TaskManager(include_path=paths, include_defaults=defaults, metadata=metadata)
-
-    folder = write_task_folder()
-    ours = _folders_of(names, folder)
-    manager = read(ours)
-    if ours != [folder] and not set(names) <= {*manager.all_tasks} - {*manager.all_groups}:
-        manager = read([folder])
-    return manager if set(names) <= set(manager.all_tasks) else read([folder], defaults=True)
+    with _our_tasks(names):
+        return TaskManager(include_path=include_path, metadata=metadata)
 
 
 @contextmanager
-def _our_tasks(check_name: Callable[[str, Any], None], names: Sequence[str] = ()) -> Iterator[None]:
-    """Let every `TaskManager` of this process know our tasks. It reads lm-eval's own when it is asked for one of them.
+def _our_tasks(names: Sequence[str] = ()) -> Iterator[None]:
+    """Let each `TaskManager` that is made within this context know our tasks.
 
-    Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py) reads all YAMLs of lm-eval, and one ``--include_path``, which
-    the user may need. `match_tasks` does not say which known name an unknown one resembles.
+    Reading all of our YAMLs takes half a second, and lm-eval's own thousands 8 seconds. So all of ours are read only for a
+    group, which may have tasks of any folder, and for a name that is none of ours; lm-eval's only for one that is neither.
+
+    Upstream: `TaskManager.__init__` (lm_eval/tasks/manager.py) reads all YAMLs of lm-eval, those of `nnd register` among them,
+    and one ``--include_path``, which the user may need. It does not say which known name an unknown one resembles.
 
     Args:
-        check_name: called with an unknown name and the manager; raises NNDError.
-        names: of the tasks that will be asked for.
+        names: of the tasks that will be asked for; none stands for all tasks.
     """
     from lm_eval.tasks import TaskManager
+    from lm_eval.tasks._index import TaskIndex
 
-    make, match, list_all = TaskManager.__init__, TaskManager.match_tasks, TaskManager.list_all_tasks
-    folder = write_task_folder()
-    ours = _folders_of(names, folder)
+    make, list_files = TaskManager.__init__, TaskIndex._iter_yaml_files
+    asked = [name for name in names if not name.endswith(".yaml")]  # else it is a file
+    ours = [name for name in asked if name.startswith("nnd_")]  # no task of lm-eval begins so
+    folder, registered = write_task_folder(), registered_folder()
+    by_name = {path.stem: path.parent for path in folder.rglob("*.yaml")}
+    folders = {by_name.get(name, folder) for name in asked} or {folder}
+
+    def list_unregistered(root: Path) -> Iterator[Path]:
+        return (path for path in list_files(root) if registered not in path.parents)
 
     def init(self: Any, *args: Any, include_path: Any = None, **kwargs: Any) -> None:
-        def read(folders: list[Path], **options: Any) -> None:
-            with _overriding_registered():
-                make(self, *args, include_path=[*folders, *_as_list(include_path)], **{**kwargs, **options})
+        further = include_path if isinstance(include_path, (list, tuple)) else [include_path] if include_path else []
 
-        self.read_ours = partial(read, [folder], include_defaults=False)
-        self.read_all = partial(read, [folder])
-        read(ours, include_defaults=False)
+        def read(folders: Iterable[Path], **options: Any) -> None:
+            make(self, *args, include_path=[*folders, *further], **{**kwargs, **options})
 
-    def check_names(manager: Any, names: list[str]) -> None:
-        for name in names:
-            if not Path(name).exists():  # the user may also name a folder or a YAML file
-                check_name(name, manager)
+        if folder not in folders:
+            read(sorted(folders), include_defaults=False)
+            if {*asked} <= {*self.all_tasks} - {*self.all_groups}:
+                return
+        if names:
+            read([folder], include_defaults=False)
+            if {*asked} <= {*self.all_tasks}:
+                return
+            _check_names(ours, self.all_tasks)
+        read([folder])
+        _check_names(asked, self.all_tasks)
 
-    def match_tasks(self: Any, task_list: list[str]) -> list[str]:
-        if ours != [folder] and not set(task_list) <= {*self.all_tasks} - {*self.all_groups}:
-            self.read_ours()
-        unknown = [name for name in task_list if name not in self.all_tasks]
-        check_names(self, [name for name in unknown if name.startswith("nnd_")])  # none of lm-eval's begins so
-        if unknown:
-            self.read_all()
-            check_names(self, unknown)
-        matches: list[str] = match(self, task_list)
-        return matches
-
-    def list_all_tasks(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.read_all()
-        return list_all(self, *args, **kwargs)
-
-    with patch.multiple(TaskManager, __init__=init, match_tasks=match_tasks, list_all_tasks=list_all_tasks):
+    with (
+        patch.object(TaskManager, "__init__", init),
+        patch.object(TaskIndex, "_iter_yaml_files", staticmethod(list_unregistered)),
+    ):
         yield
 
 
-@contextmanager
-def _overriding_registered() -> Iterator[None]:
-    """Keep lm-eval from reporting each task that `nnd register` wrote, perhaps for another `NND_HOME`, as overridden by ours.
+def _check_names(asked: Sequence[str], names: Sequence[str]) -> None:
+    """Raise NNDError for what names no task, group or tag, and is no pattern, folder or file either.
 
-    Upstream: `TaskIndex.build` (lm_eval/tasks/_index.py) logs the name and both paths.
+    Ours are offered first: among lm-eval's thousands some are like anything.
     """
-    registered, log = f"{registered_folder()}{os.sep}", logging.getLogger("lm_eval.tasks._index")
-
-    def is_news(record: logging.LogRecord) -> bool:
-        return not any(str(argument).startswith(registered) for argument in record.args or ())
-
-    log.addFilter(is_news)
-    try:
-        yield
-    finally:
-        log.removeFilter(is_news)
-
-
-def _as_list(include_path: Any) -> list[Any]:
-    if not include_path:
-        return []
-    return [include_path] if isinstance(include_path, (str, Path)) else list(include_path)
+    ours = [task for task in names if task.startswith("nnd")]
+    for name in asked:
+        if name not in names and not re.search(r"[*?[]", name) and not Path(name).exists():
+            hint = did_you_mean(name, ours, at_most=3, cutoff=0.7) or did_you_mean(name, names, at_most=3, cutoff=0.8)
+            instead = "`nnd run ls tasks` lists them, --include_path FOLDER adds yours"
+            raise NNDError(f"there is no task {name!r}; {hint or instead}")
 
 
 @contextmanager

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
 from nnd_tasks.errors import NNDError, typed_reason_of
-from nnd_tasks.files import expand
+from nnd_tasks.files import expand, parse_json
 from nnd_tasks.run.adapter import (
     LM,
     Words,
@@ -30,7 +29,7 @@ from nnd_tasks.store import list_source_folders
 from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
 from nnd_tasks.task.settings import Settings, is_chat_api
 from nnd_tasks.task.signature import CLUSTER
-from nnd_tasks.text import did_you_mean, some_of
+from nnd_tasks.text import counted, did_you_mean, some_of
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -55,8 +54,8 @@ def check_words(arguments: Sequence[str]) -> None:
     """Check the words of a command line, before lm-eval reads them.
 
     Raises:
-        NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``, or
-            ``--samples`` names no prompts.
+        NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``,
+            JSON cannot be read, or ``--samples`` names no prompts.
     """
     given: dict[str, list[Words]] = {}
     for words in words_by_option(arguments):
@@ -67,7 +66,17 @@ def check_words(arguments: Sequence[str]) -> None:
         if option == "samples" and times[0].values:
             read_samples(times[0].values[0])
         if option in _PAIRS:
+            for words in times:
+                _check_json(words)
             _check_keys([value for words in times for value in words.values], f"--{option}")
+
+
+def _check_json(words: Words) -> None:
+    """Raise NNDError for a value that lm-eval takes for JSON, as it has a brace, and that is none."""
+    if words.values and "{" in words.values[0]:
+        parse_json(
+            words.values[0], f"--{words.option} {words.values[0]}", hint="; or write KEY=VALUE,... without braces"
+        )
 
 
 def _check_keys(values: Iterable[str], option: str) -> None:
@@ -218,7 +227,7 @@ def check_run(
         arguments: the parsed ``--model_args``.
         tasks: names of tasks or groups.
         options: of lm-eval's `simple_evaluate`: ``samples``, ``apply_chat_template``, ``cache_requests``,
-            ``evaluation_tracker``.
+            ``evaluation_tracker``, ``device``.
         sample: number of prompts of each task, spread over its categories; None takes all.
         shared_prefix: read common beginnings of requests once.
 
@@ -232,6 +241,8 @@ def check_run(
             "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
             "give old requests the new names; leave it out, building requests takes seconds"
         )
+    if model in ON_TORCH:
+        _check_device(arguments.get("device", options.get("device")))
     chat = bool(options.get("apply_chat_template"))
     loaded = manager.load(tasks)
     ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
@@ -282,22 +293,23 @@ def check_chat_api(model: Any, scoring: Sequence[Any], *, chat: bool) -> None:
         raise NNDError(f"--model {model}: a chat API takes chats and no plain text; add --apply_chat_template")
 
 
-def check_task_name(name: str, manager: Any) -> None:
-    """Raise NNDError if there is no task, group or tag ``name``; the error names those that are similar."""
-    names = list(manager.all_tasks)
-    if name not in names and not _is_pattern(name):
-        raise_no_task(name, names)
+def _check_device(device: Any) -> None:
+    """Raise NNDError for a device that is not there.
 
+    Upstream: `HFLM` (lm_eval/models/huggingface.py) takes another one without a word, but for ``cuda``. Its default, ``cuda:0``,
+    stands for the CPU where there is no GPU.
+    """
+    import torch
 
-def raise_no_task(name: str, names: Sequence[str]) -> None:
-    """Raise NNDError for a name that no task has; ours are offered first: among lm-eval's thousands some are like anything."""
-    ours = [task for task in names if task.startswith("nnd")]
-    hint = did_you_mean(name, ours, at_most=3, cutoff=0.7) or did_you_mean(name, names, at_most=3, cutoff=0.8)
-    raise NNDError(f"there is no task {name!r}; {hint or '`nnd run ls tasks` lists them'}")
-
-
-def _is_pattern(name: str) -> bool:
-    return any(mark in name for mark in "*?[")
+    if not isinstance(device, str) or device == "cuda:0":
+        return
+    try:
+        named = torch.device(device)
+    except RuntimeError as error:
+        raise NNDError(f"--device {device}: there is no such kind of device; take cpu or cuda") from error
+    count = torch.cuda.device_count()
+    if named.type == "cuda" and (named.index or 0) >= count:
+        raise NNDError(f"--device {device}: torch sees {counted(count, 'GPU')} here; take cpu or another one")
 
 
 def _check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
@@ -392,40 +404,22 @@ def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
         return model
     if find_spec("vllm") is None:
         raise NNDError(f"--model {model}: vLLM is not installed; pip install vllm (docs/backends.md)")
+    from nnd_tasks.models import upstream  # imports torch
+
     try:
-        import_module("nnd_tasks.models.upstream").vllm_class()
+        upstream.vllm_class()
     except Exception as error:  # an old vLLM, or one that does not fit its torch, can raise anything
         raise NNDError(
-            f"--model {model}: lm-eval cannot load vLLM {_version()} ({typed_reason_of(error)}); install one that fits, "
-            "pip install -U vllm"
+            f"--model {model}: lm-eval cannot load vLLM {upstream.vllm_version()} ({typed_reason_of(error)}); "
+            "install one that fits, pip install -U vllm"
         ) from error
     if not shared_prefix:
         return VLLM
-    if (reason := why_too_old()) is not None:
+    if (reason := upstream.why_vllm_is_too_old()) is not None:
         logger.info("vllm-shared-prefix: not sharing prefixes, plain vllm instead: %s", reason)
         return VLLM
     import_module("nnd_tasks.models.vllm_shared_prefix")  # registers it
     return SHARED
-
-
-def why_too_old() -> str | None:
-    """Say what the installed vLLM lacks for reading its cache of prefixes; None if nothing."""
-    parameters = import_module("vllm").SamplingParams
-    known = getattr(parameters, "__struct_fields__", ())
-    lacking = [name for name in ("prompt_logprobs", "skip_reading_prefix_cache", "detokenize") if name not in known]
-    if lacking:
-        return f"vLLM {_version()} is too old, it has no {lacking[0]} (0.32 is tested)"
-    output = import_module("vllm").RequestOutput
-    if "num_cached_tokens" not in output.__init__.__code__.co_varnames:
-        return f"vLLM {_version()} is too old, it does not say how many tokens came from its cache (0.32 is tested)"
-    return None
-
-
-def _version() -> str:
-    try:
-        return version("vllm")
-    except PackageNotFoundError:  # a build from source
-        return "of an unknown version"
 
 
 _WHO = "hf and vllm keep the log-probabilities of tokens, and files of scores may have them"
@@ -461,7 +455,9 @@ def with_token_scores(model: Any, arguments: Mapping[str, Any], tracker: Any) ->
     if keeping not in _KEEPING.values():
         raise NNDError(f"metadata tokens: --model {model} gives sums only; {_WHO}")
     if keeping == SHARED:
-        if (reason := why_too_old()) is not None:
+        from nnd_tasks.models.upstream import why_vllm_is_too_old  # imports torch
+
+        if (reason := why_vllm_is_too_old()) is not None:
             raise NNDError(f"metadata tokens: {reason}")
         import_module("nnd_tasks.models.vllm_shared_prefix")  # registers it
     more = {} if keeping == model else {"shared_prefix": False}

@@ -20,6 +20,7 @@ from nnd_tasks.files import expand, read_text
 from nnd_tasks.redact import bare_urls, hidden_in_logs, hide, without_secrets
 from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
+    model_parameters,
     parse_model_args,
     results_folder,
     run_command_line,
@@ -33,7 +34,7 @@ from nnd_tasks.show.console import say, warn
 from nnd_tasks.store import results_dir
 from nnd_tasks.task.settings import plain_metadata
 from nnd_tasks.task.signature import digest, engine_packages, environment, model_files, name_server
-from nnd_tasks.text import counted
+from nnd_tasks.text import counted, did_you_mean
 
 _VERBS = ("run", "ls", "validate")
 
@@ -91,6 +92,12 @@ def _evaluate_checked(
             )
         except ModelError as error:  # of our engine, which knows no NNDError
             raise NNDError(str(error)) from error
+        except TypeError as error:
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            if unknown is None or unknown[1] not in run.arguments:
+                raise
+            hint = did_you_mean(unknown[1], model_parameters(run.model)) or "leave it out"
+            raise NNDError(f"--model_args {unknown[1]}: --model {model} takes no such argument; {hint}") from error
         finally:
             stop_workers()
     keeping = [task for task in run.ours if task.settings.tokens]
@@ -169,7 +176,7 @@ def run_lm_eval(
                 if save and not {"output_path", "config"} & {words.option for words in words_by_option(rest)}:
                     rest += ["--output_path", str(default_folder), "--log_samples"]
             complete = partial(_complete_options, sample=sample)
-            trackers = run_command_line([verb, *rest], instead, complete, checks.check_task_name)
+            trackers = run_command_line([verb, *rest], instead, complete)
         except NNDError:
             raise
         except Exception as error:  # lm-eval, torch and transformers raise many kinds for a user's mistake
@@ -289,8 +296,6 @@ def evaluate(
         if isinstance(getattr(model, "pretrained", None), str):
             about_model["pretrained"] = model.pretrained
     manager = task_manager(include_path, names, {**about_model, **(metadata or {})})
-    for name in names:
-        checks.check_task_name(name, manager)
     options = {"task_manager": manager, "shared_prefix": shared_prefix, **kwargs}
     return dict(_evaluate_checked(model, arguments or None, names, **options) or {})
 

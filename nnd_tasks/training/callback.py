@@ -23,7 +23,6 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.measures import MEASURES
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
-from nnd_tasks.run.checks import check_task_name
 from nnd_tasks.run.run import evaluate
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.selection import check_selection
@@ -91,9 +90,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         if every < 1:
             raise NNDError(f"NNDCallback: every={every!r}: expected a number of steps, 1 or more")
         check_selection({"limit": limit, "sample": sample})
-        manager = task_manager(include_path, self.tasks)
-        for name in self.tasks:
-            check_task_name(name, manager)
+        task_manager(include_path, self.tasks)  # raises for a name that no task has
         self.every, self.batch_size = every, batch_size
         self._prompts = {"limit": limit, "sample": sample}
         self.tokenizer, self.log_path = tokenizer, log_path

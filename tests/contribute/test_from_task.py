@@ -271,4 +271,4 @@ def test_answers_that_code_counts_are_refused(folder):
 
 
 def test_an_unknown_task_is_refused_with_a_name_like_it(folder, few_tasks):
-    assert "lm-eval knows no such task; did you mean 'arc_easy'?" in refusal("task:arc_eazy")
+    assert "there is no task 'arc_eazy'; did you mean 'arc_easy'?" in refusal("task:arc_eazy")

@@ -40,49 +40,30 @@ def run(model: Path, cache: Path, **kwargs: Any) -> dict[str, Any]:
     return {key: value for key, value in results.items() if key.startswith("pass_rate")}
 
 
-def test_a_second_run_asks_nothing_and_gives_the_same(gpt2, home, tmp_path, asked):
+def test_an_answer_is_asked_for_once_for_each_model(gpt2, llama, home, tmp_path, asked):
     plain = evaluate(gpt2, ["nnd_demo"], limit=6)["results"]["nnd_demo"]
+    folder = shutil.copytree(gpt2, tmp_path / "model")
     asked.clear()
-    first = run(gpt2, tmp_path)
-    assert set(asked.values()) == {1}
-    asked.clear()
-    assert run(gpt2, tmp_path, batch_size=3) == first
-    assert not asked
+    first = run(folder, tmp_path)
     assert first == {key: plain[key] for key in first}
-
-
-def test_another_model_does_not_get_the_answers_of_the_first(gpt2, llama, home, tmp_path, asked):
-    first = run(gpt2, tmp_path)
+    assert set(asked.values()) == {1}
+    known = set(asked)
     asked.clear()
+    assert run(folder, tmp_path, batch_size=3) == first
+    assert not asked
     assert run(llama, tmp_path) != first
     assert asked
     asked.clear()
-    assert run(gpt2, tmp_path) == first
-    assert not asked
-
-
-def test_a_model_that_was_trained_on_in_its_folder_is_another(gpt2, home, tmp_path, asked):
-    folder = shutil.copytree(gpt2, tmp_path / "model")
-    first = run(folder, tmp_path)
+    evaluate(folder, ["nnd_demo"], use_cache=str(tmp_path / "answers"), limit=8)
+    assert asked
+    assert not known & set(asked), "of more prompts, those that are new"
+    asked.clear()
+    run(folder, tmp_path, metadata={"candidate_prefix": "- "})
+    assert asked, "other texts are other requests"
     model = AutoModelForCausalLM.from_pretrained(folder)
     model.transformer.wte.weight.data.mul_(-1)
     model.save_pretrained(folder)
-    asked.clear()
-    assert run(folder, tmp_path) != first
-    assert asked
-
-
-def test_other_requests_are_asked_for_and_known_ones_are_not(gpt2, home, tmp_path, asked):
-    run(gpt2, tmp_path)
-    known = set(asked)
-    asked.clear()
-    evaluate(gpt2, ["nnd_demo"], use_cache=str(tmp_path / "answers"), limit=8)
-    assert asked
-    assert not known & set(asked)
-    asked.clear()
-    changed = {"metadata": {"candidate_prefix": "- "}}
-    assert run(gpt2, tmp_path, **changed) is not None
-    assert asked
+    assert run(folder, tmp_path) != first, "a model that was trained on in its folder is another"
 
 
 def test_a_python_object_has_no_name_to_key_answers_by():

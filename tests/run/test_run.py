@@ -1,6 +1,6 @@
 """`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded.
 
-Also covers check_options, check_request, saved_folder, check_run, check_task_name, check_words, main.
+Also covers check_options, check_request, saved_folder, check_run, check_words, model_parameters, main.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from lm_eval.models.huggingface import HFLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -73,7 +74,8 @@ CASES = dict(
 --tasks blue_whale_42 => there is no task 'blue_whale_42'; `nnd run ls tasks` lists them
 --tasks nnd_demo,nnd_frnk => there is no task 'nnd_frnk'; did you mean 'nnd_frank'
 --tasks nnd_frank => https://raw.githubusercontent.com/artidoro/frank/
---metadata '{"ties": "au' => Invalid JSON
+--metadata '{"ties": "au' => --metadata {"ties": "au: is not valid JSON (it is cut off
+--gen_kwargs '{temperature: 1}' => --gen_kwargs {temperature: 1}: is not valid JSON
 --metadata '{"ties": "both"}' => metadata ties='both': expected 'fail' or 'authors'
 --metadata '{"apend_eos": true}' => no such setting, did you mean 'append_eos'?
 --metadata '{"max_length": 9000}' => metadata max_length=9000 is not what the model gets (None); give it in
@@ -95,7 +97,9 @@ CASES = dict(
 --model_args dtype=16 => dtype=16: no such type of numbers
 --model_args dtype=auto,dtype=float32 => --model_args: dtype is given 2 times; give it once
 --model_args "dtype='auto,revision=main" => dtype='auto,revision=main: no such type of numbers
---model_args max_memory={0:1,revision=main => Invalid JSON: max_memory={0:1,revision=main
+--model_args max_memory={0:1,revision=main => --model_args max_memory={0:1,revision=main: is not valid JSON
+--model hf --model_args pretrained=gpt2 --device cudaa => --device cudaa: there is no such kind of device
+--model hf --model_args pretrained=gpt2 --device cuda => --device cuda: torch sees 0 GPUs here; take cpu
 --model hff --model_args pretrained=x => --model hff: lm-eval has no such model type; did you mean 'hf'?
 --model blue_whale_42 --model_args pretrained=x => there are:
 --model local-chat-completions --model_args pretrained=x => --model local-completions
@@ -123,6 +127,7 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(case, refused, gpt2, d
     monkeypatch.setenv("NND_HOME", str(tmp_path))  # where no other test has built anything
     shutil.copytree(demo_home / "nnd" / "demo", tmp_path / "nnd" / "demo")
     (tmp_path / "file").touch()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     filled, message = (text.replace("{tmp}", str(tmp_path)) for text in (case, CASES[case]))
     words = shlex.split(filled)
     model = [] if "--model" in words else hf(gpt2)
@@ -166,6 +171,11 @@ def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(refused, gpt2, 
     arguments = "--model_args", f"tokenizer={tmp_path / 'used'}"
     message = refused(*hf(gpt2, *arguments, "--tasks", "nnd_demo"))
     assert "(' of the'), which the model lacks; name the tokenizer that the model was trained with" in message
+
+
+def test_an_argument_that_no_model_takes_is_named(gpt2, home):
+    with pytest.raises(NNDError, match="--model_args dtyp: --model hf takes no such argument; did you mean 'dtype'"):
+        nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(gpt2), "dtyp": "float32"}, limit=1, device="cpu")
 
 
 def test_weights_that_do_not_fit_say_which(gpt2, home, tmp_path, monkeypatch, capsys):

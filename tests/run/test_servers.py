@@ -25,9 +25,18 @@ from tests.run.test_backends import needs_client
 from tests.task.tasks import write_yaml
 
 pytestmark = needs_client
-#: A run of 30 questions.
-FEW: dict[str, Any] = {"limit": 2}
+#: Of a run of two prompts.
 QUESTIONS = 30
+
+
+def ask(server: ChatServer, at_once: int = 1, **options: Any) -> Any:
+    """Let a judge write 30 answers, and return its results."""
+    arguments = {"num_concurrent": at_once, **options.pop("model_args", {})}
+    return judge(server, "nnd_demo_judge", model_args=arguments, **{"limit": 2, **options})
+
+
+def records_of(results: Any) -> list[dict[str, Any]]:
+    return [record for sample in results["samples"]["nnd_demo_judge"] for record in sample["candidates"]]
 
 
 def answer(payload: dict[str, Any]) -> str:
@@ -70,23 +79,21 @@ def test_a_refused_parameter_is_one_error_at_the_first_answer_with_the_option_th
     given = {"until": ["\n\n"]}
     with ChatServer(lambda payload: Refusal(status, says(name)) if name in payload else answer(payload)) as server:
         with pytest.raises(NNDError, match=rf"refuses the request \({status}\): .*leaves {name} out$") as refused:
-            judge(server, "nnd_demo_judge", gen_kwargs=given, model_args={"num_concurrent": 1}, **FEW)
+            ask(server, gen_kwargs=given)
         assert len(server.payloads) == 1
         advice = re.search(r"--gen_kwargs (\S+)", str(refused.value))
         assert advice
         options = {key: None if value == "None" else int(value) for key, value in re.findall(r"(\w+)=(\w+)", advice[1])}
-        results = judge(server, "nnd_demo_judge", gen_kwargs=given | options, **FEW)
+        results = ask(server, 4, gen_kwargs=given | options)
     assert len(server.payloads) == 1 + QUESTIONS
     assert results["results"]["nnd_demo_judge"]["unread,none"] == 0
     assert ("max_completion_tokens" in server.payloads[-1]) is (name == "max_tokens")
 
 
 def test_requests_at_once_end_with_the_first_that_is_refused(home, caplog):
-    with (
-        ChatServer(lambda payload: Refusal(400, "no seed, please")) as server,
-        pytest.raises(NNDError, match="no seed, please"),
-    ):
-        judge(server, "nnd_demo_judge", model_args={"max_retries": 3, "num_concurrent": 4}, **FEW)
+    refusal = Refusal(400, "no seed, please")
+    with ChatServer(lambda payload: refusal) as server, pytest.raises(NNDError, match="no seed, please"):
+        ask(server, 4, model_args={"max_retries": 3})
     gc.collect()  # asyncio tells of the errors of other tasks when they are thrown away
     assert len(server.payloads) < QUESTIONS, "each question once would be as many"
     logged = [f"{record.getMessage()} {record.exc_info}" for record in caplog.records]
@@ -109,7 +116,7 @@ def test_requests_at_once_end_with_the_first_that_is_refused(home, caplog):
 )
 def test_what_asking_again_does_not_mend_ends_a_run_at_once(refusal, message, home):
     with ChatServer(lambda payload: refusal) as server, pytest.raises(NNDError, match=message):
-        judge(server, "nnd_demo_judge", model_args={"num_concurrent": 1, "max_retries": 3}, **FEW)
+        ask(server, model_args={"max_retries": 3})
     assert len(server.payloads) == 1
 
 
@@ -140,7 +147,7 @@ def test_a_busy_server_is_asked_again_when_it_says(headers, times, at_once, home
         return answer(payload) if asked[last_message(payload)] > times else Refusal(429, "slow down", headers)
 
     with ChatServer(busy) as server:
-        results = judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **FEW)
+        results = ask(server, at_once)
     assert len(asked) == QUESTIONS
     assert {*asked.values()} == {times + 1}
     assert results["results"]["nnd_demo_judge"]["unread,none"] == 0
@@ -149,7 +156,7 @@ def test_a_busy_server_is_asked_again_when_it_says(headers, times, at_once, home
 def test_a_server_that_stays_busy_is_one_error_that_says_to_ask_for_fewer_at_once(home):
     with ChatServer(lambda payload: Refusal(429, "slow down", {"Retry-After": "0"})) as server:
         with pytest.raises(NNDError, match=r"no answer \(status 429: slow down\); .*num_concurrent=1"):
-            judge(server, "nnd_demo_judge", model_args={"num_concurrent": 1, "max_retries": 2}, **FEW)
+            ask(server, model_args={"max_retries": 2})
         assert len(server.payloads) == 40
 
 
@@ -162,38 +169,30 @@ def test_how_long_a_server_asks_to_wait_is_read():
     assert pauses == {"7": 7, "0.5": 0.5, "-1": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0, "soon": None, None: None}
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
 @pytest.mark.parametrize(
-    ("failure", "message"),
+    ("at_once", "failure", "message"),
     [
-        (Refusal(500, "out of memory"), r"no answer \(status 500: out of memory\); .*--use_cache FILE"),
-        ({"error": {"message": "upstream is gone"}}, r"no answer \(upstream is gone\)"),
-        ({"message": "upstream is gone"}, r"no answer \(upstream is gone\)"),
-        ({"choices": []}, r"no answer \({\"choices\": \[\]}\)"),
-        ({"choices": [None]}, r"no answer \({\"choices\": \[null\]}\)"),
-        ({"choices": [{"message": "Yes"}], "usage": []}, r"no answer \({\"choices\": "),
-        (HANG_UP, "no answer .*max_retries=N"),
-    ],
-    ids=[
-        "500",
-        "an error as success",
-        "a message as success",
-        "no choices",
-        "a null choice",
-        "a text as message",
-        "hung up",
+        (1, Refusal(500, "out of memory"), r"no answer \(status 500: out of memory\); .*--use_cache FILE"),
+        (4, Refusal(500, "out of memory"), r"no answer \(status 500: out of memory\)"),
+        (4, {"error": {"message": "upstream is gone"}}, r"no answer \(upstream is gone\)"),
+        (1, {"message": "upstream is gone"}, r"no answer \(upstream is gone\)"),
+        (1, {"choices": []}, r"no answer \({\"choices\": \[\]}\)"),
+        (1, {"choices": [None]}, r"no answer \({\"choices\": \[null\]}\)"),
+        (1, {"choices": [{"message": "Yes"}], "usage": []}, r"no answer \({\"choices\": "),
+        (1, HANG_UP, "no answer .*max_retries=N"),
+        (4, HANG_UP, "no answer .*max_retries=N"),
     ],
 )
-def test_a_server_that_fails_is_one_error(failure, message, at_once, home):
+def test_a_server_that_fails_is_one_error(at_once, failure, message, home):
     with ChatServer(lambda payload: failure) as server, pytest.raises(NNDError, match=message):
-        judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, limit=1)
+        ask(server, at_once, limit=1)
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once, home):
     match = r"no answer .*; in --model_args, .*timeout=SECONDS"
     with ChatServer(lambda payload: server.closing.wait() and "") as server, pytest.raises(NNDError, match=match):
-        judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once, "timeout": 1}, limit=1)
+        ask(server, at_once, model_args={"timeout": 1}, limit=1)
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
@@ -206,18 +205,17 @@ def test_a_run_goes_on_at_another_address_where_a_server_died(at_once, home, tmp
         answered.append(last_message(payload))
         return answer(payload)
 
-    options = {"use_cache": str(tmp_path / "cache"), **FEW}
+    cache = str(tmp_path / "cache")
     with ChatServer(die) as first, pytest.raises(NNDError, match="with --use_cache FILE a run goes on"):
-        judge(first, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **options)
+        ask(first, at_once, use_cache=cache)
     with ChatServer(answer) as second:
-        resumed = judge(second, "nnd_demo_judge", model_args={"server": first.url}, **options)
+        resumed = ask(second, 4, model_args={"server": first.url}, use_cache=cache)
         asked = [last_message(payload) for payload in second.payloads]
         lost = {*asked} & {*answered}
         assert len(lost) < at_once, "those that were under way when another was hung up"
         assert len({*asked}) == len(asked) == QUESTIONS - len(answered) + len(lost)
-        judge(second, "nnd_demo_judge", **options)
+        whole = ask(second, 4, use_cache=cache)
         assert len(second.payloads) == len(asked) + QUESTIONS, "another server, as nobody said that it is the same"
-        whole = judge(second, "nnd_demo_judge", **FEW)
     assert resumed["results"]["nnd_demo_judge"] == whole["results"]["nnd_demo_judge"]
     model = resumed["configs"]["nnd_demo_judge"]["metadata"]["nnd"]["signature"]["model"]
     assert model["arguments"]["base_url"] == first.url
@@ -227,23 +225,22 @@ def test_a_run_goes_on_at_another_address_where_a_server_died(at_once, home, tmp
 # ---------------------------------------------------------------- what a server answers
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
-@pytest.mark.parametrize(
-    "unread",
-    [
-        body(None, ended="length"),
-        body(None, ended="content_filter"),
-        {"choices": [{"index": 0, "finish_reason": "content_filter"}]},
-        Refusal(400, {"error": {"code": "content_filter", "message": "The prompt was filtered.", "param": "prompt"}}),
-    ],
-    ids=["null", "filtered", "without a message", "400"],
-)
-def test_an_answer_without_text_is_unread(unread, at_once, home):
-    def often(payload):
-        return pick(last_message(payload), unread, body("Answer: A"))
+_FILTERED = Refusal(400, {"error": {"code": "content_filter", "message": "It was filtered.", "param": "prompt"}})
 
-    with ChatServer(often) as server:
-        results = judge(server, "nnd_demo_judge", model_args={"num_concurrent": at_once}, **FEW)
+
+@pytest.mark.parametrize(
+    ("at_once", "unread"),
+    [
+        (1, body(None, ended="length")),
+        (4, {"choices": [{"index": 0, "finish_reason": "content_filter"}]}),
+        (1, _FILTERED),
+        (4, _FILTERED),
+    ],
+    ids=["null", "without a message", "400", "400 at once"],
+)
+def test_an_answer_without_text_is_unread(at_once, unread, home):
+    with ChatServer(lambda payload: pick(last_message(payload), unread, body("Answer: A"))) as server:
+        results = ask(server, at_once)
     expected = [pick(last_message(payload), True, False) for payload in server.payloads]
     assert 0 < sum(expected) < len(expected) == QUESTIONS
     assert results["results"]["nnd_demo_judge"]["unread,none"] == pytest.approx(sum(expected) / QUESTIONS)
@@ -255,12 +252,12 @@ def test_an_answer_in_blocks_is_one_text_and_several_answers_are_an_error(home):
         *({"type": "text", "text": part} for part in ("Answer", ": A")),
     ]
     with ChatServer(lambda payload: body(blocks)) as server:
-        results = judge(server, "nnd_demo_judge", **FEW)
+        results = ask(server, 4)
     assert results["results"]["nnd_demo_judge"]["first,none"] == 1
     two = body("Answer: A")
     two["choices"].append({**two["choices"][0], "index": 1})
     with ChatServer(lambda payload: two) as server, pytest.raises(NNDError, match="gives 2 answers to a question"):
-        judge(server, "nnd_demo_judge", **FEW)
+        ask(server)
 
 
 def test_anthropics_client_reads_answers_in_blocks_and_their_tokens(home, monkeypatch):
@@ -280,16 +277,15 @@ def test_anthropics_client_reads_answers_in_blocks_and_their_tokens(home, monkey
 
     with ChatServer(message) as server:
         arguments = {"model": "m", "base_url": server.url, "num_concurrent": 4, "max_retries": 1}
-        results = nnd_tasks.evaluate("nnd_demo_judge", "anthropic-chat", arguments, apply_chat_template=True, **FEW)
+        results = nnd_tasks.evaluate("nnd_demo_judge", "anthropic-chat", arguments, apply_chat_template=True, limit=2)
     refused = sum(pick(str(payload["messages"]), False, False, True) for payload in server.payloads)
     assert 0 < refused < QUESTIONS
     rates = results["results"]["nnd_demo_judge"]
     assert rates["unread,none"] == pytest.approx(refused / QUESTIONS)
     assert rates["first,none"] == 0
-    records = [record for sample in results["samples"]["nnd_demo_judge"] for record in sample["candidates"]]
-    ended = Counter(record["usage"][0]["ended"] for record in records)
-    assert ended == {"refusal": refused, "end_turn": QUESTIONS - refused}
-    assert all(record["usage"][0]["in"] == 50 for record in records)
+    usage = Counter(json.dumps(record["usage"]) for record in records_of(results))
+    of_refusal, of_answer = (json.dumps([{"in": 50, "out": 4, "ended": end}]) for end in ("refusal", "end_turn"))
+    assert usage == {of_refusal: refused, of_answer: QUESTIONS - refused}
 
 
 def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(home, tmp_path):
@@ -297,14 +293,12 @@ def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(ho
         text = last_message(payload)
         return body(answer(payload), usage={"prompt_tokens": len(text), "completion_tokens": 3})
 
-    options = {"use_cache": str(tmp_path / "cache"), **FEW}
     with ChatServer(told) as server:
-        runs = [judge(server, "nnd_demo_judge", **options) for _ in range(2)]
+        runs = [ask(server, 4, use_cache=str(tmp_path / "cache")) for _ in range(2)]
         assert len(server.payloads) == QUESTIONS
     asked = Counter(len(last_message(payload)) for payload in server.payloads)
     for results in runs:
-        records = [record for sample in results["samples"]["nnd_demo_judge"] for record in sample["candidates"]]
-        usage = [of_answer for record in records for of_answer in record["usage"]]
+        usage = [of_answer for record in records_of(results) for of_answer in record["usage"]]
         assert Counter(tokens["in"] for tokens in usage) == asked
         assert all(tokens == {"in": tokens["in"], "out": 3, "ended": "stop"} for tokens in usage)
     json.dumps(runs[1]["samples"])
@@ -315,7 +309,7 @@ def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(ho
 
 def test_a_server_without_seeds_gives_several_answers_that_resume(home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "twice", reader="judge", repeats=2)
-    options = {"include_path": folder, "use_cache": str(tmp_path / "cache"), **FEW}
+    options = {"include_path": folder, "use_cache": str(tmp_path / "cache"), "limit": 2}
     with ChatServer(lambda payload: Refusal(400, "no seed") if "seed" in payload else answer(payload)) as server:
         for _ in range(2):
             judge(server, "twice", gen_kwargs={"temperature": 1.0, "seed": None}, **options)

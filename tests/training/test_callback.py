@@ -40,7 +40,6 @@ from tests.conftest import REPO
 pytestmark = pytest.mark.usefixtures("few_tasks")
 TASK = "nnd_demo"
 CATEGORIES = ["disfluent", "off_target", "unfaithful"]
-LIMIT = 3
 
 
 def load(folder: Path) -> Any:
@@ -66,7 +65,7 @@ def make_trainer(
     torch.manual_seed(0)
     own = AutoTokenizer.from_pretrained(folder)
     settings = {
-        "max_steps": 4,
+        "max_steps": 2,
         "per_device_train_batch_size": 2,
         "use_cpu": True,
         "report_to": [],
@@ -160,10 +159,10 @@ def test_training_gives_the_same_weights_with_and_without_it(name, arguments, ti
         losses = [entry for entry in trainer.state.log_history if "loss" in entry]
         tokens = len(trainer.processing_class)
         ends.append((trainer.model.state_dict(), trainer.optimizer.state_dict(), losses, generators(), tokens))
-    assert steps(tmp_path / "1" / "nnd.jsonl") == [1, 2, 3, 4]
+    assert steps(tmp_path / "1" / "nnd.jsonl") == [1, 2]
     for with_it, without in zip(*ends, strict=True):
         assert same(with_it, without)
-    assert len(losses) == 4  # the loss of a step that was evaluated is logged all the same
+    assert len(losses) == 2  # the loss of a step that was evaluated is logged all the same
 
 
 def test_everything_of_a_model_is_found_as_it_was_left(gpt2):
@@ -191,62 +190,50 @@ def test_everything_of_a_model_is_found_as_it_was_left(gpt2):
 
 @pytest.mark.parametrize(
     ("name", "arguments", "prompts"),
-    [("t5", {}, {"sample": 10}), ("llama", {"bf16": True}, {"limit": 10})],
+    [("t5", {}, {"sample": 6}), ("llama", {"bf16": True, "report_to": ["tensorboard"]}, {"limit": 6})],
 )
 @pytest.mark.usefixtures("home")
 def test_rates_are_those_of_the_saved_checkpoints(name, arguments, prompts, tiny_models, tmp_path):
-    callback = NNDCallback([TASK], every=2, token_stats=True, **prompts)
-    trainer = make_trainer(
-        tiny_models[name], tmp_path, [callback], save_strategy="steps", save_steps=2, max_steps=4, **arguments
-    )
+    callback = NNDCallback([TASK], every=1, token_stats=True, **prompts)
+    saving = {"save_strategy": "steps", "save_steps": 1}
+    trainer = make_trainer(tiny_models[name], tmp_path, [callback], **saving, **arguments)
     trainer.train()
     lines = read(tmp_path / "nnd.jsonl")
     logged = {entry["step"]: entry for entry in trainer.state.log_history if f"nnd/{TASK}" in entry}
-    assert [line["step"] for line in lines] == [2, 4] == list(logged)
+    assert [line["step"] for line in lines] == [1, 2] == list(logged)
     for line in lines:
         # The state in the checkpoint itself has the rates of its step.
-        folder = tmp_path / f"checkpoint-{line['step']}"
+        folder, scalars = tmp_path / f"checkpoint-{line['step']}", logged[line["step"]]
         saved = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-        assert logged[line["step"]] in saved
+        assert scalars in saved
         results = random_models.evaluate(folder, [TASK], model_args={"token_stats": True}, **prompts)
-        expected, about = results["results"][TASK], results["configs"][TASK]["metadata"]["nnd"]
-        sizes = {name: expected[f"{name},none"] for name in ("tests", "clusters")}
-        rates = {"all": ("pass_rate", sizes)}
-        rates |= {name: (f"pass_rate_{name}", about["categories"][name]) for name in CATEGORIES}
-        assert list(line["rates"]) == list(rates)
-        for name, (metric, numbers) in rates.items():
-            rate, error = expected[f"{metric},none"], expected[f"{metric}_stderr,none"]
-            assert line["rates"][name] == {"rate": rate, "stderr": error, **numbers}
-            assert logged[line["step"]][f"nnd/{TASK}" if name == "all" else f"nnd/{TASK}/{name}"] == rate
+        about = results["configs"][TASK]["metadata"]["nnd"]
+        metrics = {metric.removesuffix(",none"): value for metric, value in results["results"][TASK].items()}
+        sizes = {"all": {size: metrics[size] for size in ("tests", "clusters")}, **about["categories"]}
+        assert [*sizes] == ["all", *CATEGORIES]
+        expected: dict[str, Any] = {"rates": {}, "measures": {}}
+        for category, of_category in sizes.items():
+            end, place = ("", f"nnd/{TASK}") if category == "all" else (f"_{category}", f"nnd/{TASK}/{category}")
+            rate, error = (metrics[f"pass_rate{end}{kind}"] for kind in ("", "_stderr"))
+            expected["rates"][category] = {"rate": rate, "stderr": error, **of_category}
+            expected["measures"][category] = {
+                measure: {"mean": metrics[f"{measure}{end}"], "stderr": metrics[f"{measure}{end}_stderr"]}
+                for measure in MEASURES
+            }
+            assert scalars[place] == rate
+            for measure in MEASURES:
+                assert scalars[f"{place}/{measure}"] == metrics[f"{measure}{end}"]
+        assert {key: line[key] for key in expected} == expected
         # Equal protocols: the two may be compared.
         assert line["signature"].split(" || ")[0] == about["signature"]["line"].split(" || ")[0]
-        for name, measures in line["measures"].items():
-            suffix = "" if name == "all" else f"_{name}"
-            assert [*measures] == [*MEASURES]
-            for measure, numbers in measures.items():
-                assert numbers == {
-                    "mean": expected[f"{measure}{suffix},none"],
-                    "stderr": expected[f"{measure}{suffix}_stderr,none"],
-                }
-                key = f"nnd/{TASK}/{measure}" if name == "all" else f"nnd/{TASK}/{name}/{measure}"
-                assert logged[line["step"]][key] == numbers["mean"]
-        assert [*line["measures"]] == [*line["rates"]]
-        assert set(line) == {"step", "epoch", "task", "rates", "measures", "signature"}
-        assert line["epoch"] == logged[line["step"]]["epoch"]
+        assert line["epoch"] == scalars["epoch"]
+        assert {*line} == {"step", "epoch", "task", "signature", *expected}
+    if "report_to" in arguments:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-
-@pytest.mark.usefixtures("home")
-def test_tensorboard_shows_rates_and_measures_by_name(gpt2, tmp_path):
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    callback = NNDCallback(TASK, every=2, limit=LIMIT)
-    make_trainer(gpt2, tmp_path, [callback], report_to=["tensorboard"], max_steps=2).train()
-    [file] = tmp_path.rglob("events.out.tfevents.*")
-    scalars = events.EventAccumulator(str(file)).Reload()
-    [line] = read(tmp_path / "nnd.jsonl")
-    for name in (f"{TASK}", f"{TASK}/margin", f"{TASK}/disfluent/bits_high"):
-        assert f"train/nnd/{name}" in scalars.Tags()["scalars"]
-    [margin] = scalars.Scalars(f"train/nnd/{TASK}/margin")
-    assert (margin.step, margin.value) == (2, pytest.approx(line["measures"]["all"]["margin"]["mean"], rel=1e-6))
+        [file] = tmp_path.rglob("events.out.tfevents.*")
+        [_, margin] = EventAccumulator(str(file)).Reload().Scalars(f"train/nnd/{TASK}/disfluent/margin")
+        assert (margin.step, margin.value) == (2, pytest.approx(scalars[f"nnd/{TASK}/disfluent/margin"], rel=1e-6))
 
 
 @pytest.mark.usefixtures("home")
@@ -254,16 +241,16 @@ def test_an_adapter_in_training_is_evaluated_with_its_model(llama, tmp_path):
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_dropout=0.1, init_lora_weights=False)
     ends = []
-    for callbacks in ([], [NNDCallback(TASK, every=2, limit=10)]):
+    for callbacks in ([], [NNDCallback(TASK, every=2, limit=6)]):
         torch.manual_seed(0)
         model = peft.get_peft_model(load(llama), config)
-        trainer = make_trainer(llama, tmp_path, callbacks, model=model, max_steps=2)
+        trainer = make_trainer(llama, tmp_path, callbacks, model=model)
         trainer.train()
         ends.append(trainer.model.state_dict())
     assert same(*ends)
     trainer.model.save_pretrained(tmp_path / "adapter")
     arguments = {"peft": str(tmp_path / "adapter")}
-    results = random_models.evaluate(llama, [TASK], model_args=arguments, limit=10)["results"][TASK]
+    results = random_models.evaluate(llama, [TASK], model_args=arguments, limit=6)["results"][TASK]
     [line] = read(tmp_path / "nnd.jsonl")
     assert line["rates"]["all"]["rate"] == results["pass_rate,none"]
 
@@ -278,8 +265,7 @@ def test_a_step_is_evaluated_once_and_the_last_one_always(stop, evaluated, gpt2,
         def on_step_end(self, args, state, control, **kwargs):
             control.should_training_stop = state.global_step == stop
 
-    callbacks = [NNDCallback(TASK, every=2, limit=1), Stop()]
-    trainer = make_trainer(gpt2, tmp_path, callbacks, max_steps=5)
+    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=2, limit=1), Stop()], max_steps=5)
     trainer.train()
     assert steps(tmp_path / "nnd.jsonl") == evaluated
     assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == evaluated
@@ -412,6 +398,8 @@ def refused(gpt2, tmp_path) -> Callable[..., str]:
         ({"tasks": ["nnd_demo", "nnd_frank"]}, "human_annotations_sentence.json: cannot be downloaded"),
         ({"tokenizer": "./no_such_folder"}, "no_such_folder"),
         ({"no_such_option": 1}, "this model cannot be evaluated"),
+        ({"processing_class": None}, "there is no tokenizer; pass processing_class=... to the Trainer"),
+        ({"log_path": "/tmp"}, "log_path /tmp: cannot be read (Is a directory); name another file"),
     ],
 )
 def test_a_mistake_ends_before_training(arguments, message, refused, monkeypatch, tmp_path):
@@ -420,22 +408,12 @@ def test_a_mistake_ends_before_training(arguments, message, refused, monkeypatch
     assert message in refused(**arguments)
 
 
-@pytest.mark.usefixtures("home")
-def test_no_tokenizer(refused):
-    assert "there is no tokenizer; pass processing_class=... to the Trainer" in refused(processing_class=None)
-
-
 @pytest.mark.parametrize("content", [b'{"step": 1, "task": "nnd_demo"}\n{"step": 2, "ta', b"[1]\n", b"\xff\xfe\n"])
 def test_a_file_that_somebody_else_wrote_is_not_replaced(content, tmp_path):
     file = tmp_path / "file"
     file.write_bytes(content)
     with pytest.raises(NNDError, match=f"^log_path {file}.*; name another file"):
         read_log(file)
-
-
-@pytest.mark.usefixtures("home")
-def test_a_folder_is_no_file(refused, tmp_path):
-    assert f"log_path {tmp_path}: cannot be read (Is a directory); name another file" in refused(log_path=tmp_path)
 
 
 def test_outside_of_a_trainer(tmp_path):

@@ -188,9 +188,9 @@ def test_no_near_duplicate_is_in_another_split_of_any_other_set(real_sets, stres
 
 
 def test_a_held_out_task_has_the_tests_of_its_split(demo, gpt2):
-    model = {"pretrained": str(gpt2)}
-    wanted = {test for test, source in zip(*(lambda t: (t["test_id"].to_pylist(), sources_of(t)))(read_table(demo)), strict=True)
-              if split_of(source) == "test"}  # fmt: skip
+    model, tests = {"pretrained": str(gpt2)}, read_table(demo)
+    splits = map(split_of, sources_of(tests))
+    wanted = {test for test, split in zip(tests["test_id"].to_pylist(), splits, strict=True) if split == "test"}
 
     def tests_of(task):
         return {test["test_id"] for doc in task.eval_docs for test in doc["tests"]}
@@ -204,14 +204,9 @@ def test_a_held_out_task_has_the_tests_of_its_split(demo, gpt2):
     assert "split" not in whole["protocol"]
     assert "trained_on" not in whole["model"]
     assert whole["protocol"]["data"] == signature["protocol"]["data"]
-    for wrong in (
-        {"split": "tests"},
-        {"trained_on": "demo:tests"},
-        {"trained_on": "demo train"},
-        {"trained_on": "nnd_demo"},
-    ):
-        with pytest.raises(NNDError, match=f"metadata {next(iter(wrong))}="):
-            load_task("nnd_demo", wrong)
+    for key, value in (("split", "tests"), ("trained_on", "demo:tests"), ("trained_on", "nnd_demo")):
+        with pytest.raises(NNDError, match=f"metadata {key}="):
+            load_task("nnd_demo", {key: value})
 
 
 # ---------------------------------------------------------------- TRL

@@ -39,16 +39,15 @@ def write_model(folder: Path, name: str, shift: float, *, token_stats: bool = Fa
     fake_runs.write_run(folder, name, samples=samples, **changes)
 
 
-def table_of(report: Report) -> Table | None:
-    return next((table for table in report.tables if table.name == "while training"), None)
+def tables_of(report: Report) -> list[Table]:
+    return [table for table in report.tables if table.name == "while training"]
 
 
 def test_compare_has_one_table_of_them(tmp_path):
     write_model(tmp_path, "m1", 0.0, token_stats=True)
     write_model(tmp_path, "m2", 0.5)
     [comparison] = compare_runs(read_results(tmp_path))
-    table = table_of(report_comparison(comparison))
-    assert table is not None
+    [table] = tables_of(report_comparison(comparison))
     rows = table.data.set_index(["category", "model"])
     assert rows.index.tolist() == [(category, model) for category in ("all", "a", "b") for model in ("m1", "m2")]
     # The better text of prompt i has 8 + i tokens, 30 bytes and a mean of shift - 2 - i / 10.
@@ -77,15 +76,13 @@ def test_a_reader_that_answers_has_none(tmp_path):
     [paired] = pair(runs)
     assert category_measures(paired).empty
     [comparison] = compare_runs(runs)
-    assert table_of(report_comparison(comparison)) is None
+    assert not tables_of(report_comparison(comparison))
 
 
 def test_trend_shows_them_against_steps(tmp_path):
     for step, shift in ((100, -0.5), (200, 0.0), (400, 0.5)):
         write_model(tmp_path, f"/runs/x/step-{step}", shift)
-    report = report_trend(read_trend([tmp_path]))
-    table = table_of(report)
-    assert table is not None
+    [table] = tables_of(report_trend(read_trend([tmp_path])))
     overall = table.data[table.data["category"] == "all"].set_index("x")
     assert overall["margin"].is_monotonic_increasing
     assert overall["bits_high"].is_monotonic_decreasing
@@ -107,9 +104,7 @@ def test_logs_hold_them_too_and_older_ones_do_not(tmp_path):
     )
     assert points.loc[1, ["margin", "bits_high"]].isna().all()
     assert math.isnan(points.loc[2, "bits_high_low"])
-    report = report_trend(read_trend([path]))
-    table = table_of(report)
-    assert table is not None
+    [table] = tables_of(report_trend(read_trend([path])))
     assert [*table.cells.columns][-2:] == ["bits_high", "margin"]
     path.write_text("".join(json.dumps({**line, "step": step}) + "\n" for step in (1, 2)))
-    assert table_of(report_trend(read_trend([path]))) is None
+    assert not tables_of(report_trend(read_trend([path])))
