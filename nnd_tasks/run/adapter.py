@@ -18,7 +18,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -64,36 +64,30 @@ def model_parameters(model: str) -> set[str]:
     return {name for base in get_model(model).__mro__ for name in signature(base.__init__).parameters}
 
 
-class Words(NamedTuple):
-    """An option of a command line, and the words that are its values."""
-
-    option: str
-    values: list[str]
-
-
-def words_by_option(arguments: Sequence[str]) -> list[Words]:
-    """Return the words of lm-eval's command line by the options that they belong to.
+def words_by_option(arguments: Sequence[str]) -> dict[str, list[list[str]]]:
+    """Group the words of lm-eval's command line by the options that they belong to.
 
     Args:
         arguments: as one would type them after ``lm_eval run``; options may be shortened as `argparse` allows it.
 
     Returns:
-        One entry each time an option is given, with its long name.
+        Long name of an option -> its values, for each time that it is given.
     """
     from lm_eval._cli import HarnessCLI
 
     options = HarnessCLI()._subparsers.choices["run"]._option_string_actions
-    given: list[Words] = []
+    given: dict[str, list[list[str]]] = {}
+    values: list[str] = []
     for word in arguments:
         name, equals, value = word.partition("=")
-        matches = {options[option].dest for option in options if option == name}
-        matches = matches or {
-            options[option].dest for option in options if name[:2] == "--" and option.startswith(name)
-        }
+        matches = {options[name].dest} if name in options else set()
+        if not matches and name.startswith("--"):
+            matches = {action.dest for option, action in options.items() if option.startswith(name)}
         if len(matches) == 1:
-            given.append(Words(matches.pop(), [value] if equals else []))
-        elif given:
-            given[-1].values.append(word)
+            values = [value] if equals else []
+            given.setdefault(matches.pop(), []).append(values)
+        else:
+            values.append(word)
     return given
 
 

@@ -20,7 +20,6 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, parse_json
 from nnd_tasks.run.adapter import (
     LM,
-    Words,
     check_output,
     model_types,
     words_by_option,
@@ -57,26 +56,16 @@ def check_words(arguments: Sequence[str]) -> None:
         NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``,
             JSON cannot be read, or ``--samples`` names no prompts.
     """
-    given: dict[str, list[Words]] = {}
-    for words in words_by_option(arguments):
-        given.setdefault(words.option, []).append(words)
-    for option, times in given.items():
-        if len(times) > 1 and option not in _LISTS and times[0].values:
+    for option, times in words_by_option(arguments).items():
+        if len(times) > 1 and option not in _LISTS and times[0]:
             raise NNDError(f"--{option} is given {len(times)} times; give it once")
-        if option == "samples" and times[0].values:
-            read_samples(times[0].values[0])
+        if option == "samples" and times[0]:
+            read_samples(times[0][0])
         if option in _PAIRS:
-            for words in times:
-                _check_json(words)
-            _check_keys([value for words in times for value in words.values], f"--{option}")
-
-
-def _check_json(words: Words) -> None:
-    """Raise NNDError for a value that lm-eval takes for JSON, as it has a brace, and that is none."""
-    if words.values and "{" in words.values[0]:
-        parse_json(
-            words.values[0], f"--{words.option} {words.values[0]}", hint="; or write KEY=VALUE,... without braces"
-        )
+            for values in times:
+                if values and "{" in values[0]:  # lm-eval takes it for JSON
+                    parse_json(values[0], f"--{option} {values[0]}", hint="; or write KEY=VALUE,... without braces")
+            _check_keys([value for values in times for value in values], f"--{option}")
 
 
 def _check_keys(values: Iterable[str], option: str) -> None:

@@ -173,7 +173,7 @@ def run_lm_eval(
         try:
             if verb == "run":
                 checks.check_words(rest)
-                if save and not {"output_path", "config"} & {words.option for words in words_by_option(rest)}:
+                if save and not {"output_path", "config"} & words_by_option(rest).keys():
                     rest += ["--output_path", str(default_folder), "--log_samples"]
             complete = partial(_complete_options, sample=sample)
             trackers = run_command_line([verb, *rest], instead, complete)

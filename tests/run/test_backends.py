@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -71,19 +72,13 @@ Reference = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def _references() -> dict[str, dict[str, Any]]:
-    return {}
-
-
-@pytest.fixture
-def reference(_references, tiny_models, home) -> Reference:
+def reference(tiny_models) -> Reference:
     """A function that gives hf's results in float32 on the whole demo, by name in `ALIKE`; each is run once."""
 
+    @cache
     def find(alike):
-        if alike not in _references:
-            model, _, arguments = ALIKE[alike]
-            _references[alike] = evaluate(tiny_models[model], ["nnd_demo"], model_args=arguments)
-        return _references[alike]
+        model, _, arguments = ALIKE[alike]
+        return evaluate(tiny_models[model], ["nnd_demo"], model_args=arguments)
 
     return find
 
@@ -233,8 +228,7 @@ class CoarseOracle(Oracle):
         return float(logprobs[range(len(candidate)), candidate].sum()), len(candidate)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("softmax", ["weights", None])
+@pytest.mark.parametrize(("dtype", "softmax"), [("bfloat16", "weights"), ("bfloat16", None), ("float16", "weights")])
 def test_16_bit_sums_are_those_of_the_model_and_their_ties_are_counted(dtype, softmax, llama, home):
     folder, arguments = llama, {"dtype": dtype, **({"softmax_dtype": dtype} if softmax else {})}
     results = evaluate(folder, ["nnd_demo"], model_args=arguments, limit=FEW, batch_size=1, shared_prefix=False)

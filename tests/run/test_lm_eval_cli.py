@@ -74,7 +74,7 @@ def registered(nnd, small_lm_eval, tmp_path, monkeypatch) -> Path:
 @pytest.mark.slow
 @needs_data
 @needs_models
-def test_the_literal_command_scores_two_sets_after_nnd_register(registered, tmp_path):
+def test_the_literal_command_scores_two_sets_after_nnd_register(registered, tmp_path, nnd):
     command = (
         f"{BIN}/lm_eval --model hf --model_args pretrained={MODEL},dtype=float32 --tasks nnd_summeval,nnd_frank --device cpu "
         f"--limit 3 --batch_size 4 --output_path {tmp_path / 'out'} --log_samples"
@@ -90,6 +90,9 @@ def test_the_literal_command_scores_two_sets_after_nnd_register(registered, tmp_
         assert float(error.split("†")[0]) == pytest.approx(results[task]["pass_rate_stderr,none"], abs=1e-4)
         assert float(metrics["clusters"][0]) == 3
     assert len([*(tmp_path / "out").rglob("samples_*.jsonl")]) == 2
+    assert nnd("register", "--undo").status == 0
+    assert not registered.exists()
+    assert "nothing was registered" in nnd("register", "--undo").out
 
 
 @needs_client
@@ -103,13 +106,6 @@ def test_the_literal_command_runs_a_judge_behind_a_chat_api(lm_eval, tmp_path):
     expected = {"pass_rate": 0, "pass_rate_half": 0.5, "unread": 0, "both_right": 0, "order_flips": 1, "first": 1}
     assert {name: rates[name] for name in expected} == expected
     assert len(server.payloads) == 2 * rates["tests"]
-
-
-def test_undo_makes_lm_eval_forget(registered, nnd):
-    assert {"nnd.yaml", "nnd_quiz_design_mixqg.yaml"} <= {path.name for path in registered.rglob("*.yaml")}
-    assert nnd("register", "--undo").status == 0
-    assert not registered.exists()
-    assert "nothing was registered" in nnd("register", "--undo").out
 
 
 @needs_models

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,8 @@ def files(llama, demo_home, tmp_path_factory) -> tuple[Path, Path]:
         with pytest.raises(SystemExit) as end:
             evaluate(folder, "nnd_file", requests=folder / "requests.parquet", tokenizer=llama)
         assert end.value.code == 0
-    spec = importlib.util.spec_from_file_location("score_file", REPO / "examples" / "score_file.py")
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    example.main(str(llama), str(folder / "requests.parquet"), str(folder / "scores.parquet"))
+    score = runpy.run_path(str(REPO / "examples" / "score_file.py"))["main"]
+    score(str(llama), str(folder / "requests.parquet"), str(folder / "scores.parquet"))
     return folder, llama
 
 
@@ -121,12 +117,9 @@ def change(column: str, value: Any, row: int = 0) -> Callable[[pd.DataFrame], pd
 MISTAKES: list[tuple[Callable[[pd.DataFrame], pd.DataFrame], str]] = [
     (lambda table: table.iloc[3:], r"3 of \d+ requests are missing; .* first: \w{32}, \w{32}, \w{32}$"),
     (lambda table: pd.concat([table, table.iloc[:2]]), r"2 ids that stand several times; first: \w{32}, \w{32}$"),
-    (change("id", "0" * 32), r"1 of \d+ requests are missing"),
     (lambda table: pd.concat([table, table.iloc[:1].assign(id="x")]), r"1 of \d+ rows are of no request; .* first: x$"),
     (change("sum", float("nan")), r"1 sums that are no number; first: \w{32}$"),
-    (change("sum", float("-inf"), 1), r"1 sums that are no number"),
     (change("sum", 0.5), r"1 sums above 0"),
-    (change("tokens", 0), r"1 counts of tokens that are no whole number above 0"),
     (change("tokens", 1.5), r"1 counts of tokens that are no whole number above 0"),
     (change("tokens", 10_000), r"1 counts of tokens above the number of bytes of the text"),
     (lambda table: table.drop(columns="sum"), r"has no column sum; it has id, tokens, token_logprobs, greedy"),

@@ -81,12 +81,10 @@ def shift(values: list[Any]) -> None:
 BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
     "the last entry is lost": (each(edit(list.pop)), r"of (\d+) tokens with \d+ log-probabilities; expected \d+"),
     "the first entry is lost": (each(edit(lambda values: values.pop(0))), r"of \d+ tokens with \d+ log-probabilities"),
-    "an entry of one answer is lost": (first(edit(lambda values: values.pop(5))), "log-probabilities; expected"),
     "no echo": (
         each(edit(lambda values: values.__delitem__(slice(1, None)))),
         r"8 tokens with 1 log-.* does not echo",
     ),
-    "an entry is gained": (each(edit(lambda values: values.insert(1, values[1]))), "log-probabilities; expected"),
     "all are shifted": (each(edit(lambda values: values.append(values.pop(0)))), "first token, which has none: null"),
     "as many entries in one list only": (each(edit(list.pop, LISTS[2:])), r"\d+ token_logprobs and \d+ top_logprobs"),
     "null": (each(put(3, None)), "None as log-probability of token 4 of"),
@@ -104,18 +102,14 @@ BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
     ),
     "no likeliest tokens": (each(put(3, None, "top_logprobs")), "top_logprobs None for token 4 of"),
     "no logprobs": (each(lambda choice: choice.pop("logprobs")), "with logprobs None; it must heed"),
-    "logprobs null": (each(lambda choice: choice.update(logprobs=None)), "with logprobs None; it must heed"),
     "the shape of chats": (
         each(lambda choice: choice.update(logprobs={"content": [{"token": "a", "logprob": -1.0}]})),
         "the shape of chat completions",
     ),
     "fewer choices": (lambda body: {**body, "choices": body["choices"][1:]}, r"(\d+) prompts? with \d+ choices"),
-    "more choices": (lambda body: {**body, "choices": body["choices"] * 2}, r"\d+ prompts? with \d+ choices"),
     "no indices": (each(lambda choice: choice.pop("index")), "with choices of the indices"),
     "an error": (lambda body: {"error": {"message": "overloaded"}}, "with an error: .*overloaded"),
     "null as a whole": (lambda body: None, "without choices: None"),
-    "a list": (lambda body: [], r"without choices: \[\]"),
-    "no choices": (lambda body: {}, "without choices"),
 }
 #: The same for what only several answers show.
 STRANGE: dict[str, tuple[Callable[[Body], Any], str]] = {
@@ -152,28 +146,16 @@ def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad):
     ("bad", "concurrent"), [*((bad, 1) for bad in ("null", *STRANGE)), *((bad, 3) for bad in ("null", "an error"))]
 )
 def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(bad, concurrent, gpt2, home, tmp_path, caplog):
-    spoil, message = (BAD | STRANGE)[bad]
-    folder = gpt2
-    with (
-        CompletionsServer.load(folder, spoil=spoil) as server,
-        pytest.raises(NNDError, match=f"the server answers .*({message})"),
-    ):
-        through(server, folder, {"num_concurrent": concurrent}, limit=3, use_cache=str(tmp_path / "cache"))
+    change, message = (BAD | STRANGE)[bad]
+
+    def spoil(body):
+        """Spoil later answers where one alone shows it: those before it are not kept either."""
+        return change(body) if bad in STRANGE or len(server.answered) > 30 else body
+
+    expected = pytest.raises(NNDError, match=f"the server answers .*({message})")
+    with CompletionsServer.load(gpt2, spoil=spoil) as server, expected:
+        through(server, gpt2, {"num_concurrent": concurrent}, limit=8, use_cache=str(tmp_path / "cache"))
     assert "Exception:" not in caplog.text
-    assert server.sizes, "it was asked"
-    for path in tmp_path.glob("cache*.db"):
-        assert len(SqliteDict(str(path))) == 0
-
-
-def test_answers_before_a_bad_one_are_not_kept_either(gpt2, home, tmp_path):
-    folder = gpt2
-
-    def lose_later(body):
-        return BAD["the last entry is lost"][0](body) if len(server.answered) > 40 else body
-
-    with CompletionsServer.load(folder, spoil=lose_later) as server, pytest.raises(NNDError, match="expected"):
-        through(server, folder, limit=12, use_cache=str(tmp_path / "cache"))
-    assert len(server.answered) > 40
     [path] = tmp_path.glob("cache*.db")
     assert len(SqliteDict(str(path))) == 0
 
@@ -208,31 +190,29 @@ def longer(body: Body) -> Body:
 
 @pytest.mark.parametrize(("change", "batch_size"), [(ended, 5), (longer, 1)])
 def test_as_many_entries_count_as_the_server_says_that_it_generated(change, batch_size, gpt2, home):
-    folder = gpt2
     found = []
     for spoil in (dict, change):
-        with CompletionsServer.load(folder, spoil=spoil) as server:
-            found.append(samples_of(through(server, folder, limit=4, batch_size=batch_size)))
-    assert [sample["candidates"] for sample in found[1]] == [sample["candidates"] for sample in found[0]]
+        with CompletionsServer.load(gpt2, spoil=spoil) as server:
+            samples = samples_of(through(server, gpt2, limit=4, batch_size=batch_size))
+            found.append([sample["candidates"] for sample in samples])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("adds_bos", [True, False])
 def test_a_server_of_texts_that_adds_a_token_of_its_own_is_told(adds_bos, llama, home):
     """With ``tokenized_requests=False`` the server tokenizes, and this one puts BOS before every text."""
-    folder = llama
-    with CompletionsServer.load(folder) as server:
+    with CompletionsServer.load(llama) as server:
         encode = server.tokenizer.encode
         server.tokenizer.encode = lambda text, **kwargs: [0] * adds_bos + encode(text, add_special_tokens=False)
         arguments = {"tokenized_requests": False}
         if not adds_bos:
-            assert len(samples_of(through(server, folder, arguments, limit=2))) == 2
+            assert len(samples_of(through(server, llama, arguments, limit=2))) == 2
             return
         with pytest.raises(NNDError, match="a BOS token of its own"):
-            through(server, folder, arguments, limit=2)
+            through(server, llama, arguments, limit=2)
 
 
 def test_chats_are_refused_where_lm_eval_does_not_render_them(llama, home):
-    folder = llama
-    arguments = {"tokenized_requests": False}
-    with CompletionsServer.load(folder) as server, pytest.raises(NNDError, match="sends chats without rendering them"):
-        through(server, folder, arguments, limit=2, apply_chat_template=True, batch_size=1)
+    chats = {"arguments": {"tokenized_requests": False}, "apply_chat_template": True, "batch_size": 1}
+    with CompletionsServer.load(llama) as server, pytest.raises(NNDError, match="sends chats without rendering them"):
+        through(server, llama, limit=2, **chats)

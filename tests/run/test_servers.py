@@ -307,16 +307,6 @@ def test_samples_hold_the_tokens_that_the_server_tells_also_of_cached_answers(ho
 # ---------------------------------------------------------------- several answers to a question
 
 
-def test_a_server_without_seeds_gives_several_answers_that_resume(home, tmp_path):
-    folder = write_yaml(tmp_path / "yaml", "twice", reader="judge", repeats=2)
-    options = {"include_path": folder, "use_cache": str(tmp_path / "cache"), "limit": 2}
-    with ChatServer(lambda payload: Refusal(400, "no seed") if "seed" in payload else answer(payload)) as server:
-        for _ in range(2):
-            judge(server, "twice", gen_kwargs={"temperature": 1.0, "seed": None}, **options)
-    asked = [(last_message(payload), *payload["stop"]) for payload in server.payloads]
-    assert len({*asked}) == len(asked) == 2 * QUESTIONS
-
-
 def test_several_answers_of_a_model_in_this_process_differ_and_resume(tiny_models, home, tmp_path):
     folder = write_yaml(tmp_path / "yaml", "thrice", reader="judge", repeats=3)
     cache = tmp_path / "cache"

@@ -62,6 +62,11 @@ def decisions_of(runs: Runs) -> pd.DataFrame:
     return report.tables[0].data
 
 
+@pytest.fixture(scope="module")
+def decisions(runs) -> pd.DataFrame:
+    return decisions_of(runs)
+
+
 def slow_value(runs: Runs, training: str, step: int, measure: str, category: str) -> float:
     [run] = [run for run in runs if run.model_info["name"] == f"/runs/{training}/step-{step}"]
     tests = run.tests[(run.tests["category"] == category) | (category == "all")]
@@ -76,8 +81,7 @@ def slow_value(runs: Runs, training: str, step: int, measure: str, category: str
 
 @pytest.mark.parametrize("category", ["all", "b"])
 @pytest.mark.parametrize("measure", ["pass_rate", "margin", "bits_low", "rank_high"])
-def test_pairs_are_ordered_as_at_the_end(runs, measure, category):
-    decisions = decisions_of(runs)
+def test_pairs_are_ordered_as_at_the_end(runs, decisions, measure, category):
     rows = decisions[(decisions["category"] == category) & (decisions["measure"] == measure)]
     assert rows["step"].tolist() == [*STEPS]
     models = pd.DataFrame(product("wxyz", STEPS), columns=["training", "step"])
@@ -96,11 +100,10 @@ def test_pairs_are_ordered_as_at_the_end(runs, measure, category):
     assert row["noise"] == pytest.approx(math.sqrt(step_variance(np.array(values), models)))
 
 
-def test_the_command_says_when_enough_pairs_are_ordered(runs, folder, nnd, tmp_path):
+def test_the_command_says_when_enough_pairs_are_ordered(decisions, folder, nnd, tmp_path):
     out = tmp_path / "out"
     outcome = nnd("trend", folder, "--decide", "--series", r"/runs/(\w)/", "--out", out)
     assert outcome.status == 0, outcome.err
-    decisions = decisions_of(runs)
     overall = decisions[decisions["category"] == "all"]
     at = overall[(overall["accuracy"] >= 0.9) & (overall["step"] < 400)]["step"].min()
     best = overall[(overall["step"] == at) & (overall["measure"] != "pass_rate")]
