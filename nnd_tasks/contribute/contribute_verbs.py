@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.contribute.new import Draft, Skeleton
+    from nnd_tasks.contribute.new import Draft
 
 
 def _column(words: str) -> Any:
@@ -79,7 +80,9 @@ def new(
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
     edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
     """
-    from nnd_tasks.contribute.new import NeedsPrepareError, draft_set, draft_skeleton
+    from nnd_tasks.contribute.new import draft_set
+    from nnd_tasks.contribute.shapes import NeedsPrepareError
+    from nnd_tasks.files import write_texts
 
     keys = _drop_empty({
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
@@ -98,13 +101,14 @@ def new(
         else:
             draft = draft_set(name, source, keys, replace=replace)
     except NeedsPrepareError as needs:
-        skeleton = draft_skeleton(name, needs, replace=replace)
+        files = needs.draft_files(name, replace=replace)
         say(str(needs))
         if dry_run:
-            say_lines(f"\n{skeleton.prepare}\nnothing written (--dry-run)")
+            say_lines(f"\n{next(iter(files.values()))}\nnothing written (--dry-run)")
             return
-        skeleton.write()
-        _say_what_to_complete(skeleton, f"nnd build {name} --source {source}")
+        write_texts(files)
+        _say_what_to_complete(files)
+        say(f"then: nnd build {name} --source {source}")
         return
     _preview(draft)
     if dry_run:
@@ -179,17 +183,16 @@ def _split_spans(value: str) -> dict[str, Any]:
     return {"marks": names}
 
 
-def _say_what_to_complete(skeleton: Skeleton, build: str) -> None:
-    from nnd_tasks.sets.recipe import PREPARE, RECIPE
+def _say_what_to_complete(files: Mapping[Path, str]) -> None:
+    """Name the lines of a ``prepare.py`` and its recipe that `NeedsPrepareError.draft_files` leaves to a person."""
+    from nnd_tasks.contribute.shapes import TO_COMPLETE
 
-    prepare, lines = skeleton.folder / PREPARE, skeleton.list_lines()
-    if lines:
-        say(f"complete lines {', '.join(map(str, lines))} of {prepare}")
-    else:
-        say(f"written to {prepare}; read what it takes")
-    if skeleton.lacks_rule:
-        say(f"complete the last line of {skeleton.folder / RECIPE}: the rule that says what is better")
-    say(f"then: {build}")
+    (prepare, code), (recipe, text) = files.items()
+    lines = enumerate(code.splitlines(), start=1)
+    numbers = [str(number) for number, line in lines if TO_COMPLETE in line.partition("#")[0]]
+    say(f"complete lines {', '.join(numbers)} of {prepare}" if numbers else f"written to {prepare}; read what it takes")
+    if text.splitlines()[-1].startswith("#"):
+        say(f"complete the last line of {recipe}: the rule that says what is better")
 
 
 def _preview(draft: Draft) -> None:

@@ -1,4 +1,4 @@
-"""Make a set from a table of judged texts: a recipe from a few options, or a ``prepare.py`` to complete."""
+"""Make a set from a table of judged texts: a recipe from a few options."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from nnd_tasks.contribute.shapes import (
     COLUMN_NAMES,
     MOST_COLUMNS,
     NAMES,
-    TO_COMPLETE,
+    NeedsPrepareError,
     Shape,
     columns_of,
-    recognise_shape,
 )
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_texts
@@ -29,7 +28,7 @@ from nnd_tasks.sets.catalogue import check_free_name, check_set_name, find_prepa
 from nnd_tasks.sets.cells import PATH, as_number, is_missing, render
 from nnd_tasks.sets.download import Source, open_source
 from nnd_tasks.sets.read import read_json, read_table
-from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import FILE, KEY, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
 from nnd_tasks.sets.spans import read_items
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
@@ -71,22 +70,6 @@ class Draft:
         files = {self.set_recipe.path.with_name(file): text for file, text in self.beside.items()}
         write_texts({**files, self.set_recipe.path: dump_yaml(self.set_recipe.recipe.dump())})
         return write_tasks(self.set_recipe, self.built_set, replace=replace)
-
-
-class NeedsPrepareError(NNDError):
-    """A row of the file is not one judged text, so that no option can say what it is.
-
-    Attributes:
-        recipe: what the user, and the names of columns, say.
-        shape: how the file's records become rows.
-        files: names of the files of the set.
-        columns: of the first file.
-    """
-
-    def __init__(self, source: Source, recipe: Recipe, shape: Shape, columns: Sequence[str] = ()) -> None:
-        first = next(iter(source.files.values()))
-        super().__init__(f"{first}: {shape.seen}; a prepare.py says what a row is")
-        self.recipe, self.shape, self.files, self.columns = recipe, shape, [*source.files], columns
 
 
 def draft_set(
@@ -138,10 +121,9 @@ def _name_columns(source: Source, recipe: Recipe, pairs: Mapping[str, Any]) -> t
     if not recipe.pairs:
         column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
         complete = bool(recipe.context and recipe.candidate and column)
-        shape = recognise_shape(table, recipe, complete=complete)
-        if shape:
+        if shape := Shape.recognise(table, recipe, complete=complete):
             keys = [KEY] if KEY in table else []
-            raise NeedsPrepareError(source, recipe, shape, [*keys, *columns_of(table)])
+            raise NeedsPrepareError(source.files, recipe, shape, [*keys, *columns_of(table)])
         _check_enough(recipe, table, column)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]
 
@@ -156,7 +138,7 @@ def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
     except NNDError as error:
         if path.suffix.lower() != ".json" or recipe.candidate or recipe.pairs or "not valid JSON" in str(error):
             raise
-        raise NeedsPrepareError(source, recipe, Shape.of_other_json(read_json(path, recipe.encoding))) from error
+        raise NeedsPrepareError(source.files, recipe, Shape.of_other_json(read_json(path, recipe.encoding))) from error
 
 
 def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
@@ -298,61 +280,3 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> No
     else:
         hint = f"the labels {some_of(sorted({render(cell) or '' for cell in cells}), 12)}, so --better LABEL,..."
     raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {hint}")
-
-
-# ---------------------------------------------------------------- files that need pandas
-
-
-@dataclass
-class Skeleton:
-    """A recipe and a ``prepare.py`` that are not written yet.
-
-    Attributes:
-        folder: where they are written.
-        recipe: text of the recipe.
-        prepare: text of the ``prepare.py``.
-        lacks_rule: whether the recipe does not say yet what is better.
-    """
-
-    folder: Path
-    recipe: str
-    prepare: str
-    lacks_rule: bool
-
-    def list_lines(self) -> list[int]:
-        """The lines of the ``prepare.py`` to complete."""
-        lines = enumerate(self.prepare.splitlines(), start=1)
-        return [number for number, line in lines if TO_COMPLETE in line.partition("#")[0]]
-
-    def write(self) -> None:
-        """Write both files."""
-        write_texts({self.folder / RECIPE: self.recipe, self.folder / PREPARE: self.prepare})
-
-
-def draft_skeleton(name: str, needs: NeedsPrepareError, *, replace: bool = False) -> Skeleton:
-    """Make a recipe and a ``prepare.py`` that reads a file, to be completed, without writing anything.
-
-    Raises:
-        NNDError: one of them is there already.
-    """
-    folder = user_tasks_dir() / name
-    if not replace and ((folder / PREPARE).exists() or (folder / RECIPE).exists()):
-        raise NNDError(f"{folder}: a recipe is there already; complete it, take another name, or --replace")
-    recipe, shape = needs.recipe, needs.shape
-    keys = {key: value for key, value in recipe.dump().items() if key in _BESIDE_PREPARE or key in recipe.rules}
-    if shape.better and not recipe.rules:
-        keys["better"] = [shape.better]
-    lacks_rule = not (recipe.rules or shape.better)
-    text = dump_yaml({"files": {file: {} for file in needs.files}, **keys})
-    if lacks_rule:
-        text += _RULE_TO_COMPLETE["label" if "label" in shape.roles else "score"]
-    return Skeleton(folder, text, shape.write_code(name, needs.files, recipe, needs.columns), lacks_rule)
-
-
-#: The last line of a recipe that is to be completed.
-_RULE_TO_COMPLETE = {
-    "label": "# better: [LABEL]  # complete: the labels that are better than all others\n",
-    "score": "# min_gap: 1  # complete: the smallest difference of two scores that makes one text better\n",
-}
-#: Keys of a recipe that hold beside a ``prepare.py``.
-_BESIDE_PREPARE = ("decimal", "missing", "facts", "ignore", "best")

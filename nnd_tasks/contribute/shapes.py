@@ -1,9 +1,10 @@
-"""Recognise how the records of a file hold judged texts where a row is not one, and write the ``prepare.py`` that reads them."""
+"""Recognise how a file holds judged texts where a row is not one; write a recipe and the ``prepare.py`` that reads it."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +14,10 @@ import pandas as pd
 from jinja2 import Environment
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_yaml
+from nnd_tasks.files import dump_yaml, read_yaml
 from nnd_tasks.sets.cells import PATH, ROW, as_number, is_chat, is_missing, unpack
-from nnd_tasks.sets.recipe import FILE, KEY, Recipe
+from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe
+from nnd_tasks.store import user_tasks_dir
 from nnd_tasks.text import some_of
 
 COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))
@@ -70,21 +72,119 @@ class Shape:
         reader = "for record in read_json({path})[...]"
         return cls("a file that is no list of objects", fields=fields, roles=roles, reader=reader)
 
-    def write_code(self, name: str, files: Sequence[str], recipe: Recipe, columns: Sequence[str]) -> str:
-        """Write the ``prepare.py`` that reads files.
+    @classmethod
+    def recognise(cls, table: pd.DataFrame, recipe: Recipe, *, complete: bool) -> Shape | None:
+        """Recognise records that hold several judged texts, or several judgements in a cell.
 
         Args:
-            name: of the set.
-            files: names of the files of the set.
-            recipe: how they are read, and which rows are left out.
-            columns: of the table, for the user.
+            table: the first rows of a file.
+            recipe: what the user, and the names of columns, say.
+            complete: whether that names a context, a candidate and a judgement.
+
+        Returns:
+            The shape, with all its roles; None where each row is one judged text, or nothing is recognised.
         """
-        page = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Python, not HTML
-        page.filters |= {"quote": _quote, "literal": _literal}
-        template = page.from_string(Path(__file__).with_name("prepare.py.j2").read_text("utf-8"))
-        offered = some_of([*(f"record[{_quote(column)}]" for column in columns), *self.fields], 40, str)
+        if table.shape[1] > MOST_COLUMNS:
+            return None
+        records = Records(table, recipe)
+        finders: list[Callable[[Records], Shape | None]] = [_find_rater_columns]
+        if recipe.candidate is None:
+            finders = [_find_keyed, _find_lists, _find_system_columns, _find_best_column]
+        elif complete:
+            finders.append(_find_raters_in_cells)
+        shape = next(filter(None, (find(records) for find in finders)), None)
+        if shape is None:
+            return None
+        if shape.fields:
+            _guess_roles(shape, recipe)
+        elif recipe.candidate:
+            shape.roles["candidate"] = records.take(recipe.candidate)
+        shape.roles = {**records.name_roles(shape.used), **shape.roles}
+        return shape
+
+    def write_code(self, name: str, files: Sequence[str], recipe: Recipe, columns: Sequence[str]) -> str:
+        """Write the ``prepare.py`` of a set that reads its ``files``; the ``columns`` of their table are shown to the user."""
         suffix = Path(files[0]).suffix
-        return template.render(shape=self, name=name, files=files, suffix=suffix, recipe=recipe, offered=offered)
+        path = f"folder / {_quote(files[0])}" if len(files) == 1 else "path"
+        encoding = f"encoding={_quote(recipe.encoding)}" if recipe.encoding else ""
+        where = "record.where"
+        if self.reader:
+            records = self.reader.format(path=path)
+        elif suffix.lower() in (".json", ".jsonl", ".ndjson", ".xml"):
+            records = f"for record in read_records({', '.join(filter(None, [path, encoding]))})"
+        else:
+            records = f'for record in read_table({path}, Recipe({encoding})).to_dict("records")'
+            where = """f"row {record['@row']}\""""
+        loops = [] if len(files) == 1 else [f"for path in sorted(folder.rglob({_quote(f'*{suffix}')}))"]
+        loops.append(records)
+        for column, values in recipe.leave_out.items():
+            loops.append(f"if str(record[{_quote(column)}]) not in {_literal(values)}")
+        loops += self.loops
+        expressions = {"where": where, **self.roles}
+        page = Environment(trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - Python, not HTML
+        page.filters["quote"] = _quote
+        return page.from_string(Path(__file__).with_name("prepare.py.j2").read_text("utf-8")).render(
+            name=name,
+            shape=self,
+            loops=loops,
+            roles=[(role, expressions[role], meaning) for role, meaning in _ROLES.items() if role in expressions],
+            code="\n".join([*expressions.values(), *loops]),
+            offered=some_of([*(f"record[{_quote(column)}]" for column in columns), *self.fields], 40, str),
+        )
+
+
+#: Role -> what its column holds, for the user, in the order of a ``prepare.py``.
+_ROLES = {
+    "context": "what a model is given",
+    "candidate": "the text that was judged",
+    "label": 'what people said of it (or "score": a number)',
+    "score": 'a number, or a list of them (or "label": what people said)',
+    **dict.fromkeys(("attribute", "system", "rater", "group", "category", "subcategory", "severity", "where"), ""),
+}
+#: The last line of a recipe that is to be completed.
+_RULE_TO_COMPLETE = {
+    "label": "# better: [LABEL]  # complete: the labels that are better than all others\n",
+    "score": "# min_gap: 1  # complete: the smallest difference of two scores that makes one text better\n",
+}
+#: Keys of a recipe that hold beside a ``prepare.py``.
+_BESIDE_PREPARE = ("decimal", "missing", "facts", "ignore", "best")
+
+
+class NeedsPrepareError(NNDError):
+    """A row of the file is not one judged text, so that no option can say what it is.
+
+    Attributes:
+        recipe: what the user, and the names of columns, say.
+        shape: how the file's records become rows.
+        files: names of the files of the set.
+        columns: of the first file.
+    """
+
+    def __init__(self, files: Mapping[str, Path], recipe: Recipe, shape: Shape, columns: Sequence[str] = ()) -> None:
+        first = next(iter(files.values()))
+        super().__init__(f"{first}: {shape.seen}; a prepare.py says what a row is")
+        self.recipe, self.shape, self.files, self.columns = recipe, shape, [*files], columns
+
+    def draft_files(self, name: str, *, replace: bool = False) -> dict[Path, str]:
+        """Make the texts of a ``prepare.py`` that reads the file, and of its recipe; a person completes both.
+
+        Raises:
+            NNDError: one of them is there already.
+        """
+        folder = user_tasks_dir() / name
+        if not replace and ((folder / PREPARE).exists() or (folder / RECIPE).exists()):
+            raise NNDError(f"{folder}: a recipe is there already; complete it, take another name, or --replace")
+        recipe, shape = self.recipe, self.shape
+        keys = {key: value for key, value in recipe.dump().items() if key in _BESIDE_PREPARE or key in recipe.rules}
+        if shape.better and not recipe.rules:
+            keys["better"] = [shape.better]
+        text = dump_yaml({"files": {file: {} for file in self.files}, **keys})
+        if not (recipe.rules or shape.better):
+            text += _RULE_TO_COMPLETE["label" if "label" in shape.roles else "score"]
+        return {folder / PREPARE: shape.write_code(name, self.files, recipe, self.columns), folder / RECIPE: text}
+
+
+# ---------------------------------------------------------------- the records that are looked at
 
 
 class Records:
@@ -92,11 +192,13 @@ class Records:
 
     Attributes:
         cells: column -> its cells that hold something, lists and objects unpacked.
+        first_line: of the file, in bytes.
     """
 
     def __init__(self, table: pd.DataFrame, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.path = Path(table[PATH].iat[0])
+        with Path(table[PATH].iat[0]).open("rb") as file:
+            self.first_line = file.readline()
         self.cells: Cells = {}
         self._packed: set[str] = set()
         self._incomplete: set[str] = set()
@@ -144,35 +246,6 @@ def columns_of(table: pd.DataFrame) -> list[str]:
     return [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
 
 
-def recognise_shape(table: pd.DataFrame, recipe: Recipe, *, complete: bool) -> Shape | None:
-    """Recognise records that hold several judged texts, or several judgements in a cell.
-
-    Args:
-        table: the first rows of a file.
-        recipe: what the user, and the names of columns, say.
-        complete: whether that names a context, a candidate and a judgement.
-
-    Returns:
-        The shape, with all its roles; None where each row is one judged text, or nothing is recognised.
-    """
-    if table.shape[1] > MOST_COLUMNS:
-        return None
-    records = Records(table, recipe)
-    finders: list[Callable[[Records], Shape | None]] = [_find_rater_columns]
-    if recipe.candidate is None:
-        finders = [_find_keyed, _find_lists, _find_system_columns, _find_best_column]
-    elif complete:
-        finders.append(_find_raters_in_cells)
-    shape = next(filter(None, (find(records) for find in finders)), None)
-    if shape:
-        if shape.fields:
-            _guess_roles(shape, recipe)
-        elif recipe.candidate:
-            shape.roles["candidate"] = records.take(recipe.candidate)
-        shape.roles = {**records.name_roles(shape.used), **shape.roles}
-    return shape
-
-
 # ---------------------------------------------------------------- objects and lists
 
 
@@ -187,7 +260,7 @@ def _find_keyed(records: Records) -> Shape | None:
             loops = [*records.loop_over(column, "for system, items in {}.items()"), "for item in items"]
         judged = [name for name in objects if name != column and {*objects[name][0]} & {*cells[0]}]
         used, roles = [column], {"system": "system"}
-        if _are_objects(values) and _share_fields(values) and max(map(len, cells)) > 1:
+        if _are_objects(values) and set.intersection(*map(set, values)) and max(map(len, cells)) > 1:
             fields = _leaves_of(values, "item")
         elif _are_texts(values) and judged:
             used += judged
@@ -200,16 +273,12 @@ def _find_keyed(records: Records) -> Shape | None:
         seen = f"column {column!r} holds objects keyed by system: {some_of(systems, 6, str)}"
         return Shape(seen, loops, fields, used, roles, "item")
     values = [cell for cells in objects.values() for cell in cells]
-    if len(objects) > 1 and _share_fields(values, least=2):
+    if len(objects) > 1 and len(set.intersection(*map(set, values))) > 1:
         loops = [f"for system in {_literal([*objects])}", "if record.get(system)"]
         seen = f"a column of objects per system: {some_of([*objects], 6, str)}"
         item = "record[system]"
         return Shape(seen, loops, _leaves_of(values, item), [*objects], {"system": "system"}, item)
     return None
-
-
-def _share_fields(items: Sequence[Mapping[str, Any]], least: int = 1) -> bool:
-    return len(set.intersection(*(set(item) for item in items))) >= least
 
 
 def _find_lists(records: Records) -> Shape | None:
@@ -233,17 +302,17 @@ def _find_lists(records: Records) -> Shape | None:
     judged = [column for column in alike if _are_numbers(items[column])]
     if judged:
         zipped = {"text": records.take(texts[0]), "score": records.take(judged[0])}
+        roles = {"candidate": "text", "score": "score"}
         systems = [name for name in alike if name.casefold().rstrip("s") in NAMES["system"]]
         if systems:
             zipped["system"] = records.take(systems[0])
+            roles["system"] = "system"
         loops = []
         if len(judged) > 1:
-            loops = [f"for attribute in {_literal(judged)}"]
             zipped["score"] = "record[attribute]"
-        loops.append(f"for {', '.join(zipped)} in zip({', '.join(zipped.values())}, strict=True)")
-        roles = {"candidate": "text"} | {name: name for name in ("score", "system") if name in zipped}
-        if len(judged) > 1:
             roles["attribute"] = "attribute"
+            loops = [f"for attribute in {_literal(judged)}"]
+        loops.append(f"for {', '.join(zipped)} in zip({', '.join(zipped.values())}, strict=True)")
         seen = f"columns {some_of([texts[0], *judged], 6)} hold lists of one length"
         return Shape(seen, loops, used=[*lists], roles=roles)
     if len(texts) > 1:
@@ -251,8 +320,8 @@ def _find_lists(records: Records) -> Shape | None:
         seen = f"a list of texts per label: {some_of(texts, 6, str)}"
         return Shape(seen, loops, used=[*lists], roles={"candidate": "text", "label": "label"})
     roles = {"candidate": "text", "label": f"record{TO_COMPLETE}"}
-    loops = records.loop_over(texts[0], "for text in {}")
-    return Shape(f"column {texts[0]!r} holds lists of texts", loops, used=[*lists], roles=roles)
+    seen = f"column {texts[0]!r} holds lists of texts"
+    return Shape(seen, records.loop_over(texts[0], "for text in {}"), used=[*lists], roles=roles)
 
 
 def _leaves_of(items: Sequence[Mapping[str, Any]], expression: str) -> Cells:
@@ -274,7 +343,8 @@ def _guess_roles(shape: Shape, recipe: Recipe) -> None:
 
     Where each text has an object of scores, a loop over its attributes is added, too.
     """
-    fields, to_complete = shape.fields, f"{shape.item}{TO_COMPLETE}"
+    fields = shape.fields
+    to_complete = f"{shape.item}{TO_COMPLETE}"
     by_name = {(re.findall(r'"([^"]*)"', name) or [name])[-1].casefold(): name for name in reversed(fields)}
 
     def choose(names: Iterable[str], otherwise: Sequence[str] = ()) -> str:
@@ -290,24 +360,19 @@ def _guess_roles(shape: Shape, recipe: Recipe) -> None:
     others.pop(roles["candidate"], None)
     named = [name.split(".")[-1].casefold() for name in (recipe.label, recipe.score) if name]
     judged = choose(named) or choose((*NAMES["label"], *NAMES["score"], "ratings", "scores", "quality"))
-    of_kind = [
-        [name for name, cells in others.items() if _are_numbers(cells) and not _NO_JUDGEMENT.search(name.strip('"])'))],
-        [name for name, cells in others.items() if _are_objects(cells)],
-        [
-            name
-            for name, cells in others.items()
-            if _are_texts(cells) and (recipe.by_label or len({*cells}) * 2 <= len(cells))
-        ],
-    ]
-    judged = judged or next((names[0] for names in of_kind if len(names) == 1), "")
+    numbers = [name for name, cells in others.items() if _are_numbers(cells)]
+    numbers = [name for name in numbers if not _NO_JUDGEMENT.search(name.strip('"])'))]
+    objects = [name for name, cells in others.items() if _are_objects(cells)]
+    texts = [name for name, cells in others.items() if _are_texts(cells)]
+    labels = [name for name in texts if recipe.by_label or len({*fields[name]}) * 2 <= len(fields[name])]
+    judged = judged or next((names[0] for names in (numbers, objects, labels) if len(names) == 1), "")
     if not roles["candidate"]:
-        texts = [name for name, cells in others.items() if _are_texts(cells) and name != judged]
+        texts = [name for name in texts if name != judged]
         roles["candidate"] = texts[0] if len(texts) == 1 else to_complete
-    by_number = judged and _are_numbers(fields[judged])
     if judged and _are_objects(fields[judged]):
         shape.loops.append(f"for attribute, score in {judged}.items()")
         roles |= {"score": "score", "attribute": "attribute"}
-    elif recipe.by_label or not (by_number or recipe.min_gap is not None):
+    elif recipe.by_label or (recipe.min_gap is None and not (judged and _are_numbers(fields[judged]))):
         roles["label"] = judged or to_complete
     else:
         roles["score"] = judged or to_complete
@@ -458,10 +523,10 @@ def _find_rater_columns(records: Records) -> Shape | None:
         if len(raters) < 2 and len(numbered) == 1:
             raters = numbers
         if len(raters) < 2 and len(numbers) > 1:
-            aspects = " ".join(f"--attribute {_shell(name)}" for name in numbers)
+            aspects = " ".join(f"--attribute {shlex.quote(name)}" for name in numbers)
             raise NNDError(
                 f"columns {some_of(numbers)} hold numbers; where each is what was judged (an attribute), write {aspects}; "
-                f"where each is a rater, --rater {_shell(','.join(numbers))}; where one is the score, --score COLUMN"
+                f"where each is a rater, --rater {shlex.quote(','.join(numbers))}; where one is the score, --score COLUMN"
             )
     if len(raters) < 2:
         return None
@@ -469,11 +534,6 @@ def _find_rater_columns(records: Records) -> Shape | None:
     roles = {"rater": "rater", "label" if is_label else "score": "record.get(rater)"}
     loops = [f"for rater in {_literal(raters)}"]
     return Shape(f"a column per rater: {some_of(raters, 6, str)}", loops, used=raters, roles=roles)
-
-
-def _shell(word: str) -> str:
-    """A word as one types it in a shell."""
-    return word if re.fullmatch(r"[\w,.:=/@+-]+", word) else f"'{word}'"
 
 
 def _find_raters_in_cells(records: Records) -> Shape | None:
@@ -489,7 +549,8 @@ def _find_raters_in_cells(records: Records) -> Shape | None:
         if not several or not (numbers or labels) or {*cells} & {*recipe.better}:
             continue
         alike = separator == "," and all(re.fullmatch(r"\s*\d+,\d+\s*", cell) for cell in several)
-        if separator == "," and (recipe.decimal == "," or (alike and _has_semicolons(records.path))):
+        # Where semicolons separate the cells, commas are decimal marks.
+        if separator == "," and (recipe.decimal == "," or (alike and b";" in records.first_line)):
             continue
         split = f"str(record[{_quote(column)}]).split({_quote(separator)})"
         seen = f"column {column!r} holds several judgements in a cell, such as {several[0]!r}"
@@ -499,12 +560,6 @@ def _find_raters_in_cells(records: Records) -> Shape | None:
         roles = {"label": "label"} if recipe.label else {"score": split}
         return Shape(seen, loops, used=[column], roles=roles)
     return None
-
-
-def _has_semicolons(path: Path) -> bool:
-    """Whether semicolons separate the cells, as where commas are decimal marks."""
-    with path.open("rb") as file:
-        return b";" in file.readline()
 
 
 # ---------------------------------------------------------------- kinds of cells
@@ -530,7 +585,6 @@ def _are_texts(cells: Sequence[Any]) -> bool:
 
 
 def _are_objects(cells: Sequence[Any]) -> bool:
-    """Whether all cells are objects with fields."""
     return bool(cells) and all(isinstance(cell, dict) and cell for cell in cells)
 
 
@@ -538,10 +592,8 @@ def _are_objects(cells: Sequence[Any]) -> bool:
 
 
 def _quote(text: str) -> str:
-    """A text as a literal of Python."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else repr(text)
 
 
 def _literal(names: Sequence[str]) -> str:
-    """Names as a tuple of Python."""
     return f"({', '.join(map(_quote, names))}{',' if len(names) == 1 else ''})"

@@ -1,6 +1,6 @@
-"""draft_set, draft_skeleton, Draft.write: from options to a recipe, tests and a task; or to a prepare.py to complete.
+"""draft_set, Draft.write: from options to a recipe, tests and a task; or to a prepare.py to complete.
 
-Also covers NeedsPrepareError, read_report, Skeleton.
+Also covers NeedsPrepareError, read_report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""recognise_shape, Shape, read_elements: files in which a row is not one judged text.
+"""Shape, read_elements: files in which a row is not one judged text.
 
 Also covers columns_of, Records.
 """
