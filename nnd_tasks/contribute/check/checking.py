@@ -222,10 +222,6 @@ class CheckReport:
         """The numbers of findings in words."""
         return ", ".join(counted(number, label) for label, number in self.counts.items())
 
-    def exit_code(self, *, strict: bool = False) -> int:
-        """The exit status: 2 with errors, 3 with warnings only where those count, else 0."""
-        return 2 if self.counts["error"] else 3 if strict and self.counts["warning"] else 0
-
     def json(self) -> str:
         """The report for programs; its keys are an interface."""
         findings = [{**asdict(item), "severity": item.severity.label} for item in self.findings]
@@ -407,6 +403,7 @@ class Task:
         config: that it reads.
         settings: the YAML, with what it includes.
         foreign: what it names that is not of this package.
+        is_variant: whether it is made of a written task, as `list_variants` says.
     """
 
     name: str
@@ -414,6 +411,7 @@ class Task:
     config: str
     settings: dict[str, Any]
     foreign: tuple[str, ...] = ()
+    is_variant: bool = False
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -453,7 +451,8 @@ def _find_tasks(folder: Folder, folders: Iterable[Path]) -> list[Task]:
             with noting(faults):
                 for variant, change in list_variants(settings).items():
                     config = str(change.get("dataset_name", task.config))
-                    variants[variant] = replace(task, name=variant, config=config, settings={**settings, **change})
+                    changed = {**settings, **change}
+                    variants[variant] = replace(task, name=variant, config=config, settings=changed, is_variant=True)
         tasks |= here
     folder.findings += [finding("task_invalid", fault) for fault in faults]
     return [*{**variants, **tasks}.values()]
@@ -518,7 +517,7 @@ def _check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
             yield finding("config_without_task", name, name)
     for task in tasks:
         yield from _check_task(task, folder)
-    open_tasks = [task.name for task in tasks if "categories" not in task.metadata]
+    open_tasks = [task.name for task in tasks if "categories" not in task.metadata and not task.is_variant]
     if open_tasks:
         yield finding("categories_open", ", ".join(open_tasks))
 
