@@ -327,7 +327,15 @@ def stress_self(
     out: Out = Path("nnd_self"),
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
-    from nnd_tasks.studies.stress.self_texts import draw_prompts, score_own_texts
+    from nnd_tasks.studies.stress.scorers import score_own_texts
 
-    prompts = draw_prompts(corpus, source, texts=texts, words=words)
-    show([score_own_texts(parts_of(models), prompts, parts_of(judges), model_args)], out)
+    report = score_own_texts(
+        parts_of(models),
+        corpus,
+        source,
+        texts=texts,
+        words=words,
+        judges=parts_of(judges),
+        model_args=model_args,
+    )
+    show([report], out)

@@ -5,7 +5,6 @@ Also covers choose_errors, Gold, load_parser, name_scorers, Scorer.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from nnd_tasks.studies.stress.edits import Edit, Parser
 from nnd_tasks.studies.stress.error_types import ERRORS
 from nnd_tasks.studies.stress.stress_set import PROMPT, compute_noise
 from tests.random_models import evaluate
+from tests.sets.tables import write_rows
 from tests.studies.pipeline import mean_likelihood
 
 TEXTS = [
@@ -74,26 +74,24 @@ def test_the_search_goes_on_from_the_best_change():
 
 
 def test_words_are_changed_so_that_the_text_is_worse():
-    texts = set(propose_edits(PARSER, None)("A dog is in the old house of 12 men.", ()))
-    assert texts >= {
+    text = "A dog is in the old house of 12 men."
+    plain = set(propose_edits(PARSER, None)(text, ()))
+    assert plain >= {
         "An dog is in the old house of 12 men.",
         "Dog is in the old house of 12 men.",
         "A dog are in the old house of 12 men.",
         "A dog is the old house of 12 men.",
     }
-    kept = ("old", "house", "12", "men")
-    assert all(word in text for text in texts for word in kept), "without a source, content words stay"
+    assert all(word in new for new in plain for word in ("old", "house", "12", "men")), "content words stay"
     assert not set(propose_edits(PARSER, None)("He went out about noon.", ())), "these may go unnoticed"
-    near = {"house": ["garden"], "old": ["new"]}
-    more = set(propose_edits(PARSER, near)("A dog is in the old house of 12 men.", ()))
-    assert more > texts
-    assert {
+    assert set(propose_edits(PARSER, {"house": ["garden"], "old": ["new"]})(text, ())) >= {
+        *plain,
         "A dog is in the old garden of 12 men.",
         "A dog is in the new house of 12 men.",
         "A dog is in the old house of 13 men.",
         "A dog is in the old house of 11 men.",
         "A dog is at the old house of 12 men.",
-    } <= more
+    }
     text = "I know what I said, and I left. I slept."
     pronouns = {new for new, what in propose_edits(PARSER, {})(text, ()).items() if what == "i → he"}
     assert pronouns == {
@@ -138,10 +136,9 @@ def test_every_found_text_fools_the_model(nnd, tiny_models, corpus, nnd_home):
 
 
 def test_sources_are_read_and_texts_beyond_the_window_are_counted(tiny_models, tmp_path, nnd_home):
-    path = tmp_path / "pairs.jsonl"
     rows = [{"gold": TEXTS[0], "source": source} for source in ("Quelle.", "Source.")]
     rows.append({"gold": TEXTS[1], "source": "word " * 4000})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    path = write_rows(tmp_path / "pairs.jsonl", rows)
     result = build_attack_set("found", [str(tiny_models["gpt2"])], str(path))
     attack = result.report["attacks"][1]
     assert (attack["search"], attack["texts"], attack["too_long"], attack["found"]) == ("edits", 2, 1, 2)

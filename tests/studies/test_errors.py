@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import spacy
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.studies.stress.edits import LISTS, Edit, Parser, count_of, is_spoken, join
@@ -69,21 +69,17 @@ def spaced(text: str) -> str:
     return " ".join(words_of(text))
 
 
+#: Enough for texts of so few words.
+few = settings(max_examples=30)
 shares = st.sampled_from([0.05, 0.3, 0.5, 1.0])
 seeds = st.integers(0, 1000)
 
 
 # ---------------------------------------------------------------- all of them
 
-FLUENCY = """truncation article_removal preposition_removal stop_word_removal verb_lemmatization token_drop repeated_token
-    local_swap middle_swap noised_punctuation"""
-CONSISTENCY = """sentence_switching sentence_replacement negation generic_named_entity named_entity_switching verb_switching
-    noun_switching bert_diverge sub_sentence_switching"""
 
-
-@pytest.mark.parametrize(("kind", "names"), [("fluency", FLUENCY), ("consistency", CONSISTENCY)])
-def test_every_error_of_the_paper_is_there(kind, names):
-    assert {name for name, error in ERRORS.items() if error.kind == kind} == {*names.split()}
+def test_every_error_of_the_paper_is_there():
+    assert Counter(error.kind for error in ERRORS.values()) == {"fluency": 10, "consistency": 9, "targeted": 7}
     assert all(error.definition.endswith((".", ")")) for error in ERRORS.values())
 
 
@@ -119,10 +115,6 @@ It was, of course, late. = It was not, of course, late.
 I've seen it. = I've not seen it.
 She'd gone. = She'd not gone.
 She'd go. = She'd not go.
-They'd the money. = They did not have the money.
-I've a car. = I do not have a car.
-I'd better go. = I'd better not go.
-How'd you do that? = How'd you not do that?
 We'll see. = We'll not see.
 You're late. = You're not late.
 I'm late. = I'm not late.
@@ -131,8 +123,7 @@ Mary'd gone. = Mary'd not gone.
 She'd've gone. = She'd not have gone.
 He can't sing. = He can sing.
 We won't go. = We will go.
-I ain't late. = I am late.
-They ain't seen it. = They have seen it.
+She ain't late. = She is late.
 We wouldn't've gone. = We would've gone.
 Anna's dog can wait. = Anna's dog can not wait.
 Let's leave. = Let's leave.
@@ -147,15 +138,11 @@ def split_example(line: str) -> tuple[str, str, float, str]:
     return name, text, float(amount), wrong
 
 
-OF_TABLE = {name: kind.example for name, kind in ERRORS.items() if kind.example}
+NEGATIONS = [f"negation 1: {line}" for line in NEGATED.strip().splitlines()]
 CASES = {
-    *map(split_example, EXAMPLES.strip().splitlines()),
-    *((name, text, float(amount), wrong) for name, (text, wrong, amount) in OF_TABLE.items()),
-    *(
-        split_example(f"negation 1: {line}".replace("'", mark))
-        for line in NEGATED.strip().splitlines()
-        for mark in "'\u2019"
-    ),
+    *map(split_example, [*EXAMPLES.strip().splitlines(), *NEGATIONS]),
+    *(split_example(line.replace("'", "\u2019")) for line in NEGATIONS),
+    *((name, kind.example[0], kind.example[2], kind.example[1]) for name, kind in ERRORS.items() if kind.example),
 }
 
 
@@ -174,6 +161,7 @@ def test_an_empty_or_odd_text_is_no_reason_to_stop(name):
 # ---------------------------------------------------------------- words
 
 
+@few
 @given(texts(), shares)
 def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text, amount):
     assume(not re.search(r"\b\w\.", text))  # an initial ends no sentence
@@ -185,6 +173,7 @@ def test_truncation_yields_a_prefix_that_ends_within_a_sentence(text, amount):
     assert make("truncation", text, amount) == (f"{within[-1]}." if within else "")
 
 
+@few
 @given(st.integers(1, 6), seeds)
 def test_sentences_that_refer_to_nothing_may_stand_in_any_order(pairs, seed):
     """A list stays as it is; with a word that refers to the sentence before, a new order is an error."""
@@ -221,6 +210,7 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text, sent
         ("token_drop", lambda word: True),
     ],
 )
+@few
 @given(text=texts(), amount=shares, seed=seeds)
 def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(name, eligible, text, amount, seed):
     text = spaced(text.replace(" a.", " a ."))  # "a." is an initial: "The" behind it belongs to a name
@@ -235,6 +225,7 @@ def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(name, elig
     "name",
     ["local_swap", "middle_swap", "sentence_switching", "verb_switching", "noun_switching", "sub_sentence_switching"],
 )
+@few
 @given(text=texts(least=2), seed=seeds)
 def test_switching_only_moves(name, text, seed):
     amount = 0.6 if name == "local_swap" else 3
@@ -244,35 +235,36 @@ def test_switching_only_moves(name, text, seed):
     assert Counter("".join(found.split())) == Counter("".join(text.split()))
 
 
-@pytest.mark.parametrize("name", ["positioned_error_random", "positioned_error_shuffle"])
+@few
 @given(text=texts(least=4), place=st.sampled_from([0.0, 0.5, 1.0]), seed=seeds)
-def test_a_positioned_error_stays_within_ten_words(name, text, place, seed):
+def test_a_positioned_error_stays_within_ten_words(text, place, seed):
     text = spaced(text)
-    before, after = text.split(), make(name, text, place, seed).split()
-    changed = {i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
-    start = int(place * max(len(before) - SPAN, 0))
-    assert changed <= set(range(start, start + SPAN))
-    if name.endswith("shuffle"):
-        assert Counter(before) == Counter(after)
-    else:
-        assert all(after[i] in DRAFT.vocabulary for i in changed)
+    words = text.split()
+    start = int(place * max(len(words) - SPAN, 0))
+    before, span, after = words[:start], words[start : start + SPAN], words[start + SPAN :]
+    shuffled = make("positioned_error_shuffle", text, place, seed).split()
+    assert shuffled == [*before, *shuffled[start : start + SPAN], *after]
+    assert sorted(shuffled) == sorted(words)
+    replaced = make("positioned_error_random", text, place, seed).split()
+    assert replaced == [*before, *replaced[start : start + SPAN], *after]
+    assert set(replaced[start : start + SPAN]) <= set(DRAFT.vocabulary)
+    assert len(replaced[start : start + SPAN]) == len(span)
 
 
-@pytest.mark.parametrize(("name", "size"), [("frequent_3gram", 3), ("frequent_4gram", 4)])
-def test_frequent_ngrams_are_drawn_and_joined(name, size):
-    found = make(name, "x", 10, ngram_words=250).split()
-    known = {" ".join(gram) for gram in DRAFT.ngrams[size]}
-    grams = {" ".join(found[i : i + size]) for i in range(0, 250 - size, size)}
-    assert len(found) == 250
-    assert grams == known
+@pytest.mark.parametrize("size", [3, 4])
+def test_frequent_ngrams_are_drawn_and_joined(size):
+    name, known = f"frequent_{size}gram", DRAFT.ngrams[size]
+    drawn = make(name, "x", 10, ngram_words=250).split()
+    assert len(drawn) == 250
+    assert {tuple(drawn[i : i + size]) for i in range(0, 250 - size, size)} == set(known)
     assert len(make(name, "one two three four five", 10).split()) == 5, "as long as the gold text"
-    assert set(make(name, "x", 1, ngram_words=40).split()) == set(DRAFT.ngrams[size][0])
+    assert set(make(name, "x", 1, ngram_words=40).split()) == set(known[0])
 
 
 def test_ngrams_are_counted_without_punctuation():
-    found = find_ngrams(["One of the best. One of the rest, one of us.", "At the end of it all."], PARSER)
-    assert found[3][:2] == [("one", "of", "the"), ("at", "the", "end")]
-    assert not [word for grams in found.values() for gram in grams for word in gram if not word.isalpha()]
+    ngrams = find_ngrams(["One of the best. One of the rest, one of us.", "At the end of it all."], PARSER)
+    assert ngrams[3][:2] == [("one", "of", "the"), ("at", "the", "end")]
+    assert all(word.isalpha() for gram in ngrams[3] + ngrams[4] for word in gram)
 
 
 def test_texts_that_are_given_up_for_others():
@@ -285,6 +277,7 @@ def test_texts_that_are_given_up_for_others():
 # ---------------------------------------------------------------- sentences and meaning
 
 
+@few
 @given(texts(least=2), st.integers(1, 6), seeds)
 def test_the_last_sentence_may_stay(text, pairs, seed):
     sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
@@ -294,22 +287,20 @@ def test_the_last_sentence_may_stay(text, pairs, seed):
     assert len(sentences) > 2 or fixed == text
 
 
+@few
 @given(texts(), st.integers(1, 6), seeds)
 def test_sentences_are_replaced_by_those_of_others(text, count, seed):
     sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
-    found = make("sentence_replacement", text, count, seed)
-    others = {sentence for sentence, _ in OTHERS}
-    pieces = split_into(found, [*sentences, *others])
-    replaced = len(sentences) - sum((Counter(sentences) & Counter(pieces)).values())
-    donors = others - set(sentences)
-    assert replaced == min(count, len(sentences), len(donors))
-    new = Counter(pieces) - Counter(sentences)
-    assert set(new) <= donors
-    assert max(new.values(), default=1) == 1, "no sentence is put in twice"
+    donors = {sentence for sentence, _ in OTHERS}  # none of them is made of the words of texts
+    pieces = split_into(make("sentence_replacement", text, count, seed), [*sentences, *donors])
+    new = [piece for piece in pieces if piece in donors]
+    assert len(set(new)) == len(new) == min(count, len(sentences), len(donors)), "no sentence is put in twice"
+    assert all(piece in (sentence, *donors) for piece, sentence in zip(pieces, sentences, strict=True))
     own = [(sentence, text) for sentence, _ in OTHERS]
     assert make("sentence_replacement", text, count, seed, sentences_of_others=own) == " ".join(sentences)
 
 
+@few
 @given(texts(), shares, seeds)
 def test_bert_diverge_replaces_its_share_of_words(text, amount, seed):
     before, after = TAGGED.parse(text), TAGGED.parse(make("bert_diverge", text, amount, seed))
@@ -340,10 +331,8 @@ def test_a_share_is_rounded_and_never_nothing_of_something(amount, items):
 @pytest.mark.parametrize(
     ("corpus", "name", "few", "levels"),
     [
-        ("wikitext", "sentence_switching", False, [1, 2, 6]),
         ("wmt", "sentence_switching", False, []),
-        ("ted", "token_drop", False, [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.55]),
-        ("wikitext", "token_drop", True, [0.05, 0.25, 0.5]),
+        ("ted", "token_drop", True, [0.05, 0.25, 0.55]),
         ("wikitext", "injection", True, [1, 2, 3, 4, 5]),  # kinds are no grades
         ("mine", "noun_switching", False, [2, 7]),  # as on CNN/DM
     ],

@@ -6,8 +6,8 @@ Also covers make_requests.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,11 @@ from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.forms import to_markdown
-from nnd_tasks.studies.stress import self_texts
-from nnd_tasks.studies.stress.self_texts import draw_prompts, report_own_texts, score_own_texts
-from tests.commands import Outcome
+from nnd_tasks.studies.stress import scorers
+from nnd_tasks.studies.stress.scorers import draw_prompts, report_own_texts, score_own_texts
+from tests.sets.tables import write_rows
 from tests.studies.pipeline import mean_likelihood
 
-Command = Callable[..., Outcome]
 TEXTS = [
     f"The river {verb} in January, and the barges waited at the lock." for verb in ("froze", "rose", "fell", "ran")
 ]
@@ -42,8 +41,8 @@ def models(tiny_models) -> list[str]:
 
 
 def test_scores_are_those_of_the_models(nnd, models, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(self_texts, "PIECE", 2)
-    monkeypatch.setitem(self_texts._SAMPLING, "max_gen_toks", 8)
+    monkeypatch.setattr(scorers, "PIECE", 2)
+    monkeypatch.setitem(scorers._SAMPLING, "max_gen_toks", 8)
     words = ("stress", "self", "--models", ",".join(models), "--corpus", corpus, "--words", 5)
     done = nnd(*words, "--out", tmp_path / "out")
     assert done.status == 0, done.err
@@ -56,26 +55,19 @@ def test_scores_are_those_of_the_models(nnd, models, corpus, tmp_path, monkeypat
     assert prompt == "The river ran in January,"
     expected = mean_likelihood(Path(models[0]), prompt, text)
     assert report["scores"]["gpt2"][3][1] == pytest.approx(expected, abs=1e-4)
-    again = score_own_texts(models, draw_prompts(str(corpus), words=5)).facts
+    again = score_own_texts(models, str(corpus), words=5).facts
     assert again["texts"].to_dict("records") == report["texts"], "the same command gives the same texts"
 
 
 def test_a_text_keeps_the_space_that_it_begins_with():
-    inner = Tokenizer(
-        WordLevel({f"\u2581{word}": i for i, word in enumerate(("a", "cat", "sat"))}, unk_token="\u2581a")
-    )
+    vocabulary = {f"\u2581{word}": i for i, word in enumerate(("a", "cat", "sat"))}
+    inner = Tokenizer(WordLevel(vocabulary, unk_token="\u2581a"))
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner)
-
-    class Model:
-        backend = "causal"
-        tok_encode = staticmethod(tokenizer.encode)
-        tok_decode = staticmethod(tokenizer.decode)
-
-    model = Model()
+    model = SimpleNamespace(backend="causal", tok_encode=tokenizer.encode, tok_decode=tokenizer.decode)
     text = model.tok_encode("cat sat", add_special_tokens=False)
     assert model.tok_decode(text) == "cat sat"
-    self_texts._keep_spaces(model)
+    scorers._keep_spaces(model)
     assert (model.tok_decode(text), model.tok_decode([]), model.tok_decode(1)) == (" cat sat", "", "cat")
 
 
@@ -115,8 +107,7 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus, tmp_path, h
     drawn = draw_prompts(mine, words=5, texts=2)
     assert len(drawn) == 2
     assert drawn == draw_prompts(mine, words=5, texts=2)
-    pairs = tmp_path / "pairs.jsonl"
-    pairs.write_text("".join(json.dumps({"gold": text, "source": f"{text} Yes."}) + "\n" for text in TEXTS))
+    pairs = write_rows(tmp_path / "pairs.jsonl", ({"gold": text, "source": f"{text} Yes."} for text in TEXTS))
     assert draw_prompts(str(pairs), words=12) == TEXTS
     contexts = draw_prompts("demo", words=0)
     assert len(contexts) == len(set(contexts)) > 10
@@ -125,15 +116,16 @@ def test_prompts_are_beginnings_of_texts_sources_or_contexts(corpus, tmp_path, h
 
 
 @pytest.mark.parametrize(
-    ("judges", "prompts", "model_args", "message"),
+    ("judges", "text", "model_args", "message"),
     [
-        (1, TEXTS, "", "a model is named twice"),
-        (0, ["word " * 2100] * 2, "", "only 0 prompts after which"),
-        (0, TEXTS, "dtype=float99", "the model .* cannot be loaded"),
+        (1, "", "", "a model is named twice"),
+        (0, "word " * 2100, "", "only 0 prompts after which"),
+        (0, "", "dtype=float99", "the model .* cannot be loaded"),
     ],
 )
-def test_what_cannot_be_done_is_one_error(models, judges, prompts, model_args, message):
+def test_what_cannot_be_done_is_one_error(models, corpus, judges, text, model_args, message):
+    corpus.write_text("".join(f"{text}{i}.\n" for i in range(2)))
     with pytest.raises(NNDError, match=message):
-        score_own_texts(models, prompts, models[:judges], model_args)
+        score_own_texts(models, str(corpus), words=0, judges=models[:judges], model_args=model_args)
     with pytest.raises(NNDError, match="--models: name two models or more"):
-        score_own_texts(models[:1], prompts)
+        score_own_texts(models[:1], str(corpus))

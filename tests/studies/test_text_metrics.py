@@ -83,6 +83,8 @@ def test_metrics_are_named_with_their_models(tiny_models):
     assert [*load_metrics(f"rouge2, bartscore={tiny_models['t5']},bleu")] == ["rouge2", "bartscore", "bleu"]
     with pytest.raises(NNDError, match="there is no metric ''"):
         load_metrics("")
+    with pytest.raises(NNDError, match="metric bartscore needs a model: --metrics bartscore=FOLDER"):
+        load_metrics("bartscore")
     with pytest.raises(NNDError, match=r"metric bertscore: .*such"):
         score("bertscore", "/no/such/folder")
 

@@ -1,4 +1,4 @@
-"""judge, decide, report_results, draw_levels: the paper's rule against slow definitions and by simulation."""
+"""judge, decide, report_results, draw_levels: the paper's rule against slow definitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.show.terminal import write_reports
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.stress.stress_report import draw_levels, judge, report_results
-from tests.results.fake_runs import write_run
+from tests.results.fake_runs import make_document, make_sample, score, write_run
 
 Rows = Sequence[dict[str, Any]]
 
@@ -31,36 +31,31 @@ def one(error: str, level: str, score: float, gold: float = -1.0, **more: Any) -
 def slow_levels(rows: Rows, error: str) -> list[dict[str, Any]]:
     """Compute what `judge` documents of an error, text by text."""
     scored = [row for row in rows if not math.isnan(row["score"])]
-    lacking = {row["text"] for row in rows if row["error"] == error and math.isnan(row["score"])}
+    of_error = [row for row in scored if row["error"] == error]
+    lacking = {row["text"] for row in rows if row["error"] == error and row not in scored}
     golds = {row["text"]: row["gold"] for row in scored if row["text"] not in lacking}
     graded = error != "injection"
-    names = list(dict.fromkeys(row["level"] for row in scored if row["error"] == error))
+    names = list(dict.fromkeys(row["level"] for row in of_error))
+    sure = 1 - 0.05 / (2 * len(names))
     below = unchanged = {text: (gold, 0.0) for text, gold in golds.items()}
-    found = []
+    levels = []
     for level in sorted(names, key=float) if graded else names:
-        of_text: dict[str, list[dict[str, Any]]] = {text: [] for text in golds}
-        for row in scored:
-            if (row["error"], row["level"]) == (error, level) and row["text"] in golds:
-                of_text[row["text"]].append(row)
-        here = {
-            text: tuple(fmean(row[name] for row in own) for name in ("score", "noise")) if own else below[text]
-            for text, own in of_text.items()
-        }
-        wins = [[row["gold"] > row["score"] for row in own] for own in of_text.values() if own]
-        sure = 1 - 0.05 / (2 * len(names))
+        here, wins = dict(below), []
+        for text in golds:
+            if own := [row for row in of_error if (row["text"], row["level"]) == (text, level)]:
+                here[text] = fmean(row["score"] for row in own), fmean(row["noise"] for row in own)
+                wins.append([row["gold"] > row["score"] for row in own])
         step = stats.ttest_1samp([here[text][0] - below[text][0] for text in golds], 0).confidence_interval(sure)
         rate = summarize_rate(list(map(sum, wins)), list(map(len, wins)), sure)[2:]
-        gold, score = fmean(golds.values()), fmean(score for score, _ in here.values())
-        numbers = {"gold": gold, "score": score, "change": (score - gold) / abs(gold)}
-        numbers |= {"noise": fmean(noise for _, noise in here.values()), "texts": sum(map(len, wins))}
-        numbers |= {"passed": fmean(win for own in wins for win in own) if wins else math.nan}
-        numbers |= dict(zip(("step_low", "step_high", "rate_low", "rate_high"), (*step, *rate), strict=True))
-        found.append({"error": error, "level": level, **numbers})
+        score, noise = np.mean([*here.values()], axis=0)
+        numbers = zip(("step_low", "step_high", "rate_low", "rate_high"), (*step, *rate), strict=True)
+        texts = sum(map(len, wins))
+        levels.append({"error": error, "level": level, "score": score, "noise": noise, "texts": texts, **dict(numbers)})
         below = here if graded else unchanged
-    return found
+    return levels
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_means_levels_and_intervals_are_those_of_the_definition(seed):
     """Texts, levels and seeds are missing at random, and some were not scored."""
     rng = np.random.default_rng(seed)
@@ -110,53 +105,16 @@ def test_a_fall_of_the_mean_that_half_of_the_texts_do_not_share_is_no_pass():
     assert far["outcome"][0] == little["outcome"][0] == "undecided"
 
 
-@pytest.mark.complete
-@pytest.mark.parametrize("graded", [True, False])
-def test_intervals_hold_the_truth_and_no_outcome_is_wrong_more_often_than_they_promise(graded):
-    """Made-up scores of 60 texts at two seeds and two levels: the first falls for 70% of them, the second adds nothing."""
-    rng = np.random.default_rng(0)
-    first, later = ("0.1", "0.5") if graded else ("specific", "general")
-    error = "token_drop" if graded else "injection"
-    runs, texts, held, wrong = 400, 60, 0, Counter[str]()
-    drop = NormalDist().inv_cdf(0.7) * math.sqrt(1.25)
-    for _ in range(runs):
-        golds = rng.normal(-4, 1, texts)
-        shift = rng.normal(0, 1, texts)  # of a text, in both seeds
-        rows = []
-        for _ in range(2):
-            low = golds - drop + shift + rng.normal(0, 0.5, texts)
-            high = (low if graded else golds) + rng.normal(0, 1, texts)  # the mean step is 0
-            for level, scores in ((first, low), (later, high)):
-                rows.append(pd.DataFrame({"text": range(texts), "level": level, "gold": golds, "score": scores}))
-        found = judge(pd.concat(rows).assign(error=error, noise=0.1))
-        low_level, high_level = found.itertuples()
-        held += (
-            low_level.step_low <= -drop <= low_level.step_high
-            and high_level.step_low <= 0 <= high_level.step_high
-            and low_level.rate_low <= 0.7 <= low_level.rate_high
-        )
-        wrong[found["outcome"][0]] += 1
-    assert held / runs > 0.93
-    assert wrong["pass"] / runs < 0.04, "the later level does not fall"
-    assert wrong["fail"] / runs < 0.06
-
-
 # ---------------------------------------------------------------- files
 
 
-def sample(key: str, low: float | None) -> dict[str, Any]:
-    test = {"test_id": f"t{key}", "category": "truncation", "subcategory": "0.5", "seed": 0, "noise_ratio": 0.5}
-    means = (-1.0, low)
-    return {
-        "doc": {"cluster_id": key, "context": "", "candidates": ["a b c d a b c d", "a b c d."]},
-        "candidates": [mean and {"sum": 4 * mean, "mean": mean, "tokens": 4, "bytes": 9} for mean in means],
-        "tests": [{**test, "high": 0, "low": 1, "passed": low and low < -1.0, "tie": False}],
-        "truncated_contexts": 0,
-    }
-
-
 def write(folder: Path, name: str, **scores: float | None) -> None:
-    write_run(folder, name, task="nnd_blindspot_x", samples=[sample(key, low) for key, low in scores.items()])
+    samples = []
+    for key, low in scores.items():
+        document = make_document(key, ["a b c d a b c d", "a b c d."], ["truncation"])
+        document["tests"][0] |= {"subcategory": "0.5", "seed": 0, "noise_ratio": 0.5}
+        samples.append(make_sample(document, [score(-1.0), low and score(low)]))
+    write_run(folder, name, task="nnd_blindspot_x", samples=samples)
 
 
 def test_each_model_has_a_report_with_tables_and_the_figure(tmp_path):
@@ -177,15 +135,16 @@ def test_each_model_has_a_report_with_tables_and_the_figure(tmp_path):
 
 
 def test_every_error_is_in_the_figure_from_its_gold_score_on_and_no_name_is_a_formula(tmp_path):
-    rows = [one(error, "1", -2.0) for error in ("injection", "$^{$", "token_drop")]
+    errors = ("injection", "$^{$", "token_drop")
+    rows = [one(error, "1", -2.0) for error in errors]
     figure = draw_levels(judge(pd.DataFrame(rows)), "score", "x, $^{$")
     figure.savefig(tmp_path / "x.png")
     assert figure.texts[0]._preprocess_math(figure.get_suptitle()) == ("x, $^{$", False)
     assert [panel.get_title() for panel in figure.axes] == ["fluency", "targeted", "other"]
     for panel in figure.axes:
         assert panel.get_lines()[0].get_xydata().tolist() == [[0.0, -1.0], [0.1, -2.0]]
-    labels = [label.get_text().replace("\\", "") for label in figure.legends[0].get_texts()]
-    assert labels == [f"{error} (undecided)" for error in ("token_drop", "injection", "$^{$")], "of one text"
+    labels = {label.get_text().replace("\\", "") for label in figure.legends[0].get_texts()}
+    assert labels == {f"{error} (undecided)" for error in errors}, "of one text"
 
 
 def test_results_without_a_scored_stress_test_are_refused(tmp_path):

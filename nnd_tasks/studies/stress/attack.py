@@ -37,7 +37,7 @@ from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.stress.corpora import Gold, read_corpus
 from nnd_tasks.studies.stress.edits import LISTS, WORDS, Edit, Parser, is_spoken, like, load_parser
 from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
-from nnd_tasks.studies.stress.likelihood import Scorer, name_scorers
+from nnd_tasks.studies.stress.scorers import Scorer, name_scorers
 from nnd_tasks.studies.stress.stress_set import (
     PROMPT,
     NewSet,

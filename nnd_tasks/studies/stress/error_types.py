@@ -313,7 +313,7 @@ def _free(words: Sequence[Token]) -> dict[int, str] | None:
         if not i:
             return {0: ""}
         before = words[i - 1]
-        base = "" if word.lower_ == "not" else WORDS["verb_stems"].get(_plain(words, i - 1)) or _read_aint(words, i)
+        base = "" if word.lower_ == "not" else WORDS["verb_stems"].get(_plain(words, i - 1))
         return {i - 1: (like(base, before.text) if base else before.text) + word.whitespace_, i: ""}
     return None
 
@@ -323,24 +323,11 @@ def _plain(words: Sequence[Token], i: int) -> str:
     return words[i].lower_.replace("\u2019", "'") if 0 <= i < len(words) else ""
 
 
-def _read_aint(words: Sequence[Token], i: int) -> str:
-    """Return the verb that "ain't" stands for, where the word before ``i`` is its "ai"; else ``""``."""
-    if _plain(words, i - 1) != "ai":
-        return ""
-    subject = _plain(words, i - 2)
-    many = subject in ("you", "we", "they")
-    if _plain(words, i + 1) in ("been", "got", "had", "seen"):
-        return "have" if many or subject == "i" else "has"
-    return "am" if subject == "i" else "are" if many else "is"
-
-
 def _negate_at(words: Sequence[Token], i: int) -> dict[int, str] | None:
     """Position -> replacement, of the words that negate the verb at ``i``; None where there is no finite verb."""
     word = words[i]
-    if verb := _find_contracted(words, i):
-        if verb in WORDS["do_for_have"] and _has_object(words, i):  # "They'd the money", not a part of another verb
-            return {i - 1: f"{words[i - 1].text} ", i: f"{WORDS['do_for_have'][verb]} not have{word.whitespace_}"}
-        return _add_not(words, _find_subject(words, i))
+    if _is_contracted(words, i):
+        return _add_not(words, i)
     if word.tag_ != "MD" and not (word.tag_ in WORDS["do_by_tag"] and word.pos_ in ("VERB", "AUX")):
         return None
     if word.tag_ == "MD" or word.lemma_ == "be" or (word.lower_ in LISTS["auxiliaries"] and word.pos_ == "AUX"):
@@ -358,40 +345,21 @@ def _add_not(words: Sequence[Token], i: int) -> dict[int, str]:
     return {i: f"{word.text} not{word.whitespace_}"}
 
 
-def _find_contracted(words: Sequence[Token], i: int) -> str:
-    """Return which contracted verb the word at ``i`` is or ends in: ``m``, ``re``, ``ve``, ``ll``, ``d`` or ``s``; else ``""``.
+def _is_contracted(words: Sequence[Token], i: int) -> bool:
+    """Tell whether the word at ``i`` is or ends in a contracted verb: 'm, 're, 've, 'll, 'd or 's.
 
     It goes by spelling, as taggers miss many contractions, above all those with a curly apostrophe. A contracted verb keeps its
     form and gets a "not", so it does not matter whether "She'd" is "She had" or "She would".
     """
     word, plain = words[i], _plain(words, i)
-    if (
-        not i or words[i - 1].whitespace_ or not words[i - 1].text.isalpha()
-    ):  # in one token: "John'll", not "He OK'd it"
-        match = re.fullmatch(r"([^\W\d_]+)'(re|ve|ll|d)", plain)
-        past = match and match[2] == "d" and word.text[: len(match[1])].isupper()
-        return match[2] if match and not past else ""
-    before = _plain(words, i - 1)
-    ending = plain.removeprefix("'")
+    if not i or words[i - 1].whitespace_ or not words[i - 1].text.isalpha():
+        match = re.fullmatch(r"([^\W\d_]+)'(re|ve|ll|d)", plain)  # in one token: "John'll", not "He OK'd it"
+        return bool(match and not (match[2] == "d" and word.text[: len(match[1])].isupper()))
+    before, ending = _plain(words, i - 1), plain.removeprefix("'")
     if ending == "s" and "'" in plain:
         verb = word.tag_ in ("VBZ", "VBP", "VBD") or before in _BEFORE_IS
-        return "s" if verb and word.tag_ != "POS" and before != "let" else ""
-    return ending if ending in ("m", "re", "ve", "ll", "d") and (ending, word.tag_) != ("ve", "VB") else ""
-
-
-def _has_object(words: Sequence[Token], i: int) -> bool:
-    """Tell whether a contracted "have" is the whole verb, with its object after it, as in "They'd the money"."""
-    if words[i].text[0] not in "'\u2019" or _plain(words, i - 1) in LISTS["asking"]:
-        return False
-    return _plain(words, i + 1) in LISTS["determiners"] and _plain(words, i + 2) not in ("sooner", "longer", "doubt")
-
-
-def _find_subject(words: Sequence[Token], i: int) -> int:
-    """Return the position of the word after which the "not" of the contracted verb at ``i`` stands."""
-    after = _plain(words, i + 1)
-    asked = after in LISTS["subjects"] and _plain(words, i - 1) in LISTS["asking"]  # "How'd you do that?"
-    better = after in ("better", "rather", "sooner") and _find_contracted(words, i) == "d"  # "I'd better go"
-    return i + 1 if asked or better else i
+        return verb and word.tag_ != "POS" and before != "let"
+    return ending in ("m", "re", "ve", "ll", "d") and (ending, word.tag_) != ("ve", "VB")
 
 
 def generic_named_entity(draft: Edit) -> str:

@@ -1,10 +1,16 @@
-"""Texts that models write from the same prompts, each scored by all of them (He et al., 2023, section 5.4)."""
+"""Models that score texts outside a task, and texts that models write from the same prompts, each scored by all of them.
+
+The second is He et al. (2023), section 5.4: does a model like its own texts best?
+"""
 
 from __future__ import annotations
 
+import gc
+import math
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +21,10 @@ import torch
 from scipy.stats import ttest_1samp
 from tqdm import tqdm
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
+from nnd_tasks.results.model_names import short_names
+from nnd_tasks.run.adapter import parse_model_args
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.show.report import Report, make_table
@@ -24,9 +32,91 @@ from nnd_tasks.significance import holm
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
-from nnd_tasks.studies.stress.likelihood import name_scorers
+from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.request import make_requests
 from nnd_tasks.text import counted
+
+
+class Scorer:
+    """A model of lm-eval's type ``hf`` that scores texts as the tasks do.
+
+    Args:
+        model: folder or name of a causal or sequence-to-sequence model of transformers.
+        name: for people.
+        model_args: further arguments, as for lm-eval.
+        batch_size: texts that it reads at once.
+
+    Attributes:
+        name: for people.
+        counter: counts its tokens.
+        lm: lm-eval's model, within `loaded`.
+
+    Raises:
+        NNDError: there is no such model, or it has no tokenizer.
+    """
+
+    def __init__(self, model: str, name: str, *, model_args: str = "", batch_size: int = 1) -> None:
+        path = expand(model)
+        pretrained = str(path) if path.exists() else model
+        self.name = name
+        self.lm: Any = None
+        self._batch_size = batch_size
+        self._arguments = {"softmax_dtype": "float32", **parse_model_args(model_args), "pretrained": pretrained}
+        self.counter = TokenCounter(self._arguments, "hf")
+
+    @contextmanager
+    def loaded(self) -> Iterator[Any]:
+        """Load the model, and give its memory back at the end.
+
+        Raises:
+            NNDError: it cannot be loaded.
+        """
+        from nnd_tasks.models.shared_prefix import SharedPrefixLM
+
+        try:
+            # lm-eval takes the CPU where there is no such GPU.
+            self.lm = SharedPrefixLM(**self._arguments, device="cuda:0", batch_size=self._batch_size)
+        except Exception as error:  # transformers raises many kinds
+            raise NNDError(f"the model {self.name} cannot be loaded ({typed_reason_of(error)})") from error
+        try:
+            yield self.lm
+        finally:
+            self.lm = None
+            gc.collect()
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the mean log-likelihood per token, in nats, of each text after its context.
+
+        It is ``-inf`` for a text without a token of its own, and for one that does not fit the window with its whole context.
+
+        Args:
+            pairs: (context, text).
+        """
+        lengths = [self.counter.lengths(*pair) if pair[1].strip() else (0, 0) for pair in pairs]
+        means = [-math.inf] * len(pairs)
+        fitting = [
+            i for i, (context, tokens) in enumerate(lengths) if tokens and not self.counter.overlong(context, tokens)
+        ]
+        requests = make_requests("loglikelihood", [pairs[i] for i in fitting])
+        answers = self.lm.loglikelihood(requests, disable_tqdm=True) if requests else ()
+        for i, (total, _) in zip(fitting, answers, strict=True):
+            means[i] = float(total) / lengths[i][1]
+        return means
+
+
+def name_scorers(models: Sequence[str], **settings: Any) -> list[Scorer]:
+    """Return a scorer per model, with short names; ``settings`` are those of `Scorer`.
+
+    Raises:
+        NNDError: a model is named twice, or cannot be read.
+    """
+    if len({*models}) < len(models):
+        raise NNDError(f"{', '.join(models)}: a model is named twice")
+    names = short_names([str(expand(model)) for model in models])
+    return [Scorer(model, name, **settings) for model, name in zip(models, names, strict=True)]
+
+
+# ---------------------------------------------------------------- texts that models write
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 #: Prompts that are asked at once; each piece has random numbers of its own.
@@ -46,37 +136,49 @@ _READING = (
 
 
 def score_own_texts(
-    models: Sequence[str], prompts: Sequence[str], judges: Sequence[str] = (), model_args: str = ""
+    models: Sequence[str],
+    corpus: str,
+    source: Path | None = None,
+    *,
+    texts: int = 100,
+    words: int = 20,
+    judges: Sequence[str] = (),
+    model_args: str = "",
 ) -> Report:
     """Let each model write from each prompt, and each model and judge score all texts; return `report_own_texts`.
 
     Args:
         models: that write and score: folders, or names on the hub; two at least.
-        prompts: of `draw_prompts`.
+        corpus: what `draw_prompts` takes the prompts from.
+        source: folder of the paper's corpora.
+        texts: number of prompts; 0 takes all.
+        words: of each text that are the prompt; 0 takes it whole.
         judges: that score only.
         model_args: further arguments of all models, as for ``--model_args``.
 
     Raises:
-        NNDError: a model is named twice, or cannot be loaded, or fewer than two prompts and what follows fit into the windows.
+        NNDError: there are no prompts, a model is named twice, or cannot be loaded, or fewer than two prompts and what follows
+            fit into the windows.
     """
     if len(models) < 2:
         raise NNDError("--models: name two models or more, separated by commas")
+    prompts = draw_prompts(corpus, source, texts=texts, words=words)
     scorers = name_scorers([*models, *judges], model_args=model_args, batch_size=_BATCH)
     writers = scorers[: len(models)]
-    texts = pd.DataFrame({"prompt": prompts})
+    written = pd.DataFrame({"prompt": prompts})
     for scorer in writers:
         with scorer.loaded() as lm:
             _keep_spaces(lm)
             starts = tqdm(range(0, len(prompts), PIECE), f"texts of {scorer.name}", disable=None)
-            texts[scorer.name] = [
+            written[scorer.name] = [
                 text for start in starts for text in _write(lm, prompts[start : start + PIECE], start)
             ]
-    pairs = [(prompt, text) for prompt, *written in texts.itertuples(index=False) for text in written]
+    pairs = [(prompt, text) for prompt, *of_prompt in written.itertuples(index=False) for text in of_prompt]
     scored = []
     for scorer in scorers:
         with scorer.loaded():
             scored.append(np.reshape(scorer.score(pairs), (len(prompts), len(writers))))
-    return report_own_texts([scorer.name for scorer in scorers], np.stack(scored, axis=1), texts)
+    return report_own_texts([scorer.name for scorer in scorers], np.stack(scored, axis=1), written)
 
 
 def _write(lm: Any, prompts: Sequence[str], seed: int) -> list[str]:
