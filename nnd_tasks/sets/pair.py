@@ -245,7 +245,7 @@ def rate_candidates(
     used = used.assign(candidate_id=number_rows(*(used[name] for name in [*key, "attribute_id"]))[0])
     votes = used
     if "rater" in used:
-        used, votes = _count_raters_once(used, rule)
+        used, votes = _count_raters_once(used, rule.rank if isinstance(rule, LabelRule) else None)
         judgements = judgements.assign(
             exclusion=used["exclusion"].reindex(judgements.index).fillna(judgements["exclusion"])
         )
@@ -287,7 +287,7 @@ def _take_means(number: Any, values: Any) -> Any:
     return np.bincount(number, values.astype(float)) / np.bincount(number)  # groupby's mean differs in the last digit
 
 
-def _elect(votes: pd.DataFrame, key: str, rank: Callable[[str], float | None]) -> pd.Series[Any]:
+def _elect(votes: pd.DataFrame, key: str, rank: Callable[[Any], float | None]) -> pd.Series[Any]:
     """Elect a label per key: the most frequent rank wins, and of its labels the most frequent one, or the first of these.
 
     A key of which two ranks are as frequent has no label: of good, good, bad it has good, of good, bad none.
@@ -299,8 +299,14 @@ def _elect(votes: pd.DataFrame, key: str, rank: Callable[[str], float | None]) -
     return label[best.groupby(key)["rank"].nunique()[label.index] == 1]
 
 
-def _count_raters_once(judgements: pd.DataFrame, rule: LabelRule | ScoreRule) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _count_raters_once(
+    judgements: pd.DataFrame, rank: Callable[[Any], float | None] | None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Give each rater of a candidate one vote; without a name each judgement is a vote, and so is each value of one cell.
+
+    Args:
+        judgements: with ``candidate_id``, ``row_id``, ``rater`` and ``value``.
+        rank: of a label; None where the values are scores.
 
     Returns:
         The judgements, of which those of a rater without a majority are left out; and the votes.
@@ -309,9 +315,9 @@ def _count_raters_once(judgements: pd.DataFrame, rule: LabelRule | ScoreRule) ->
     rater = judgements["rater"].where(judgements["rater"].notna(), judgements.index)
     ballot, first = number_rows(judgements["candidate_id"], rater, turn)
     votes = judgements.iloc[first].reset_index(drop=True)
-    if isinstance(rule, ScoreRule):
+    if rank is None:
         return judgements, votes.assign(value=_take_means(ballot, judgements["value"]))
-    label = _elect(judgements.assign(ballot=ballot), "ballot", rule.rank)
+    label = _elect(judgements.assign(ballot=ballot), "ballot", rank)
     judgements = exclude(judgements, {"rater_tie": ~pd.Series(ballot).isin(label.index).to_numpy()})
     return judgements, votes.assign(value=label)[votes.index.isin(label.index)]
 
@@ -560,19 +566,15 @@ def _count_votes(pairs: pd.DataFrame) -> pd.DataFrame:
     """Leave out all rows of a pair but the first one of the direction that more people say."""
     used = pairs[pairs["exclusion"] == ""]
     category = used["category"] if "category" in used else pd.Series("", index=used.index)
-    turned = (used["chosen"] > used["rejected"]).to_numpy(bool)
-    first_text = used["chosen"].where(~turned, used["rejected"])
-    second_text = used["rejected"].where(~turned, used["chosen"])
-    pair = number_rows(used["prompt"], category, first_text, second_text)[0]
-    direction = np.where(turned, -1, 1)
-    voter = np.arange(len(used))
+    turned = used["chosen"] > used["rejected"]
+    first, second = used["chosen"].mask(turned, used["rejected"]), used["rejected"].mask(turned, used["chosen"])
+    pair = number_rows(used["prompt"], category, first, second)[0]
+    votes = used = used.assign(candidate_id=pair, value=turned, row_id=used.index)
     if "rater" in used:
-        voter = number_rows(pair, used["rater"].where(used["rater"].notna(), used.index))[0]
-    vote = np.sign(np.bincount(voter, weights=direction))  # 0 for a rater who says both equally often
-    first_row = np.flatnonzero(~pd.Series(voter).duplicated())
-    votes = np.bincount(pair[first_row], weights=vote, minlength=pair.max(initial=-1) + 1)
-    used = exclude(used, {"rater_tie": vote[voter] == 0, "contradictory": direction * votes[pair] <= 0})
-    used = exclude(used, {"repeated": pd.Series(pair, used.index).where(used["exclusion"] == "").duplicated()})
-    if "rater" in used:
+        used, votes = _count_raters_once(used, float)
         pairs["rater"] = used["rater"].where(used.groupby(pair)["rater"].transform("nunique") == 1)
+    used = exclude(
+        used, {"contradictory": used["value"] != used["candidate_id"].map(_elect(votes, "candidate_id", float))}
+    )
+    used = exclude(used, {"repeated": used["candidate_id"].where(used["exclusion"] == "").duplicated()})
     return pairs.assign(exclusion=used["exclusion"].combine_first(pairs["exclusion"]))

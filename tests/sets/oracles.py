@@ -129,8 +129,8 @@ def crscore(folder):
                 yield from pairs(change[0][0]["diff"], judged, 2)
 
 
-def wmt_chat(folder, direction):
-    source, target = direction.replace("pt", "pt-br").split("_")
+def wmt_chat(folder, config):
+    source, target = config.replace("pt", "pt-br").split("_")
     systems = [table(path) for path in sorted(folder.glob(f"*{(target if source == 'en' else source)}/*.csv"))]
     of_sentence = defaultdict(list)
     for row in (row for rows in systems for row in rows):
@@ -175,10 +175,3 @@ def d2t(folder):
             data = json.loads((folder / f"inputs/d2t-eval/{kind}/test.json").read_text("utf-8"))
             inputs[kind] = data["forecasts"] if isinstance(data, dict) else data
         yield from pairs(json.dumps(inputs[kind][number], ensure_ascii=False), judged)
-
-
-CHATS = ("en_de", "de_en", "en_fr", "fr_en", "en_pt", "pt_en")
-ORACLES_OF_2025 = {
-    **{(one.__name__, "authors"): one for one in (lamp, wqrm, when2call, bridge, mtrag, crscore, d2t)},
-    **{("wmt_chat", name): lambda folder, name=name: wmt_chat(folder, name) for name in CHATS},
-}  # fmt: skip
