@@ -52,18 +52,16 @@ def trend(
 
     It also reads the file that NNDCallback wrote.
     """
-    if decide:
-        if x:
-            raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
-        from nnd_tasks.results.model_names import read_tags
-        from nnd_tasks.training.decide import report_decisions
-
-        columns = None if tags is None else read_tags(tags)
-        show(report_decisions(load_runs(runs, select), series, columns, allow=allow), out, form, brief)
-        return
-    if series is not None:
+    if decide and x:
+        raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
+    if series is not None and not decide:
         raise NNDError("--series: says which checkpoints belong together with --decide; add it")
-    from nnd_tasks.training.trend import read_trend, report_trend
+    from nnd_tasks.results.model_names import read_tags
+    from nnd_tasks.training.trend import read_trend, report_decisions, report_trend
 
-    points = read_trend(locate_results(runs), x, tags, allow, select or ())
-    show([report_trend(points)], out, form, brief)
+    if decide:
+        columns = None if tags is None else read_tags(tags)
+        reports = report_decisions(load_runs(runs, select), series, columns, allow=allow)
+    else:
+        reports = [report_trend(read_trend(locate_results(runs), x, tags, allow, select or ()))]
+    show(reports, out, form, brief)

@@ -37,26 +37,16 @@ from tests.run.local_server import closed_port
 
 
 @pytest.fixture
-def refused(monkeypatch, capsys) -> Callable[..., str]:
+def refused(monkeypatch, nnd) -> Callable[..., str]:
     """Return a function that runs ``nnd run ...`` and returns its one line of error; loading a model is a failure."""
 
-    def no_model(*args, **kwargs):
-        raise AssertionError("the model was loaded")
-
     def call(*arguments):
-        monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
-        monkeypatch.setattr(HFLM, "_create_model", no_model)
-        logging.disable(logging.WARNING)
-        try:
-            with pytest.raises(SystemExit) as stop:
-                cli.main()
-        finally:
-            logging.disable(logging.NOTSET)
-        err = capsys.readouterr().err
-        assert stop.value.code == 1
-        [line] = [text for text in err.splitlines() if text.startswith("nnd: ")]
-        assert err.rstrip().endswith(line)
-        assert "Traceback" not in err
+        with monkeypatch.context() as patch:
+            patch.setattr(HFLM, "_create_model", lambda *args, **kwargs: pytest.fail("the model was loaded"))
+            outcome = nnd("run", *arguments)
+        assert (outcome.status, "Traceback" in outcome.err) == (1, False)
+        *others, line = outcome.err.splitlines()
+        assert not any(other.startswith("nnd: ") for other in others)
         return line.removeprefix("nnd: error: ")
 
     return call

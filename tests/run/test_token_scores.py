@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 import transformers as tf
@@ -26,26 +25,27 @@ LIMIT = 4
 TOKENS = {"tokens": True}
 
 
-def scored(results: Any) -> list[tuple[str, int, float, int]]:
-    """Return (prompt, candidate, sum, tokens) of each scored candidate in the samples."""
-    return [
-        (sample["doc"]["cluster_id"], i, candidate["sum"], candidate["tokens"])
+def scores_of(results: Any) -> dict[tuple[str, int, str], tuple[float, int]]:
+    """Return (prompt, candidate, part of the context) -> sum and tokens, of what is scored in the samples."""
+    return {
+        (sample["doc"]["cluster_id"], i, part): (record["sum"], record["tokens"])
         for sample in results["samples"]["nnd_demo"]
-        for i, candidate in enumerate(sample["candidates"])
-        if candidate
-    ]
+        for part, records in (("whole", sample["candidates"]), ("none", sample.get("no_context", ())))
+        for i, record in enumerate(records)
+        if record
+    }
 
 
-def assert_sums(table: pa.Table, results: Any) -> None:
+def assert_sums(results: Any) -> None:
     """The table has a row for each scored candidate; its log-probabilities add up to the candidate's score."""
-    rows = table.to_pylist()
-    expected = scored(results)
-    assert [(row["cluster_id"], row["candidate"]) for row in rows] == [key[:2] for key in expected]
-    for row, (_, _, total, count) in zip(rows, expected, strict=True):
+    scores, rows = scores_of(results), results["tokens"]["nnd_demo"].to_pylist()
+    assert {(row["cluster_id"], row["candidate"], row["context_part"]) for row in rows} == scores.keys()
+    assert len(rows) == len(scores)
+    for row in rows:
+        total, count = scores[row["cluster_id"], row["candidate"], row["context_part"]]
         assert len(row["logprobs"]) == len(row["token_ids"]) == len(row["starts"]) == len(row["ends"]) == count
         assert sum(row["logprobs"]) == pytest.approx(total, abs=1e-5)
-        assert row["starts"][0] == 0
-        assert row["ends"][-1] == len(row["text"])
+        assert (row["starts"][0], row["ends"][-1]) == (0, len(row["text"]))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def assert_sums(table: pa.Table, results: Any) -> None:
 def test_each_token_has_what_the_model_gives_it(name, options, tiny_models, home):
     results = random_models.evaluate(tiny_models[name], ["nnd_demo"], limit=LIMIT, metadata=TOKENS, **options)
     table = results["tokens"]["nnd_demo"]
-    assert_sums(table, results)
+    assert_sums(results)
     tokenizer = tf.AutoTokenizer.from_pretrained(tiny_models[name])
     kind = tf.AutoModelForSeq2SeqLM if name == "t5" else tf.AutoModelForCausalLM
     model = kind.from_pretrained(tiny_models[name], dtype=torch.float32).eval()
@@ -82,17 +82,9 @@ def test_each_token_has_what_the_model_gives_it(name, options, tiny_models, home
 def test_vllm_keeps_them_too(shared, tmp_path, gpt2, home):
     arguments = {"pretrained": str(gpt2), "dtype": "float32", "max_model_len": 2048, "block_size": 4}
     with fake_vllm.installed(tmp_path / "site"):
-        results = nnd_tasks.evaluate(
-            ["nnd_demo"],
-            "vllm",
-            arguments,
-            batch_size="auto",
-            bootstrap_iters=0,
-            limit=LIMIT,
-            metadata=TOKENS,
-            shared_prefix=shared,
-        )
-    assert_sums(results["tokens"]["nnd_demo"], results)
+        options = {"batch_size": "auto", "limit": LIMIT, "metadata": TOKENS, "shared_prefix": shared}
+        results = nnd_tasks.evaluate(["nnd_demo"], "vllm", arguments, bootstrap_iters=0, **options)
+    assert_sums(results)
     hf = random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=TOKENS)["tokens"]["nnd_demo"]
     ours = results["tokens"]["nnd_demo"]
     assert ours.drop(["logprobs"]).equals(hf.drop(["logprobs"]))
@@ -100,45 +92,26 @@ def test_vllm_keeps_them_too(shared, tmp_path, gpt2, home):
         assert np.allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
-def test_the_numbers_are_those_of_a_run_without_them(gpt2, home):
-    metadatas = (TOKENS, {})
-    one, other = (random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=m) for m in metadatas)
-    assert "tokens" not in other
-    assert one["results"] == other["results"]
-    assert scored(one) == scored(other)
-    signatures = [run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (one, other)]
+def test_a_cache_gives_them_back_and_a_run_without_them_has_the_same_numbers(tmp_path, gpt2, home):
+    options = {"limit": LIMIT, "use_cache": str(tmp_path / "cache")}
+    one, again, plain = (
+        random_models.evaluate(gpt2, ["nnd_demo"], metadata=metadata, **options) for metadata in (TOKENS, TOKENS, {})
+    )
+    assert one["tokens"]["nnd_demo"].equals(again["tokens"]["nnd_demo"])
+    assert "tokens" not in plain
+    assert len([*tmp_path.glob("cache*.db")]) == 2, "a cache without them is another one"
+    assert one["results"] == plain["results"]
+    assert scores_of(one) == scores_of(plain)
+    signatures = [run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (one, plain)]
     assert signatures[0] == signatures[1], "what is kept does not change what a number rests on"
-
-
-def test_a_cache_gives_them_back(tmp_path, gpt2, home):
-    again = [
-        random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, metadata=TOKENS, use_cache=str(tmp_path / "cache"))
-        for _ in range(2)
-    ]
-    assert again[0]["tokens"]["nnd_demo"].equals(again[1]["tokens"]["nnd_demo"])
-    assert len([*tmp_path.glob("cache*.db")]) == 1
-    # A cache without them is another one.
-    random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, use_cache=str(tmp_path / "cache"))
-    assert len([*tmp_path.glob("cache*.db")]) == 2
 
 
 def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(gpt2, home):
     metadata = {**TOKENS, "context_reliance": True, "append_eos": True}
     results = random_models.evaluate(gpt2, ["nnd_demo"], limit=2, metadata=metadata)
-    rows = results["tokens"]["nnd_demo"].to_pylist()
-    parts = [row["context_part"] for row in rows]
+    assert_sums(results)
+    parts = results["tokens"]["nnd_demo"]["context_part"].to_pylist()
     assert parts.count("none") == parts.count("whole") > 0
-    sums = {
-        (sample["doc"]["cluster_id"], i, part): record["sum"]
-        for sample in results["samples"]["nnd_demo"]
-        for part, records in (("whole", sample["candidates"]), ("none", sample["no_context"]))
-        for i, record in enumerate(records)
-        if record
-    }
-    for row in rows:
-        key = row["cluster_id"], row["candidate"], row["context_part"]
-        assert sum(row["logprobs"]) == pytest.approx(sums[key], abs=1e-5)
-        assert (row["starts"][-1], row["ends"][-1]) == (len(row["text"]),) * 2, "the end-of-sequence token"
 
 
 def test_who_cannot_keep_them_says_so(gpt2, masked_model, home):

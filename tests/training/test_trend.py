@@ -125,6 +125,18 @@ def test_a_log_becomes_points_with_the_intervals_of_equal_prompts(tmp_path):
     assert math.isnan(first.at["z", "low"]), "without clusters there are no degrees of freedom"
 
 
+def test_a_log_may_have_measures(tmp_path):
+    measures = {"all": {"margin": {"mean": 0.2, "stderr": 0.05}, "bits_high": {"mean": 1.5, "stderr": None}}}
+    trend = read_trend([log_of(tmp_path / "nnd.jsonl", entry(1), entry(2, measures=measures))])
+    points = trend.points[trend.points["category"] == "all"].set_index("x")
+    half = stats.t.ppf(0.975, 11) * 0.05
+    numbers = points.loc[2, ["margin", "margin_low", "margin_high"]].tolist()
+    assert numbers == pytest.approx([0.2, 0.2 - half, 0.2 + half])
+    assert points.loc[1, ["margin", "bits_high"]].isna().all()
+    assert math.isnan(points.loc[2, "bits_high_low"])
+    assert [table.name for table in report_trend(trend).tables] == ["rates", "while training"]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -155,7 +167,9 @@ def test_logs_and_runs_do_not_mix(tmp_path):
 
 def test_every_number_is_shown(tmp_path):
     trend = read_logs([log_of(tmp_path / "nnd.jsonl", entry(0), entry(10_000))])
-    text = to_markdown(report_trend(trend))
+    report = report_trend(trend)
+    assert [table.name for table in report.tables] == ["rates"]
+    text = to_markdown(report)
     assert "| task | category | model | step | tests | prompts | pass rate | 95% interval |" in text
     assert "| nnd_demo | x | step 10000 | 10,000 | 50 | 4† | 0.990 | " in text
     assert "| nnd_demo | y | step 0 | 0 | 50 | 1† | 0.500 | - |" in text
