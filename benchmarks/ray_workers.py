@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # workers impor
 
 import nnd_tasks
 from nnd_tasks.models import ray_workers
-from nnd_tasks.models.ray_workers import RayWorkers, divide, stop_workers
+from nnd_tasks.models.ray_workers import RayWorkers, divide
 from nnd_tasks.run.smollm2 import resolve_model
 
 
@@ -127,4 +127,4 @@ if __name__ == "__main__":
         else:
             measure_cost(options.prompts, 10)
     finally:
-        stop_workers()
+        RayWorkers.stop_all()

@@ -120,15 +120,13 @@ def bert(folder: Path) -> Path:
         single="[CLS] $A [SEP]", special_tokens=[(name, inner.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=512, **special)
-    tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     model = BertForMaskedLM(BertConfig(**CONFIGS["bert"], vocab_size=len(tokenizer)))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(8.0)
-    model.eval().save_pretrained(folder)
-    return folder
+    return _save(model, tokenizer, folder)
 
 
 BUILDERS = {"gpt2": gpt2, "llama": llama, "t5": t5}

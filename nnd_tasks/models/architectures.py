@@ -19,9 +19,6 @@ import yaml
 #: The names that configs give to kinds of layers.
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
-#: The attention of transformers that takes a mask in blocks and skips those in which nothing is seen. T5 cannot use it.
-FLEX = "flex_attention"
-
 #: Kinds of rotary embedding whose frequencies do not depend on the length of the input (``modeling_rope_utils.py``).
 ROPE = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 

@@ -22,23 +22,23 @@ Encodings = dict[tuple[str, bool | None, bool | None, int | None], NDArray[np.in
 _shared: ContextVar[dict[Any, tuple[Any, Encodings]] | None] = ContextVar("_shared", default=None)
 
 
-@contextmanager
-def shared_encodings() -> Iterator[None]:
-    """Within this context, models and counters with the same tokenizer share it and its encodings."""
-    shared = _shared.get()
-    token = _shared.set({} if shared is None else shared)
-    try:
-        yield
-    finally:
-        _shared.reset(token)
-
-
 class TokenizingOnce(HFLM):  # type: ignore[misc]
     """An `HFLM` that keeps the tokens of each text, and shares them within `shared_encodings`."""
 
     tokenizer: Any
     #: Encode as lm-eval's clients of servers do: they need no prefix token, and look for none in a text.
     as_client = False
+
+    @staticmethod
+    @contextmanager
+    def shared_encodings() -> Iterator[None]:
+        """Within this context, models and counters with the same tokenizer share it and its encodings."""
+        shared = _shared.get()
+        token = _shared.set({} if shared is None else shared)
+        try:
+            yield
+        finally:
+            _shared.reset(token)
 
     def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **loading: Any) -> None:
         named = all(isinstance(name, str) for name in (pretrained, tokenizer or ""))

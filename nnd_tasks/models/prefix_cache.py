@@ -61,7 +61,7 @@ class CacheLayout:
     Attributes:
         block: tokens of a block; whole blocks are cached.
         capacity: tokens that the cache holds.
-        following: most tokens of `Ask.following`; 0 if the engine cannot be asked for them.
+        following: most tokens of `Ask.following`.
         together: most prompts that are sent at once.
     """
 
@@ -140,7 +140,7 @@ class PrefixCacheScoring:
     def _seed(self, i: int) -> int:
         """Count the tokens of sequence ``i`` in whole blocks of which no request needs a log-probability."""
         first = int(np.argmax(self._needed[self._nodes[i]]))
-        return (first if self._layout.following else first - 1) // self._layout.block * self._layout.block
+        return first // self._layout.block * self._layout.block
 
     def plan(self) -> list[tuple[Ask, int]]:
         """Return all prompts in the order of sending, each with the index of a sequence that begins with it.
@@ -156,17 +156,17 @@ class PrefixCacheScoring:
             asks[int(nodes[-1]), True] = i, len(sequence)
             if seed:
                 asks.setdefault((int(nodes[seed - 1]), False), (i, seed))
-            for end in range(seed or block, len(sequence), block) if most else ():
+            for end in range(seed or block, len(sequence), block):
                 self._after.setdefault(int(nodes[end - 1]), {})[sequence[end]] = int(nodes[end])
         for i, seed in seeds.items():
-            for end in range(seed + block, len(self._sequences[i]), block) if most else ():
+            for end in range(seed + block, len(self._sequences[i]), block):
                 node = int(self._nodes[i][end - 1])
                 if len(self._after[node]) > 1 and self._wanted(node):
                     asks.setdefault((node, True), (i, end))
         planned: list[tuple[Ask, int]] = []
         for (node, rows), (i, length) in asks.items():
             wanted = self._wanted(node)
-            followings = [tuple(wanted[at : at + most]) for at in range(0, len(wanted), most or 1)]
+            followings = [tuple(wanted[at : at + most]) for at in range(0, len(wanted), most)]
             planned += [(Ask(self._sequences[i][:length], rows, following), i) for following in followings or [()]]
         planned.sort(key=lambda pair: (pair[0].tokens, pair[0].following))
         return [

@@ -18,11 +18,10 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch.nn import functional
-from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, EncoderDecoderCache
 
-from nnd_tasks.models.architectures import FLEX, FULL, Layout, Reach, layout_of
+from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_packs
 from nnd_tasks.models.token_requests import ScoredRequest, TokenRequest
@@ -79,23 +78,17 @@ class PrefixScoring(TokenizingOnce):
         bias = torch.zeros(visible.shape, dtype=self._dtype, device=visible.device)
         return bias.masked_fill_(~visible, torch.finfo(bias.dtype).min)
 
-    def _masks(self, mask: TreeMask, layout: Layout) -> dict[str, Any]:
-        """Return the mask, shape (1, 1, row, keys), for each kind of layer."""
+    def _masks(self, mask: TreeMask, layout: Layout) -> dict[str, torch.Tensor]:
+        """Make the bias of attention scores, shape (1, 1, row, keys), for each kind of layer."""
         longest = int(mask.positions.max()) + 1
         reaches = {  # a bound that no sequence is longer than is none
             layer_kind: reach if min(reach.window or longest, reach.chunk or longest) < longest else Reach()
             for layer_kind, reach in layout.reaches.items()
         }
-        mask_of_reach = {reach: self._mask_of(mask.visible(self.device, reach)) for reach in set(reaches.values())}
-        return {layer_kind: mask_of_reach[reach] for layer_kind, reach in reaches.items()}
-
-    def _mask_of(self, visible: torch.Tensor) -> Any:
-        """Make the mask that the model's attention takes: flex attention the blocks of ``visible``, all others a bias."""
-        if self._inner.config._attn_implementation != FLEX:
-            return self._bias(visible)[None, None]
-        return create_block_mask(
-            lambda batch, head, row, key: visible[row, key], None, None, *visible.shape, device=visible.device
-        )
+        bias_of_reach = {
+            reach: self._bias(mask.visible(self.device, reach))[None, None] for reach in set(reaches.values())
+        }
+        return {layer_kind: bias_of_reach[reach] for layer_kind, reach in reaches.items()}
 
     def _take_smaller_rows(self, unfinished: Sequence[ScoredRequest], error: Exception) -> None:
         """Halve the rows after a lack of memory, and reset the requests that were being scored.

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partialmethod
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 from tqdm import tqdm
 
@@ -146,6 +146,9 @@ class RayWorkers(LM):  # type: ignore[misc]
         ModelError: Ray is not installed or cannot be reached, an argument cannot be taken, or no machine has room for a worker.
     """
 
+    #: All workers of this process that were not stopped.
+    _running: ClassVar[list[Any]] = []
+
     def __init__(
         self,
         engine: str = "hf",
@@ -188,6 +191,12 @@ class RayWorkers(LM):  # type: ignore[misc]
     def get_model_info(self) -> dict[str, Any]:
         """Say what lm-eval's results say of the engine's model."""
         return self._info or self._ask("get_model_info") or {}
+
+    @classmethod
+    def stop_all(cls) -> None:
+        """End all workers of this process, so that others have room."""
+        while cls._running:
+            import_module("ray").kill(cls._running.pop())
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         [(_, answer)] = self._do([("ask", name, *arguments)])
@@ -249,7 +258,7 @@ class RayWorkers(LM):  # type: ignore[misc]
             for _ in range(self.workers - workers if self._failed_loads < most_lost else 0):
                 worker = self._actor.remote()
                 self._loading[worker.load.remote(*self._load)] = worker
-                _WORKERS.append(worker)
+                self._running.append(worker)
             while waiting and self._idle:
                 worker, index = self._idle.pop(), waiting.popleft()
                 name, *arguments = jobs[index]
@@ -298,15 +307,6 @@ class RayWorkers(LM):  # type: ignore[misc]
 
 
 # ---------------------------------------------------------------- Ray itself
-
-#: All workers of this process that were not stopped.
-_WORKERS: list[Any] = []
-
-
-def stop_workers() -> None:
-    """End all workers of this process, so that others have room."""
-    while _WORKERS:
-        import_module("ray").kill(_WORKERS.pop())
 
 
 def check_arguments(workers: Any, cpus: Any, gpus: Any, arguments: dict[str, Any]) -> None:

@@ -21,7 +21,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nnd_tasks.models.architectures import (
     DECODERS,
-    FLEX,
     REFUSED,
     SEQ2SEQ,
     Layout,
@@ -29,7 +28,7 @@ from nnd_tasks.models.architectures import (
     layout_of,
     text_config,
 )
-from nnd_tasks.models.model_error import ModelError, reason_with_type
+from nnd_tasks.models.model_error import reason_with_type
 from nnd_tasks.models.prefix_scoring import PrefixScoring
 from nnd_tasks.models.token_requests import (
     Response,
@@ -169,19 +168,6 @@ class SharedPrefixLM(PrefixScoring):
 
     # ------------------------------------------------------------ requests
 
-    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[Response]:
-        """Score requests (context, continuation); see `HFLM`.
-
-        Raises:
-            ModelError: a continuation has no token, or more than the window holds.
-        """
-        for request in requests:
-            context, continuation = request.args
-            if not context and not self.tok_encode(continuation, add_special_tokens=False):
-                raise ModelError(f"the continuation {continuation!r} has no token; it cannot be scored")
-        responses: list[Response] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
-        return responses
-
     def _loglikelihood_tokens(
         self, requests: Sequence[TokenRequest], disable_tqdm: bool = False, **kwargs: Any
     ) -> list[Response]:
@@ -292,7 +278,7 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
     if not type(inner).__module__.startswith("transformers.models."):
         return f"{type(inner).__name__} is not part of transformers"
     used = getattr(inner.config, "_attn_implementation", "sdpa")
-    if used not in ("sdpa", "eager", FLEX) or (used == FLEX and backend == "seq2seq"):
+    if used not in ("sdpa", "eager"):
         alternative = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"
         return (
             f"attn_implementation={used} takes no custom mask; attn_implementation={alternative} in --model_args does"

@@ -44,7 +44,7 @@ def why_vllm_is_too_old() -> str | None:
     from vllm import RequestOutput, SamplingParams
 
     too_old = f"vLLM {vllm_version()} is too old, it"
-    for name in ("prompt_logprobs", "skip_reading_prefix_cache", "detokenize"):
+    for name in ("prompt_logprobs", "skip_reading_prefix_cache", "detokenize", "flat_logprobs", "logprob_token_ids"):
         if name not in getattr(SamplingParams, "__struct_fields__", ()):
             return f"{too_old} has no {name} (0.32 is tested)"
     if "num_cached_tokens" not in RequestOutput.__init__.__code__.co_varnames:

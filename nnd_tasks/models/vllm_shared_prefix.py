@@ -149,7 +149,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         # Where layers differ in kind, a request takes blocks for each kind, and only this number says so.
         capacity = getattr(config, "kv_cache_size_tokens", None) or blocks
         block = getattr(config, "cache_hit_alignment_tokens", None) or config.block_size
-        return CacheLayout(int(block), int(capacity), _FOLLOWING if _takes("logprob_token_ids") else 0)
+        return CacheLayout(int(block), int(capacity), _FOLLOWING)
 
     def _self_check(self) -> str | None:
         """Say how the sums of small random requests differ from those of prompts read as a whole; None if they do not.
@@ -241,15 +241,12 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
 
 def _sampling(ask: Ask) -> SamplingParams:
     """Return the parameters for a prompt. ``prompt_logprobs=1`` also gives the likeliest token, as lm-eval asks."""
-    wanted: dict[str, Any] = {}
-    if ask.rows:
-        wanted["prompt_logprobs"] = 1
-        if _takes("flat_logprobs"):
-            wanted["flat_logprobs"] = True
-    if ask.following:
-        wanted["logprob_token_ids"] = list(ask.following)
-    return SamplingParams(temperature=0, max_tokens=1, detokenize=False, skip_reading_prefix_cache=ask.fresh, **wanted)
-
-
-def _takes(parameter: str) -> bool:
-    return parameter in SamplingParams.__struct_fields__
+    return SamplingParams(
+        temperature=0,
+        max_tokens=1,
+        detokenize=False,
+        skip_reading_prefix_cache=ask.fresh,
+        prompt_logprobs=1 if ask.rows else None,
+        flat_logprobs=ask.rows,
+        logprob_token_ids=list(ask.following) or None,
+    )

@@ -59,14 +59,14 @@ def _evaluate_checked(
     import nnd_tasks.models.score_file  # registers nnd_file
     import nnd_tasks.models.shared_prefix  # registers hf-shared-prefix
     import nnd_tasks.models.text_models  # noqa: F401 - registers nnd_mlm and nnd_reward
-    from nnd_tasks.models.encodings import shared_encodings
+    from nnd_tasks.models.encodings import TokenizingOnce
     from nnd_tasks.models.model_error import ModelError
-    from nnd_tasks.models.ray_workers import RAY, stop_workers
+    from nnd_tasks.models.ray_workers import RAY, RayWorkers
     from nnd_tasks.task.scored_tokens import token_table
 
     tracker, use_cache = options.get("evaluation_tracker"), options.get("use_cache")
     engine, arguments, cluster = checks.split_cluster(model, model_args or {})
-    with hidden_in_logs(), shared_encodings():
+    with hidden_in_logs(), TokenizingOnce.shared_encodings():
         run = checks.check_run(
             task_manager, engine, arguments, tasks, options, sample=sample, shared_prefix=shared_prefix
         )
@@ -99,7 +99,7 @@ def _evaluate_checked(
             hint = did_you_mean(unknown[1], model_parameters(run.model)) or "leave it out"
             raise NNDError(f"--model_args {unknown[1]}: --model {model} takes no such argument; {hint}") from error
         finally:
-            stop_workers()
+            RayWorkers.stop_all()
     keeping = [task for task in run.ours if task.settings.tokens]
     if results is not None and keeping:
         tables = {task.config.task: token_table(task.instances, task.answers) for task in keeping}

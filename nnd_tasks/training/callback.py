@@ -200,7 +200,8 @@ class _LiveLM(SharedPrefixLM):
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Score requests; see `SharedPrefixLM`."""
-        return super().loglikelihood(requests, disable_tqdm=True)
+        answers: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=True)
+        return answers
 
 
 @contextmanager

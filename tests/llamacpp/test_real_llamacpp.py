@@ -56,18 +56,10 @@ def serve(tmp_path_factory) -> Serve:
             (folder / name).write_bytes((model / name).read_bytes())
         subprocess.run([PYTHON, script, folder, folder / "model.gguf", str(int(bos))], check=True)
         command = [PYTHON, "-m", "llama_cpp.server", "--model", folder / "model.gguf", "--n_ctx", str(CONTEXT)]
-        command += [
-            "--logits_all",
-            "true",
-            "--verbose",
-            "false",
-            "--n_threads",
-            "1",
-            "--n_threads_batch",
-            "1",
-            *options,
-        ]
-        with serving(command, "/v1/models", folder / "log.txt") as url:
+        switches = {"logits_all": "true", "verbose": "false", "n_threads": "1", "n_threads_batch": "1"}
+        for name, value in switches.items():
+            command += [f"--{name}", value]
+        with serving([*command, *options], "/v1/models", folder / "log.txt") as url:
             yield url
 
     return start
@@ -168,8 +160,3 @@ def test_where_the_next_token_is_part_of_a_letter_more_tokens_are_generated(serv
     assert answer["usage"]["prompt_tokens"] == end
     assert answer["usage"]["completion_tokens"] > 1
     assert len(answer["choices"][0]["logprobs"]["token_logprobs"]) > end
-
-
-@pytest.mark.parametrize("prompt", [[[5, 6, 7]], [TEXT, TEXT]], ids=["token ids", "two prompts"])
-def test_the_server_takes_one_text_in_a_request(prompt, server):
-    assert post(server, prompt=prompt).status_code == 500

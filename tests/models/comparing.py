@@ -76,9 +76,9 @@ def assert_close(
 
 
 def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: Sequence[int] = (1024,)) -> None:
-    """Compare with plain HFLM; rows are read as they would be, and the first size in as many blocks as there can be."""
+    """Compare with plain HFLM; rows are read as they would be, and long ones in as many blocks as there can be."""
     expected = one_by_one(plain, requests)
-    for row, call in [*((row, tree_layers.CALL) for row in rows), (rows[0], 0)]:
+    for row, call in [*((row, tree_layers.CALL) for row in rows), (1024, 0)]:
         sizes = {"row_tokens": row, "decoder_row_tokens": row, "source_tokens": 4 * row}
         with (
             patch.multiple(sharing, **sizes),

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import torch
 
-from nnd_tasks.models.ray_workers import stop_workers
+from nnd_tasks.models.ray_workers import RayWorkers
 
 
 class RayError(Exception):
@@ -125,5 +125,5 @@ def fake_ray(
         try:
             yield ray
         finally:
-            stop_workers()
+            RayWorkers.stop_all()
             torch.set_num_threads(threads)

@@ -27,6 +27,7 @@ class SamplingParams:
     max_tokens: int | None = 16
     detokenize: bool = True
     prompt_logprobs: int | None = None
+    flat_logprobs: bool = False
     logprob_token_ids: list[int] | None = None
     skip_reading_prefix_cache: bool | None = None
 

@@ -26,11 +26,6 @@ def test_attention_without_masks_of_our_own_says_which_one_to_ask_for():
         assert model.config._attn_implementation == other  # by itself: the sinks of gpt_oss need eager attention
         model.config._attn_implementation = "flash_attention_2"
         assert f"attn_implementation={other} in --model_args" in str(why_unsuitable(model, model, "causal"))
-        model.config._attn_implementation = "flex_attention"
-        assert why_unsuitable(model, model, "causal") is None
-    model = tiny("t5")
-    model.config._attn_implementation = "flex_attention"  # its biases need the whole mask
-    assert "takes no custom mask" in str(why_unsuitable(model, model, "seq2seq"))
 
 
 def test_models_that_are_not_those_of_transformers_say_so():

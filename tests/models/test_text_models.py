@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,9 +27,13 @@ REQUESTS = [
 ]
 
 
+@cache
+def load(folder: Path) -> tuple[Any, Any]:
+    return AutoTokenizer.from_pretrained(folder), AutoModelForMaskedLM.from_pretrained(folder).eval()
+
+
 def brute_force(folder: Path, context: str, continuation: str, window: int = 512) -> tuple[float, bool]:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer, model = load(folder)
     target = tokenizer.encode(continuation, add_special_tokens=False)
     ahead = tokenizer.encode(context, add_special_tokens=False)
     ahead = ahead[len(ahead) + len(target) - (window - 2) :] if len(ahead) + len(target) > window - 2 else ahead
@@ -55,7 +61,7 @@ def test_pseudo_log_likelihoods_are_those_of_a_loop(batch_size, masked_model):
 
 
 def test_roberta_has_two_positions_less(masked_model, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(masked_model)
+    tokenizer, _ = load(masked_model)
     tokenizer.save_pretrained(tmp_path)
     torch.manual_seed(0)
     config = RobertaConfig(
@@ -78,9 +84,9 @@ def test_roberta_has_two_positions_less(masked_model, tmp_path):
 
 def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(masked_model, home):
     results = nnd_tasks.evaluate(
-        "nnd_demo", "nnd_mlm", {"pretrained": str(masked_model), "device": "cpu"}, limit=3, bootstrap_iters=0
+        "nnd_demo", "nnd_mlm", {"pretrained": str(masked_model), "device": "cpu"}, limit=1, bootstrap_iters=0
     )
-    tokenizer = AutoTokenizer.from_pretrained(masked_model)
+    tokenizer, _ = load(masked_model)
     for sample in results["samples"]["nnd_demo"]:
         for text, candidate, (context, continuation) in zip(
             sample["doc"]["candidates"], sample["candidates"], sample["arguments"], strict=True
@@ -112,9 +118,9 @@ def test_places_are_filled_with_the_likeliest_words(masked_model):
     found = fill(words, 3)
     assert 1 <= len(set(found)) == len(found) <= 10
     assert all(word.isalnum() for word in found)
-    tokenizer = AutoTokenizer.from_pretrained(masked_model)
+    tokenizer, model = load(masked_model)
     inputs = tokenizer("One day the [MASK] went.", return_tensors="pt")
     with torch.no_grad():
-        logits = AutoModelForMaskedLM.from_pretrained(masked_model).eval()(**inputs).logits[0, 4]
+        logits = model(**inputs).logits[0, 4]
     ranked = [tokenizer.decode([i]).strip() for i in logits.argsort(descending=True).tolist()]
     assert found[0] == next(word for word in ranked if word.isalnum() and not word.startswith("["))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -49,7 +49,6 @@ def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[Tre
         yield from (rows.mask for rows in pack.rows(found, row))
 
 
-@settings(max_examples=150, deadline=None)
 @given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 20, 4096]))
 def test_blocks_leave_out_only_what_is_masked(found, row, total, call):
     with pytest.MonkeyPatch.context() as patch:
@@ -101,7 +100,6 @@ def _running_sum(values: torch.Tensor, g: Any, chunk_size: int, initial_state: A
     return torch.stack(results, dim=1), state
 
 
-@settings(max_examples=150, deadline=None)
 @given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 8, 30]))
 def test_each_token_goes_on_from_its_own_sequence(found, row, total, price):
     """A scan and a convolution over 3 tokens, in whole numbers, against each sequence read alone."""

@@ -101,14 +101,9 @@ def check(command: tuple[str, ...], tasks: set[str], folder: Path, home: Path, *
 
 
 @pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
-def test_the_demo(command, tmp_path, model, home):
-    check((*command, *of_model(model)), {"nnd_demo"}, tmp_path, home)
-
-
-@pytest.mark.parametrize("command", [NND, LM_EVAL], ids=["nnd run", "lm_eval"])
-def test_quiz_design(command, real_sets, tmp_path, model, home):
+def test_the_demo_and_quiz_design(command, real_sets, tmp_path, model, home):
     shutil.copytree(real_sets("quiz_design"), home / "nnd" / "quiz_design", dirs_exist_ok=True)
-    check((*command, *of_model(model)), {"nnd_quiz_design", "nnd_quiz_design_gpt2"}, tmp_path, home)
+    check((*command, *of_model(model)), {"nnd_demo", "nnd_quiz_design", "nnd_quiz_design_gpt2"}, tmp_path, home)
 
 
 @pytest.mark.parametrize(

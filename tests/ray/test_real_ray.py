@@ -23,7 +23,7 @@ from lm_eval.api.instance import Instance
 
 from nnd_tasks.models import ray_workers
 from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.ray_workers import SPARE, RayWorkers, divide, stop_workers
+from nnd_tasks.models.ray_workers import SPARE, RayWorkers, divide
 from tests.commands import Outcome
 from tests.conftest import REPO
 from tests.models.test_ray_workers import expected, instances, pairs
@@ -57,7 +57,7 @@ def cluster() -> Iterator[Any]:
     try:
         yield started
     finally:
-        stop_workers()
+        RayWorkers.stop_all()
         ray.shutdown()
         started.shutdown()
 
@@ -169,7 +169,7 @@ def test_the_memory_of_a_machine_is_short(monkeypatch, tmp_path):
         ):
             fake(short, tmp_path, 1, seconds=5.0).loglikelihood(instances(REQUESTS))
     finally:
-        stop_workers()
+        RayWorkers.stop_all()
         ray.shutdown()
         short.shutdown()
 
@@ -178,24 +178,13 @@ def test_errors_of_the_engine_are_raised_at_once(cluster, tmp_path):
     cluster.add_node(num_cpus=1)
     with pytest.raises(ValueError, match="no such model: fake"):
         fake(cluster, tmp_path, 1, fault="raise").loglikelihood(instances(REQUESTS))
-    stop_workers()
+    RayWorkers.stop_all()
     with pytest.raises(MemoryError, match="out of memory"):
         fake(cluster, tmp_path, 1, fault="memory").loglikelihood(instances([*REQUESTS, ("poison", " a")]))
-    stop_workers()
+    RayWorkers.stop_all()
     lm = RayWorkers("hf", address=cluster.address, pretrained="no/such-model")
     with pytest.raises(OSError, match=r"no/such-model|cached files"):
         lm.loglikelihood(instances(REQUESTS))
-
-
-def test_no_machine_has_all_the_gpus(cluster):
-    for _ in range(2):
-        cluster.add_node(num_cpus=4, num_gpus=4)
-    with pytest.raises(
-        ModelError, match="a worker takes 1 CPU, 8 GPU of one machine, and none of the 3 machines has so much"
-    ):
-        RayWorkers("fake", worker_gpus=8, address=cluster.address, folder=".")
-    lm = RayWorkers("fake", workers=8, address=cluster.address, folder=".")
-    assert lm._actor._default_options["num_gpus"] == 1, "where there are GPUs, a worker gets one"
 
 
 # ---------------------------------------------------------------- engines
@@ -235,7 +224,7 @@ def test_engines_answer_as_they_do_alone(engine, llama, masked_model):
         assert stat.S_IMODE(folder.parents[1].stat().st_mode) == 0o700
         assert not (Path.home() / ".ray" / "auth_token").exists()
     finally:
-        stop_workers()
+        RayWorkers.stop_all()
         ray.shutdown()
 
 

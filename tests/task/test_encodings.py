@@ -1,4 +1,4 @@
-"""Covers shared_encodings.
+"""Covers TokenizingOnce.
 
 Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for.
 """
@@ -12,7 +12,7 @@ import pytest
 from lm_eval.models.huggingface import HFLM
 from transformers import PreTrainedTokenizerFast
 
-from nnd_tasks.models.encodings import shared_encodings
+from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.task.lengths import TokenCounter
 from tests import random_models
@@ -45,7 +45,7 @@ def test_encodings_are_those_of_the_tokenizer(tiny_models):
         backend = "seq2seq" if name in ("t5", "bart") else "causal"
         arguments = {"pretrained": str(folder), "backend": backend, "device": "cpu"}
         plain = HFLM(**arguments)
-        with shared_encodings():
+        with TokenizingOnce.shared_encodings():
             counter, model = TokenCounter(arguments), SharedPrefixLM(**arguments)
             assert counter.tokenizer is model.tokenizer
             assert model.tokenizer is not plain.tokenizer
@@ -61,9 +61,9 @@ def test_encodings_are_those_of_the_tokenizer(tiny_models):
 
 def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models):
     arguments = {"pretrained": str(tiny_models["gpt2"])}
-    with shared_encodings():
+    with TokenizingOnce.shared_encodings():
         first = TokenCounter(arguments).tokenizer
-        with shared_encodings():
+        with TokenizingOnce.shared_encodings():
             assert TokenCounter(arguments).tokenizer is first
         assert TokenCounter(arguments).tokenizer is first
         assert TokenCounter({**arguments, "add_bos_token": True}).tokenizer is not first
