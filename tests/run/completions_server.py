@@ -87,22 +87,21 @@ class CompletionsServer(LocalServer):
             self._state.notify_all()
             if len(tokens[0]) > PROBE:
                 self._state.wait_for(lambda: self.most_at_once >= self.meet, timeout=60)
-        echo = bool(request.get("echo"))
-        choices = [self._choice(i, one, echo=echo, top=request["logprobs"]) for i, one in enumerate(tokens)]
+        assert request["echo"]
+        choices = [self._choice(i, prompt, request["logprobs"]) for i, prompt in enumerate(tokens)]
         with self._state:
             self._at_once -= 1
             self.answered.extend(tokens)
         return self.spoil({"object": "text_completion", "model": request.get("model"), "choices": choices})
 
     @torch.inference_mode()
-    def _choice(self, index: int, prompt: list[int], *, echo: bool, top: int) -> dict[str, Any]:
-        """Return the answer to one prompt: itself, with ``echo``, and the one token that greedy decoding adds."""
+    def _choice(self, index: int, prompt: list[int], top: int) -> dict[str, Any]:
+        """Return the answer to one prompt: itself, and the one token that greedy decoding adds."""
         with self._model_lock:
             logits = self.model(torch.tensor([prompt])).logits[0].float()
         logprobs = torch.log_softmax(logits, dim=-1)  # row i is about token i + 1
         ids = [*prompt, int(logprobs[-1].argmax())]
-        first = 0 if echo else len(prompt)
-        pieces = [self._piece(token) for token in ids[first:]]
+        pieces = [self._piece(token) for token in ids]
         own = logprobs[range(len(prompt)), ids[1:]].tolist()
         best = logprobs.topk(top, dim=-1)
         alternatives: list[dict[str, float] | None] = []
@@ -112,8 +111,8 @@ class CompletionsServer(LocalServer):
             alternatives.append({self._piece(one): number for one, number in pairs})
         found = {
             "tokens": pieces,
-            "token_logprobs": [None, *own][first:],  # nothing comes before the first token, which has none
-            "top_logprobs": [None, *alternatives][first:],
+            "token_logprobs": [None, *own],  # nothing comes before the first token, which has none
+            "top_logprobs": [None, *alternatives],
             "text_offset": [*accumulate(map(len, pieces[:-1]), initial=0)],
         }
         return {"index": index, "text": "".join(pieces), "finish_reason": "length", "logprobs": found}

@@ -1,4 +1,4 @@
-"""The same outcomes through other ways to run a model: an HTTP server, PEFT adapters, 16-bit weights."""
+"""The same outcomes through an HTTP server."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.lengths import TokenCounter
 from tests.random_models import WINDOW, evaluate
 from tests.run.completions_server import PROBE, CompletionsServer
-from tests.task.test_oracle import Oracle, check_against
 
 missing = [name for name in ("aiohttp", "tenacity") if find_spec(name) is None]
 needs_client = pytest.mark.skipif(
@@ -142,9 +139,6 @@ def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(reference, gp
     assert_same(samples_of(short), samples_of(plain))
 
 
-# ---------------------------------------------------------------- the gguf client
-
-
 def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(reference, gpt2, home):
     """It sends text and finds the candidate by `text_offset`. This is lm-eval's client only, not llama.cpp."""
     folder = gpt2
@@ -175,72 +169,3 @@ def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
 def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(arguments, message):
     with pytest.raises(NNDError, match=message):
         TokenCounter({"base_url": "http://127.0.0.1:1/v1/completions", **arguments})
-
-
-# ---------------------------------------------------------------- PEFT adapters
-
-
-@pytest.fixture(scope="module")
-def adapter(llama, tmp_path_factory) -> Path:
-    """Return the folder of a LoRA adapter of the tiny Llama with random weights, none of them zero."""
-    peft = pytest.importorskip("peft", reason="lm-eval's argument peft= needs the package peft")
-    model = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
-    targets = ["q_proj", "v_proj", "down_proj"]
-    config = peft.LoraConfig(r=4, lora_alpha=16, target_modules=targets, task_type="CAUSAL_LM", init_lora_weights=False)
-    torch.manual_seed(4)
-    adapted = peft.get_peft_model(model, config)
-    folder = tmp_path_factory.mktemp("adapter")
-    adapted.save_pretrained(folder)
-    return folder
-
-
-def test_a_peft_adapter_is_scored_as_the_merged_model(reference, llama, adapter, home):
-    import peft
-
-    folder = llama
-    results = evaluate(folder, ["nnd_demo"], model_args={"peft": str(adapter)})
-    oracle = Oracle(folder)
-    oracle.model = peft.PeftModel.from_pretrained(oracle.model, adapter).merge_and_unload().eval()
-    assert check_against(oracle, samples_of(results)) == (305, 381)
-    base = reference("llama-with-bos")
-    assert results["results"]["nnd_demo"]["pass_rate,none"] != base["results"]["nnd_demo"]["pass_rate,none"]
-    with pytest.raises(AssertionError):
-        check_against(oracle, samples_of(base))
-
-
-# ---------------------------------------------------------------- 16-bit weights
-
-
-class CoarseOracle(Oracle):
-    """The model in 16 bits; log-probabilities in float32 or, as plain lm-eval takes them, in the type of the model."""
-
-    def __init__(self, folder: Path, dtype: torch.dtype, softmax_dtype: torch.dtype) -> None:
-        super().__init__(folder)
-        # Loaded in that type as hf does; a later .to() would round the rotary frequencies too.
-        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
-        self.softmax_dtype = softmax_dtype
-
-    @torch.no_grad()
-    def sum_and_count(self, context: list[int], candidate: list[int]) -> tuple[float, int]:
-        # The last token is not fed, as in hf: in 16 bits the shape of the input already changes the last digit.
-        logits = self.model(torch.tensor([[*context, *candidate][:-1]])).logits[0]
-        logprobs = torch.log_softmax(logits, -1, dtype=self.softmax_dtype)[-len(candidate) :]
-        return float(logprobs[range(len(candidate)), candidate].sum()), len(candidate)
-
-
-@pytest.mark.parametrize(("dtype", "softmax"), [("bfloat16", "weights"), ("bfloat16", None), ("float16", "weights")])
-def test_16_bit_sums_are_those_of_the_model_and_their_ties_are_counted(dtype, softmax, llama, home):
-    folder, arguments = llama, {"dtype": dtype, **({"softmax_dtype": dtype} if softmax else {})}
-    results = evaluate(folder, ["nnd_demo"], model_args=arguments, limit=FEW, batch_size=1, shared_prefix=False)
-    found, samples = results["results"]["nnd_demo"], samples_of(results)
-    assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] == dtype, "the logits are, at least"
-    oracle = CoarseOracle(folder, getattr(torch, dtype), getattr(torch, dtype if softmax else "float32"))
-    assert check_against(oracle, samples) == (found["candidates,none"], found["tests,none"])
-    means = [[candidate["mean"] for candidate in sample["candidates"]] for sample in samples]
-    ties = sum(m[t["high"]] == m[t["low"]] for s, m in zip(samples, means, strict=True) for t in s["doc"]["tests"])
-    assert found["ties,none"] == ties == sum(t["tie"] for s in samples for t in s["tests"])
-    assert not any(t["passed"] for s in samples for t in s["tests"] if t["tie"])
-    sums = torch.tensor([c["sum"] for s in samples for c in s["candidates"]], dtype=torch.float64)
-    assert (sums.to(getattr(torch, dtype)).double() != sums).any() == (softmax is None), (
-        "not rounded to 16 bits themselves"
-    )

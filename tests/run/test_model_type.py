@@ -63,22 +63,13 @@ def test_the_outcomes_are_those_of_hf(name, block, short, engine, tiny_models, h
     assert results["config"]["model"] == "vllm-shared-prefix"
     assert said(caplog) == ["vllm-shared-prefix: contexts are read once, from vLLM's cache of prefixes"]
     assert_same(results, random_models.evaluate(tiny_models[name], ["nnd_demo"], limit=LIMIT))
-    [made] = engine.made
-    assert any(cached for _, _, cached in made.calls)
-    signature = results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]
-    assert signature["environment"]["vllm"] == "0.32.0"
-    assert signature["model"]["type"] == "vllm-shared-prefix"
-
-
-def test_the_protocol_is_that_of_plain_vllm(engine, gpt2, home):
-    shared, plain = (through_vllm(gpt2, shared_prefix=sharing) for sharing in (True, False))
-    assert plain["config"]["model"] == "vllm"
-    assert_same(shared, plain)
-    one, other = (results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for results in (shared, plain))
-    assert one["protocol"] == other["protocol"]
-    assert one["environment"] == other["environment"]
-    assert {**one["model"], "type": "vllm"} == other["model"]
-    assert not any(cached for _, _, cached in engine.made[1].calls)
+    plain = through_vllm(tiny_models[name], model_args={"block_size": block}, shared_prefix=False)
+    assert_same(results, plain)
+    assert [any(cached for _, _, cached in made.calls) for made in engine.made] == [True, False]
+    ours, theirs = (run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (results, plain))
+    assert ours["environment"]["vllm"] == "0.32.0"
+    assert ours["model"]["type"] == "vllm-shared-prefix"
+    assert {**ours, "model": {**ours["model"], "type": "vllm"}} == theirs, "the protocol is that of plain vLLM"
 
 
 def test_a_window_cuts_as_lm_evals_vllm_does(engine, gpt2, home):
@@ -96,22 +87,6 @@ def test_a_window_cuts_as_lm_evals_vllm_does(engine, gpt2, home):
     for context, continuation in (([1], list(range(39))), ([1], []), ([], [1])):
         with pytest.raises(ModelError, match=r"window|has no token"):
             ours._loglikelihood_tokens([(("a", "b"), context, continuation)])
-
-
-def test_rolling_requests_and_empty_contexts(engine, llama, home):
-    from lm_eval.api.instance import Instance
-
-    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
-
-    settings = {"pretrained": str(llama), "max_model_len": 40, "block_size": 4, "batch_size": 2}
-    ours, plain = VLLMSharedPrefixLM(**settings), VLLMSharedPrefixLM(**settings, shared_prefix=False)
-    text = "One day the cat went to the house of the dog. " * 8
-    rolling = [Instance("loglikelihood_rolling", {}, (text[:end],), i) for i, end in enumerate((9, 90, 300))]
-    assert ours.loglikelihood_rolling(rolling) == pytest.approx(plain.loglikelihood_rolling(rolling), abs=1e-4)
-    pairs = [("", " a dog"), ("", " a cat"), ("A day", " a cat")]
-    scored = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
-    for one, other in zip(ours.loglikelihood(scored), plain.loglikelihood(scored), strict=True):
-        assert one == (pytest.approx(other[0], abs=1e-5), other[1])
 
 
 # ---------------------------------------------------------------- falling back

@@ -36,16 +36,6 @@ def each(change: Callable[[Body], Any]) -> Callable[[Body], Body]:
     return spoil
 
 
-def first(change: Callable[[Body], Any]) -> Callable[[Body], Body]:
-    """Spoil the first choice of an answer."""
-
-    def spoil(body: Body) -> Body:
-        change(body["choices"][0])
-        return body
-
-    return spoil
-
-
 def edit(change: Callable[[list[Any]], Any], names: tuple[str, ...] = LISTS) -> Callable[[Body], None]:
     """Change the lists of a choice."""
 
@@ -92,8 +82,8 @@ BAD: dict[str, tuple[Callable[[Body], Any], str]] = {
     "text": (each(put(3, "-1.0")), "'-1.0' as log-probability of token 4 of"),
     "a huge number": (each(put(3, -(10**400))), "-1000.* as log-probability of token 4 of"),
     "above 0": (each(put(3, 0.25)), "0.25 as log-probability of token 4 of"),
-    "one answer of zeros": (
-        first(edit(lambda values: values.__setitem__(slice(1, None), [0.0] * (len(values) - 1)), LISTS[1:2])),
+    "a candidate of zeros": (
+        each(edit(lambda values: values.__setitem__(slice(4, None), [0.0] * (len(values) - 4)), LISTS[1:2])),
         "0 as log-probability of each of",
     ),
     "one number for all": (

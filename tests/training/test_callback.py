@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import random
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -300,8 +301,8 @@ def test_resuming_replaces_the_steps_of_the_abandoned_run(gpt2, tmp_path, caplog
 
 
 @pytest.mark.usefixtures("home")
-def test_an_evaluation_that_fails_does_not_lose_the_training(gpt2, tmp_path, monkeypatch, caplog):
-    real, calls = module.evaluate, []
+def test_an_evaluation_that_fails_and_a_full_disk_do_not_lose_the_training(gpt2, tmp_path, monkeypatch, caplog):
+    real, calls, path = module.evaluate, [], tmp_path / "nnd.jsonl"
 
     def evaluate(*args, **kwargs):
         calls.append(kwargs["limit"])
@@ -309,32 +310,25 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(gpt2, tmp_path, mon
             raise torch.OutOfMemoryError("no memory\nand more")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(module, "evaluate", evaluate)
-    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=1, limit=2)], max_steps=3)
-    with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
-        trainer.train()
-    assert trainer.state.global_step == 3
-    assert calls == [1, 2, 2, 2]  # first the trial, on one context
-    assert steps(tmp_path / "nnd.jsonl") == [2, 3]
-    assert "no evaluation at step 1, training goes on (OutOfMemoryError: no memory and more)" in caplog.text
-
-
-@pytest.mark.usefixtures("home")
-def test_a_full_disk_does_not_lose_the_training(gpt2, tmp_path, monkeypatch, caplog):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     class Fill(TrainerCallback):
-        def on_step_begin(self, *args, **kwargs):
-            monkeypatch.setattr(os, "fsync", full)
+        def on_step_begin(self, args, state, control, **kwargs):
+            if state.global_step == 2:
+                monkeypatch.setattr(os, "fsync", full)
 
-    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=1, limit=1), Fill()], max_steps=1)
+    monkeypatch.setattr(module, "evaluate", evaluate)
+    trainer = make_trainer(gpt2, tmp_path, [NNDCallback(TASK, every=1, limit=2), Fill()], max_steps=3)
     with caplog.at_level(logging.WARNING, "lm_eval.nnd"):
         trainer.train()
-    assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [1]
-    assert "step 1 is not in the file, training goes on" in caplog.text
-    assert "No space left on device" in caplog.text
-    assert [path.stat().st_size for path in tmp_path.glob("*nnd.jsonl*")] == [0]
+    assert trainer.state.global_step == 3
+    assert calls == [1, 2, 2, 2]  # first the trial, on one context
+    assert [entry["step"] for entry in trainer.state.log_history if f"nnd/{TASK}" in entry] == [2, 3]
+    assert steps(path) == [2]
+    assert [*tmp_path.glob("*nnd.jsonl*")] == [path]
+    assert "no evaluation at step 1, training goes on (OutOfMemoryError: no memory and more)" in caplog.text
+    assert re.search("step 3 is not in the file, training goes on .*No space left on device", caplog.text)
 
 
 @pytest.mark.parametrize(

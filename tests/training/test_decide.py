@@ -21,6 +21,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Runs
 from nnd_tasks.significance import step_variance
 from nnd_tasks.training.trend import arrange_checkpoints, report_decisions
+from tests.commands import refused
 from tests.results import fake_runs
 
 STEPS = (100, 200, 400)
@@ -112,6 +113,8 @@ def test_the_command_says_when_enough_pairs_are_ordered(decisions, folder, nnd, 
     assert f"By step {at:.0f} {best['measure']} orders {of_pairs} as at the end [" in outcome.out
     assert json.loads((out / "decide_nnd_made_up.json").read_text())["trainings"] == [*"wxyz"]
     assert [*out.glob("*.png"), *out.glob("*.svg")]
+    assert "leave --x out" in refused(nnd("trend", folder, "--decide", "--x", "step"))
+    assert "with --decide; add it" in refused(nnd("trend", folder, "--series", "x"))
 
 
 def test_intervals_come_from_prompts(tmp_path):
