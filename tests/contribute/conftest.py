@@ -64,14 +64,7 @@ class OwnSet:
 def own_set(nnd_home, monkeypatch) -> Callable[..., OwnSet]:
     """A function that writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
 
-    def make(
-        name="mine",
-        tables=None,
-        *,
-        license="mit",
-        prepare="",
-        **report,
-    ):
+    def make(name="mine", tables=None, *, license="mit", prepare="", **report):
         tables = tables or {"all": some_tests()}
         folder, recipe = nnd_home / "nnd" / name, user_tasks_dir() / name
         reports = {
@@ -99,6 +92,10 @@ def own_set(nnd_home, monkeypatch) -> Callable[..., OwnSet]:
 
 
 @pytest.fixture
-def made(nnd_home) -> Made:
-    """A set in which nothing is wrong; it is not written yet."""
+def made(nnd_home, monkeypatch) -> Made:
+    """A set in which nothing is wrong; it is not written yet.
+
+    Beside tasks of the user those of the package are not looked at: reading them takes as long as all else that is checked.
+    """
+    monkeypatch.setattr("nnd_tasks.contribute.check.checking.written_folders", lambda: [user_tasks_dir()])
     return Made(nnd_home)

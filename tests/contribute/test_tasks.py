@@ -80,9 +80,15 @@ def test_a_later_folder_replaces_a_task_of_a_set_named_by_its_folder(made, tmp_p
     assert "'no' is undefined (fields of this set: cluster_id, context)" in one.message
 
 
-def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(made):
+def test_tasks_of_ours_may_read_a_config_that_is_built_with_an_option_only(nnd_home):
+    made = Made(nnd_home)
     made.header["nnd_set"] = "summeval"
     assert "nnd build summeval" in made.found()["config_not_built"].message
+
+
+def test_a_task_that_is_made_of_another_need_not_name_categories(made):
+    made.task["variants"] = ["heldout"]
+    assert made.found() == {}
 
 
 # ---------------------------------------------------------------- what is wrong with one
