@@ -28,7 +28,6 @@ from tests.sets.tables import read_arguments
 ARGUMENTS = read_arguments(__file__)
 
 INSTALLED = Path(find_spec("lm_eval").origin).parent / "tasks"  # type: ignore[union-attr, arg-type]
-LETTERS = ["A", "B", "C", "D"]
 #: Question, right answer, wrong answers.
 FACTS = ARGUMENTS["facts"]
 
@@ -40,17 +39,16 @@ def choices_of(number: int) -> tuple[list[str], int]:
     return [*wrong[:place], right, *wrong[place:]], place
 
 
-def named(number: int) -> dict[str, Any]:
-    choices, place = choices_of(number)
-    return {"choices": {"text": choices, "label": LETTERS}, "answerKey": LETTERS[place]}
-
-
 #: Task -> the YAML of lm-eval, what differs from it, and a document in the format of its publisher.
 TASKS = {
     "made_arc": (
         "arc/arc_easy.yaml",
         {"num_fewshot": 2, "training_split": "train", "test_split": "test"},
-        lambda i: {"question": FACTS[i][0], **named(i)},
+        lambda i: {
+            "question": FACTS[i][0],
+            "choices": {"text": choices_of(i)[0], "label": [*"ABCD"]},
+            "answerKey": "ABCD"[choices_of(i)[1]],
+        },
     ),
     "made_hellaswag": (
         "hellaswag/hellaswag.yaml",
@@ -62,16 +60,6 @@ TASKS = {
             "endings": [f"[step] {choice}" for choice in choices_of(i)[0]],
             "label": str(choices_of(i)[1]),
         },
-    ),
-    "made_mmlu": (
-        "mmlu/default/mmlu_anatomy.yaml",
-        {"num_fewshot": 3, "test_split": "test", "fewshot_split": "dev"},
-        lambda i: {"question": FACTS[i][0], "choices": choices_of(i)[0], "answer": choices_of(i)[1], "subject": "life"},
-    ),
-    "made_openbookqa": (
-        "openbookqa/openbookqa.yaml",
-        {"test_split": "test"},
-        lambda i: {"question_stem": FACTS[i][0], **named(i)},
     ),
     "made_piqa": (
         "piqa/piqa.yaml",
@@ -122,10 +110,8 @@ def test_the_rates_of_prompts_are_the_tasks_own(tmp_path, nnd_home):
     splits = dict.fromkeys(("training_split", "validation_split", "test_split"))
     metrics = [{"metric": name, "aggregation": "mean"} for name in ("acc", "acc_norm", "acc_bytes")]
     for task, (yaml, settings, document) in TASKS.items():
-        documents = [document(i) for i in range(len(FACTS))]
-        write_task(
-            folder, task, documents, include=str(INSTALLED / yaml), metric_list=metrics, **{**splits, **settings}
-        )
+        changed = {**splits, **settings, "include": str(INSTALLED / yaml), "metric_list": metrics}
+        write_task(folder, task, [document(i) for i in range(len(FACTS))], **changed)
     grouped = [task for task in TASKS if task != "made_blimp"]
     (folder / "all.yaml").write_text(dump_yaml({"group": "all_made", "task": grouped}), encoding="utf-8")
     new("task:all_made", f"--include_path {folder} --trust", "made")
@@ -217,23 +203,18 @@ def test_the_set_has_a_category_a_delimiter_and_a_card_and_is_built_again_withou
 OTHER = {"other_delimiter": {"target_delimiter": ""}, "other_context": {"doc_to_text": ""}}
 
 
-@pytest.mark.parametrize(("settings", "message"), ARGUMENTS["a_task_without_choices_to_compare_is_refused"])
-def test_a_task_without_choices_to_compare_is_refused(settings, message, folder, nnd_home):
-    write_own(folder, DOCUMENTS, **settings)
-    assert message in refusal("task:own", f"--include_path {folder}")
-    assert not list_sets(nnd_home)
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("settings", "message", "options"),
     [
-        ("--category sort", "task own: its documents have no column 'sort'; there are: q, c, r, kind"),
-        ("--better a", "--better: a task says itself what is better"),
+        *((*case, "") for case in ARGUMENTS["a_task_without_choices_to_compare_is_refused"]),
+        ({}, "task own: its documents have no column 'sort'; there are: q, c, r, kind", "--category sort"),
+        ({}, "--better: a task says itself what is better", "--better a"),
     ],
 )
-def test_an_option_that_does_not_fit_is_refused(options, message, folder):
-    write_own(folder, DOCUMENTS)
+def test_a_task_or_an_option_that_cannot_be_used_is_refused(settings, message, options, folder, nnd_home):
+    write_own(folder, DOCUMENTS, **settings)
     assert message in refusal("task:own", f"--include_path {folder} {options}")
+    assert not list_sets(nnd_home)
 
 
 @pytest.mark.parametrize("other", OTHER)
@@ -247,6 +228,7 @@ def test_tasks_of_several_forms_are_no_set(other, folder):
 def test_code_of_a_task_runs_with_trust_only(folder, tmp_path):
     write_own(folder, DOCUMENTS)
     code = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\ndef choices(doc): return doc['c']\n"
+    code += "def count(doc, results): return {'acc': 1}\n"
     (folder / "utils.py").write_text(code, encoding="utf-8")
     yaml = folder / "own.yaml"
     yaml.write_text(
@@ -260,12 +242,6 @@ def test_code_of_a_task_runs_with_trust_only(folder, tmp_path):
     new("task:all_own", f"--include_path {folder} --trust")
     assert (tmp_path / "ran").exists()
     assert sorted(pairs_of()) == sorted(PAIRS)
-
-
-def test_answers_that_code_counts_are_refused(folder):
-    (folder / "utils.py").write_text("def count(doc, results): return {'acc': 1}\n", encoding="utf-8")
-    write_own(folder, DOCUMENTS)
-    yaml = folder / "own.yaml"
     yaml.write_text(yaml.read_text("utf-8") + "process_results: !function utils.count\n", encoding="utf-8")
     assert "counts answers by code of its own" in refusal("task:own", f"--include_path {folder} --trust")
 

@@ -82,22 +82,19 @@ def test_each_option_comes_into_the_recipe_which_builds_the_same_again(case, tmp
 
 
 def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothing(tmp_path, nnd_home):
-    rows = [
-        {"Question": "q", "answer": text, "rating": number, "model": "m", "a list": [text]}
-        for text, number in (("a", 1), ("b", 4))
-    ]
+    row = {"Question": "q", "model": "m", "a list": ["x"]}
+    rows = [{**row, "answer": "a", "rating": 1}, {**row, "answer": "b", "rating": 4}]
     shown = new(write_rows(tmp_path / "t.jsonl", rows), "--min-gap 1 --dry-run")
     for role, column in (("context", "Question"), ("candidate", "answer"), ("score", "rating"), ("system", "model")):
         assert f"{role}: column {column!r}, by its name" in shown
-    assert "rule: A candidate is better when" in shown
-    assert "1 test" in shown
+    assert re.search("rule: A candidate is better when.*^1 test$", shown, re.DOTALL | re.MULTILINE)
     arena = {
         "prompt": "q",
+        "winner": "gpt",
         "model_a": "llama",
         "model_b": "gpt",
         "response_a": "No",
         "response_b": "Yes",
-        "winner": "gpt",
     }
     shown = new(write_rows(tmp_path / "arena.jsonl", [arena]), "--dry-run")
     assert "pair: columns ('response_a', 'response_b')" in shown, "although the names of the models are longer"
@@ -111,21 +108,17 @@ def test_a_mistake_is_one_line_that_says_what_to_write(mistake, table, nnd_home)
     assert not nnd_home.exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["frank", "Frank", "quiz_design_clean", "today", "nnd", "task_summarization", "_base", "blindspot", "frank_choice",
-     "mine_heldout", "Mine"],
-)  # fmt: skip
-def test_a_name_that_is_taken_is_refused(name, table, nnd_home):
+TAKEN = "frank Frank quiz_design_clean today nnd task_summarization _base blindspot frank_choice mine_heldout Mine"
+
+
+def test_a_name_that_is_taken_or_that_no_set_can_have_is_refused(table, nnd_home):
     new(table, LABEL)
     before = contents(nnd_home)
-    assert "take another name" in refusal(table, LABEL, name)
+    for name in TAKEN.split():
+        assert "take another name" in refusal(table, LABEL, name), name
+    for name in ("my set", "../x", "nnd_x", "1a"):
+        assert "a set is named by letters" in refusal(table, LABEL, name), name
     assert contents(nnd_home) == before
-
-
-@pytest.mark.parametrize("name", ["my set", "../x", "nnd_x", "1a"])
-def test_what_is_no_name_is_refused(name, table):
-    assert "a set is named by letters" in refusal(table, LABEL, name)
 
 
 def test_another_table_of_that_name_needs_replace_and_facts_stay(table, recipe):
@@ -217,12 +210,10 @@ def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path, nnd_ho
     assert "a recipe is there already" in refusal(source)
 
 
-def test_json_without_records_gives_a_skeleton(tmp_path, recipe):
-    new(write_files(tmp_path, {"notes.json": '{"meta": {"by": "us"}, "rows": [1, 2]}'}) / "notes.json")
-    assert 'for record in read_json(folder / "notes.json")[...]' in recipe.with_name("prepare.py").read_text("utf-8")
-
-
-def test_a_file_that_is_cut_off_gives_none(tmp_path, nnd_home):
-    source = write_files(tmp_path, {"cut.json": '[{"context": "x", "candidate"'}) / "cut.json"
-    assert "cut.json: is not valid JSON" in refusal(source)
+def test_json_without_records_gives_a_skeleton_and_a_file_that_is_cut_off_none(tmp_path, nnd_home, recipe):
+    files = {"notes.json": '{"meta": {"by": "us"}, "rows": [1, 2]}', "cut.json": '[{"context": "x", "candidate"'}
+    write_files(tmp_path, files)
+    assert "cut.json: is not valid JSON" in refusal(tmp_path / "cut.json")
     assert not nnd_home.exists()
+    new(tmp_path / "notes.json")
+    assert 'for record in read_json(folder / "notes.json")[...]' in recipe.with_name("prepare.py").read_text("utf-8")

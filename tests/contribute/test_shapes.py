@@ -58,12 +58,9 @@ def test_numbers_that_may_be_raters_or_attributes_are_asked_about(tmp_path):
     [
         (
             "out gpt,answer bart",
-            "'out gpt' has the texts of gpt, and no column that is called alike those of bart; only the",
+            "'out gpt' has the texts of gpt, and no column that is called alike those of bart; only",
         ),
-        (
-            "text gpt-4,text bart",
-            "'text gpt-4' has the texts of gpt, and no column that is called alike those of bart; only",
-        ),
+        ("text gpt-4,text bart", "'text gpt-4' has the texts of gpt, and no column that is called alike those of bart"),
         (
             "one,two",
             "no column has the texts of gpt; only the name of the system may differ: write it as the columns do",
