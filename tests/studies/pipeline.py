@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import spacy
@@ -91,6 +90,7 @@ def mean_likelihood(folder: Path, context: str, text: str) -> float:
     tokenizer, model = (kind.from_pretrained(folder) for kind in (AutoTokenizer, AutoModelForCausalLM))
     start = [] if tokenizer("")["input_ids"] or context else [tokenizer.eos_token_id]
     before, whole = (start + tokenizer(part)["input_ids"] for part in (context, context + text))
+    labels = torch.tensor([whole])
+    labels[:, : len(before)] = -100  # they do not count
     with torch.inference_mode():
-        logs = model(torch.tensor([whole])).logits[0].float().log_softmax(-1)
-    return fmean(float(logs[i - 1, whole[i]]) for i in range(len(before), len(whole)))
+        return -float(model(torch.tensor([whole]), labels=labels).loss)

@@ -139,9 +139,9 @@ def split_example(line: str) -> tuple[str, str, float, str]:
 
 
 NEGATIONS = [f"negation 1: {line}" for line in NEGATED.strip().splitlines()]
+CURLY = [line.replace("'", "\u2019") for line in NEGATIONS]
 CASES = {
-    *map(split_example, [*EXAMPLES.strip().splitlines(), *NEGATIONS]),
-    *(split_example(line.replace("'", "\u2019")) for line in NEGATIONS),
+    *map(split_example, [*EXAMPLES.strip().splitlines(), *NEGATIONS, *CURLY]),
     *((name, kind.example[0], kind.example[2], kind.example[1]) for name, kind in ERRORS.items() if kind.example),
 }
 
@@ -241,14 +241,12 @@ def test_a_positioned_error_stays_within_ten_words(text, place, seed):
     text = spaced(text)
     words = text.split()
     start = int(place * max(len(words) - SPAN, 0))
-    before, span, after = words[:start], words[start : start + SPAN], words[start + SPAN :]
-    shuffled = make("positioned_error_shuffle", text, place, seed).split()
-    assert shuffled == [*before, *shuffled[start : start + SPAN], *after]
-    assert sorted(shuffled) == sorted(words)
-    replaced = make("positioned_error_random", text, place, seed).split()
-    assert replaced == [*before, *replaced[start : start + SPAN], *after]
-    assert set(replaced[start : start + SPAN]) <= set(DRAFT.vocabulary)
-    assert len(replaced[start : start + SPAN]) == len(span)
+    for kind, allowed in (("shuffle", words[start : start + SPAN]), ("random", DRAFT.vocabulary)):
+        changed = make(f"positioned_error_{kind}", text, place, seed).split()
+        span, changed[start : start + SPAN] = changed[start : start + SPAN], words[start : start + SPAN]
+        assert changed == words, "the rest stays, and the length"
+        assert set(span) <= set(allowed)
+        assert kind == "random" or sorted(span) == sorted(allowed)
 
 
 @pytest.mark.parametrize("size", [3, 4])
@@ -281,10 +279,7 @@ def test_texts_that_are_given_up_for_others():
 @given(texts(least=2), st.integers(1, 6), seeds)
 def test_the_last_sentence_may_stay(text, pairs, seed):
     sentences = [join(sentence) for sentence in TAGGED.sentences(text)]
-    fixed = make("sentence_switching", text, pairs, seed, keep_last=True)
-    assert Counter(fixed) == Counter(" ".join(sentences))
-    assert fixed.endswith(sentences[-1])
-    assert len(sentences) > 2 or fixed == text
+    assert make("sentence_switching", text, pairs, seed, keep_last=True).endswith(sentences[-1])
 
 
 @few

@@ -71,22 +71,20 @@ def test_estimates_errors_and_degrees_are_those_of_dummies_and_whole_matrices(se
     assert found["p"] == pytest.approx(2 * stdtr(degrees, -abs(value) / np.sqrt(variance)))
 
 
-def test_a_planted_effect_is_found_and_nothing_where_there_is_none():
+def test_a_planted_effect_is_within_its_interval_as_often_as_that_promises():
     runs, planted, systems, prompts = 500, 0.2, 4, 20
     prompt, stratum, shares, weights = drawn(0, prompts, systems)
     rng = np.random.default_rng(1)
     # What a prompt has against a system, and prompts that are noisier than others, are within prompts.
     liked = 0.2 * np.einsum("ts,tsr->tr", shares, rng.normal(size=(prompts, systems, runs))[prompt])
     noise = np.exp(rng.normal(size=prompts) / 2)[prompt, None] * rng.normal(size=(len(prompt), runs)) / 2
-    null = rng.normal(size=(stratum.max() + 1, runs))[stratum] + liked + noise
+    levels = rng.normal(size=(stratum.max() + 1, runs))[stratum]
     effects = Effects(prompt, stratum, shares, weights)
     contrasts = pd.DataFrame([effects.against_others([i]) for i in range(systems)])
-    found = effects.estimate(pd.DataFrame(null + planted * shares[:, [0]]), contrasts)
+    found = effects.estimate(pd.DataFrame(levels + liked + noise + planted * shares[:, [0]]), contrasts)
     truth = np.tile(planted * contrasts[0], runs)
     assert found["value"][::systems].mean() == pytest.approx(planted, abs=0.02)
     assert found["low"].le(truth).mul(found["high"].ge(truth)).mean() == pytest.approx(0.95, abs=0.02)
-    p = effects.estimate(pd.DataFrame(null), contrasts)["p"]
-    assert (p.groupby(level=0).min() * systems < 0.05).mean() <= 0.05
 
 
 def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated():

@@ -113,6 +113,6 @@ def test_more_switches_go_on_from_fewer(movable, amount, fixed, seed):
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 1000))
 def test_what_is_drawn_begins_alike_for_every_number(items, count, seed):
-    order = Edit(PARSER, rng=random.Random(seed)).draw(range(items), items)
-    assert sorted(order) == list(range(items))
-    assert Edit(PARSER, rng=random.Random(seed)).draw(range(items), count) == order[:count]
+    every, some = (Edit(PARSER, rng=random.Random(seed)).draw(range(items), number) for number in (items, count))
+    assert sorted(every) == list(range(items))
+    assert some == every[:count]

@@ -102,9 +102,13 @@ def test_labels_and_numbers_of_tests_are_those_of_the_real_set(name, real_sets):
 def test_rates_are_pooled_over_tests_and_their_errors_over_prompts():
     kind = "Fluency/Grammar"
     published = PublishedRun("x", "x", "x", "x", 5, {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1})
-    rows = [(0, kind, "Minor", True), (0, kind, "Major", False), (0, "Other", "Minor", None)]
-    rows += [(1, kind, "Minor", True), (1, "Other", "Minor", True)]
-    tests = pd.DataFrame(rows, columns=["cluster_id", "subcategory", "severity", "passed"]).convert_dtypes()
+    columns = {
+        "cluster_id": [0, 0, 0, 1, 1],
+        "subcategory": [kind, kind, "Other", kind, "Other"],
+        "severity": ["Minor", "Major", "Minor", "Minor", "Minor"],
+        "passed": [True, False, None, True, True],
+    }
+    tests = pd.DataFrame(columns).convert_dtypes()
     found = measure(tests, EXPERIMENTS["mqm"], published).set_index("label")
     assert found["measured"].to_dict() == pytest.approx({"all": 0.75, kind: 2 / 3, "Minor": 1.0, "Major": 0.0})
     assert found["tests"].to_dict() == {"all": 4, kind: 3, "Minor": 3, "Major": 1}

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_1samp
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
@@ -85,14 +86,13 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not():
     a, b = own_texts.itertuples()
     assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
     assert "Left out: 1 prompt " in to_markdown(report)
-    assert (a.own, a.beyond, b.beyond) == pytest.approx((0.3, 0.8, 0.4), abs=0.1)
+    assert (a.beyond, b.beyond) == pytest.approx((0.8, 0.4), abs=0.1)
     kept = np.delete(scores, 7, axis=0)
     own = kept[:, 0, 0] - kept[:, 0, 1]
-    assert a.own == pytest.approx(own.mean())
-    assert a.own_high - a.own == pytest.approx(1.984 * own.std(ddof=1) / np.sqrt(99), rel=1e-3)  # t(0.975), 98 degrees
+    interval = ttest_1samp(own, 0).confidence_interval()
+    assert (a.own, a.own_low, a.own_high) == pytest.approx((own.mean(), *interval))
     assert a.prefers == pytest.approx((own > 0).mean())
-    mean = given.set_index(["scorer", "writer"])["mean"]
-    assert mean["judge", "b"] == pytest.approx(kept[:, 2, 1].mean())
+    assert given["mean"].tolist() == pytest.approx(kept.mean(axis=0).ravel().tolist())
     with pytest.raises(NNDError, match="only 1 prompt after which"):
         report_own_texts(["a", "b"], scores[:1, :2], pd.DataFrame())
 

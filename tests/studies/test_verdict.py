@@ -18,7 +18,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.show.terminal import write_reports
 from nnd_tasks.statistics import summarize_rate
-from nnd_tasks.studies.stress.stress_report import draw_levels, judge, report_results
+from nnd_tasks.studies.stress.stress_report import decide, draw_levels, judge, report_results
 from tests.results.fake_runs import make_document, make_sample, score, write_run
 
 Rows = Sequence[dict[str, Any]]
@@ -94,15 +94,19 @@ def test_all_levels_must_be_below_the_one_before_or_below_gold(error, gold, leve
     assert outcome == "fail" or set(judge(pd.DataFrame(rows[::20]))["outcome"]) == {"undecided"}, "of one text"
 
 
-def test_a_fall_of_the_mean_that_half_of_the_texts_do_not_share_is_no_pass():
-    """A few texts that fall far make the mean fall surely; or the mean falls by less than its texts scatter."""
-    far = judge(pd.DataFrame([one("injection", "x", -3 if i % 2 else -0.9, text=str(i)) for i in range(100)]))
-    assert far["step_high"][0] < 0
-    assert far["passed"][0] == 0.5
-    little = judge(pd.DataFrame([one("injection", "x", -1.9 if i % 3 else 0.7, text=str(i)) for i in range(100)]))
-    assert little["rate_low"][0] > 0.5
-    assert little["change"][0] < 0 < little["step_high"][0]
-    assert far["outcome"][0] == little["outcome"][0] == "undecided"
+@pytest.mark.parametrize(
+    ("steps", "rates", "outcome"),
+    [
+        ((-2, -1), (0.6, 0.9), "pass"),
+        ((-2, -1), (0.3, 0.9), "undecided"),  # a few texts that fall far make the mean fall surely
+        ((-2, 1), (0.6, 0.9), "undecided"),  # the mean falls by less than its texts scatter
+        ((1, 2), (0.6, 0.9), "fail"),
+        ((-2, 1), (0.1, 0.4), "fail"),
+    ],
+)
+def test_an_error_is_seen_if_both_intervals_of_each_level_say_so(steps, rates, outcome):
+    names = ["step_low", "step_high", "rate_low", "rate_high"]
+    assert decide(pd.DataFrame([(-2, -1, 0.6, 0.9), (*steps, *rates)], columns=names)) == outcome
 
 
 # ---------------------------------------------------------------- files

@@ -77,7 +77,6 @@ def test_correlations_are_scipys_and_the_papers_definitions_ties_among_them(pair
 
 def test_rounding_makes_no_order_among_equal_scores():
     assert gaps([0.1 + 0.2, 0.3, 0.4])[0] == 0
-    assert correlate([0.1 + 0.2, 0.3, 0.4], [1, 2, 3])[0] == pytest.approx(kendalltau([1, 1, 2], [1, 2, 3])[0])
     assert gaps([1e-9, 2e-9, 3e-9]).all(), "small scores are no ties"
 
 
@@ -99,8 +98,6 @@ def test_rates_that_a_user_measured():
     values = by_category(found)
     assert values.loc["x", "tau"] == pytest.approx(1 / 3)
     assert values.loc[AVERAGE].to_numpy() == pytest.approx(values.loc[["x", "y"]].mean().to_numpy())
-    undefined = by_category(verify_rates({model: {**RATES[model], "x": 0.5} for model in RATES}, HUMAN)).isna()
-    assert undefined.all(axis=1).to_dict() == {"x": True, "y": False, AVERAGE: True}, "all are tied"
 
 
 @pytest.mark.parametrize(
