@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import zlib
+from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.run.chat_server import ChatServer
 from tests.run.test_backends import needs_client
-from tests.task.tasks import write_yaml
+from tests.task.tasks import TaskRun, read_task, write_yaml
 
 pytestmark = needs_client
 CUES = {
@@ -48,116 +50,100 @@ def last_message(payload: dict[str, Any]) -> str:
     return str(payload["messages"][-1]["content"])
 
 
-def close(rate: float, outcomes: list[Any]) -> bool:
-    return bool(outcomes) and abs(rate - sum(outcomes) / len(outcomes)) < 1e-9
+def answer_a(payload: dict[str, Any]) -> str:
+    return "Answer: A"
 
 
-def test_a_judge_is_asked_in_both_orders_and_its_rates_are_counts_of_its_verdicts(home, tmp_path):
-    folder = write_yaml(tmp_path / "yaml", "verdicts", reader="judge", tie=True, questions=QUESTION)
-    verdicts = ("A", "A", "B", "tie", None)
-    with ChatServer(lambda payload: f"Hm.\n\nAnswer: {pick(last_message(payload), *verdicts)}") as server:
-        results = judge(server, "verdicts", include_path=folder)
-    found, samples = results["results"]["verdicts"], results["samples"]["verdicts"]
-    rates = {name: [] for name in ("strict", "half", "right", "flips", *QUESTION)}
+def ask_server(answer: Callable[[Any], Any], task: str, **options: Any) -> tuple[TaskRun, list[dict[str, Any]]]:
+    """Run a task on a server; return what the run says of the task, and what the server was sent."""
+    with ChatServer(answer) as server:
+        return read_task(judge(server, task, **options), task), server.payloads
+
+
+#: Reader -> the words of its answers, as often as they are given, and what is read of them.
+ANSWERS = {
+    "judge": (("A", "A", "B", "tie", None), {"A": 1, "B": -1, "tie": 0}),
+    "rating": ((3, 5, 9, None), {3: 3, 5: 5, 9: 9}),
+}
+
+
+def write_question(reader: str, doc: dict[str, Any], text: str, rival: str, category: str) -> str:
+    prompt, question = CUES[doc["kind"]].format(**doc), QUESTION[category]
+    if reader == "judge":
+        ending = 'End with a line "Answer: A", "Answer: B" or "Answer: tie".'
+        return f"{prompt}\nA: {text}\nB: {rival}\n\nWhich one is closer to {question}? {ending}"
+    rate = "Rate it from 1 (not at all) to 10 (fully)."
+    return f'{prompt} {text}\n\nIs this {question}? {rate} End with a line "Rating: N", where N is the number.'
+
+
+@pytest.mark.parametrize("reader", ANSWERS)
+def test_each_question_is_asked_once_and_rates_are_counts_of_answers(reader, home, tmp_path):
+    """A judge in both orders of a test, a rating about each of its texts."""
+    words, points_of = ANSWERS[reader]
+    folder = write_yaml(tmp_path / "yaml", "mine", reader=reader, questions=QUESTION, tie=reader == "judge")
+    begin = "Answer" if reader == "judge" else "Rating"
+    run, payloads = ask_server(
+        lambda payload: f"Hm.\n\n{begin}: {pick(last_message(payload), *words)}", "mine", include_path=folder
+    )
+    counted: dict[str, list[Any]] = {name: [] for name in ("strict", "half", "right", "flips", *QUESTION)}
     asked = set()
-    for sample in samples:
+    for sample in run.samples:
         doc, texts = sample["doc"], sample["doc"]["candidates"]
         for test, record in zip(doc["tests"], sample["tests"], strict=True):
-            said = []
-            for first, second in ((test["high"], test["low"]), (test["low"], test["high"])):
-                # The texts of a test stand in a place of their own for each rival.
-                prompt = (
-                    f"{CUES[doc['kind']].format(**doc)}\nA: {texts[first]}\nB: {texts[second]}\n\nWhich one is closer to "
-                    f'{QUESTION[test["category"]]}? End with a line "Answer: A", "Answer: B" or "Answer: tie".'
-                )
-                asked.add(prompt)
-                said.append(pick(prompt, *verdicts))
-            points = [{"A": 1, "B": -1, "tie": 0}.get(word) for word in said]
-            read = None not in points
-            mean = points[0] - points[1] if read else None  # type: ignore[operator]
-            assert record["passed"] is (read and mean > 0)  # type: ignore[operator]
-            assert record["tie"] is (mean == 0)
-            rates["strict"].append(record["passed"])
-            rates["half"].append(1 if record["passed"] else 0.5 if mean == 0 else 0)
-            rates[test["category"]].append(rates["half"][-1])
-            rates["right"].append(said == ["A", "B"])
-            rates["flips"].append(said in (["A", "A"], ["B", "B"]))
-    prompts = [last_message(payload) for payload in server.payloads]
-    assert sorted(prompts) == sorted(asked), "each question once"
-    assert server.payloads[0]["temperature"] == 0
-    assert server.payloads[0]["max_tokens"] == 512
-    assert "stop" not in server.payloads[0], "an empty one ends nothing, and some servers refuse it"
-    answers = [pick(prompt, *verdicts) for prompt in prompts]
-    assert 0 < sum(rates["strict"]) < sum(rates["half"]) < len(rates["strict"]) == found["tests,none"] == 381
-    assert close(found["pass_rate,none"], rates["strict"])
-    assert close(found["pass_rate_half,none"], rates["half"])
-    assert all(close(found[f"pass_rate_half_{name},none"], rates[name]) for name in QUESTION)
-    assert close(found["both_right,none"], rates["right"])
-    assert close(found["order_flips,none"], rates["flips"])
-    assert close(found["unread,none"], [answer is None for answer in answers])
-    assert close(found["first,none"], [answer == "A" for answer in answers if answer in ("A", "B")])
-    assert found["unscored,none"] == 0
-    record = samples[0]["candidates"][0]
-    assert record["answers"][0].startswith("Hm.\n\nAnswer: ")
-    assert record["read"][0] in (1, -1, 0, None)
-    protocol = results["configs"]["verdicts"]["metadata"]["nnd"]["signature"]["protocol"]
-    assert (protocol["reader"], len(protocol["generation"])) == ("judge", 12)
+            sides = ((test["high"], test["low"]), (test["low"], test["high"]))
+            # The texts of a test stand in a place of their own for each rival.
+            prompts = [write_question(reader, doc, texts[a], texts[b], test["category"]) for a, b in sides]
+            asked.update(prompts)
+            said = [pick(prompt, *words) for prompt in prompts]
+            high, low = (points_of.get(word) for word in said)
+            read = None not in (high, low)
+            assert record["passed"] is (read and high > low)
+            assert record["tie"] is (read and high == low)
+            counted["strict"].append(record["passed"])
+            counted["half"].append(1 if record["passed"] else record["tie"] / 2)
+            counted[test["category"]].append(counted["half"][-1])
+            counted["right"].append(said == ["A", "B"])
+            counted["flips"].append(said in (["A", "A"], ["B", "B"]))
+    assert sorted(last_message(payload) for payload in payloads) == sorted(asked)
+    answers = [pick(prompt, *words) for prompt in asked]
+    names = {"strict": "pass_rate", "half": "pass_rate_half", **{name: f"pass_rate_half_{name}" for name in QUESTION}}
+    if reader == "judge":
+        names |= {"right": "both_right", "flips": "order_flips"}
+        verdicts = [answer for answer in answers if answer in ("A", "B")]
+        assert run.rates["first"] == pytest.approx(verdicts.count("A") / len(verdicts))
+    assert {name: run.rates[rate] for name, rate in names.items()} == {
+        name: pytest.approx(fmean(counted[name])) for name in names
+    }
+    assert ("both_right" in run.rates, "order_flips" in run.rates, "first" in run.rates) == (reader == "judge",) * 3
+    assert run.rates["unread"] == pytest.approx(answers.count(None) / len(answers))
+    assert (run.rates["tests"], run.rates["unscored"]) == (381, 0)
+    assert 0 < sum(counted["strict"]) < sum(counted["half"]) < 381
+    assert (payloads[0]["temperature"], payloads[0]["max_tokens"]) == (0, 512)
+    assert "stop" not in payloads[0], "an empty one ends nothing, and some servers refuse it"
+    record = run.samples[0]["candidates"][0]
+    assert record["answers"][0].startswith(f"Hm.\n\n{begin}: ")
+    assert record["read"][0] in (*points_of.values(), None)
+    protocol = run.facts["signature"]["protocol"]
+    assert (protocol["reader"], len(protocol["generation"])) == (reader, 12)
 
 
-def test_a_rating_passes_where_the_better_text_has_the_higher_number(home):
-    def rate(payload):
-        return f"Rating: {pick(last_message(payload), 3, 5, 9, 'none')}"
-
-    with ChatServer(rate) as server:
-        results = judge(server, "nnd_demo_rating")
-    found, strict, half = results["results"]["nnd_demo_rating"], [], []
-    for sample in results["samples"]["nnd_demo_rating"]:
-        doc = sample["doc"]
-        for test, record in zip(doc["tests"], sample["tests"], strict=True):
-            numbers = []
-            for side in ("high", "low"):
-                prompt = (
-                    f"{CUES[doc['kind']].format(**doc)} {doc['candidates'][test[side]]}\n\nIs this "
-                    f"{QUESTION[test['category']]}? Rate it from 1 (not at all) to 10 (fully). End with a line "
-                    '"Rating: N", where N is the number.'
-                )
-                numbers.append(pick(prompt, 3, 5, 9, None))
-            read = None not in numbers
-            strict.append(read and numbers[0] > numbers[1])
-            half.append(1 if strict[-1] else 0.5 if read and numbers[0] == numbers[1] else 0)
-            assert record["passed"] is strict[-1]
-    assert 0 < sum(strict) < sum(half) < len(half)
-    assert close(found["pass_rate,none"], strict)
-    assert close(found["pass_rate_half,none"], half)
-    assert not {"order_flips,none", "both_right,none", "first,none"} & set(found)
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        (lambda payload: "I like both.", "none of 30 answers can be read, the first is 'I like both.'"),
-        (lambda payload: None, "none of 30 answers can be read"),
-    ],
-    ids=["prose", "null"],
-)
-def test_a_run_without_any_answer_that_can_be_read_is_an_error_with_one(answers, message, home):
-    with ChatServer(answers) as server, pytest.raises(NNDError, match=message):
-        judge(server, "nnd_demo_judge", limit=2)
+@pytest.mark.parametrize("answer", ["I like both.", None])
+def test_a_run_without_any_answer_that_can_be_read_is_an_error_with_one(answer, home):
+    with pytest.raises(NNDError, match=f"none of 30 answers can be read, the first is '{answer or ''}'"):
+        ask_server(lambda payload: answer, "nnd_demo_judge", limit=2)
 
 
 def test_cost_is_told_before_and_many_unread_answers_after(home, caplog):
     def answer(payload):
         return str(pick(last_message(payload), "Answer: A", "Well."))
 
-    with caplog.at_level(logging.INFO, "lm_eval.nnd"), ChatServer(answer) as server:
-        judge(server, "nnd_demo_judge")
-    [cost] = [record.message for record in caplog.records if "tokens in" in record.message]
-    characters = sum(
-        -(-len(json.dumps([payload["messages"][-1]], ensure_ascii=False)) // 4) for payload in server.payloads
-    )
-    begin = f"nnd_demo_judge: {len(server.payloads)} requests, about {characters:,} tokens in"
-    assert cost.startswith(f"{begin}, at most {len(server.payloads) * 512:,} out; with --sample 40: ")
-    assert [record for record in caplog.records if "answers cannot be read, and their tests fail" in record.message]
+    with caplog.at_level(logging.INFO, "lm_eval.nnd"):
+        _, payloads = ask_server(answer, "nnd_demo_judge")
+    [cost] = [message for message in caplog.messages if "tokens in" in message]
+    tokens = sum(-(-len(json.dumps([payload["messages"][-1]], ensure_ascii=False)) // 4) for payload in payloads)
+    begin = f"nnd_demo_judge: {len(payloads)} requests, about {tokens:,} tokens in"
+    assert cost.startswith(f"{begin}, at most {len(payloads) * 512:,} out; with --sample 40: ")
+    assert "answers cannot be read, and their tests fail" in caplog.text
 
 
 def test_samples_are_asked_with_seeds_of_their_own_and_a_run_resumes(home, tmp_path):
@@ -185,46 +171,22 @@ def test_the_examples_ask_for_a_letter_or_a_number_and_begin_the_answer(home):
     def answer(payload):
         return {"Answer:": "A", "Rating:": "7"}[last_message(payload)]
 
-    with ChatServer(answer) as server:
-        for task, ending in (
-            ("demo_letter", "Answer with one letter, A or B."),
-            ("demo_number", "Answer with one number."),
-        ):
-            found = judge(server, task, limit=1, include_path=REPO / "examples" / "judges")["results"][task]
-            assert (found["unread,none"], found["pass_rate_half,none"]) == (0, 0.5)
-            question, begun = server.payloads[-1]["messages"]
-            assert question["content"].endswith(ending)
-            assert begun["role"] == "assistant"
-            assert server.payloads[-1]["max_tokens"] == 4
+    endings = {"demo_letter": "Answer with one letter, A or B.", "demo_number": "Answer with one number."}
+    for task, ending in endings.items():
+        run, payloads = ask_server(answer, task, limit=1, include_path=REPO / "examples" / "judges")
+        assert (run.rates["unread"], run.rates["pass_rate_half"]) == (0, 0.5)
+        question, begun = payloads[-1]["messages"]
+        assert question["content"].endswith(ending)
+        assert (begun["role"], payloads[-1]["max_tokens"]) == ("assistant", 4)
 
 
 def test_exemplars_end_as_answers_are_asked_for_and_a_rating_has_none(home):
-    with ChatServer(lambda payload: "Answer: A") as server:
-        judge(server, "nnd_demo_judge", limit=2, num_fewshot=2, fewshot_as_multiturn=True)
-        turns = server.payloads[0]["messages"]
-        assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2 + ["user"]
-        assert {turn["content"].strip() for turn in turns[1::2]} <= {"Answer: A", "Answer: B"}
-        with pytest.raises(NNDError, match="no rating is known to be right"):
-            judge(server, "nnd_demo_rating", num_fewshot=1)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"reader": "rating", "scale": [5, 1]}, "scale=.5, 1.: expected the lowest and the highest number"),
-        ({"reader": "judge", "repeats": 0}, "repeats=0: "),
-        (
-            {"reader": "judge", "metadata": {"context_reliance": True}},
-            "context_reliance is about likelihoods, and a judge",
-        ),
-    ],
-    ids=["scale", "repeats", "likelihoods"],
-)
-def test_mistakes_in_a_yaml_are_said_in_one_line(settings, message, home, tmp_path):
-    folder = write_yaml(tmp_path / "yaml", "bad", **settings)
-    with ChatServer(lambda payload: "A") as server, pytest.raises(NNDError, match=message):
-        judge(server, "bad", include_path=folder)
-    assert not server.payloads
+    _, payloads = ask_server(answer_a, "nnd_demo_judge", limit=2, num_fewshot=2, fewshot_as_multiturn=True)
+    turns = payloads[0]["messages"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2 + ["user"]
+    assert {turn["content"].strip() for turn in turns[1::2]} <= {"Answer: A", "Answer: B"}
+    with pytest.raises(NNDError, match="no rating is known to be right"):
+        ask_server(answer_a, "nnd_demo_rating", num_fewshot=1)
 
 
 def test_a_chat_api_takes_chats_and_tasks_that_need_no_likelihoods(home):
@@ -236,29 +198,23 @@ def test_a_chat_api_takes_chats_and_tasks_that_need_no_likelihoods(home):
     assert not server.payloads
 
 
-def test_a_model_in_this_process_writes_answers_within_its_window(tiny_models, home):
+def test_a_model_in_this_process_writes_answers_within_its_window(gpt2, home):
     with pytest.raises(NNDError, match="answers of 512 tokens leave no room in the model's window of 300"):
-        evaluate(tiny_models["gpt2"], ["nnd_demo_judge"], limit=1, model_args={"max_length": 300})
+        evaluate(gpt2, ["nnd_demo_judge"], limit=1, model_args={"max_length": 300})
     with pytest.raises(NNDError, match=r"none of .* answers can be read"):  # random weights
-        evaluate(tiny_models["gpt2"], ["nnd_demo_judge"], limit=1, gen_kwargs={"max_gen_toks": 4})
+        evaluate(gpt2, ["nnd_demo_judge"], limit=1, gen_kwargs={"max_gen_toks": 4})
 
 
-def test_a_chat_model_is_not_asked_without_its_template(tiny_models, home, monkeypatch):
+def test_a_chat_model_is_not_asked_without_its_template(llama, home, monkeypatch):
     monkeypatch.setattr("nnd_tasks.run.run.simple_evaluate", None)  # loads the model
     for task in ("nnd_demo_judge", "nnd_demo_rating"):
         with pytest.raises(NNDError, match=f"task {task}: the model answers in chats, .* add --apply_chat_template"):
-            evaluate(tiny_models["llama"], [task], limit=1)
+            evaluate(llama, [task], limit=1)
 
 
 @pytest.mark.parametrize(
-    "generation",
-    [{"max_gen_toks": "many"}, {"max_gen_toks": 0}, {"max_gen_toks": None}, {"max_tokens": 9}, {"max_new_tokens": 9}],
-    ids=str,
+    "generation", [{"max_gen_toks": "many"}, {"max_gen_toks": 0}, {"max_tokens": 9}, {"max_new_tokens": 9}], ids=str
 )
 def test_room_for_an_answer_is_a_number_under_one_name(generation, home):
-    with (
-        ChatServer(lambda payload: "Answer: A") as server,
-        pytest.raises(NNDError, match="expected the most tokens of an answer under max_gen_toks"),
-    ):
-        judge(server, "nnd_demo_judge", limit=1, gen_kwargs=generation)
-    assert not server.payloads
+    with pytest.raises(NNDError, match="expected the most tokens of an answer under max_gen_toks"):
+        ask_server(answer_a, "nnd_demo_judge", limit=1, gen_kwargs=generation)

@@ -20,28 +20,20 @@ from nnd_tasks.task.metrics import break_down
 from nnd_tasks.task.request import Answer
 from nnd_tasks.task.scored_tokens import ScoredTokens, marked_tokens, unigram_surprise
 
-Marks = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30).filter(
-    lambda pairs: 0 < sum(mark for _, mark in pairs) < len(pairs)
-)
+Marks = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30)
 
 
-@given(Marks)
+@given(Marks.filter(lambda pairs: len({mark for _, mark in pairs}) == 2))
 def test_auc_is_the_share_of_pairs_that_a_marked_token_wins(pairs):
-    won = [
-        1.0 if one > other else 0.5 if one == other else 0.0
-        for one, marked in pairs
-        if marked
-        for other, too in pairs
-        if not too
-    ]
-    values, marks = zip(*pairs, strict=True)
-    assert auc(values, marks) == pytest.approx(sum(won) / len(won))
+    marked, free = ([value for value, mark in pairs if mark is kind] for kind in (True, False))
+    won = [(one > other) + (one == other) / 2 for one in marked for other in free]
+    assert auc(*zip(*pairs, strict=True)) == pytest.approx(sum(won) / len(won))
 
 
 def test_a_token_is_marked_if_it_has_a_character_of_an_error():
     spans = np.array([[0, 0], [0, 3], [3, 6], [4, 6], [6, 9], [9, 9]])
-    assert marked_tokens(spans, [{"start": 3, "end": 5}]).tolist() == [False, False, True, True, False, False]
-    assert marked_tokens(spans, [{"start": 2, "end": 7}]).tolist() == [False, True, True, True, True, False]
+    for start, end, expected in ((3, 5, [2, 3]), (2, 7, [1, 2, 3, 4])):
+        assert np.flatnonzero(marked_tokens(spans, [error(start, end, "")])).tolist() == expected
     assert not marked_tokens(spans, []).any()
 
 
@@ -56,21 +48,21 @@ def test_unigram_surprise_is_the_negated_logarithm_of_a_count():
 WORDS = ["." * 60]
 
 
-def answer(ids: list[int], logprobs: list[float], part: str = "whole", ends: Sequence[int] = ()) -> Answer:
+def answer(ids: Sequence[int], logprobs: Sequence[float], part: Any = "whole", ends: Sequence[int] = ()) -> Answer:
     """Return an answer whose tokens end at these places; without, each is a character."""
     made = Answer((0.0, False, len(ids)))
-    made.candidate, made.context_part = 0, part  # type: ignore[assignment]
-    stops = np.asarray(ends or range(1, len(ids) + 1))
-    spans = np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)
-    made.tokens = ScoredTokens(ids, spans, np.asarray(logprobs, dtype=np.float32))
+    made.candidate, made.context_part = 0, part
+    stops = [*(ends or range(1, len(ids) + 1))]
+    spans = np.column_stack([[0, *stops[:-1]], stops])
+    made.tokens = ScoredTokens([*ids], spans, np.asarray(logprobs, dtype=np.float32))
     return made
-
-
-BREAKDOWN = break_down([{"category": "noise", "severity": ""}, {"category": "rare", "severity": ""}])
 
 
 def error(start: int, end: int, category: str) -> dict[str, Any]:
     return {"start": start, "end": end, "category": category, "severity": ""}
+
+
+BREAKDOWN = break_down([error(0, 0, "noise"), error(0, 0, "rare")])
 
 
 def test_planted_errors_get_what_was_planted():
@@ -85,7 +77,7 @@ def test_planted_errors_get_what_was_planted():
         noise, rare = draw.choice(np.arange(60), 2, replace=False)
         logprobs[rare] = -40.0  # the model is surprised; the word is as frequent as others
         errors = [[error(noise, noise + 1, "noise"), error(rare, rare + 1, "rare")]]
-        for name, value in metrics.score(WORDS, errors, [answer(ids.tolist(), logprobs.tolist())], unigram).items():
+        for name, value in metrics.score(WORDS, errors, [answer(ids, logprobs)], unigram).items():
             items[name].append(value)
     got = {name: pool(items[name]) for name, pool in metrics.aggregations().items()}
     assert got["span_texts"] == 300
@@ -100,9 +92,7 @@ def test_an_excess_is_of_whole_words():
     """By hand: three words of two, one and two tokens, of which the first is marked."""
     text, ends = "fauler Hund bellt", [3, 6, 11, 14, 17]  # fau|ler| Hund| be|llt
     logprobs = [-4.0, -0.5, -3.0, -2.0, -0.5]
-    unigram = unigram_surprise(
-        [[1, 2, 3, 4, 5, 3, 4, 4, 4]]
-    )  # of 9 tokens: 1, 2 and 5 occur once, 3 twice, 4 four times
+    unigram = unigram_surprise([[1, 2, 3, 4, 5, 3, 4, 4, 4]])  # 1, 2 and 5 occur once, 3 twice, 4 four times
     items = SpanMetrics(BREAKDOWN, context_reliance=False).score(
         [text], [[error(0, 6, "rare")]], [answer([1, 2, 3, 4, 5], logprobs, ends=ends)], unigram
     )
@@ -128,43 +118,28 @@ def test_words_begin_where_no_token_joins_them(text, ends, first):
 
 
 def test_texts_without_a_mark_or_marked_whole_do_not_count():
-    metrics = SpanMetrics(BREAKDOWN, context_reliance=True)
-    unigram = unigram_surprise([[1, 2, 3]])
+    metrics, unigram = SpanMetrics(BREAKDOWN, context_reliance=True), unigram_surprise([[1, 2, 3]])
+    rising, falling = answer([1, 2, 3], [-1, -2, -3]), answer([1, 2, 3], [-3, -2, -1], "none")
     for errors in ([], [error(0, 3, "rare")]):
-        items = metrics.score(WORDS, [errors], [answer([1, 2, 3], [-1.0, -2.0, -3.0])], unigram)
+        items = metrics.score(WORDS, [errors], [rising], unigram)
         assert items["span_texts"] == 0
         assert all(items[name] == (0.0, 0) for name in metrics.names)
-    items = metrics.score(
-        WORDS,
-        [[error(2, 3, "rare")]],
-        [answer([1, 2, 3], [-1.0, -2.0, -3.0]), answer([1, 2, 3], [-3.0, -2.0, -1.0], "none")],
-        unigram,
-    )
+    items = metrics.score(WORDS, [[error(2, 3, "rare")]], [rising, falling], unigram)
     assert items["span_texts"] == 1
     assert (items["span_auc"], items["span_auc_no_context"]) == ((1.0, 1), (0.0, 1))
     assert items["span_excess"] == (0.75, 1), "the unigram model is at chance: an excess of 0.5, kept as (0.5 + 1) / 2"
-    assert items["span_auc_rare"] == (1.0, 1)
-    assert items["span_auc_noise"] == (0.0, 0)
+    assert (items["span_auc_rare"], items["span_auc_noise"]) == ((1.0, 1), (0.0, 0))
 
 
 def test_a_document_has_each_error_of_a_candidate_once():
-    mark = {"start": 0, "end": 3, "category": "facts", "severity": "major"}
-    rows = [
-        {
-            "test_id": f"t{i}",
-            "cluster_id": "p",
-            "context": "c",
-            "high": high,
-            "low": "bad",
-            "high_first": True,
-            "low_spans": marks,
-        }
-        for i, (high, marks) in enumerate([("good", [mark]), ("fine", [mark, {**mark, "end": 2}])])
-    ]
-    of_test = {"context_id": "g", "category": "x", "subcategory": "", "severity": ""}
-    [document] = cluster_documents(datasets.Dataset.from_list([{**row, **of_test} for row in rows]), "made up")
+    mark, other = error(0, 3, "facts"), error(0, 2, "facts")
+    texts = {"cluster_id": "p", "context": "c", "low": "bad", "high_first": True}
+    labels = {"context_id": "g", "category": "x", "subcategory": "", "severity": ""}
+    marks = {"good": [mark], "fine": [mark, other]}
+    rows = [{"test_id": high, "high": high, "low_spans": spans, **texts, **labels} for high, spans in marks.items()]
+    [document] = cluster_documents(datasets.Dataset.from_list(rows), "made up")
     assert document["candidates"] == ["good", "bad", "fine"]
-    assert document["error_spans"] == [[], [mark, {**mark, "end": 2}], []]
+    assert document["error_spans"] == [[], [mark, other], []]
 
 
 def test_rates_are_those_of_the_errors_not_of_the_tests():

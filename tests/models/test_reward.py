@@ -68,6 +68,7 @@ def test_a_reward_is_not_divided_by_tokens(tiny_models, home, tmp_path):
         for test, outcome in zip(sample["doc"]["tests"], sample["tests"], strict=True):
             assert outcome["passed"] is (rewards[test["high"]] > rewards[test["low"]])
         assert [record["mean"] for record in sample["candidates"]] == pytest.approx(rewards, abs=1e-5)
+    assert "margin,none" not in results["results"]["nnd_demo"], "rewards are no likelihoods"
     protocol = results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["protocol"]
     assert protocol["reader"] == "reward"
 

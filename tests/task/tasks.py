@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import lm_eval
 import yaml
 from lm_eval.tasks import TaskManager
 
 from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.task_files import write_task_folder
+from tests.random_models import evaluate
 from tests.sets.folders import write
 from tests.sets.tables import LABELS, make_rows
 
@@ -38,11 +40,11 @@ def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequen
     return manager.load([name])["tasks"][name]
 
 
-def build_task(name: str, metadata: dict[str, Any], include: Sequence[Path] = ()) -> Any:
-    """Return a task with the requests of all its documents."""
+def build_task(name: str, metadata: dict[str, Any], include: Sequence[Path] = (), **options: Any) -> Any:
+    """Return a task with the requests of all its documents, or of those that the options choose."""
     task = load_task(name, metadata, include)
     task.set_config("num_fewshot", 0)
-    task.build_all_requests()
+    task.build_all_requests(**options)
     return task
 
 
@@ -62,3 +64,36 @@ def small_set(folder: Path, rows: list[tuple[str, str, str]], **settings: Any) -
     write(place, {"authors": made.tables["authors"]})
     settings = {"dataset_path": str(place), "doc_to_text": "{{context}}\nQuestion:", **settings}
     return write_yaml(folder / "yaml", "small", tasks_dir() / "_base", **settings)
+
+
+class TaskRun(NamedTuple):
+    """What a run says of one task.
+
+    Attributes:
+        rates: metric -> value, without the name of the filter.
+        samples: of each document.
+        facts: what the results file has of us.
+    """
+
+    rates: dict[str, Any]
+    samples: list[dict[str, Any]]
+    facts: dict[str, Any]
+
+
+def read_task(results: dict[str, Any], task: str = "nnd_demo") -> TaskRun:
+    """Take one task out of lm-eval's results."""
+    rates = {name.partition(",")[0]: value for name, value in results["results"][task].items()}
+    return TaskRun(rates, results["samples"][task], results["configs"][task]["metadata"]["nnd"])
+
+
+def run_task(model: Path, task: str = "nnd_demo", **options: Any) -> TaskRun:
+    """Evaluate one task, see `evaluate`."""
+    return read_task(evaluate(model, [task], **options), task)
+
+
+def run_stock(arguments: dict[str, Any], **options: Any) -> TaskRun:
+    """Evaluate the demo as stock ``lm_eval`` does, which tells a task the model's arguments and nothing else."""
+    metadata = {**arguments, **options.pop("metadata", {})}
+    manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)
+    options = {"model": "hf", "model_args": arguments, "device": "cpu", "bootstrap_iters": 0, **options}
+    return read_task(lm_eval.simple_evaluate(tasks=["nnd_demo"], task_manager=manager, **options))

@@ -11,7 +11,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.task import metrics
 from tests.random_models import evaluate
-from tests.task.tasks import write_yaml
+from tests.task.tasks import run_task, write_yaml
 from tests.task.test_oracle import Oracle
 
 RELIANCE = {"context_reliance": True}
@@ -19,9 +19,9 @@ RELIANCE = {"context_reliance": True}
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 def test_the_rates_with_context_stay_and_the_others_are_the_models_own(kind, home, tiny_models):
-    plain, found = (evaluate(tiny_models[kind], ["nnd_demo"], limit=6, metadata=asked) for asked in ({}, RELIANCE))
-    results, samples = found["results"]["nnd_demo"], found["samples"]["nnd_demo"]
-    assert plain["results"]["nnd_demo"].items() <= results.items()
+    plain, found = (run_task(tiny_models[kind], limit=6, metadata=asked) for asked in ({}, RELIANCE))
+    rates, samples, _ = found
+    assert plain.rates.items() <= rates.items()
     oracle = Oracle(tiny_models[kind])
     for sample in samples[2:4]:
         assert sample["doc"]["context"] in sample["arguments"][0][0]
@@ -41,15 +41,15 @@ def test_the_rates_with_context_stay_and_the_others_are_the_models_own(kind, hom
                     pmi.append(high - bare_high > low - bare_low)
                     survivors += [bare_high > bare_low] * (high > low)
         suffix = f"_{category}" if category else ""
-        assert results[f"pass_rate_pmi{suffix},none"] == pytest.approx(sum(pmi) / len(pmi))
-        assert results[f"survival{suffix},none"] == pytest.approx(sum(survivors) / len(survivors))
-    assert results["no_context,none"] == results["candidates,none"]
+        assert rates[f"pass_rate_pmi{suffix}"] == pytest.approx(sum(pmi) / len(pmi))
+        assert rates[f"survival{suffix}"] == pytest.approx(sum(survivors) / len(survivors))
+    assert rates["no_context"] == rates["candidates"]
 
 
-def test_a_prompt_without_context_is_refused(tmp_path, home, tiny_models):
+def test_a_prompt_without_context_is_refused(tmp_path, home, gpt2):
     folder = write_yaml(tmp_path, "mine", doc_to_text="Question:")
     with pytest.raises(NNDError, match="task mine: context_reliance compares prompts with and without their context"):
-        evaluate(tiny_models["gpt2"], ["mine"], metadata=RELIANCE, include_path=folder, limit=2)
+        evaluate(gpt2, ["mine"], metadata=RELIANCE, include_path=folder, limit=2)
 
 
 def test_an_unscored_candidate_counts_in_neither_rate():

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from nnd_tasks.models.encodings import TokenizingOnce
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.task.lengths import TokenCounter
-from tests import random_models
+from tests.random_models import evaluate
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def asked(monkeypatch) -> Counter[tuple[str, Any]]:
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 def test_a_run_tokenizes_each_distinct_string_once(name, tiny_models, home, asked):
     """Two tasks over one set, which ask for the same texts."""
-    random_models.evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"], limit=20)
+    evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"], limit=20)
     assert len(asked) > 100
     assert {*asked.values()} == {1}
 
@@ -59,8 +59,8 @@ def test_encodings_are_those_of_the_tokenizer(tiny_models):
                     assert model.tok_encode(text, add_special_tokens=special) == expected
 
 
-def test_nothing_is_shared_between_other_settings_or_beyond_a_run(tiny_models):
-    arguments = {"pretrained": str(tiny_models["gpt2"])}
+def test_nothing_is_shared_between_other_settings_or_beyond_a_run(gpt2):
+    arguments = {"pretrained": str(gpt2)}
     with TokenizingOnce.shared_encodings():
         first = TokenCounter(arguments).tokenizer
         with TokenizingOnce.shared_encodings():

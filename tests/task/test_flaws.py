@@ -12,8 +12,7 @@ from tokenizers import Tokenizer, models, processors
 from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.errors import NNDError
-from tests.random_models import evaluate
-from tests.task.tasks import build_task, small_set
+from tests.task.tasks import build_task, run_task, small_set
 
 #: Texts of letters, of which ``ab`` is one token where the two meet.
 ROWS = [("xa", "bc", "ok"), ("xa", "cb", "wrong"), ("xa", "", "wrong"), ("xc", "bc", "ok"), ("xc", "c", "wrong")]
@@ -35,18 +34,16 @@ def small(folder: Path, prompt: str) -> list[Path]:
     return [small_set(folder, ROWS, doc_to_text=prompt, target_delimiter="")]
 
 
-def test_each_is_counted_in_results_and_samples_and_warned_of_once(letters, tiny_models, tmp_path, home, caplog):
+def test_each_is_counted_in_results_and_samples_and_warned_of_once(letters, gpt2, tmp_path, home, caplog):
     # HFLM asks for no BOS where the text begins with its prefix token, which another one here hides.
     arguments = {"tokenizer": letters, "prefix_token_id": 1}
     include = small(tmp_path, "<s>{{context}}")
-    results = evaluate(tiny_models["gpt2"], ["small"], include_path=include, model_args=arguments)
-    counts = results["configs"]["small"]["metadata"]["nnd"]["tokenization"]
-    assert counts == {"merged": 1, "bos_twice": 4, "empty": 1}
-    flaws = [
-        [c and {*c} - {"sum", "mean", "tokens", "bytes"} for c in s["candidates"]] for s in results["samples"]["small"]
-    ]
+    run = run_task(gpt2, "small", include_path=include, model_args=arguments)
+    assert run.facts["tokenization"] == {"merged": 1, "bos_twice": 4, "empty": 1}
+    records = [sample["candidates"] for sample in run.samples]
+    flaws = [[record and {*record} - {"sum", "mean", "tokens", "bytes"} for record in each] for each in records]
     assert flaws == [[{"merged", "bos_twice"}, {"bos_twice"}, None], [{"bos_twice"}, {"bos_twice"}]]
-    assert results["samples"]["small"][0]["candidates"][0]["tokens"] == 1, "of the two letters, lm-eval scores the last"
+    assert records[0][0]["tokens"] == 1, "of the two letters, lm-eval scores the last"
     for words in ("1 candidates begin within", "4 candidates follow a prompt", "1 candidates are empty"):
         assert len([message for message in caplog.messages if f"small: {words}" in message]) == 1
 

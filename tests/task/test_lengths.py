@@ -6,24 +6,21 @@ Tokenizers that end every text with a token of their own: never the candidate's 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import lm_eval
 import pytest
 from lm_eval.api.instance import Instance
-from lm_eval.tasks import TaskManager
 from tokenizers import processors
 from transformers import AutoTokenizer
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.request import split_before_candidate
-from tests import random_models
+from tests.random_models import CHAT_TEMPLATE, evaluate
+from tests.task.tasks import run_stock, run_task
 
 #: What lm-eval's split by length would make of it is not the candidate.
 REFUSED = "the tokenizer .* puts '</s>' after every text"
@@ -42,52 +39,42 @@ def with_template(template: str, model: Path, folder: Path, **settings: Any) -> 
     return folder
 
 
-def sums(results: Mapping[str, Any]) -> list[float]:
-    return [c["sum"] for doc in results["samples"]["nnd_demo"] for c in doc["candidates"] if c]
+def sums(folder: Path, **options: Any) -> list[float]:
+    samples = run_task(folder, limit=4, **options).samples
+    return [record["sum"] for sample in samples for record in sample["candidates"]]
 
 
 @pytest.mark.parametrize("template", ["$A </s>", "<s> $A </s>"])
-def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_model(
-    template, tiny_models, home, tmp_path
-):
-    folder = with_template(template, tiny_models["llama"], tmp_path / "model")
+def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_model(template, llama, home, tmp_path):
+    folder = with_template(template, llama, tmp_path / "model")
     for sharing in (True, False):
         with pytest.raises(NNDError, match=f"{REFUSED}.*add_bos_token=False"):
-            random_models.evaluate(folder, ["nnd_demo"], limit=2, shared_prefix=sharing)
+            evaluate(folder, ["nnd_demo"], limit=2, shared_prefix=sharing)
     arguments = {"pretrained": str(folder), "dtype": "float32"}
-    manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=arguments)
-    with pytest.raises(NNDError, match=REFUSED):  # stock lm_eval
-        lm_eval.simple_evaluate("hf", arguments, ["nnd_demo"], device="cpu", limit=2, task_manager=manager)
+    with pytest.raises(NNDError, match=REFUSED):
+        run_stock(arguments, limit=2)
     # A task of lm-eval's own asks no counter.
     model = SharedPrefixLM(**arguments, device="cpu")
     with pytest.raises(ModelError, match=REFUSED):
         model.loglikelihood([Instance("loglikelihood", {}, ("The cat", " sat"), 0)], disable_tqdm=True)
 
 
-def test_add_bos_token_false_scores_the_candidates_as_without_the_token(tiny_models, home, tmp_path):
+def test_add_bos_token_false_scores_the_candidates_as_without_the_token(llama, home, tmp_path):
     """The way out that the error names, against a tokenizer that puts no token anywhere."""
-    folders = [with_template(template, tiny_models["llama"], tmp_path / template) for template in ("$A </s>", "$A")]
-    expected = sums(random_models.evaluate(folders[1], ["nnd_demo"], limit=6))
+    folders = [with_template(template, llama, tmp_path / template) for template in ("$A </s>", "$A")]
+    expected = pytest.approx(sums(folders[1]), rel=1e-5)
     for sharing in (True, False):
-        found = random_models.evaluate(
-            folders[0], ["nnd_demo"], limit=6, shared_prefix=sharing, model_args={"add_bos_token": False}
-        )
-        assert sums(found) == pytest.approx(expected, rel=1e-5)
+        assert sums(folders[0], shared_prefix=sharing, model_args={"add_bos_token": False}) == expected
 
 
-def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(tiny_models, home, tmp_path):
+def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(llama, home, tmp_path):
     """lm-eval lets the tokenizer add nothing to a text that begins with BOS, as chat templates write it."""
-    template = "{{ bos_token }}" + random_models.CHAT_TEMPLATE
+    template = "{{ bos_token }}" + CHAT_TEMPLATE
     folders = [
-        with_template(single, tiny_models["llama"], tmp_path / single, chat_template=template)
-        for single in ("<s> $A </s>", "<s> $A")
+        with_template(single, llama, tmp_path / single, chat_template=template) for single in ("<s> $A </s>", "<s> $A")
     ]
-    found, expected = (
-        random_models.evaluate(folder, ["nnd_demo"], limit=6, apply_chat_template=True) for folder in folders
-    )
-    assert sums(found) == sums(expected)
-    with pytest.raises(NNDError, match=REFUSED):
-        random_models.evaluate(folders[0], ["nnd_demo"], limit=6)
+    found, expected = (sums(folder, apply_chat_template=True) for folder in folders)
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -101,19 +88,11 @@ def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(tiny_models, ho
         ("Answer:\n ", "The cat.", " The cat."),
     ],
 )
-def test_after_a_chat_template_only_tokens_with_characters_of_the_text_are_scored(context, text, scored, tiny_models):
-    counter = TokenCounter({"pretrained": str(tiny_models["llama"])})
+def test_after_a_chat_template_only_tokens_with_characters_of_the_text_are_scored(context, text, scored, llama):
+    counter = TokenCounter({"pretrained": str(llama)})
     pair = split_before_candidate(context, text, counter)
     assert "".join(pair) == context + text
     tokens = counter.split(*pair)[1]
     assert tokens == counter.tok_encode(scored, add_special_tokens=False)
     assert counter.lengths(*pair)[1] == len(tokens)
     assert counter.find_flaws(*pair) == []
-
-
-def test_encoder_decoders_end_their_source_with_a_token_and_score_the_candidate(tiny_models):
-    counter = TokenCounter({"pretrained": str(tiny_models["t5"]), "backend": "seq2seq"})
-    candidate = counter.tokenizer.encode(" A cat.", add_special_tokens=False)
-    source = counter.tokenizer.encode("A dog.", add_special_tokens=True)
-    assert source[-1] == counter.tokenizer.eos_token_id
-    assert counter.lengths("A dog.", " A cat.") == (len(source), len(candidate))

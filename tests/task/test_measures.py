@@ -15,17 +15,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from nnd_tasks.asking.asker import Asker
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, list_measures, weigh_measures
 from nnd_tasks.results.compare import category_measures
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
-from nnd_tasks.task.metrics import UNDEFINED, aggregations
-from nnd_tasks.task.reader import RewardReader
-from tests import random_models
 from tests.models.test_token_stats import count_stats
+from tests.random_models import evaluate
 
 LIMIT = 4
 BASIC = ("bits_high", "bits_low", "margin")
@@ -80,8 +77,7 @@ def add(pair: list[float], total: float, weight: float) -> None:
 
 def test_a_run_measures_what_the_logits_say(gpt2, home):
     stats, bare = (
-        random_models.evaluate(gpt2, ["nnd_demo"], limit=LIMIT, model_args=arguments)
-        for arguments in ({"token_stats": True}, {})
+        evaluate(gpt2, ["nnd_demo"], limit=LIMIT, model_args=arguments) for arguments in ({"token_stats": True}, {})
     )
     samples, found = stats["samples"]["nnd_demo"], stats["results"]["nnd_demo"]
     for category in (None, "disfluent"):
@@ -94,9 +90,8 @@ def test_a_run_measures_what_the_logits_say(gpt2, home):
     listed = {item["metric"] for item in stats["configs"]["nnd_demo"]["metric_list"]}
     assert {"margin", "bits_low_off_target", "top1_high"} <= listed, "loggers find them by name"
     # Without token_stats the rest is the same, to the bit.
-    names = {f"{name}{suffix}" for name in MEASURES if name not in BASIC for suffix in suffixes(found, name)}
-    assert names.isdisjoint(bare["results"]["nnd_demo"])
-    assert {key: value for key, value in found.items() if key not in names} == bare["results"]["nnd_demo"]
+    of_stats = tuple(name for name in MEASURES if name not in BASIC)
+    assert {key: value for key, value in found.items() if not key.startswith(of_stats)} == bare["results"]["nnd_demo"]
     for sample, other in zip(samples, bare["samples"]["nnd_demo"], strict=True):
         for record, without in zip(sample["candidates"], other["candidates"], strict=True):
             assert record.pop("top1") >= 0
@@ -105,10 +100,6 @@ def test_a_run_measures_what_the_logits_say(gpt2, home):
             assert record == without
     signatures = [run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (stats, bare)]
     assert signatures[0] == signatures[1], "what is measured besides does not change what a number rests on"
-
-
-def suffixes(results: dict[str, Any], name: str) -> list[str]:
-    return [key.removeprefix(name) for key in results if key.startswith(name)]
 
 
 def test_runs_and_files_hold_them(tmp_path, gpt2, home):
@@ -132,12 +123,7 @@ def test_runs_and_files_hold_them(tmp_path, gpt2, home):
 
 def test_other_models_refuse_token_stats(tmp_path, masked_model, home):
     with pytest.raises(NNDError, match="token_stats: --model nnd_mlm gives no ranks"):
-        random_models.evaluate(masked_model, ["nnd_demo"], kind="nnd_mlm", model_args={"token_stats": True})
-
-
-def test_scores_that_are_no_likelihoods_have_none():
-    assert not RewardReader.has_measures
-    assert not Asker.has_measures
+        evaluate(masked_model, ["nnd_demo"], kind="nnd_mlm", model_args={"token_stats": True})
 
 
 def test_a_text_without_a_likelihood_leaves_its_test_out():
@@ -159,17 +145,8 @@ def test_a_text_without_a_likelihood_leaves_its_test_out():
     ]
 
 
-def test_names_and_pooling():
+def test_names_are_those_of_categories():
     assert list_measures(BREAKDOWN, token_stats=False) == {
         **{name: (name, None) for name in BASIC},
         **{f"{name}_a_b": (name, "a b") for name in BASIC},
     }
-    assert len(list_measures(BREAKDOWN, token_stats=True)) == 2 * len(MEASURES)
-    pooled = aggregations((), ["margin"])
-    items = [(6.0, 2.0), (1.0, 1.0), (0.0, 0.0)]
-    assert pooled["margin"](items) == pytest.approx(7 / 3)
-    residuals = (6 - 2 * 7 / 3) ** 2 + (1 - 7 / 3) ** 2
-    error = pooled["margin_stderr"](items)
-    assert float(error) == pytest.approx(math.sqrt(2 * residuals) / 3)
-    assert f"{error:.2f}".endswith("† (2 prompts)")
-    assert (pooled["margin"]([(0.0, 0.0)]), pooled["margin_stderr"]([(1.0, 1.0)])) == (UNDEFINED, UNDEFINED)

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from lm_eval import simple_evaluate
 from lm_eval.models.huggingface import HFLM
-from lm_eval.tasks import TaskManager
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import nnd_tasks
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.lengths import warn_once
+from tests.task.tasks import read_task, run_stock
 
 _SUMS, _LOGITS = "add softmax_dtype=float32", "computes its logits in"
 SHARED, ALONE = {"shared_prefix": True}, {"shared_prefix": False}
@@ -34,11 +32,11 @@ ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], str, str | None]] = {
 
 
 @pytest.fixture(scope="module")
-def half(tiny_models, tmp_path_factory) -> str:
+def half(gpt2, tmp_path_factory) -> str:
     """Return the folder of a model in bfloat16. Its config says so, as most users leave dtype out."""
     folder = tmp_path_factory.mktemp("half")
-    AutoModelForCausalLM.from_pretrained(tiny_models["gpt2"], dtype=torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_models["gpt2"]).save_pretrained(folder)
+    AutoModelForCausalLM.from_pretrained(gpt2, dtype=torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(gpt2).save_pretrained(folder)
     return str(folder)
 
 
@@ -58,12 +56,11 @@ def test_rounding_is_told_before_the_model_scores_anything(how, half, home, monk
     for model in (HFLM, SharedPrefixLM):
         monkeypatch.setattr(model, "loglikelihood", watched(model.loglikelihood))
     warn_once.cache_clear()
-    known = {"tasks": ["nnd_demo"], "limit": 2, "device": "cpu", "bootstrap_iters": 0}
     if options:
-        results = nnd_tasks.evaluate(model_args=arguments, **known, **options)
+        settings = {"tasks": ["nnd_demo"], "limit": 2, "device": "cpu", "bootstrap_iters": 0, **options}
+        run = read_task(nnd_tasks.evaluate(model_args=arguments, **settings))
     else:
-        manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=arguments)
-        results = simple_evaluate("hf", arguments, task_manager=manager, **known)
+        run = run_stock(arguments, limit=2)
     assert before[0] == told
     assert ("the log-likelihoods are rounded to" in caplog.text) == (told == _SUMS), "as the sums show afterwards"
-    assert results["configs"]["nnd_demo"]["metadata"]["nnd"]["rounded_to"] == rounded_to
+    assert run.facts["rounded_to"] == rounded_to

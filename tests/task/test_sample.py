@@ -10,18 +10,15 @@ from collections import Counter
 from typing import Any
 
 import datasets
-import lm_eval
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lm_eval.tasks import TaskManager
 from lm_eval.utils import make_table
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.selection import sample_of
 from tests.random_models import evaluate
-from tests.task.tasks import CASES
+from tests.task.tasks import CASES, TaskRun, read_task, run_stock, run_task
 
 #: Categories of each prompt; every prompt has a test.
 PROMPTS = st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=4), min_size=1, max_size=40)
@@ -59,16 +56,12 @@ def test_a_rare_category_is_in_a_sample():
 # ---------------------------------------------------------------- runs
 
 
-def about(results: dict[str, Any]) -> dict[str, Any]:
-    return dict(results["configs"]["nnd_demo"]["metadata"]["nnd"])
-
-
-def outcomes(results: dict[str, Any]) -> dict[str, Any]:
-    return {test["test_id"]: test["passed"] for row in results["samples"]["nnd_demo"] for test in row["tests"]}
+def outcomes(run: TaskRun) -> dict[str, Any]:
+    return {test["test_id"]: test["passed"] for sample in run.samples for test in sample["tests"]}
 
 
 def test_a_run_of_a_sample_is_a_part_of_the_whole_run_and_scores_only_what_the_cache_lacks(
-    tiny_models, home, tmp_path, monkeypatch
+    gpt2, home, tmp_path, monkeypatch
 ):
     from nnd_tasks.models.shared_prefix import SharedPrefixLM
 
@@ -81,71 +74,48 @@ def test_a_run_of_a_sample_is_a_part_of_the_whole_run_and_scores_only_what_the_c
 
     monkeypatch.setattr(SharedPrefixLM, "loglikelihood", counted)
     counts, cache = (5, 8, 8, None), {"use_cache": str(tmp_path / "cache")}
-    five, eight, again, whole = (evaluate(tiny_models["gpt2"], ["nnd_demo"], sample=n, **cache) for n in counts)
-    texts = [run["results"]["nnd_demo"]["candidates,none"] for run in (five, eight, whole)]
-    assert scored[0] == texts[0]
-    assert sum(scored) == texts[2], "no text is scored twice"
-    assert eight["results"] == again["results"]
-    assert five["n-samples"]["nnd_demo"] == {"original": 60, "effective": 5}
-    assert "|nnd_demo (5 of 60 prompts)|" in make_table(five).replace(" |", "|"), "the table says that it is a sample"
-    assert "|nnd_demo|" in make_table(whole).replace(" ", "")
+    results = [evaluate(gpt2, ["nnd_demo"], sample=count, **cache) for count in counts]
+    assert results[0]["n-samples"]["nnd_demo"] == {"original": 60, "effective": 5}
+    assert "|nnd_demo (5 of 60 prompts)|" in make_table(results[0]).replace(" |", "|")
+    assert "|nnd_demo|" in make_table(results[3]).replace(" ", "")
+    five, eight, again, whole = map(read_task, results)
+    assert scored[0] == five.rates["candidates"]
+    assert sum(scored) == whole.rates["candidates"], "no text is scored twice"
+    assert eight.rates == again.rates
     assert outcomes(five).items() < outcomes(eight).items() < outcomes(whole).items()
-    assert [about(run).get("sample") for run in (five, eight, whole)] == [5, 8, None]
-    protocols = [about(run)["signature"]["protocol"]["selection"] for run in (five, eight, whole)]
-    assert [text.split(" (")[0] for text in protocols] == ["5 of 60", "8 of 60", "all"]
-    first = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5)
-    assert "sample" not in about(first)
-    digests = {about(run)["signature"]["protocol_digest"] for run in (five, eight, whole, first)}
-    assert len(digests) == 4, "runs with different samples are never compared as equal"
+    runs = (five, eight, whole, run_task(gpt2, limit=5))
+    assert [run.facts.get("sample") for run in runs] == [5, 8, None, None]
+    selections = [run.facts["signature"]["protocol"]["selection"] for run in runs]
+    assert [text.split(" (")[0] for text in selections] == ["5 of 60", "8 of 60", "all", "5 of 60"]
+    assert len({*selections}) == 4, "runs with different samples are never compared as equal"
 
 
-def test_places_that_are_not_sorted_get_their_own_texts(tiny_models, home):
+def test_places_that_are_not_sorted_get_their_own_texts(gpt2, home):
     """The task alone, as stock lm_eval runs it, too: lm-eval looks the places of documents up by their numbers."""
-    whole = {
-        row["doc_id"]: row["doc"]["cluster_id"]
-        for row in evaluate(tiny_models["gpt2"], ["nnd_demo"])["samples"]["nnd_demo"]
-    }
-    settings = {"metadata": {"pretrained": str(tiny_models["gpt2"])}}
+    whole = run_task(gpt2, limit=10).samples
     asked = {"nnd_demo": [5, 2, 9, 5]}
-    stock = lm_eval.simple_evaluate(
-        model="hf",
-        model_args={"pretrained": str(tiny_models["gpt2"])},
-        tasks=["nnd_demo"],
-        task_manager=TaskManager(include_path=str(tasks_dir()), include_defaults=False, **settings),
-        samples=asked,
-        device="cpu",
-        bootstrap_iters=0,
-    )
-    ours = evaluate(tiny_models["gpt2"], ["nnd_demo"], samples=json.dumps(asked))
-    for results in (stock, ours):
-        rows = {row["doc_id"]: row["doc"]["cluster_id"] for row in results["samples"]["nnd_demo"]}
-        assert list(rows) == [5, 2, 9]
-        assert rows.items() <= whole.items()
-        assert results["results"]["nnd_demo"]["clusters,none"] == 3
+    stock = run_stock({"pretrained": str(gpt2)}, samples=asked)
+    ours = run_task(gpt2, samples=json.dumps(asked))
+    for run in (stock, ours):
+        places = [(sample["doc_id"], sample["doc"]["cluster_id"]) for sample in run.samples]
+        assert places == [(place, whole[place]["doc"]["cluster_id"]) for place in (5, 2, 9)]
+        assert run.rates["clusters"] == 3
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     CASES["samples that are refused"],
 )
-def test_a_sample_that_cannot_be_taken_is_one_error(options, message, tiny_models, home):
+def test_a_sample_that_cannot_be_taken_is_one_error(options, message, gpt2, home):
     with pytest.raises(NNDError, match=message):
-        evaluate(tiny_models["gpt2"], ["nnd_demo"], **options)
+        evaluate(gpt2, ["nnd_demo"], **options)
 
 
-def test_a_task_without_categories_is_refused(tiny_models, home, tmp_path):
+def test_a_task_without_categories_is_refused(gpt2, home, tmp_path):
     (tmp_path / "d.jsonl").write_text('{"q": "Q", "a": 0}\n')
-    settings = {
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": str(tmp_path / "d.jsonl")},
-        "test_split": "train",
-    }
-    settings |= {
-        "output_type": "multiple_choice",
-        "doc_to_text": "{{q}}",
-        "doc_to_choice": ["a", "b"],
-        "doc_to_target": "a",
-    }
+    data = {"dataset_path": "json", "dataset_kwargs": {"data_files": str(tmp_path / "d.jsonl")}, "test_split": "train"}
+    fields = {"doc_to_text": "{{q}}", "doc_to_choice": ["a", "b"], "doc_to_target": "a"}
+    settings = {**data, **fields, "output_type": "multiple_choice"}
     (tmp_path / "mine.yaml").write_text(json.dumps({"task": "mine", **settings}))
     with pytest.raises(NNDError, match="--sample: mine is none of our tasks"):
-        evaluate(tiny_models["gpt2"], ["nnd_demo", "mine"], sample=3, include_path=tmp_path)
+        evaluate(gpt2, ["nnd_demo", "mine"], sample=3, include_path=tmp_path)

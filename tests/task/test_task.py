@@ -8,21 +8,21 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections import Counter
 
 import pytest
-from lm_eval.tasks import TaskManager
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.first_use import load
-from nnd_tasks.store import read_table, tasks_dir
+from nnd_tasks.store import read_table
 from nnd_tasks.task.request import Answer, ClusterSampler, Request
 from nnd_tasks.task.settings import Settings
 from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.sets.folders import write
-from tests.task.tasks import CASES, build_task, load_task, small_set
+from tests.task.tasks import CASES, build_task, load_task, read_task, run_stock, run_task, small_set
 
 # ---------------------------------------------------------------- documents and requests
 
@@ -36,26 +36,20 @@ from tests.task.tasks import CASES, build_task, load_task, small_set
         ("nnd_frank", 794, 159),
     ],
 )
-def test_every_distinct_prompt_and_candidate_is_one_request(task, requests, documents, link_sets):
+def test_every_test_is_there_once_and_every_distinct_prompt_and_candidate_is_one_request(
+    task, requests, documents, link_sets
+):
     link_sets(task.removeprefix("nnd_"))
     built = build_task(task, {})
     assert len(built.instances) == len({instance.args for instance in built.instances}) == requests
     assert len(built.eval_docs) == documents
-
-
-def test_documents_hold_every_test_once_and_index_its_texts(link_sets):
-    link_sets("quiz_design")
-    table = {row["test_id"]: row for row in load("quiz_design")}
-    seen = []
-    for document in load_task("nnd_quiz_design").eval_docs:
-        texts = document["candidates"]
-        assert len(set(texts)) == len(texts)
-        for test in document["tests"]:
-            row = table[test["test_id"]]
-            assert (texts[test["high"]], texts[test["low"]]) == (row["high"], row["low"])
-            assert (document["context"], document["answer"]) == (row["context"], row["answer"])
-            seen.append(test["test_id"])
-    assert sorted(seen) == sorted(table)
+    tests = [
+        (test["test_id"], document["context"], *(document["candidates"][test[side]] for side in ("high", "low")))
+        for document in built.eval_docs
+        for test in document["tests"]
+    ]
+    rows = load(task.removeprefix("nnd_")).select_columns(["test_id", "context", "high", "low"])
+    assert sorted(tests) == sorted(tuple(row.values()) for row in rows)
 
 
 def test_the_prompts_of_the_families_are_those_of_the_authors(link_sets):
@@ -80,30 +74,22 @@ def test_the_prompts_of_the_families_are_those_of_the_authors(link_sets):
         assert task.config.target_delimiter == ""
 
 
-def test_the_group_has_the_papers_sets_and_no_aggregate(tiny_models, link_sets):
-    link_sets("quiz_design", "challenge300", "summeval", "frank")
-    results = evaluate(tiny_models["gpt2"], ["nnd"], limit=1)
-    assert set(results["group_subtasks"]["nnd"]) == {"nnd_quiz_design", "nnd_challenge300", "nnd_summeval", "nnd_frank"}
-    assert not results.get("groups")
-
-
 def test_a_ready_made_model_is_asked_for_its_tokenizer_or_needs_it_named(tiny_models, home):
-    from lm_eval import simple_evaluate
     from lm_eval.models.huggingface import HFLM
 
     lm = HFLM(pretrained=str(tiny_models["t5"]), dtype="float32", device="cpu", batch_size=8)
-    options = {"model": lm, "tasks": ["nnd_demo"], "limit": 3, "bootstrap_iters": 0}
-    folders = {"include_path": tasks_dir(), "include_defaults": False}
+    options = {"model": lm, "limit": 3, "bootstrap_iters": 0}
     with pytest.raises(NNDError, match="tokenizer"):
-        simple_evaluate(**options, task_manager=TaskManager(**folders))
-    manager = TaskManager(**folders, metadata={"tokenizer": str(tiny_models["t5"])})
-    usual = evaluate(tiny_models["t5"], ["nnd_demo"], limit=3)
-    for found in (simple_evaluate(**options, task_manager=manager), nnd_tasks.evaluate(**options)):
-        json.dumps(found["configs"])  # nothing in there but plain values
-        for one, two in zip(found["samples"]["nnd_demo"], usual["samples"]["nnd_demo"], strict=True):
-            assert one["tests"] == two["tests"]
-            for first, second in zip(one["candidates"], two["candidates"], strict=True):
-                assert first == pytest.approx(second, rel=1e-5)
+        run_stock({}, **options)
+    named = run_stock({}, **options, metadata={"tokenizer": str(tiny_models["t5"])})
+    asked = nnd_tasks.evaluate(tasks=["nnd_demo"], **options)
+    json.dumps(asked["configs"])  # nothing in there but plain values
+    usual = run_task(tiny_models["t5"], limit=3)
+    for run in (named, read_task(asked)):
+        for found, expected in zip(run.samples, usual.samples, strict=True):
+            assert found["tests"] == expected["tests"]
+            for record, same in zip(found["candidates"], expected["candidates"], strict=True):
+                assert record == pytest.approx(same, rel=1e-5)
 
 
 def test_an_answer_is_written_as_a_list_and_keeps_what_it_knows_between_processes():
@@ -139,23 +125,21 @@ ROWS = [
     ids=["plain", "eos", "nothing"],
 )
 def test_empty_candidates_count_as_unscored_and_never_as_a_pass(
-    options, tests, unscored, clusters, empty, tiny_models, tmp_path, home, caplog
+    options, tests, unscored, clusters, empty, gpt2, tmp_path, home, caplog
 ):
-    results = evaluate(tiny_models["gpt2"], ["small"], include_path=[small_set(tmp_path, ROWS)], **options)
-    found = results["results"]["small"]
-    assert (found["tests,none"], found["unscored,none"], found["clusters,none"]) == (tests, unscored, clusters)
-    assert (found["pass_rate,none"] == "N/A") == (tests == 0)
-    assert results["configs"]["small"]["metadata"]["nnd"]["tokenization"]["empty"] == empty
-    assert [message for message in caplog.messages if f"small: {empty} candidates are empty" in message]
+    rates, _, facts = run_task(gpt2, "small", include_path=[small_set(tmp_path, ROWS)], **options)
+    assert (rates["tests"], rates["unscored"], rates["clusters"]) == (tests, unscored, clusters)
+    assert (rates["pass_rate"] == "N/A") == (tests == 0)
+    assert facts["tokenization"]["empty"] == empty
+    assert f"small: {empty} candidates are empty" in caplog.text
 
 
-def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(tiny_models, tmp_path, home):
+def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(gpt2, tmp_path, home):
     rows = [("A?", "Yes.", "ok"), ("A?", "Yes.", "wrong"), ("B?", "No.", "wrong"), ("B?", "No.", "ok")]
     include = [small_set(tmp_path, rows)]
     for ties, rate in (("fail", 0.0), ("authors", 0.5)):
-        results = evaluate(tiny_models["gpt2"], ["small"], include_path=include, metadata={"ties": ties})
-        found = results["results"]["small"]
-        assert (found["pass_rate,none"], found["ties,none"]) == (rate, 2)
+        rates = run_task(gpt2, "small", include_path=include, metadata={"ties": ties}).rates
+        assert (rates["pass_rate"], rates["ties"]) == (rate, 2)
 
 
 # ---------------------------------------------------------------- settings
@@ -182,10 +166,10 @@ def test_the_arguments_of_models_are_no_misspelled_settings():
 
 
 @pytest.mark.parametrize("missing", ["bos", "eos"])
-def test_a_tokenizer_without_the_token_that_a_task_needs_is_named(missing, tiny_models, home, tmp_path):
+def test_a_tokenizer_without_the_token_that_a_task_needs_is_named(missing, gpt2, home, tmp_path):
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(tiny_models["gpt2"])
+    tokenizer = AutoTokenizer.from_pretrained(gpt2)
     setattr(tokenizer, f"{missing}_token", None)
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     with pytest.raises(NNDError, match=f"has no {missing.upper()} token"):
@@ -215,21 +199,19 @@ def test_exemplars_are_about_other_contexts_than_that_of_the_prompt_and_follow_t
 # ---------------------------------------------------------------- the results file
 
 
-def test_the_results_say_what_the_numbers_rest_on(tiny_models, home):
-    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=5)
-    known, samples = results["configs"]["nnd_demo"]["metadata"]["nnd"], results["samples"]["nnd_demo"]
-    assert known["fingerprint"] == fingerprint(read_table(home / "nnd" / "demo"))
-    assert (known["local"], known["config"], known["append_eos"], known["ties"]) == (True, "authors", False, "fail")
-    counted = [t["category"] for s in samples for t in s["tests"]]
-    assert {name: size["tests"] for name, size in known["categories"].items()} == {
-        name: counted.count(name) for name in set(counted)
-    }
+def test_the_results_say_what_the_numbers_rest_on(gpt2, home):
+    results = evaluate(gpt2, ["nnd_demo"], limit=5)
+    rates, samples, facts = read_task(results)
+    assert facts["fingerprint"] == fingerprint(read_table(home / "nnd" / "demo"))
+    assert (facts["local"], facts["config"], facts["append_eos"], facts["ties"]) == (True, "authors", False, "fail")
+    sizes = {name: size["tests"] for name, size in facts["categories"].items()}
+    assert sizes == Counter(test["category"] for sample in samples for test in sample["tests"])
     json.dumps(results["configs"])
     # Loggers such as that of Weights & Biases look up each of these in every sample.
     names = [entry["metric"] for entry in results["configs"]["nnd_demo"]["metric_list"]]
     assert names[0] == "pass_rate"
     assert all(set(names) <= set(sample) for sample in samples)
-    assert {f"{name},none" for name in names} <= set(results["results"]["nnd_demo"])
+    assert set(names) <= set(rates)
 
 
 def test_a_local_build_is_preferred_and_the_log_says_so(home, tmp_path, monkeypatch, caplog):
@@ -253,26 +235,18 @@ def test_a_local_build_is_preferred_and_the_log_says_so(home, tmp_path, monkeypa
 # ---------------------------------------------------------------- numbers that must not be wrong without a word
 
 
-def test_request_caches_of_lm_eval_are_not_used(tiny_models, home, tmp_path, monkeypatch):
+def test_request_caches_of_lm_eval_are_not_used(gpt2, home, tmp_path, monkeypatch):
     """With stock lm-eval, that is; our own ways to run it refuse the option."""
-    from lm_eval import simple_evaluate
-
     monkeypatch.setattr("lm_eval.caching.cache.PATH", str(tmp_path / "cache"))
-    arguments = {"pretrained": str(tiny_models["gpt2"]), "dtype": "float32"}
-
-    def stock(**settings):
-        metadata = {**arguments, **settings}
-        manager = TaskManager(include_path=[str(tasks_dir())], include_defaults=False, metadata=metadata)
-        options = {"limit": 3, "cache_requests": True, "device": "cpu", "bootstrap_iters": 0}
-        results = simple_evaluate("hf", arguments, tasks=["nnd_demo"], task_manager=manager, **options)
-        return [c["tokens"] for sample in results["samples"]["nnd_demo"] for c in sample["candidates"]]
-
-    assert [tokens + 1 for tokens in stock()] == stock(append_eos=True)
+    arguments = {"pretrained": str(gpt2), "dtype": "float32"}
+    counts = []
+    for metadata in ({}, {"append_eos": True}):
+        samples = run_stock(arguments, metadata=metadata, limit=3, cache_requests=True).samples
+        counts.append([record["tokens"] for sample in samples for record in sample["candidates"]])
+    assert [tokens + 1 for tokens in counts[0]] == counts[1]
 
 
-def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_json(
-    tiny_models, home, monkeypatch, caplog
-):
+def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_json(gpt2, home, monkeypatch, caplog):
     from lm_eval.models.huggingface import HFLM
 
     original = HFLM.loglikelihood
@@ -282,13 +256,16 @@ def test_log_likelihoods_that_are_no_numbers_are_unscored_reported_and_plain_jso
         return [(float("nan"), False) if i % 4 == 0 else answer for i, answer in enumerate(answers)]
 
     monkeypatch.setattr(HFLM, "loglikelihood", broken)
-    results = evaluate(tiny_models["gpt2"], ["nnd_demo"], limit=6)
-    found, samples = results["results"]["nnd_demo"], results["samples"]["nnd_demo"]
-    bad = {(i, j) for i, s in enumerate(samples) for j, c in enumerate(s["candidates"]) if c["sum"] is None}
-    expected = sum((i, t["high"]) in bad or (i, t["low"]) in bad for i, s in enumerate(samples) for t in s["tests"])
-    assert found["unscored,none"] == expected > 0
-    assert any(f"{len(bad)} of " in message for message in caplog.messages)
-    json.dumps([s["candidates"] for s in samples], allow_nan=False)
+    rates, samples, _ = run_task(gpt2, limit=6)
+    bad = [[record["sum"] is None for record in sample["candidates"]] for sample in samples]
+    expected = sum(
+        bad_of[test["high"]] or bad_of[test["low"]]
+        for bad_of, sample in zip(bad, samples, strict=True)
+        for test in sample["tests"]
+    )
+    assert rates["unscored"] == expected > 0
+    assert f"{sum(map(sum, bad))} of " in caplog.text
+    json.dumps([sample["candidates"] for sample in samples], allow_nan=False)
 
 
 def test_examples_of_hf_do_not_end_in_rounded_sums():
@@ -296,8 +273,9 @@ def test_examples_of_hf_do_not_end_in_rounded_sums():
     lines = [
         line for page in pages for line in page.read_text("utf-8").splitlines() if "--model hf --model_args " in line
     ]
-    assert sum("lm_eval --model hf " in line for line in lines) == 2
-    assert len(lines) > 10
-    literal = [line for line in lines if line.startswith("lm_eval ")]
-    assert [line for line in literal if "softmax_dtype=float32" not in line] == []
-    assert [line for line in lines if "nnd run" in line and "softmax_dtype" in line] == [], "it is the default"
+    sums = {
+        (line.split()[0], "softmax_dtype=float32" in line)
+        for line in lines
+        if line.startswith(("lm_eval ", "nnd run "))
+    }
+    assert sums == {("lm_eval", True), ("nnd", False)}, "of nnd run it is the default"

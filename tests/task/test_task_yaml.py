@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lm_eval.utils import apply_template, env
+from lm_eval.utils import env
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
@@ -73,14 +73,6 @@ def test_prompts_descriptions_and_prefixes_are_rendered_as_lm_eval_does(tmp_path
     task.set_fewshot_seed(1)
     [first, _] = task.eval_docs
     assert task.fewshot_context(first, 1, gen_prefix=task.doc_to_prefix(first)) == "CardFacts c:\nd d g\n\nc So c"
-    doc = {"context": "A b\n", "n": 3, "items": [{"x": 1}]}
-    for template in (
-        "{{context}}",
-        "{{context|trim}} {{n+1}}\n",
-        "{% for i in items %}{{i.x}}{% endfor %}",
-        "{{context|regex_replace('b','c')}}",
-    ):
-        assert render(template, doc, "t") == apply_template(template, doc)
 
 
 def test_a_prompt_of_digits_stays_text(tmp_path):
