@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from nnd_tasks.models.model_error import ModelError
+
 
 def reason_of(error: BaseException) -> str:
     """Say in one line why something failed, for an error message that names the file or the thing itself.
@@ -72,3 +74,12 @@ def noting(skipped: list[str] | None) -> Iterator[None]:
         if skipped is None:
             raise
         skipped.append(str(error))
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Raise an `NNDError` in the place of a `ModelError` of the block, as the engine knows no errors of ours."""
+    try:
+        yield
+    except ModelError as error:
+        raise NNDError(str(error)) from error

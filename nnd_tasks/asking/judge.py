@@ -28,7 +28,7 @@ from nnd_tasks.task.settings import SAMPLE, Settings
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import BaseCounter
+    from nnd_tasks.models.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 

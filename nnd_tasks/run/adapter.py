@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from lm_eval.api.model import LM
 from lm_eval.utils import simple_parse_args_string
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, engine_errors
 from nnd_tasks.files import changing, write_text, writing_all
 from nnd_tasks.models.servers import checked_servers
 from nnd_tasks.redact import Veiled, bare_urls
@@ -384,11 +384,12 @@ def _name_folder(model: Any, arguments: Mapping[str, Any]) -> str | None:
     Raises:
         NNDError: the file of scores cannot be read.
     """
+    from nnd_tasks.models.lengths import name_engine
     from nnd_tasks.models.score_file import FILE  # imports torch
-    from nnd_tasks.task.lengths import name_engine
 
     if model == FILE:
-        arguments = {"model": name_engine(arguments)[1]}
+        with engine_errors():
+            arguments = {"model": name_engine(arguments)[1]}
     keys = ("peft", "delta", "pretrained", "model", "path", "engine")  # as `GeneralConfigTracker` of lm-eval 0.4.13
     name = next((bare_urls(str(arguments[key])) for key in keys if key in arguments), None)
     if name is None:

@@ -21,8 +21,8 @@ from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
+    from nnd_tasks.models.lengths import BaseCounter
     from nnd_tasks.models.token_requests import TokenStats
-    from nnd_tasks.task.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -26,7 +26,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.task.settings import Settings
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import BaseCounter
+    from nnd_tasks.models.lengths import BaseCounter
     from nnd_tasks.task.request import Request
 
 

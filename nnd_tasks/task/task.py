@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__, measures
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, engine_errors
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
 from nnd_tasks.task.reader import Writer, load_class, read_reader
@@ -39,12 +39,12 @@ from nnd_tasks.task.request import (
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.scored_tokens import unigram_surprise
 from nnd_tasks.task.selection import check_places
-from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, plain_metadata
+from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, is_chat_api, plain_metadata
 from nnd_tasks.task.signature import Signature, answers_digest
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.lengths import BaseCounter
+    from nnd_tasks.models.lengths import BaseCounter
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -187,7 +187,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         # The name of a ready-made model does not tell its precision.
         rounds_to = self.counter.warn_of_rounding() if name and not self.reader.writes else None
         prompt = self.doc_to_text(self.eval_docs[0])
-        self.counter.check_needs(self.settings, prompt, self._texts(chat=chat), chat=chat)
+        needed = [name for name in ("tokens", "append_eos", "append_bos") if getattr(self.settings, name)]
+        with engine_errors():
+            self.counter.check_needs(needed, prompt, self._texts(chat=chat), chat=chat)
         self.model = ChosenModel(name, rounds_to)
         self.reader = self.reader.for_model(reward=self.counter.reward, chat=chat, rounds_to=rounds_to)
 
@@ -208,10 +210,16 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def counter(self) -> BaseCounter:
         """The tokenizer of the evaluated model, loaded at first use; none in lm-eval's own tests and behind some APIs."""
         if self._counter is None or not self._counter.will_answer:
-            from nnd_tasks.task.lengths import make_counter  # imports torch and transformers
+            from nnd_tasks.models.lengths import make_counter  # imports torch and transformers
 
-            writes, evaluated = self.reader.writes, self._evaluated
-            self._counter = make_counter(self.metadata, self.model.type, writes=writes, evaluated=evaluated)
+            with engine_errors():
+                self._counter = make_counter(
+                    self.metadata,
+                    self.model.type,
+                    writes=self.reader.writes,
+                    chat_api=is_chat_api(self.model.type),
+                    evaluated=self._evaluated,
+                )
         return self._counter
 
     def _texts(self, *, chat: bool) -> Iterator[str]:
@@ -252,7 +260,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
         takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
         self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
-        super().build_all_requests(**kwargs)
+        with engine_errors():
+            super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
         documents = [doc for _, doc in chosen]
         tokenization = warn_of_requests(self._instances, documents, task, self.counter.window)

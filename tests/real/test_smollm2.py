@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from nnd_tasks.models.lengths import TokenCounter
 from nnd_tasks.models.prefix_scoring import PrefixScoring
 from nnd_tasks.models.prefix_tree import PackLimits, make_packs
-from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.random_models import evaluate
 from tests.task.tasks import folders_of, load_task

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import nnd_tasks
-from nnd_tasks.errors import NNDError
-from nnd_tasks.task.lengths import TokenCounter
+from nnd_tasks.models.lengths import TokenCounter
+from nnd_tasks.models.model_error import ModelError
 from tests.random_models import WINDOW, evaluate
 from tests.run.completions_server import PROBE, CompletionsServer
 
@@ -167,5 +167,5 @@ def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
     ],
 )
 def test_a_tokenizer_that_we_cannot_count_with_is_one_clear_error(arguments, message):
-    with pytest.raises(NNDError, match=message):
+    with pytest.raises(ModelError, match=message):
         TokenCounter({"base_url": "http://127.0.0.1:1/v1/completions", **arguments})

@@ -18,10 +18,10 @@ import pytest
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from nnd_tasks.models.lengths import TokenCounter
 from nnd_tasks.schema import SPANS
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import read_table
-from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.signature import (
     digest,
     line,

@@ -21,8 +21,9 @@ import torch
 from scipy.stats import ttest_1samp
 from tqdm import tqdm
 
-from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.errors import NNDError, engine_errors, typed_reason_of
 from nnd_tasks.files import expand
+from nnd_tasks.models.lengths import TokenCounter
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.run.adapter import parse_model_args
 from nnd_tasks.sets.catalogue import list_recipes
@@ -32,7 +33,6 @@ from nnd_tasks.significance import holm
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
-from nnd_tasks.task.lengths import TokenCounter
 from nnd_tasks.task.request import make_requests
 from nnd_tasks.text import counted
 
@@ -62,7 +62,8 @@ class Scorer:
         self.lm: Any = None
         self._batch_size = batch_size
         self._arguments = {"softmax_dtype": "float32", **parse_model_args(model_args), "pretrained": pretrained}
-        self.counter = TokenCounter(self._arguments, "hf")
+        with engine_errors():
+            self.counter = TokenCounter(self._arguments, "hf")
 
     @contextmanager
     def loaded(self) -> Iterator[Any]:

@@ -13,8 +13,8 @@ from lm_eval.models.huggingface import HFLM
 from transformers import PreTrainedTokenizerFast
 
 from nnd_tasks.models.encodings import TokenizingOnce
+from nnd_tasks.models.lengths import TokenCounter
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.task.lengths import TokenCounter
 from tests.random_models import evaluate
 
 

@@ -8,7 +8,7 @@ with lm-eval's own methods. The model is never loaded, so a run whose answers co
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,10 @@ import datasets
 import torch
 import transformers
 
-from nnd_tasks.errors import NNDError, reason_of, typed_reason_of
 from nnd_tasks.models.encodings import Tokenizing, TokenizingOnce
-from nnd_tasks.models.model_error import ModelError
+from nnd_tasks.models.model_error import ModelError, reason_with_type
 from nnd_tasks.models.score_file import FILE, read_scores, request_id
 from nnd_tasks.models.text_models import MASKED, REWARD, encode_chat, text_window
-from nnd_tasks.task.settings import Settings, is_chat_api
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -104,15 +102,15 @@ class BaseCounter:
         return False
 
     def find_flaws(self, context: str, continuation: str) -> list[str]:
-        """List which of `nnd_tasks.task.request.FLAWS` a request has."""
+        """List the flaws of a request: ``merged``, ``bos_twice``."""
         return []
 
     def special_text(self, which: str) -> str:
         """Give the text of the ``bos`` or ``eos`` token."""
         return f"<{which}>"
 
-    def check_needs(self, settings: Settings, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
-        """Raise NNDError if tokens cannot be told as the run needs it."""
+    def check_needs(self, needed: Collection[str], prompt: str, texts: Iterable[str], *, chat: bool) -> None:
+        """Raise ModelError if tokens cannot be told as the run needs it."""
 
     def warn_of_rounding(self) -> str | None:
         """Warn that a model computes in 16 bits, and say the type; None if it is wider or not known."""
@@ -127,7 +125,7 @@ class TokenCounter(BaseCounter):
         model_type: what ``--model`` names; None if that is not known.
 
     Raises:
-        NNDError: the metadata names no tokenizer, or it cannot be loaded.
+        ModelError: the metadata names no tokenizer, or it cannot be loaded.
     """
 
     will_answer = True
@@ -145,13 +143,13 @@ class TokenCounter(BaseCounter):
         names = ("model", "pretrained") if self.remote else ("pretrained", "model")
         model = metadata.get(names[0]) or metadata.get(names[1])
         if tokenizer is None and model is None:
-            raise NNDError(
+            raise ModelError(
                 "cannot count tokens: lm-eval names no tokenizer for this model. Add tokenizer=NAME_OR_FOLDER to "
                 "--model_args (or to --metadata); in Python pass metadata={'tokenizer': ...} to simple_evaluate or "
                 "TaskManager"
             )
         if self.remote and str(metadata.get("tokenizer_backend", "auto")) not in ("huggingface", "auto"):
-            raise NNDError(
+            raise ModelError(
                 f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
@@ -183,22 +181,22 @@ class TokenCounter(BaseCounter):
                 use_fast_tokenizer=metadata.get("use_fast_tokenizer", True),
                 **loading,
             )
-        except NNDError:
+        except ModelError:
             raise
         except Exception as error:  # transformers raises many kinds
             if tokenizer is None and why_no_config:
-                raise NNDError(
+                raise ModelError(
                     f"the model {_name(model)} cannot be loaded: it has neither a model config nor a tokenizer "
                     f"({why_no_config}); name a folder that holds both, or a model of the hub"
                 ) from error
-            raise NNDError(
+            raise ModelError(
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
-                f"({typed_reason_of(error)}); name one with tokenizer=... in --model_args"
+                f"({reason_with_type(error)}); name one with tokenizer=... in --model_args"
             ) from error
         self.tokenizer, self.backend = self._hf.tokenizer, self._hf.backend
         self.name = str(self.tokenizer.name_or_path)
         if self._hf.prefix_token_id is None and not as_client:
-            raise NNDError(
+            raise ModelError(
                 f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
             )
         if self.remote and kind not in ("gguf", "ggml"):
@@ -228,8 +226,8 @@ class TokenCounter(BaseCounter):
             self.config = transformers.AutoConfig.from_pretrained(model, **loading)
         except Exception as error:  # transformers raises many kinds; a tokenizer alone has no config
             if self._whole:
-                raise NNDError(f"the model {model} cannot be loaded ({reason_of(error)})") from error
-            return reason_of(error)
+                raise ModelError(f"the model {model} cannot be loaded ({reason_with_type(error)})") from error
+            return reason_with_type(error)
         return ""
 
     def _find_window(self, metadata: Mapping[str, Any], *, of_file: bool) -> int | None:
@@ -242,7 +240,7 @@ class TokenCounter(BaseCounter):
         try:
             window = None if given is None else int(given)
         except (TypeError, ValueError):
-            raise NNDError(f"max_length={given!r}: expected a number of tokens") from None
+            raise ModelError(f"max_length={given!r}: expected a number of tokens") from None
         if of_file:
             return window
         if self._whole:
@@ -280,12 +278,9 @@ class TokenCounter(BaseCounter):
         """Tokenize context and continuation as lm-eval does.
 
         Raises:
-            NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
+            ModelError: the tokenizer appends a token to every text, and the model is a decoder-only one.
         """
-        try:
-            return self._hf._encode_pair(context, continuation)
-        except ModelError as error:
-            raise NNDError(str(error)) from error
+        return self._hf._encode_pair(context, continuation)
 
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
         """Count two numbers of tokens: those that the backend conditions on, and those whose log-probabilities it sums.
@@ -293,7 +288,7 @@ class TokenCounter(BaseCounter):
         Source of the rule: `TemplateLM.loglikelihood` and `TemplateLM._encode_pair` of lm-eval 0.4.13.
 
         Raises:
-            NNDError: the tokenizer appends a token to every text, and the model is a decoder-only one.
+            ModelError: the tokenizer appends a token to every text, and the model is a decoder-only one.
         """
         if self.reward:
             tokens = len(self._hf.tok_encode(continuation, add_special_tokens=False))
@@ -307,33 +302,33 @@ class TokenCounter(BaseCounter):
         # After an empty context, a first token that equals the prefix token is conditioned on and not scored.
         return 1, len(scored) - (bool(scored) and scored[0] == self._hf.prefix_token_id)
 
-    def check_needs(self, settings: Settings, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
+    def check_needs(self, needed: Collection[str], prompt: str, texts: Iterable[str], *, chat: bool) -> None:
         """Check that the tokenizer can do what the run needs.
 
         Args:
-            settings: of the task.
+            needed: which settings of the task are about tokens: ``tokens``, ``append_eos``, ``append_bos``.
             prompt: one of its prompts.
             texts: its prompts and candidates.
             chat: whether prompts will go through the chat template.
 
         Raises:
-            NNDError: the tokenizer lacks a special token or the chat template, or appends a token to every text, so that a
+            ModelError: the tokenizer lacks a special token or the chat template, or appends a token to every text, so that a
                 model would be asked for something else than the candidates; or the model lacks a token of a text.
         """
-        for needed, which in ((settings.append_eos, "eos"), (settings.append_bos, "bos")):
-            if needed:
+        for which in ("eos", "bos"):
+            if f"append_{which}" in needed:
                 self.special_text(which)
         if not chat:
             self.lengths(prompt, " a")  # raises if the tokenizer appends a token
         elif getattr(self.tokenizer, "chat_template", None) is None:
-            raise NNDError(
+            raise ModelError(
                 f"the tokenizer {self.name} has no chat template; leave out --apply_chat_template, or name the tokenizer of a "
                 "chat model with tokenizer=... in --model_args"
             )
         self._check_vocabulary(texts)
 
     def _check_vocabulary(self, texts: Iterable[str]) -> None:
-        """Raise NNDError if a text has a token without an embedding, or else torch would say "index out of range"."""
+        """Raise ModelError if a text has a token without an embedding, or else torch would say "index out of range"."""
         size = getattr(self.config and self.config.get_text_config(decoder=True), "vocab_size", None)
         if size is None or self.remote or self._resized or len(self.tokenizer) <= size:
             return
@@ -341,16 +336,17 @@ class TokenCounter(BaseCounter):
             beyond = [token for token in self._hf.tok_encode(text, add_special_tokens=False) if token >= size]
             if beyond:
                 token = self.tokenizer.convert_ids_to_tokens(beyond[0])
-                raise NNDError(
+                raise ModelError(
                     f"the tokenizer {self.name} has {len(self.tokenizer):,} tokens and the model {size:,}: the texts have token "
                     f"{beyond[0]} ({token!r}), which the model lacks; name the tokenizer that the model was trained with"
                 )
 
     def find_flaws(self, context: str, continuation: str) -> list[str]:
-        """Return which of `nnd_tasks.task.request.FLAWS` a request has.
+        """List the flaws of a request.
 
-        ``merged``: a token of context and continuation together has characters of both. White space at the end of the context
-        counts as the continuation's, as in `TemplateLM._encode_pair`.
+        ``bos_twice``: the context begins with two BOS tokens. ``merged``: a token of context and continuation together has
+        characters of both. White space at the end of the context counts as the continuation's, as in
+        `TemplateLM._encode_pair`.
         """
         if not context:
             return []
@@ -386,12 +382,12 @@ class TokenCounter(BaseCounter):
         """Return the text of the ``bos`` or ``eos`` token.
 
         Raises:
-            NNDError: the tokenizer has none, or does not read that text as this one token.
+            ModelError: the tokenizer has none, or does not read that text as this one token.
         """
         text = getattr(self.tokenizer, f"{which}_token")
         encoded = [] if text is None else self._hf.tok_encode(f"a{text}", add_special_tokens=False)
         if encoded[-1:] != [getattr(self.tokenizer, f"{which}_token_id")]:
-            raise NNDError(
+            raise ModelError(
                 f"the tokenizer {self.name} has no {which.upper()} token that it reads in a text, which this task or option needs"
             )
         return str(text)
@@ -404,7 +400,7 @@ class EngineCounter(BaseCounter):
         metadata: the parsed ``--model_args`` and ``--metadata``.
 
     Raises:
-        NNDError: the file of scores cannot be read.
+        ModelError: the file of scores cannot be read.
     """
 
     will_answer = True
@@ -412,18 +408,19 @@ class EngineCounter(BaseCounter):
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.engine, self.model_name = name_engine(metadata)
-        self._tokens = {} if "scores" not in metadata else _read(metadata["scores"]).table["tokens"].to_dict()
+        self._tokens = (
+            {} if "scores" not in metadata else read_scores(str(metadata["scores"])).table["tokens"].to_dict()
+        )
 
     def lengths(self, context: str, continuation: str) -> tuple[int, int]:
         """Look up the number of tokens of a continuation; one where the file has none, which is said when it is asked."""
         return 1, int(self._tokens.get(request_id(context, continuation), 1))
 
-    def check_needs(self, settings: Settings, prompt: str, texts: Iterable[str], *, chat: bool) -> None:
-        """Raise NNDError if the run needs to see tokens."""
-        needing = [name for name in ("tokens", "append_eos", "append_bos") if getattr(settings, name)]
-        needing += ["--apply_chat_template"] * chat
+    def check_needs(self, needed: Collection[str], prompt: str, texts: Iterable[str], *, chat: bool) -> None:
+        """Raise ModelError if the run needs to see tokens."""
+        needing = [*needed, *["--apply_chat_template"] * chat]
         if needing:
-            raise NNDError(
+            raise ModelError(
                 f"{needing[0]} needs the tokenizer of the engine; add tokenizer=NAME_OR_FOLDER to --model_args"
             )
 
@@ -436,7 +433,7 @@ class HiddenTokens(BaseCounter):
 
 
 def make_counter(
-    metadata: Mapping[str, Any], model_type: str | None, *, writes: bool = False, evaluated: bool = True
+    metadata: Mapping[str, Any], model_type: str | None, *, writes: bool, chat_api: bool, evaluated: bool
 ) -> BaseCounter:
     """Make the counter of a run, see `TokenCounter`; that of an engine without a tokenizer knows numbers only.
 
@@ -444,12 +441,13 @@ def make_counter(
         metadata: the parsed ``--model_args`` and ``--metadata``.
         model_type: what ``--model`` names; None if that is not known.
         writes: whether the model writes its answers.
+        chat_api: whether the model is behind an API of chats.
         evaluated: whether it is known that a model will answer.
     """
     names = {"tokenizer", "pretrained", "model"} & metadata.keys()
     if not evaluated and not names:
         return BaseCounter()
-    if writes and (names <= {"model"} or is_chat_api(model_type)):
+    if writes and (names <= {"model"} or chat_api):
         return HiddenTokens()
     if is_of_file(metadata, model_type) and metadata.get("tokenizer") is None:
         return EngineCounter(metadata)
@@ -459,7 +457,7 @@ def make_counter(
 def _choose_backend(asked: str, why_no_config: str) -> str:
     """Say which backend lm-eval is to take: ``causal``, ``seq2seq`` or, by the model's configuration, ``default``."""
     if asked not in ("default", "causal", "seq2seq"):
-        raise NNDError(f"backend={asked}: expected causal or seq2seq")
+        raise ModelError(f"backend={asked}: expected causal or seq2seq")
     if asked == "default" and why_no_config:
         logger.warning(
             "the model has no config (%s); counting tokens as for a decoder-only model. Set backend=seq2seq in --metadata "
@@ -482,19 +480,12 @@ def name_engine(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
         metadata: the parsed ``--model_args`` and ``--metadata``.
 
     Raises:
-        NNDError: the file cannot be read.
+        ModelError: the file cannot be read.
     """
     if "scores" not in metadata:
         return None, FILE
-    scores = _read(metadata["scores"])
+    scores = read_scores(str(metadata["scores"]))
     return scores.engine or None, scores.model or Path(scores.path).stem
-
-
-def _read(path: Any) -> Any:
-    try:
-        return read_scores(str(path))
-    except ModelError as error:
-        raise NNDError(str(error)) from error
 
 
 def _name(value: Any) -> str:
