@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, list_measures, weigh_measures
@@ -23,83 +20,69 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
 from tests.models.test_token_stats import count_stats
 from tests.random_models import evaluate
+from tests.task.tasks import read_task, run_task
+from tests.task.test_oracle import Oracle
 
 LIMIT = 4
 BASIC = ("bits_high", "bits_low", "margin")
 BREAKDOWN = {"pass_rate_a_b": ("category", "a b"), "pass_rate_severity_minor": ("severity", "minor")}
 
 
-def read_text(folder: Path, prompt: str, text: str) -> dict[str, float]:
+def read_text(oracle: Oracle, prompt: str, text: str) -> dict[str, float]:
     """Measure a text after a prompt by the model's logits, token by token."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    context, continuation = (tokenizer(part)["input_ids"] for part in (prompt, text))
-    with torch.inference_mode():
-        logits = model(torch.tensor([context + continuation])).logits[0, len(context) - 1 : -1].double()
-    total = float(logits.log_softmax(dim=-1)[range(len(continuation)), continuation].sum())
-    sizes = {"sum": total, "tokens": len(continuation), "bytes": len(text.removeprefix(" ").encode())}
-    return sizes | count_stats(logits, continuation)._asdict()
+    context, continuation = oracle.split(prompt, f" {text}")
+    total, tokens = oracle.sum_and_count(context, continuation)
+    stats = count_stats(oracle.read(context, continuation), continuation)
+    return {"sum": total, "tokens": tokens, "bytes": len(text.encode()), **stats._asdict()}
 
 
-def measure_slowly(samples: list[Any], folder: Path, category: str | None) -> dict[str, tuple[float, float]]:
+def measure_slowly(samples: list[Any], texts: list[Any], category: str | None) -> dict[str, tuple[float, float]]:
     """Compute every measure and its clustered error from pairs of sums, one prompt after the other."""
     pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in MEASURES}
-    for sample in samples:
-        [prompt] = {request[0] for request in sample["arguments"]}
-        texts = [read_text(folder, prompt, f" {text}") for text in sample["doc"]["candidates"]]
-        of_prompt = {name: [0.0, 0.0] for name in MEASURES}
+    for sample, of_sample in zip(samples, texts, strict=True):
+        of_prompt: dict[str, list[tuple[float, float]]] = {name: [] for name in MEASURES}
         for test in sample["doc"]["tests"]:
             if category in (None, test["category"]):
-                high, low = texts[test["high"]], texts[test["low"]]
-                both = {key: high[key] + low[key] for key in high}
+                high, low = of_sample[test["high"]], of_sample[test["low"]]
+                of_prompt["margin"].append((high["sum"] / high["tokens"] - low["sum"] / low["tokens"], 1))
                 for side, text in (("high", high), ("low", low)):
-                    add(of_prompt[f"bits_{side}"], -text["sum"] / math.log(2), text["bytes"])
-                    add(of_prompt[f"top1_{side}"], text["top1"], text["tokens"])
-                    add(of_prompt[f"rank_{side}"], text["rank"], text["tokens"])
-                add(of_prompt["margin"], high["sum"] / high["tokens"] - low["sum"] / low["tokens"], 1)
-                add(of_prompt["entropy"], both["entropy"], both["tokens"])
-        for name, (total, weight) in of_prompt.items():
-            if weight:
-                pairs[name].append((total, weight))
-    found = {}
+                    of_prompt[f"bits_{side}"].append((-text["sum"] / math.log(2), text["bytes"]))
+                    for name in (f"top1_{side}", f"rank_{side}", "entropy"):
+                        of_prompt[name].append((text[name.partition("_")[0]], text["tokens"]))
+        for name, values in of_prompt.items():
+            if values:
+                pairs[name].append((sum(total for total, _ in values), sum(weight for _, weight in values)))
+    measured = {}
     for name, of_prompts in pairs.items():
         weights, k = sum(weight for _, weight in of_prompts), len(of_prompts)
         mean = sum(total for total, _ in of_prompts) / weights
         squares = sum((total - mean * weight) ** 2 for total, weight in of_prompts)
-        found[name] = mean, math.sqrt(k / (k - 1) * squares) / weights
-    return found
-
-
-def add(pair: list[float], total: float, weight: float) -> None:
-    pair[0] += total
-    pair[1] += weight
+        measured[name] = mean, math.sqrt(k / (k - 1) * squares) / weights
+    return measured
 
 
 def test_a_run_measures_what_the_logits_say(gpt2, home):
-    stats, bare = (
-        evaluate(gpt2, ["nnd_demo"], limit=LIMIT, model_args=arguments) for arguments in ({"token_stats": True}, {})
-    )
-    samples, found = stats["samples"]["nnd_demo"], stats["results"]["nnd_demo"]
-    for category in (None, "disfluent"):
-        suffix = f"_{category}" if category else ""
-        for name, (mean, error) in measure_slowly(samples, gpt2, category).items():
-            assert found[f"{name}{suffix},none"] == pytest.approx(mean, rel=1e-4, abs=1e-5), name
-            assert found[f"{name}{suffix}_stderr,none"] == pytest.approx(error, rel=1e-3, abs=1e-5), name
-    higher = stats["higher_is_better"]["nnd_demo"]
+    results = evaluate(gpt2, ["nnd_demo"], limit=LIMIT, model_args={"token_stats": True})
+    stats, bare, oracle = read_task(results), run_task(gpt2, limit=LIMIT), Oracle(gpt2)
+    texts = [
+        [read_text(oracle, sample["arguments"][0][0], text) for text in sample["doc"]["candidates"]]
+        for sample in stats.samples
+    ]
+    for category, suffix in ((None, ""), ("disfluent", "_disfluent")):
+        for name, (mean, error) in measure_slowly(stats.samples, texts, category).items():
+            assert stats.rates[f"{name}{suffix}"] == pytest.approx(mean, rel=1e-4, abs=1e-5), name
+            assert stats.rates[f"{name}{suffix}_stderr"] == pytest.approx(error, rel=1e-3, abs=1e-5), name
+    higher = results["higher_is_better"]["nnd_demo"]
     assert (higher["margin"], higher["bits_high_disfluent"], higher["rank_low"]) == (True, False, False)
-    listed = {item["metric"] for item in stats["configs"]["nnd_demo"]["metric_list"]}
+    listed = {item["metric"] for item in results["configs"]["nnd_demo"]["metric_list"]}
     assert {"margin", "bits_low_off_target", "top1_high"} <= listed, "loggers find them by name"
     # Without token_stats the rest is the same, to the bit.
     of_stats = tuple(name for name in MEASURES if name not in BASIC)
-    assert {key: value for key, value in found.items() if not key.startswith(of_stats)} == bare["results"]["nnd_demo"]
-    for sample, other in zip(samples, bare["samples"]["nnd_demo"], strict=True):
+    assert {name: rate for name, rate in stats.rates.items() if not name.startswith(of_stats)} == bare.rates
+    for sample, other in zip(stats.samples, bare.samples, strict=True):
         for record, without in zip(sample["candidates"], other["candidates"], strict=True):
-            assert record.pop("top1") >= 0
-            assert record.pop("rank") > 0
-            assert record.pop("entropy") > 0
-            assert record == without
-    signatures = [run["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for run in (stats, bare)]
-    assert signatures[0] == signatures[1], "what is measured besides does not change what a number rests on"
+            assert record.items() - without.items() == {(name, record[name]) for name in ("top1", "rank", "entropy")}
+    assert stats.facts["signature"] == bare.facts["signature"], "a number does not rest on what is measured besides"
 
 
 def test_runs_and_files_hold_them(tmp_path, gpt2, home):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -97,14 +96,19 @@ def slow_outcome(
     return not low > high, high == low
 
 
-def flat(collection: list[Document], ties: str, unit: str = "") -> list[tuple[int, dict[str, Any], bool]]:
-    """Return (document, test, passed) of all tests that were scored."""
-    outcomes = [
-        (i, test, slow_outcome(test, document.scores, unit, ties)[0])
-        for i, document in enumerate(collection)
-        for test in document.tests
-    ]
-    return [(i, test, passed) for i, test, passed in outcomes if passed is not None]
+def outcomes_of(collection: list[Document], ties: str, breakdown: Breakdown) -> dict[str, list[tuple[int, bool]]]:
+    """Return rate -> (document, passed) of each test that was scored, or of each prompt that passes or fails as a whole."""
+    outcomes: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    for unit in ("", "_sum", "_bytes"):
+        for i, document in enumerate(collection):
+            passed = [slow_outcome(test, document.scores, unit, ties)[0] for test in document.tests]
+            if False in passed or None not in passed:
+                outcomes[f"pass_rate_prompts{unit}"].append((i, False not in passed))
+            for test, outcome in zip(document.tests, passed, strict=True):
+                selected = [name for name, (column, value) in breakdown.items() if test[column] == value and not unit]
+                for name in [f"pass_rate{unit}", *selected] if outcome is not None else ():
+                    outcomes[name].append((i, bool(outcome)))
+    return outcomes
 
 
 def breakdown_of(collection: list[Document]) -> Breakdown:
@@ -154,41 +158,21 @@ def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_clu
         for column in ("category", "severity")
     }
     assert {*breakdown.values()} == {(column, value) for column, value in values if value}
-    items = [result["tests"] for result in results]
-    assert sum(size["tests"] for size in sizes_by("category", items).values()) == len(flat(collection, ties))
-    for name in [*breakdown, "pass_rate", "pass_rate_sum", "pass_rate_bytes"]:
-        unit = name.removeprefix("pass_rate") if name in ("pass_rate_sum", "pass_rate_bytes") else ""
-        column, value = breakdown.get(name, ("", ""))
-        own = [(i, passed) for i, test, passed in flat(collection, ties, unit) if not column or test[column] == value]
-        sizes, passes = Counter(i for i, _ in own), Counter(i for i, passed in own if passed)
-        if column and own:
-            assert sizes_by(column, items)[value] == {"tests": len(own), "clusters": len(sizes)}
-        k, rate = len(sizes), Fraction(sum(passes.values()), len(own)) if own else None
-        assert aggregate_rate([result[name] for result in results]) == (
-            "N/A" if rate is None else pytest.approx(float(rate))
-        )
-        error = "N/A"
-        if rate is not None and k > 1:
+    outcomes, items = outcomes_of(collection, ties, breakdown), [result["tests"] for result in results]
+    rates = [f"pass_rate{kind}{unit}" for kind in ("", "_prompts") for unit in ("", "_sum", "_bytes")]
+    for name in [*breakdown, *rates]:
+        sizes, passes = Counter(i for i, _ in outcomes[name]), Counter(i for i, passed in outcomes[name] if passed)
+        k, count = len(sizes), sizes.total()
+        if name in breakdown and count:
+            column, value = breakdown[name]
+            assert sizes_by(column, items)[value] == {"tests": count, "clusters": k}
+        rate = Fraction(passes.total(), count or 1)
+        error: Any = "N/A"
+        if k > 1:
             squares = sum((passes[i] - rate * sizes[i]) ** 2 for i in sizes)
-            error = math.sqrt(Fraction(k, k - 1) * squares) / len(own)
+            error = math.sqrt(Fraction(k, k - 1) * squares) / count
+        assert aggregate_rate([result[name] for result in results]) == (pytest.approx(float(rate)) if count else "N/A")
         assert aggregate_stderr([result[f"{name}_stderr"] for result in results]) == pytest.approx(error, abs=1e-9)
-
-
-@quick
-@given(collections, rules)
-def test_a_prompt_passes_if_all_its_tests_do_and_counts_once(collection, ties):
-    results = score_all(collection, ties)
-    for unit in ("", "_sum", "_bytes"):
-        whole = []
-        for document in collection:
-            outcomes = {slow_outcome(test, document.scores, unit, ties)[0] for test in document.tests}
-            if False in outcomes or None not in outcomes:
-                whole.append(float(False not in outcomes))
-        name = f"pass_rate_prompts{unit}"
-        rate = statistics.mean(whole) if whole else "N/A"
-        error = statistics.stdev(whole) / math.sqrt(len(whole)) if len(whole) > 1 else "N/A"
-        assert aggregate_rate([result[name] for result in results]) == pytest.approx(rate)
-        assert aggregate_stderr([result[f"{name}_stderr"] for result in results]) == pytest.approx(error)
 
 
 # ---------------------------------------------------------------- which rates

@@ -30,8 +30,8 @@ class Oracle:
         self._encoded: tuple[list[int], Any] = ([], None)
 
     @torch.no_grad()
-    def sum_and_count(self, context: list[int], candidate: list[int]) -> tuple[float, int]:
-        """Sum log P(candidate | context); for T5 the context is what the encoder reads."""
+    def read(self, context: list[int], candidate: list[int]) -> torch.Tensor:
+        """Return the logits in the places of the candidate's tokens; for T5 the context is what the encoder reads."""
         if self.seq2seq:
             start = self.model.config.decoder_start_token_id
             decoder = torch.tensor([[start, *candidate[:-1]]])
@@ -40,7 +40,11 @@ class Oracle:
             logits = self.model(encoder_outputs=self._encoded[1], decoder_input_ids=decoder).logits[0]
         else:
             logits = self.model(torch.tensor([[*context, *candidate]])).logits[0, len(context) - 1 : -1]
-        logprobs = torch.log_softmax(logits.double(), -1)
+        return logits.double()
+
+    def sum_and_count(self, context: list[int], candidate: list[int]) -> tuple[float, int]:
+        """Sum log P(candidate | context), and count the candidate's tokens."""
+        logprobs = torch.log_softmax(self.read(context, candidate), -1)
         return float(logprobs[range(len(candidate)), candidate].sum()), len(candidate)
 
     def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
