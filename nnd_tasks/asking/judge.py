@@ -23,8 +23,7 @@ from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.metrics import Breakdown, Counts
 from nnd_tasks.task.reader import Groups
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
-from nnd_tasks.task.selection import sample_of
-from nnd_tasks.task.settings import SAMPLE, Settings
+from nnd_tasks.task.settings import SAMPLE, Settings, sample_of
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:

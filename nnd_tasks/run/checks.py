@@ -25,8 +25,7 @@ from nnd_tasks.run.adapter import (
     words_by_option,
 )
 from nnd_tasks.store import list_source_folders
-from nnd_tasks.task.selection import check_selection, read_samples, select_prompts
-from nnd_tasks.task.settings import Settings, is_chat_api
+from nnd_tasks.task.settings import Settings, check_selection, is_chat_api, read_samples, select_prompts
 from nnd_tasks.task.signature import CLUSTER
 from nnd_tasks.text import counted, did_you_mean, some_of
 

@@ -26,7 +26,7 @@ from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p, step_variance
 from nnd_tasks.statistics import FEW
-from nnd_tasks.task.selection import sample_order
+from nnd_tasks.task.settings import sample_order
 
 Floats = NDArray[np.float64]
 PASS_RATE, MARGIN, BITS = "pass rate", "margin", "bits per byte"

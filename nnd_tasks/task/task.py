@@ -38,8 +38,7 @@ from nnd_tasks.task.request import (
 )
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.scored_tokens import unigram_surprise
-from nnd_tasks.task.selection import check_places
-from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, is_chat_api, plain_metadata
+from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, is_chat_api, plain_metadata
 from nnd_tasks.task.signature import Signature, answers_digest
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 

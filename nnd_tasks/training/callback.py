@@ -25,7 +25,7 @@ from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.run import evaluate
 from nnd_tasks.schema import category_slugs
-from nnd_tasks.task.selection import check_selection
+from nnd_tasks.task.settings import check_selection
 from nnd_tasks.training.training_log import LOG_NAME, Line, read_log, write_log
 
 logger = logging.getLogger("lm_eval.nnd")

@@ -35,7 +35,7 @@ from nnd_tasks.studies.signal import (
     first_half,
     report_signals,
 )
-from nnd_tasks.task.selection import sample_order
+from nnd_tasks.task.settings import sample_order
 from tests.results.fake_runs import write_run
 from tests.results.runs import PROTOCOL, make_run
 

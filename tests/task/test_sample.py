@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lm_eval.utils import make_table
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.task.selection import sample_of
+from nnd_tasks.task.settings import sample_of
 from tests.random_models import evaluate
 from tests.task.tasks import CASES, TaskRun, read_task, run_stock, run_task
 
