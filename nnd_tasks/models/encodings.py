@@ -33,8 +33,7 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
     @contextmanager
     def shared_encodings() -> Iterator[None]:
         """Within this context, models and counters with the same tokenizer share it and its encodings."""
-        shared = _shared.get()
-        token = _shared.set({} if shared is None else shared)
+        token = _shared.set({})
         try:
             yield
         finally:

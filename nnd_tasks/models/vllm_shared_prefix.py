@@ -134,8 +134,6 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
             return f"logprobs_mode={mode}"
         if self._layout.capacity < 2 * self.max_length:
             return f"vLLM's cache holds {self._layout.capacity} tokens, fewer than two windows"
-        if self.max_length - 1 < 2 * self._layout.block:
-            return f"the window of {self.max_length} tokens is too short for blocks of {self._layout.block}"
         return None
 
     @property

@@ -143,18 +143,6 @@ def test_what_is_sent(context, continuations, seeds):
     assert scoring.sent.again == 0
 
 
-def test_a_hit_on_purpose_beyond_the_context_is_not_believed():
-    engine = FakeEngine(4)
-    context, candidate = text(6), text(9, 1)
-    engine.send([Ask(context + candidate)])  # somebody else's
-    assert engine.send([Ask(context + candidate, rows=True)])[0].row(7) == (GARBAGE, True)
-    scoring = score(
-        engine, [(context, candidate), (context, (*candidate, 1)), (context, (*candidate, 2)), ((3,), (1,))]
-    )
-    assert scoring.sent.again == 1  # the other beginning is in one of the two
-    assert [ask.fresh for ask in engine.asks].count(True) == 1
-
-
 def test_an_engine_that_does_not_say_what_was_cached_is_not_believed():
     engine = FakeEngine(4, silent=True)
     with pytest.raises(RuntimeError, match="no log-probabilities"):

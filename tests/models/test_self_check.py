@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from transformers.models.t5gemma import modeling_t5gemma
 
 from nnd_tasks.models import tree_layers
 from nnd_tasks.models.architectures import Layout, Reach, layout_of
@@ -117,30 +116,6 @@ def test_a_wrong_tree_is_found(names, change, monkeypatch):
 def test_biases_by_places_of_the_row_are_found(name, monkeypatch):
     monkeypatch.setattr(TreeMask, "key_positions", property(lambda mask: np.arange(mask.keys)))
     assert "differ from the model's own" in str(pair_of(name)[1].why_not())
-
-
-@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
-def test_padding_that_an_encoder_sees_is_found(kind, monkeypatch):
-    """Contexts are encoded together, the shorter ones padded. In layers with windows, only where these are crossed."""
-    sharing = pair_of("t5gemma")[1]
-    name = {"full_attention": "mask", "sliding_attention": "sliding_window_mask"}[kind]
-    original = getattr(modeling_t5gemma, f"create_bidirectional_{name}")
-
-    def blind(config, inputs_embeds, attention_mask, **more):
-        crossed = kind == "full_attention" or inputs_embeds.shape[1] > config.sliding_window
-        seen = torch.ones_like(attention_mask) if crossed else attention_mask
-        return original(config=config, inputs_embeds=inputs_embeds, attention_mask=seen, **more)
-
-    encoder = type(sharing.model.get_encoder())
-    forward = encoder.forward
-
-    def encode(self, *args, **kwargs):
-        with monkeypatch.context() as patch:  # the decoder makes masks of the context by the same function
-            patch.setattr(modeling_t5gemma, f"create_bidirectional_{name}", blind)
-            return forward(self, *args, **kwargs)
-
-    monkeypatch.setattr(encoder, "forward", encode)
-    assert "differ from the model's own" in str(sharing.why_not())
 
 
 # ---------------------------------------------------------------- recurrent layers

@@ -266,15 +266,9 @@ def test_the_driver_is_killed_and_the_command_repeated(llama, home, tmp_path):
     """To the bit in bfloat16, with one worker as with four; `nnd run` starts Ray by itself."""
 
     def run(name, workers, batches=0):
-        words = [
-            "run",
-            "--model",
-            "ray",
-            "--model_args",
-            f"engine=hf,workers={workers},pretrained={llama},dtype=bfloat16",
-        ]
-        words += ["--tasks", "nnd_demo", "--log_samples", "--output_path", str(tmp_path / name)]
-        return command(home, batches, *words, "--use_cache", str(tmp_path / f"cache-{name}"))
+        settings = f"engine=hf,workers={workers},pretrained={llama},dtype=bfloat16"
+        words = ["run", "--model", "ray", "--tasks", "nnd_demo", "--output_path", tmp_path / name, "--log_samples"]
+        return command(home, batches, *words, "--model_args", settings, "--use_cache", tmp_path / f"cache-{name}")
 
     whole = run("four", 4)
     assert whole.status == 0, whole.err[-3000:]
