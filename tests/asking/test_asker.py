@@ -26,7 +26,7 @@ from tests.task.test_oracle import Oracle
 
 #: Words of one token each in the vocabularies of the tiny models.
 WORDS = {"validator": ("the", "a"), "choice": ("A", "B")}
-QUESTIONS = {"disfluent": "a text in fluent English"}
+QUESTIONS = {"disfluent": "a text in fluent English", "off_target": "Does it fit?"}
 
 
 def log_odds(oracle: Oracle, text: str, words: Iterable[str]) -> tuple[float, float]:
@@ -44,7 +44,8 @@ def write_question(doc: dict[str, Any], text: str, rival: str, category: str, re
     shown = f" {text}" if reader == "validator" else f"\nA: {text}\nB: {rival}"
     begin = "Is this" if reader == "validator" else "Which one is closer to"
     words = " or ".join(WORDS[reader][:: -1 if swapped else 1])
-    return f"{prompt}{shown}\n\n{begin} {QUESTIONS.get(category, 'a text')}? Answer {words}.\nAnswer:"
+    question = "Does it fit?" if category == "off_target" else f"{begin} {QUESTIONS.get(category, 'a text')}?"
+    return f"{prompt}{shown}\n\n{question} Answer {words}.\nAnswer:"
 
 
 @pytest.fixture

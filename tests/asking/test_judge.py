@@ -80,7 +80,9 @@ def write_question(reader: str, doc: dict[str, Any], text: str, rival: str, cate
 def test_each_question_is_asked_once_and_rates_are_counts_of_answers(reader, home, tmp_path):
     """A judge in both orders of a test, a rating about each of its texts."""
     words, points_of = ANSWERS[reader]
-    folder = write_yaml(tmp_path / "yaml", "mine", reader=reader, questions=QUESTION, tie=reader == "judge")
+    folder = write_yaml(
+        tmp_path / "yaml", "mine", reader=reader, questions=QUESTION, tie=reader == "judge", scale=[1, 10]
+    )
     begin = "Answer" if reader == "judge" else "Rating"
     run, payloads = ask_server(
         lambda payload: f"Hm.\n\n{begin}: {pick(last_message(payload), *words)}", "mine", include_path=folder
