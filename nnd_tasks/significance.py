@@ -1,7 +1,6 @@
 """Which differences are shown, and which could be: the permutation test, Holm's correction, and the MDE.
 
-The MDE (minimum detectable effect) is the smallest difference between two models that so many prompts can show. Between
-checkpoints, `step_variance` is what the next one would change.
+The MDE (minimum detectable effect) is the smallest difference between two models that so many prompts can show.
 """
 
 from __future__ import annotations
@@ -204,26 +203,3 @@ def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> d
 def is_underpowered(mde: float, prompts: int) -> bool:
     """Tell whether a category cannot separate realistic models: too few prompts, or an MDE above `LARGEST_MDE`."""
     return prompts < FEW or mde > LARGEST_MDE
-
-
-def step_variance(values: NDArray[np.float64], models: pd.DataFrame) -> float:
-    """Compute the variance of values from one checkpoint to the next, around a smooth curve; nan without three checkpoints.
-
-    For three checkpoints in a row, the middle value is held against the straight line between the other two, over the logarithm
-    of the step (Gasser, Sroka and Jennen-Steinmetz, 1986). What the curve itself bends there is in it too, so far apart
-    checkpoints give too much rather than too little.
-
-    Args:
-        values: of each model, shape (models,).
-        models: their ``training`` and ``step``; the end of a training, nan, has no place.
-    """
-    points = (
-        models.assign(value=values, position=np.log1p(models["step"]))
-        .groupby(["training", "step"], as_index=False)
-        .last()
-    )
-    curves = points.groupby("training")[["position", "value"]]
-    before, after = curves.shift(1), curves.shift(-1)
-    b = (points["position"] - before["position"]) / (after["position"] - before["position"])
-    squares = ((1 - b) * before["value"] + b * after["value"] - points["value"]) ** 2 / (1 + b**2 + (1 - b) ** 2)
-    return float(squares.mean())

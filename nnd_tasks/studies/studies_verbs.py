@@ -1,4 +1,4 @@
-"""Commands of studies that repeat experiments of papers: signal, familiarity, verify, reproduce, stress."""
+"""Commands of studies that repeat experiments of papers: familiarity, verify, reproduce, stress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typer import Argument, Option, Typer
 
 from nnd_tasks.cli.typer_app import (
     DEFAULT_METRICS,
-    Allow,
     Brief,
     Format,
     Metrics,
@@ -18,7 +17,6 @@ from nnd_tasks.cli.typer_app import (
     Results,
     Select,
     SetOut,
-    Tags,
     announce_tasks,
     app,
     examples,
@@ -33,32 +31,6 @@ from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.studies.stress.stress_set import StressSet
-
-
-@verb(
-    "Conclusions",
-    "nnd signal results  # checkpoints of a training, or sizes of a family",
-    "nnd signal results --brief  # which categories are worth running, on how many prompts",
-)
-def signal(
-    runs: Results = None,
-    tags: Tags = None,
-    allow: Allow = "",
-    select: Select = None,
-    out: Out = None,
-    form: Format = "text",
-    brief: Brief = False,
-) -> None:
-    """Show which categories tell better models from worse ones.
-
-    It says by which measure, and on how few prompts.
-    """
-    from nnd_tasks.results.model_names import read_tags
-    from nnd_tasks.studies.signal import report_signals
-
-    columns = None if tags is None else read_tags(tags)
-    reports = report_signals(load_runs(runs, select), columns, allow=allow)
-    show(reports, out, form, brief)
 
 
 @verb(

@@ -1,4 +1,4 @@
-"""The command nnd trend."""
+"""The commands nnd trend and nnd signal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trend(
         raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
     if series is not None and not decide:
         raise NNDError("--series: says which checkpoints belong together with --decide; add it")
-    from nnd_tasks.results.model_names import read_tags
+    from nnd_tasks.training.model_tags import read_tags
     from nnd_tasks.training.trend import read_trend, report_decisions, report_trend
 
     if decide:
@@ -64,4 +64,30 @@ def trend(
         reports = report_decisions(load_runs(runs, select), series, columns, allow=allow)
     else:
         reports = [report_trend(read_trend(locate_results(runs), x, tags, allow, select or ()))]
+    show(reports, out, form, brief)
+
+
+@verb(
+    "Conclusions",
+    "nnd signal results  # checkpoints of a training, or sizes of a family",
+    "nnd signal results --brief  # which categories are worth running, on how many prompts",
+)
+def signal(
+    runs: Results = None,
+    tags: Tags = None,
+    allow: Allow = "",
+    select: Select = None,
+    out: Out = None,
+    form: Format = "text",
+    brief: Brief = False,
+) -> None:
+    """Show which categories tell better models from worse ones.
+
+    It says by which measure, and on how few prompts.
+    """
+    from nnd_tasks.training.model_tags import read_tags
+    from nnd_tasks.training.signal import report_signals
+
+    columns = None if tags is None else read_tags(tags)
+    reports = report_signals(load_runs(runs, select), columns, allow=allow)
     show(reports, out, form, brief)

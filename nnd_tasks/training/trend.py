@@ -21,7 +21,16 @@ from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.compare import category_measures, category_rates
-from nnd_tasks.results.model_names import (
+from nnd_tasks.results.model_names import short_names
+from nnd_tasks.results.paired import Paired, pair_several
+from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.readers import check_writers
+from nnd_tasks.results.runs import Run
+from nnd_tasks.show.forms import draw_lines
+from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
+from nnd_tasks.significance import LEVEL
+from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
+from nnd_tasks.training.model_tags import (
     PARAMETERS,
     STEP,
     Tags,
@@ -31,16 +40,8 @@ from nnd_tasks.results.model_names import (
     guess_training,
     known_number,
     read_tags,
-    short_names,
 )
-from nnd_tasks.results.paired import Paired, pair_several
-from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.readers import check_writers
-from nnd_tasks.results.runs import Run
-from nnd_tasks.show.forms import draw_lines
-from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
-from nnd_tasks.significance import LEVEL, step_variance
-from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
+from nnd_tasks.training.signal import step_variance
 from nnd_tasks.training.training_log import read_log
 
 

@@ -52,7 +52,7 @@ ELSEWHERE = {
     "publish": "contribute/test_publish.py",
     "run": "results/test_readers.py",
     "demo": "test_demo.py",
-    "signal": "studies/test_signal.py",
+    "signal": "training/test_signal.py",
     "familiarity": "studies/test_familiarity.py",
     "verify": "studies/test_verify.py",
     "stress attack": "studies/test_attack.py",

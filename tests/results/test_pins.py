@@ -17,7 +17,7 @@ from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import give_verdicts
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.studies.adjust import adjust
-from nnd_tasks.studies.signal import report_signals
+from nnd_tasks.training.signal import report_signals
 from tests.results import fake_runs, token_runs
 
 FILE = Path(__file__).with_name("pins.json")

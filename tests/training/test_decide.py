@@ -19,7 +19,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Runs
-from nnd_tasks.significance import step_variance
+from nnd_tasks.training.signal import step_variance
 from nnd_tasks.training.trend import arrange_checkpoints, report_decisions
 from tests.commands import refused
 from tests.results import fake_runs

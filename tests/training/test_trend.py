@@ -17,9 +17,9 @@ import pytest
 from scipy import stats
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.model_names import read_tags
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import to_markdown
+from nnd_tasks.training.model_tags import read_tags
 from nnd_tasks.training.trend import Trend, find_trend, read_logs, read_trend, report_trend
 from tests.results.runs import make_run
 

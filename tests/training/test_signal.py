@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from scipy.special import stdtr
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.model_names import Tags, read_tags
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.runs import Run
 from nnd_tasks.show.report import Report
-from nnd_tasks.significance import step_variance
 from nnd_tasks.statistics import paired_difference
-from nnd_tasks.studies.signal import (
+from nnd_tasks.task.settings import sample_order
+from nnd_tasks.training.model_tags import Tags, read_tags
+from nnd_tasks.training.signal import (
     BITS,
     CONTRASTS,
     MARGIN,
@@ -34,8 +34,8 @@ from nnd_tasks.studies.signal import (
     find_families,
     first_half,
     report_signals,
+    step_variance,
 )
-from nnd_tasks.task.settings import sample_order
 from tests.results.fake_runs import write_run
 from tests.results.runs import PROTOCOL, make_run
 

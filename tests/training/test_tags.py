@@ -8,8 +8,8 @@ import re
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.model_names import guess_family, guess_step, guess_training, known_number, read_tags
 from nnd_tasks.results.runs import Run
+from nnd_tasks.training.model_tags import guess_family, guess_step, guess_training, known_number, read_tags
 from tests.results.runs import make_run
 from tests.sets.tables import read_arguments
 

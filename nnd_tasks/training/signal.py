@@ -18,15 +18,15 @@ from scipy.special import stdtr
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.model_names import PARAMETERS, STEP, Tags, find_family, guess_training, known_number
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.readers import check_writers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p, step_variance
+from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p
 from nnd_tasks.statistics import FEW
 from nnd_tasks.task.settings import sample_order
+from nnd_tasks.training.model_tags import PARAMETERS, STEP, Tags, find_family, guess_training, known_number
 
 Floats = NDArray[np.float64]
 PASS_RATE, MARGIN, BITS = "pass rate", "margin", "bits per byte"
@@ -52,6 +52,29 @@ class Family(NamedTuple):
     name: str
     models: pd.DataFrame
     better: NDArray[np.bool_]
+
+
+def step_variance(values: Floats, models: pd.DataFrame) -> float:
+    """Compute the variance of values from one checkpoint to the next, around a smooth curve; nan without three checkpoints.
+
+    For three checkpoints in a row, the middle value is held against the straight line between the other two, over the logarithm
+    of the step (Gasser, Sroka and Jennen-Steinmetz, 1986). What the curve itself bends there is in it too, so far apart
+    checkpoints give too much rather than too little.
+
+    Args:
+        values: of each model, shape (models,).
+        models: their ``training`` and ``step``; the end of a training, nan, has no place.
+    """
+    points = (
+        models.assign(value=values, position=np.log1p(models["step"]))
+        .groupby(["training", "step"], as_index=False)
+        .last()
+    )
+    curves = points.groupby("training")[["position", "value"]]
+    before, after = curves.shift(1), curves.shift(-1)
+    b = (points["position"] - before["position"]) / (after["position"] - before["position"])
+    squares = ((1 - b) * before["value"] + b * after["value"] - points["value"]) ** 2 / (1 + b**2 + (1 - b) ** 2)
+    return float(squares.mean())
 
 
 def compare_pairs(sums: Floats, tests: Floats) -> pd.DataFrame:
