@@ -128,6 +128,7 @@ def bart(folder: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
     torch.manual_seed(4)
     sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
+    sizes |= {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
     config = BartConfig(vocab_size=len(tokenizer), d_model=32, max_position_embeddings=2048, **sizes)
     return random_models._save(BartForConditionalGeneration(config), tokenizer, folder, 3.0)
 

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import expand, parse_json, read_text, read_yaml
+from nnd_tasks.files import expand, json_lines, read_text, read_yaml
 from nnd_tasks.schema import normalize
 from nnd_tasks.sets.download import sha256_of
 from nnd_tasks.store import nnd_home
@@ -103,17 +103,6 @@ def read_corpus(name: str, folder: str | Path | None = None) -> Corpus:
     return Corpus(name if facts else path.name, texts, hashes, reference)
 
 
-def _read(path: Path) -> Iterator[Gold]:
-    """Yield the gold texts of a text file, one per line, or of a JSONL file."""
-    # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
-    lines = StringIO(read_text(path, limit=_MOST_BYTES), newline=None)
-    for number, line in enumerate(map(str.strip, lines), start=1):
-        if path.suffix not in (".jsonl", ".json"):
-            yield Gold(normalize(line))
-        elif line:
-            yield _read_row(line, f"{path}, line {number}")
-
-
 class _Row(BaseModel):
     """A line of a JSONL file."""
 
@@ -122,13 +111,19 @@ class _Row(BaseModel):
     references: str | list[str] = Field([], validation_alias=AliasChoices("references", "reference"))
 
 
-def _read_row(line: str, location: str) -> Gold:
-    """Return the gold text of a JSON object; raise NNDError where a part is missing or of a wrong type."""
-    try:
-        row = _Row.model_validate(parse_json(line, location))
-    except ValidationError as error:
-        wrong = error.errors()[-1]
-        raise NNDError(f"{location}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
-    references = [row.references] if isinstance(row.references, str) else row.references
-    gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *references))
-    return Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))
+def _read(path: Path) -> Iterator[Gold]:
+    """Yield the gold texts of a text file, one per line, or of a JSONL file."""
+    # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
+    lines = StringIO(read_text(path, limit=_MOST_BYTES), newline=None)
+    if path.suffix not in (".jsonl", ".json"):
+        yield from (Gold(normalize(line.strip())) for line in lines)
+        return
+    for location, values in json_lines(lines, str(path)):
+        try:
+            row = _Row.model_validate(values)
+        except ValidationError as error:
+            wrong = error.errors()[-1]
+            raise NNDError(f"{location}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
+        references = [row.references] if isinstance(row.references, str) else row.references
+        gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *references))
+        yield Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))
