@@ -137,8 +137,8 @@ def test_16_bits_say_how_to_get_exact_numbers(engine, gpt2, caplog):
 
 
 def test_a_vllm_that_is_too_old_is_one_line(tmp_path, caplog):
-    class Old:
-        __struct_fields__ = ("prompt_logprobs", "detokenize")
+    fields = {*fake_vllm.SamplingParams.__struct_fields__}
+    needed = ("prompt_logprobs", "skip_reading_prefix_cache", "detokenize", "flat_logprobs", "logprob_token_ids")
 
     class Silent:
         def __init__(self):
@@ -146,7 +146,10 @@ def test_a_vllm_that_is_too_old_is_one_line(tmp_path, caplog):
 
     for number, (changes, reason) in enumerate(
         (
-            ({"SamplingParams": Old}, "no skip_reading_prefix_cache"),
+            *(
+                ({"SamplingParams": SimpleNamespace(__struct_fields__=fields - {name})}, f"no {name}")
+                for name in needed
+            ),
             ({"RequestOutput": Silent}, "does not say how many"),
         )
     ):
