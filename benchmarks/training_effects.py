@@ -24,7 +24,7 @@ from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.readers import WRITER
+from nnd_tasks.results.runs import WRITER
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 
 

@@ -21,7 +21,7 @@ from nnd_tasks.cli.typer_app import (
     show,
     verb,
 )
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.show.console import say, warn
 
 if TYPE_CHECKING:
@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 
 def _report_comparison(comparison: Comparison) -> Report:
-    """Report a comparison, and where token scores are there, where its tests are won and lost."""
+    """Report a comparison, with what is known of readers, and by token scores where tests are won and lost."""
     from nnd_tasks.results.comparison_report import report_comparison
 
     report = report_comparison(comparison)
+    if comparison.paired.credit is not None:
+        from nnd_tasks.asking.readers import add_reader_tables
+
+        report = add_reader_tables(report, comparison.paired)
     if has_room("likelihood") and any(run.tokens for run in comparison.paired.runs):
         from nnd_tasks.likelihood.margin_parts import add_margin_parts
 
@@ -62,10 +66,16 @@ def compare(
 
     What to know before reading them is said, too.
     """
-    from nnd_tasks.results.compare import compare_readers, compare_runs
-
     chosen = load_runs(runs, select)
-    comparisons = compare_readers(chosen, allow) if readers else compare_runs(chosen, allow, alone=adjust)
+    if readers:
+        need_room("asking", "--readers")
+        from nnd_tasks.asking.readers import compare_readers
+
+        comparisons = compare_readers(chosen, allow)
+    else:
+        from nnd_tasks.results.compare import compare_runs
+
+        comparisons = compare_runs(chosen, allow, alone=adjust)
     reports = [_report_comparison(comparison) for comparison in comparisons]
     if adjust:
         need_room("studies", "--adjust")
@@ -112,7 +122,8 @@ def report(
     if (hub or site) and len(given) > 1:
         raise NNDError(f"{given[0]}: takes --select only; leave {', '.join(given[1:])} out")
     if hub is not None:
-        from nnd_tasks.results.compare import list_hub_results
+        need_room("contribute", "--hub")
+        from nnd_tasks.contribute.publish import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select))), hint="name a file with --hub")
         say(f"written: {hub}")
@@ -138,7 +149,13 @@ def report(
         reports, page = look_up_test(test, chosen, allow)
         show(reports, out)
     else:
-        reports, page = render_report(chosen, allow, left_out, _report_comparison)
+        readers = []
+        if has_room("asking") and len({run.reader for run in chosen}) > 1:
+            from nnd_tasks.asking.readers import pair_readers
+
+            with noting(left_out):
+                readers = pair_readers(chosen, allow)
+        reports, page = render_report(chosen, allow, left_out, _report_comparison, readers)
         if out is not None:
             show(reports, out=out, brief=True)
     path = expand(output)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.readers import WRITER
-from nnd_tasks.results.runs import SIDES, Run, take_values
+from nnd_tasks.results.runs import SIDES, WRITER, Run, take_values
 from nnd_tasks.results.samples import CandidateTokens, TokenScores, name_outcome, read_tokens
 from nnd_tasks.show.forms import render
 from nnd_tasks.show.report import Report, make_table

@@ -27,7 +27,6 @@ from nnd_tasks.results.compare import Comparison, compare
 from nnd_tasks.results.comparison_report import LEGEND, report_comparison
 from nnd_tasks.results.paired import Paired, asked_texts, not_compared, pair
 from nnd_tasks.results.read_runs import notes_on, read_results
-from nnd_tasks.results.readers import pair_readers
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.sets.licences import terms_of, texts_may_go
@@ -97,6 +96,7 @@ def render_report(
     allow: Sequence[str] = (),
     skipped: Sequence[str] = (),
     describe: Describe = report_comparison,
+    readers: Sequence[Paired] = (),
 ) -> tuple[list[Report], str]:
     """Report some runs, and make the page of them.
 
@@ -107,9 +107,10 @@ def render_report(
         allow: parts of the protocol that may differ.
         skipped: a line for each file that could not be used.
         describe: makes the report of each comparison.
+        readers: several readers of one model, each side by side; the page has a section of them.
 
     Returns:
-        The reports of models side by side and of surprise around errors, and the page, which also has several readers of a model.
+        The reports of models side by side and of surprise around errors; and the page.
 
     Raises:
         NNDError: a run has no test that was scored, or token scores are damaged.
@@ -123,8 +124,7 @@ def render_report(
         reports.append(section.report)
         if len(section.around):
             reports.append(_report_around_errors(section.around))
-    with noting(notes):
-        sections += [make_section(paired, describe=describe) for paired in pair_readers(runs, allow)]
+    sections += [make_section(paired, describe=describe) for paired in readers]
     notes += [f"left out: {line}" for line in skipped]
     return reports, render_page("NND report", sections, notes)
 

@@ -6,17 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.paired import Paired, pair, pair_several
-from nnd_tasks.results.readers import WRITER, pair_readers
-from nnd_tasks.results.runs import Run, Runs
+from nnd_tasks.results.runs import WRITER, Run
 from nnd_tasks.significance import LEVEL, detectable, holm, is_underpowered, permutation_p
 from nnd_tasks.statistics import clustered_mean, is_few, paired_difference, summarize_rate
 
@@ -98,25 +95,6 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool 
     return [compare(paired, lone) for paired in groups]
 
 
-def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
-    """Compare the readers of each model on each set.
-
-    Args:
-        runs: as for `compare_runs`.
-        allow: further parts of the protocol that may differ.
-
-    Raises:
-        NNDError: no model has several readers on one set, or runs cannot be compared.
-    """
-    groups = pair_readers(runs, allow)
-    if not groups:
-        raise NNDError(
-            "--readers: no model has two readers on one set with the same chat template and shots; run nnd_SET, "
-            "nnd_SET_validator and nnd_SET_choice alike, or nnd_SET_judge and nnd_SET_rating"
-        )
-    return [compare(paired) for paired in groups]
-
-
 def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     """Compare every pair of models on all tests and on each category; of one model alone there are no differences."""
     rates, measures = category_rates(paired), category_measures(paired)
@@ -183,39 +161,3 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
         worst=[len(order) - sum(winner == model for winner, _ in beats) for model in order],
         group=np.cumsum(begins_group),
     )
-
-
-# ---------------------------------------------------------------- rates of one model for the hub
-
-
-def list_hub_results(runs: Runs) -> list[dict[str, Any]]:
-    """Make the entries of a file in ``.eval_results`` of a model's repository, one per run.
-
-    The form is that of https://huggingface.co/docs/hub/eval-results. ``task_id`` is not that of the ``eval.yaml`` which
-    `nnd publish` writes, because a choice of a generated letter is another measurement than a likelihood.
-
-    Raises:
-        NNDError: there are several models, or a run is of a part of its set.
-    """
-    models = sorted({str(run.model_info["name"]) for run in runs})
-    if len(models) > 1:
-        raise NNDError(
-            f"--hub: the file is for one model, and these are of {', '.join(models)}; name the results of one"
-        )
-    entries = []
-    for run in runs:
-        if run.protocol["selection"] != "all":
-            raise NNDError(f"--hub: the run of {run.task} is of a part of its set; run it without --limit and --sample")
-        [paired] = pair(Runs([run]))
-        whole = category_rates(paired).iloc[0]
-        kind = "likelihood" if run.reader == "writer" else run.reader
-        entries.append(
-            {
-                "dataset": {"id": run.protocol["set"], "task_id": f"{run.protocol['config']}_{kind}"},
-                "value": round(float(whole["rate"]), 4),
-                "date": run.date[:10],
-                "notes": f"pass rate of {whole['tests']} tests, 95% interval {whole['low']:.3f} to {whole['high']:.3f}, "
-                f"by {kind}; {run.short_line}",
-            }
-        )
-    return entries

@@ -11,7 +11,6 @@ import pandas as pd
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
 from nnd_tasks.results.compare import Comparison
 from nnd_tasks.results.paired import Paired, asked_texts
-from nnd_tasks.results.readers import reader_tables
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import recount
 from nnd_tasks.rule import Likelihood, Normalization, passes
@@ -32,7 +31,10 @@ LEGEND = {
 
 
 def report_comparison(comparison: Comparison) -> Report:
-    """Report what is known of the models on one set; `nnd_tasks.likelihood` adds what token scores say."""
+    """Report what is known of the models on one set.
+
+    `nnd_tasks.asking` adds what is known of readers, `nnd_tasks.likelihood` what token scores say.
+    """
     paired, differences = comparison.paired, comparison.differences
     baselines = baselines_of(paired)
     rates = comparison.rates.merge(baselines[["category", "best_baseline"]], how="left")
@@ -49,7 +51,6 @@ def report_comparison(comparison: Comparison) -> Report:
         make_table("baselines", baselines, {"category": "{category}", **of_baselines}),
         make_table("diagnostics", diagnostics),
         make_table("while_training", comparison.measures),
-        *reader_tables(paired),
     ]
     overall = differences[differences["category"] == ALL].assign(task=paired.title)
     for_print = "; ".join(f"{run.model}: {run.short_line}" for run in paired.runs)
@@ -57,7 +58,7 @@ def report_comparison(comparison: Comparison) -> Report:
         name=f"compare {paired.name}",
         title=f"{paired.title} on {paired.set}: {', '.join(paired.models)}",
         findings=[*paired.notes, *give_verdicts(comparison.rates, differences)],
-        # Tables without rows are left out: differences of one model, ranks of two, measures and cells of one reader.
+        # Tables without rows are left out: differences of one model, ranks of two, measures of readers that do not write.
         tables=[table for table in tables if len(table.data)],
         notes=[*comparison.not_compared, f"Signatures for print: {for_print}."],
         legend=LEGEND,

@@ -11,10 +11,13 @@ from typing import Any
 
 import pandas as pd
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MARGIN, MEASURES, TOKEN_STATS
 from nnd_tasks.task.signature import short_signature
 
 SIDES = ("high", "low")
+#: The reader of a plain task.
+WRITER = "writer"
 #: What is known of the score of a candidate.
 QUANTITIES = ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
 #: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
@@ -96,7 +99,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Compute what the protocol and the samples say of the run."""
-        self.reader = str(self.protocol.get("reader", "writer"))
+        self.reader = str(self.protocol.get("reader", WRITER))
         self.set = f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
         self.asked = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
         self.settings = {key: _write_value(value) for key, value in self.asked.items()}
@@ -133,6 +136,16 @@ def take_values(documents: Sequence[Mapping[str, Any]], tests: pd.DataFrame, sid
     """Take what the documents hold under a key for the ``high`` or the ``low`` text of each test; None where it is None."""
     indices = zip(tests["document"], tests[side], strict=True)
     return [documents[document][key] and documents[document][key][candidate] for document, candidate in indices]
+
+
+def check_writers(runs: Sequence[Run], purpose: str) -> None:
+    """Raise NNDError if a run has answers about texts and not their likelihoods, which ``purpose`` needs."""
+    for run in runs:
+        if run.reader != WRITER:
+            raise NNDError(
+                f"{purpose} takes likelihoods of texts, and {run.task} of {run.model} has those of a {run.reader}; add --select "
+                f"reader={WRITER}"
+            )
 
 
 def _write_value(value: Any) -> str:

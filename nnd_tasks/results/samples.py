@@ -22,7 +22,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, reading
 from nnd_tasks.measures import MARGIN, MEASURES, measure_tests
 from nnd_tasks.results.result_types import Sample, check_types
-from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, Run, take_values
+from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.scored_tokens import SCHEMA
@@ -59,7 +59,7 @@ def read_samples(run: Run) -> Run:
         documents.append({**prompt, "scores": sample["candidates"], "no_context": sample.get("no_context")})
         truncated += sample.get("truncated_contexts") or 0
     tests = _add_scores(pd.DataFrame(rows, columns=list(COLUMNS)), documents)
-    if run.reader != "writer":  # its scores are no likelihoods of the texts
+    if run.reader != WRITER:  # its scores are no likelihoods of the texts
         tests[[name for name in MEASURES if name != MARGIN]] = np.nan
     prompts = pd.Series([document["cluster_id"] for document in documents], dtype=object)
     for noun, names in {"test": tests["test_id"], "prompt": prompts}.items():

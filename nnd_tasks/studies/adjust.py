@@ -24,8 +24,7 @@ from scipy.interpolate import CubicSpline
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired
-from nnd_tasks.results.readers import check_writers
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.results.samples import read_tokens, recount
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate

@@ -27,8 +27,7 @@ from scipy.special import stdtr, stdtrit
 
 from nnd_tasks.errors import NNDError, noting
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.readers import check_writers
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import LEVEL, holm

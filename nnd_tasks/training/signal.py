@@ -19,8 +19,7 @@ from scipy.special import stdtr
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair_several
-from nnd_tasks.results.readers import check_writers
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.schema import short_hash
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import LEVEL, RESAMPLES, holm, permutation_p

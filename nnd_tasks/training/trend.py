@@ -24,8 +24,7 @@ from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.readers import check_writers
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
 from nnd_tasks.significance import LEVEL

@@ -22,12 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nnd_tasks.asking.readers import add_reader_tables, compare_readers
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
 from nnd_tasks.likelihood.margin_parts import add_margin_parts
 from nnd_tasks.page.browsing import look_up_test
 from nnd_tasks.page.page import render_report, write_site
-from nnd_tasks.results.compare import compare_readers, compare_runs
+from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import rates_of
@@ -201,7 +202,8 @@ def use_all(folder: Path, out: Path) -> None:
     for compared in (compare_runs, compare_readers):
         with suppress(NNDError):
             for comparison in compared(runs):
-                report = add_margin_parts(report_comparison(comparison), comparison.paired)
+                report = add_reader_tables(report_comparison(comparison), comparison.paired)
+                report = add_margin_parts(report, comparison.paired)
                 assert to_json(report).encode() + to_markdown(report).encode()
     with suppress(NNDError):
         assert to_json(report_trend(read_trend([folder]))).encode()

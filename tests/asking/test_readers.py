@@ -1,4 +1,4 @@
-"""`compare_readers`, `pair_readers`, `reader_tables`: readers side by side, against a slow definition, and as users see them.
+"""`compare_readers`, `pair_readers`, `add_reader_tables`: readers side by side, against a slow definition, and as users see them.
 
 Also covers check_writers.
 """
@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nnd_tasks.asking.readers import CELLS, add_reader_tables, compare_readers, pair_readers
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.compare import compare_readers
+from nnd_tasks.results.compare import Comparison
 from nnd_tasks.results.comparison_report import report_comparison
-from nnd_tasks.results.readers import CELLS, pair_readers
 from nnd_tasks.results.runs import SIDES, Run, take_values
 from nnd_tasks.show.forms import to_markdown
+from nnd_tasks.show.report import Report
 from tests.commands import refused
 from tests.results.runs import PROTOCOL, make_run
 from tests.task.tasks import write_yaml
@@ -54,10 +55,14 @@ def scores_of(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(high), pd.DataFrame(low)
 
 
+def _report(comparison: Comparison) -> Report:
+    return add_reader_tables(report_comparison(comparison), comparison.paired)
+
+
 def tables(*runs: Run) -> dict[str, pd.DataFrame]:
     """Return the tables of a comparison; checks by reader, of all tests."""
     [comparison] = compare_readers(runs)
-    found = {table.name: table.data for table in report_comparison(comparison).tables}
+    found = {table.name: table.data for table in _report(comparison).tables}
     return found | {"checks": found["checks"].query("category == 'all'").set_index("reader")}
 
 
@@ -123,7 +128,7 @@ def test_runs_without_the_context_scored_have_no_gain():
     columns = dict.fromkeys(("margin_no_context", "high_no_context", "low_no_context"), np.nan)
     runs = [replace(run, tests=run.tests.assign(**columns)) for run in map(read_by, ("writer", "validator"))]
     [comparison] = compare_readers(runs)
-    shown = to_markdown(report_comparison(comparison))
+    shown = to_markdown(_report(comparison))
     assert "answers swapped" in shown
     assert "context adds |" not in shown
 

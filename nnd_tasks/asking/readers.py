@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.results.compare import Comparison, compare
 from nnd_tasks.results.paired import Paired, pair
-from nnd_tasks.results.runs import SIDES, Run, take_values
+from nnd_tasks.results.runs import SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, passes
-from nnd_tasks.show.report import Table, make_table
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import ClusteredMean, is_few, paired_difference, summarize_rate
 
-#: The reader of a plain task.
-WRITER = "writer"
 #: Readers that write their verdict: their ties are frequent, so that guessing passes far fewer than half of the tests.
 IN_WRITING = ("judge", "rating")
 #: Share of choices that the order decides, above which a reader hardly reads.
@@ -33,16 +32,6 @@ CELLS = {
     (False, True): "does not notice, yet would not write it",
     (False, False): "neither",
 }
-
-
-def check_writers(runs: Sequence[Run], purpose: str) -> None:
-    """Raise NNDError if a run has answers about texts and not their likelihoods, which ``purpose`` needs."""
-    for run in runs:
-        if run.reader != WRITER:
-            raise NNDError(
-                f"{purpose} takes likelihoods of texts, and {run.task} of {run.model} has those of a {run.reader}; add --select "
-                f"reader={WRITER}"
-            )
 
 
 def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]:
@@ -72,6 +61,25 @@ def pair_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Paired]
     return groups
 
 
+def compare_readers(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
+    """Compare the readers of each model on each set.
+
+    Args:
+        runs: of any models and sets.
+        allow: further parts of the protocol that may differ.
+
+    Raises:
+        NNDError: no model has several readers on one set, or runs cannot be compared.
+    """
+    groups = pair_readers(runs, allow)
+    if not groups:
+        raise NNDError(
+            "--readers: no model has two readers on one set with the same chat template and shots; run nnd_SET, "
+            "nnd_SET_validator and nnd_SET_choice alike, or nnd_SET_judge and nnd_SET_rating"
+        )
+    return [compare(paired) for paired in groups]
+
+
 def _count_credit(paired: Paired) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Count a tie of a judge or a rating as half passed, so that guessing gives 0.5 with every reader."""
     credit = paired.passed.astype(float)
@@ -91,12 +99,18 @@ def _name_readers(runs: Sequence[Run]) -> list[Run]:
     return sorted(named, key=lambda run: run.reader != WRITER)
 
 
-def reader_tables(paired: Paired) -> list[Table]:
-    """What can be said of the readers of one model besides rates and differences: four cells, and whether they read at all."""
+def add_reader_tables(report: Report, paired: Paired) -> Report:
+    """Add to a comparison of readers the four cells, if one of them writes, and whether they read at all.
+
+    Args:
+        report: of `nnd_tasks.results.comparison_report.report_comparison`.
+        paired: the readers that it compares; with those of models it stays as it is.
+    """
     if paired.credit is None:
-        return []
+        return report
     cells, checks = pd.DataFrame(_cells(paired)), pd.DataFrame(_checks(paired, paired.credit))
-    return [make_table("cells", cells), make_table("checks", checks)]
+    tables = [make_table("cells", cells)] if len(cells) else []
+    return replace(report, tables=[*report.tables, *tables, make_table("checks", checks)])
 
 
 def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
