@@ -32,7 +32,7 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import CandidateTokens
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.results import fake_runs
-from tests.task.test_scored_tokens import MAKE, TEXTS, counter_of
+from tests.task.test_scored_tokens import TEXTS, counter_of
 
 #: Tokens of a text: id, first character, the character after the last.
 Spans = list[tuple[int, int, int]]
@@ -108,7 +108,7 @@ def with_line_numbers(text: str) -> Spans:
 
 def tokenizer(name: str) -> Callable[[str], Spans]:
     """A function that divides a text as a trained tokenizer does."""
-    counter = counter_of(MAKE[name]())
+    counter = counter_of(name)
 
     def divide(text: str) -> Spans:
         ids, spans = tokens_and_characters(counter, "", text)
