@@ -20,6 +20,8 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import parse_json, read_text
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.schema import short_hash
+from nnd_tasks.sets.catalogue import list_recipes
+from nnd_tasks.store import built_sets
 from nnd_tasks.text import did_you_mean, some_of
 
 #: Keys of a YAML that say who reads the candidates; see `Asked` and `AskedInWriting` of `nnd_tasks.asking`.
@@ -76,6 +78,11 @@ class Settings(BaseModel):
         for name in filter(None, value.split(",")):
             if not re.fullmatch(r"(?!nnd_)\w[\w.-]*(:(train|validation|test))?", name):
                 raise ValueError(f"{name!r} is no split of a set; write SET:train, SET:validation, SET:test or SET")
+            set_name = name.partition(":")[0]
+            sets = {*list_recipes(), *built_sets()}
+            hint = did_you_mean(set_name, sets - {set_name}, cutoff=0.8)
+            if set_name not in sets and hint:  # a set of somebody else may have any other name
+                raise ValueError(f"{name!r}: there is no such set here; {hint}")
         return value
 
     def scored(self, candidate: str) -> str:
