@@ -38,7 +38,7 @@ def _report_comparison(comparison: Comparison) -> Report:
         from nnd_tasks.asking.readers import add_reader_tables
 
         report = add_reader_tables(report, comparison.paired)
-    if has_room("likelihood") and any(run.tokens for run in comparison.paired.runs):
+    if any(run.tokens for run in comparison.paired.runs) and has_room("likelihood"):
         from nnd_tasks.likelihood.margin_parts import add_margin_parts
 
         report = add_margin_parts(report, comparison.paired)
