@@ -136,6 +136,7 @@ class Asker(Writer):
     )
 
     overrides: Mapping[str, Any] = MappingProxyType({"target_delimiter": " "})
+    asks = True
     requests_each = 4  # both answers to the question, then both to the swapped one
     has_measures = False
     #: An answer is one token, whatever the candidate's length.

@@ -15,10 +15,7 @@ from nnd_tasks.cli.typer_app import (
     Results,
     Select,
     has_room,
-    load_runs,
-    locate_results,
     need_room,
-    show,
     verb,
 )
 from nnd_tasks.errors import NNDError, noting
@@ -66,6 +63,10 @@ def compare(
 
     What to know before reading them is said, too.
     """
+    from nnd_tasks.results.compare import compare_runs
+    from nnd_tasks.results.read_runs import load_runs
+    from nnd_tasks.show.terminal import show_reports
+
     chosen = load_runs(runs, select)
     if readers:
         need_room("asking", "--readers")
@@ -73,8 +74,6 @@ def compare(
 
         comparisons = compare_readers(chosen, allow)
     else:
-        from nnd_tasks.results.compare import compare_runs
-
         comparisons = compare_runs(chosen, allow, alone=adjust)
     reports = [_report_comparison(comparison) for comparison in comparisons]
     if adjust:
@@ -85,7 +84,7 @@ def compare(
             add_adjusted_rates(report, comparison.paired)
             for report, comparison in zip(reports, comparisons, strict=True)
         ]
-    show(reports, out, form, brief)
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @verb(
@@ -116,6 +115,8 @@ def report(
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
     from nnd_tasks.files import dump_yaml, expand, write_text
+    from nnd_tasks.results.read_runs import load_runs, locate_results, read_results
+    from nnd_tasks.show.terminal import show_reports
 
     options = {"--hub": hub, "--site": site, "--test": test, "--out": out, "--allow": allow}
     given = [option for option, value in options.items() if value]
@@ -139,7 +140,6 @@ def report(
         return
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
-    from nnd_tasks.results.read_runs import read_results
 
     left_out: list[str] = []
     chosen = read_results(locate_results(runs), select or (), left_out, tokens=True)
@@ -147,7 +147,7 @@ def report(
         warn(f"left out: {line}")
     if test is not None:
         reports, page = look_up_test(test, chosen, allow)
-        show(reports, out)
+        show_reports(reports, out=out)
     else:
         readers = []
         if has_room("asking") and len({run.reader for run in chosen}) > 1:
@@ -157,7 +157,7 @@ def report(
                 readers = pair_readers(chosen, allow)
         reports, page = render_report(chosen, allow, left_out, _report_comparison, readers)
         if out is not None:
-            show(reports, out=out, brief=True)
+            show_reports(reports, out=out, brief=True)
     path = expand(output)
     write_text(path, page, hint="name a file with --output")
     warn(f"written: {path.absolute()}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, need_room, show, verb
+from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, need_room, verb
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
 
@@ -33,8 +33,9 @@ def show_sets(
     they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
     """
     from nnd_tasks.cli.listing import report_sets
+    from nnd_tasks.show.terminal import show_reports
 
-    show([report_sets(language, task)], form=form, brief=brief)
+    show_reports([report_sets(language, task)], form=form, brief=brief)
 
 
 @verb(
@@ -50,9 +51,10 @@ def show_set(
 ) -> None:
     """Show a set: its card, its prompt and some of its tests."""
     from nnd_tasks.cli.listing import report_set
+    from nnd_tasks.show.terminal import show_reports
 
     report = report_set(name, config, count)
-    show([report])
+    show_reports([report])
     if report.facts["prompt"]:
         say_lines(f"\nWhat a model reads:\n\n{report.facts['prompt']}")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from rich.markup import escape
 from typer import Argument, Exit, Option, Typer, echo
@@ -21,10 +21,6 @@ from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show import Form
 from nnd_tasks.show.console import say, warn
-
-if TYPE_CHECKING:
-    from nnd_tasks.results.runs import Runs
-    from nnd_tasks.show.report import Report
 
 
 def parts_of(names: str) -> list[str]:
@@ -89,29 +85,6 @@ def announce_tasks(names: Sequence[str]) -> None:
     except NNDError as error:
         warn(f"note: lm_eval does not know the new tasks: {error}")
     say(f"run it: nnd run --model hf --model_args pretrained=MODEL --tasks {','.join(names)}")
-
-
-def show(reports: Sequence[Report], out: Path | None = None, form: Form = "text", brief: bool = False) -> None:
-    """Print reports, and write their files, as the options ``--out --format --brief`` say."""
-    from nnd_tasks.show.terminal import show_reports
-
-    show_reports(reports, out=out, form=form, brief=brief)
-
-
-def locate_results(results: list[Path] | None) -> list[Path]:
-    """Take the results that a command names, else those in ``$NND_HOME``; raise NNDError where none are saved there."""
-    from nnd_tasks.store import results_dir
-
-    if not results and not results_dir().is_dir():
-        raise NNDError(f"{results_dir()}: no run is saved there yet (nnd run does that); or name a folder of results")
-    return results or [results_dir()]
-
-
-def load_runs(results: list[Path] | None, select: list[str] | None) -> Runs:
-    """Read the runs that the arguments `Results` and `Select` name."""
-    from nnd_tasks.results.read_runs import read_results
-
-    return read_results(locate_results(results), select or ())
 
 
 def has_room(room: str) -> bool:

@@ -29,6 +29,7 @@ from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
 from nnd_tasks.results.runs import Run, Runs
 from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples, read_tokens
+from nnd_tasks.store import results_dir
 from nnd_tasks.task.scored_tokens import ANSWERS
 from nnd_tasks.task.signature import answers_digest
 from nnd_tasks.text import some_of
@@ -36,6 +37,18 @@ from nnd_tasks.text import some_of
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
 MOST_BYTES = 500_000_000
 _logger = logging.getLogger(__name__)
+
+
+def locate_results(results: list[Path] | None) -> list[Path]:
+    """Take the results that a command names, else those in ``$NND_HOME``; raise NNDError where none are saved there."""
+    if not results and not results_dir().is_dir():
+        raise NNDError(f"{results_dir()}: no run is saved there yet (nnd run does that); or name a folder of results")
+    return results or [results_dir()]
+
+
+def load_runs(results: list[Path] | None, select: list[str] | None) -> Runs:
+    """Read the runs that a command names by its arguments RUNS and ``--select``."""
+    return read_results(locate_results(results), select or ())
 
 
 def read_results(

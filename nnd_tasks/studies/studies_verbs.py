@@ -20,9 +20,7 @@ from nnd_tasks.cli.typer_app import (
     announce_tasks,
     app,
     examples,
-    load_runs,
     parts_of,
-    show,
     verb,
 )
 from nnd_tasks.errors import NNDError
@@ -52,10 +50,12 @@ def familiarity(
 
     It also says what comes from its own ones. The sets must be built here, as results do not say who wrote a text.
     """
+    from nnd_tasks.results.read_runs import load_runs
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.studies.familiarity import report_familiarity
 
     reports = report_familiarity(load_runs(runs, select), own or ())
-    show(reports, out, form)
+    show_reports(reports, out=out, form=form)
 
 
 @verb(
@@ -83,9 +83,10 @@ def verify(
 
     The numbers of the paper's Table 1 stand beside them.
     """
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.studies.verify import verify_sets
 
-    show(verify_sets(name, source, metrics), out, form)
+    show_reports(verify_sets(name, source, metrics), out=out, form=form)
 
 
 @verb(
@@ -113,14 +114,15 @@ def reproduce(
 
     The models are folders that you have, or the hub's.
     """
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.studies.reproduce import list_experiments
     from nnd_tasks.studies.reproduce import reproduce as run_again
 
     if experiment is None:
-        show([list_experiments()])
+        show_reports([list_experiments()])
         return
     report = run_again(experiment, weights or (), out=out, limit=limit)
-    show([report], out)
+    show_reports([report], out=out)
     if failed := report.facts["failed"]:
         raise NNDError("; ".join(failed))
 
@@ -246,9 +248,10 @@ def stress_report(
     brief: Brief = False,
 ) -> None:
     """Show per error whether the likelihood falls as the error grows, as in the paper, with intervals and pass rates."""
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.studies.stress.stress_report import report_results
 
-    show(report_results(results), out, form, brief)
+    show_reports(report_results(results), out=out, form=form, brief=brief)
 
 
 @verb(
@@ -270,13 +273,14 @@ def stress_metrics(
     The corpus is what the set was built from: the references are there.
     """
     from nnd_tasks.sets.first_use import provide_set
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.studies.stress.corpora import read_corpus
     from nnd_tasks.studies.stress.stress_report import report_metric
     from nnd_tasks.studies.text_metrics import load_metrics
 
     folder, texts = provide_set(name), read_corpus(corpus, source)
     reports = [report_metric(part, metric, folder, texts) for part, metric in load_metrics(metrics).items()]
-    show(reports, out, form)
+    show_reports(reports, out=out, form=form)
 
 
 @verb(
@@ -299,6 +303,7 @@ def stress_self(
     out: Out = Path("nnd_self"),
 ) -> None:
     """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.studies.stress.scorers import score_own_texts
 
     report = score_own_texts(
@@ -310,4 +315,4 @@ def stress_self(
         judges=parts_of(judges),
         model_args=model_args,
     )
-    show([report], out)
+    show_reports([report], out=out)

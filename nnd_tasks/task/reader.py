@@ -81,7 +81,8 @@ class Writer:
 
     Attributes:
         overrides: keys of the YAML that the reader sets itself.
-        writes: whether the model writes text, so that it need not give likelihoods.
+        asks: whether the model is asked about the candidates.
+        writes: whether the model writes its answer, so that it need not give likelihoods.
         requests_each: number of requests for each candidate.
         protocol: items of the signature's protocol.
         facts: items of the results file.
@@ -91,6 +92,7 @@ class Writer:
     """
 
     overrides: Mapping[str, Any] = MappingProxyType({})
+    asks = False
     writes = False
     requests_each = 1
     protocol: Mapping[str, Any] = MappingProxyType({})

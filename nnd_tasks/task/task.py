@@ -157,7 +157,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             reliance = self.settings.context_reliance
             spans = span_metrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
-        self.dataset = {self.config.test_split: self.reader.add_views(documents)}
+        if self.reader.asks:
+            documents = self.reader.add_views(documents)
+        self.dataset = {self.config.test_split: documents}
 
     def scorable(self, doc: Doc) -> list[int]:
         """List the indices of the candidates that can be scored.
@@ -257,8 +259,9 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
             self.model = ChosenModel(None, self.counter.warn_of_rounding())
-        takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
-        self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
+        if self.reader.writes:
+            takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
+            self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)
         with engine_errors():
             super().build_all_requests(**kwargs)
         chosen = self.doc_iterator(rank=0, limit=kwargs.get("limit"), samples=kwargs.get("samples"), world_size=1)
@@ -276,7 +279,8 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             tokenizer=self.counter.tokenizer,
         )
         self.built = BuiltRequests(tokenization, signature)
-        self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
+        if self.reader.writes:
+            self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
 
     def _render_set(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""
@@ -342,7 +346,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             prompt = str(render(template, doc, f"task {self.config.task}: {key}"))
         else:
             prompt = str(super().doc_to_text(doc, doc_to_text))
-        return prompt + self.reader.show_question(doc)
+        return f"{prompt}{self.reader.show_question(doc)}" if self.reader.asks else prompt
 
     def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> str:
         """Give the right answer of an exemplar."""

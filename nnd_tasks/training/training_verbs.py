@@ -14,9 +14,6 @@ from nnd_tasks.cli.typer_app import (
     Results,
     Select,
     Tags,
-    load_runs,
-    locate_results,
-    show,
     verb,
 )
 from nnd_tasks.errors import NNDError
@@ -56,6 +53,8 @@ def trend(
         raise NNDError("--decide: goes by the step of checkpoints; leave --x out")
     if series is not None and not decide:
         raise NNDError("--series: says which checkpoints belong together with --decide; add it")
+    from nnd_tasks.results.read_runs import load_runs, locate_results
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.training.model_tags import read_tags
     from nnd_tasks.training.trend import read_trend, report_decisions, report_trend
 
@@ -64,7 +63,7 @@ def trend(
         reports = report_decisions(load_runs(runs, select), series, columns, allow=allow)
     else:
         reports = [report_trend(read_trend(locate_results(runs), x, tags, allow, select or ()))]
-    show(reports, out, form, brief)
+    show_reports(reports, out=out, form=form, brief=brief)
 
 
 @verb(
@@ -85,9 +84,11 @@ def signal(
 
     It says by which measure, and on how few prompts.
     """
+    from nnd_tasks.results.read_runs import load_runs
+    from nnd_tasks.show.terminal import show_reports
     from nnd_tasks.training.model_tags import read_tags
     from nnd_tasks.training.signal import report_signals
 
     columns = None if tags is None else read_tags(tags)
     reports = report_signals(load_runs(runs, select), columns, allow=allow)
-    show(reports, out, form, brief)
+    show_reports(reports, out=out, form=form, brief=brief)
