@@ -26,7 +26,7 @@ CARD = "README.md"
 REPORT = "build_report.json"
 SPLIT = "test"
 #: Folder of preference data in a dataset folder, and its config for the default config of the tests.
-PREFERENCE = "preference"
+PREFERENCE_CONFIG = "preference"
 #: What a card says of them begins so.
 PREFERENCE_SECTION = "## Preference data"
 #: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
@@ -210,7 +210,7 @@ def list_files(config: str) -> list[dict[str, str]]:
 
 def preference_files(config: str) -> list[dict[str, str]]:
     """Write what a card says of the files of a config of preference data (`nnd_tasks.training.training_pairs`)."""
-    return [{"split": split, "path": f"{PREFERENCE}/{config}/{split}-*.parquet"} for split in SHARES]
+    return [{"split": split, "path": f"{PREFERENCE_CONFIG}/{config}/{split}-*.parquet"} for split in SHARES]
 
 
 def without_preferences(body: str) -> str:
@@ -304,8 +304,8 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
     if config not in names:
         names += config_names(read_header(folder), preferences=True)
         hint = did_you_mean(config, names) or "name one of these"
-        if config.endswith(PREFERENCE):
-            hint = f"build it: {how_to_build(folder.name)} --{PREFERENCE}"
+        if config.endswith(PREFERENCE_CONFIG):
+            hint = f"build it: {how_to_build(folder.name)} --{PREFERENCE_CONFIG}"
         raise NNDError(f"{folder}: it has no config {config!r}; it has {', '.join(names)}; {hint}")
     table = read_config(folder, config, columns)
     return table if columns else check_table(table, f"{folder} (config {config})")

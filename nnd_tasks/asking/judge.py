@@ -18,6 +18,7 @@ from pydantic import Field, field_validator
 
 from nnd_tasks.asking.asker import VIEW, Asked, Asker
 from nnd_tasks.errors import NNDError
+from nnd_tasks.models.servers import WrittenText
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.metrics import Breakdown, Counts
@@ -101,7 +102,7 @@ class WrittenAnswer(str):
     Attributes:
         candidate: see `nnd_tasks.task.request.Request`.
         context_part: see there.
-        usage: what a server told of it (`nnd_tasks.models.servers.WrittenText`); None without a server.
+        usage: see `WrittenText`; None without a server.
     """
 
     candidate: int | None
@@ -115,7 +116,7 @@ class WrittenAnswer(str):
             (response,) = response
         answer = cls(response or "")
         answer.candidate, answer.context_part = request.candidate, request.context_part
-        answer.usage = getattr(response, "usage", None)
+        answer.usage = response.usage if isinstance(response, WrittenText) else None
         return answer
 
 

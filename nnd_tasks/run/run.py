@@ -290,12 +290,12 @@ def evaluate(
     engine, _, _ = checks.split_cluster(model, arguments)
     if engine in checks.ON_TORCH and kwargs.get("device") is None and "device" not in arguments:
         kwargs["device"] = "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU
-    about_model = dict(arguments)
+    task_metadata = dict(arguments)
     if not isinstance(model, str):
-        about_model |= {name: value for name in _TOKENIZING if (value := getattr(model, name, None)) is not None}
+        task_metadata |= {name: value for name in _TOKENIZING if (value := getattr(model, name, None)) is not None}
         if isinstance(getattr(model, "pretrained", None), str):
-            about_model["pretrained"] = model.pretrained
-    manager = task_manager(include_path, names, {**about_model, **(metadata or {})})
+            task_metadata["pretrained"] = model.pretrained
+    manager = task_manager(include_path, names, {**task_metadata, **(metadata or {})})
     options = {"task_manager": manager, "shared_prefix": shared_prefix, **kwargs}
     return dict(_evaluate_checked(model, arguments or None, names, **options) or {})
 

@@ -18,7 +18,7 @@ from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 from nnd_tasks.text import some_of
 
 #: Category of tests where the source has no categories.
-PREFERENCE = "preference"
+UNCATEGORISED = "preference"
 MOST_PAIRS = 50_000_000  # more pairs of candidates take gigabytes
 #: Severities that people use, the mildest first.
 _SEVERITIES = ("no-error", "none", "neutral", "trivial", "minor", "moderate", "major", "severe", "critical")
@@ -508,7 +508,7 @@ def _make_table(columns: Mapping[str, Any], prompts: pd.DataFrame, always: Colle
             table[name] = table[name].astype(object).where(table[name].notna(), "")
             if name in OPTIONAL_COLUMNS and name not in always and (table[name] == "").all():
                 del table[name]
-    table["category"] = table["category"].where(table["category"] != "", PREFERENCE)
+    table["category"] = table["category"].where(table["category"] != "", UNCATEGORISED)
     keys = [table[name] for name in ("context_id", "high", "low", "category")]
     turn = table.groupby(number_rows(*keys)[0]).cumcount() + 1
     table["test_id"] = [short_hash(*row, str(n)) for *row, n in zip(*keys, turn, strict=True)]

@@ -40,7 +40,7 @@ from nnd_tasks.sets.licences import terms_of
 from nnd_tasks.store import (
     CARD,
     NAME,
-    PREFERENCE,
+    PREFERENCE_CONFIG,
     REPORT,
     SPLIT,
     config_names,
@@ -341,7 +341,7 @@ def _read_existing(folder: Path, name: str) -> dict[str, pa.Table]:
 
 def _keep_the_rest(folder: Path, new: Path) -> None:
     """Copy what others put into a folder, such as the .git of a clone of the hub's repository."""
-    ours = {CARD, REPORT, PREFERENCE, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
+    ours = {CARD, REPORT, PREFERENCE_CONFIG, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
     if folder.is_dir():
         shutil.copytree(
             folder, new, symlinks=True, dirs_exist_ok=True, ignore=lambda path, _: ours if path == str(folder) else ()

@@ -360,9 +360,9 @@ def short_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], packa
     digest, wherever the folder lies.
     """
     placed = {"name", "tokenizer"} if model.get("weights") else set()
-    about_model = {key: value for key, value in model.items() if key not in placed}
+    model_items = {key: value for key, value in model.items() if key not in placed}
     names = [protocol.get("set"), protocol.get("config"), model.get("name")]
-    digests = [digest(protocol), digest(about_model)[:8]]
+    digests = [digest(protocol), digest(model_items)[:8]]
     nnd = str(packages.get("nnd_tasks", "?"))[:20]
     room = (SHORT - len(f"nnd:{nnd}|/:{digests[0]}|:{digests[1]}")) // len(names)
     last_parts = [re.split(r"[/\\]", str(name or "?").rstrip("/\\"))[-1] for name in names]

@@ -19,7 +19,7 @@ from nnd_tasks.sets.write import write_parquet
 from nnd_tasks.splits import SHARES, sources_of, split_of
 from nnd_tasks.store import (
     CARD,
-    PREFERENCE,
+    PREFERENCE_CONFIG,
     PREFERENCE_SECTION,
     config_names,
     default_config,
@@ -73,7 +73,7 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
         task = next(tasks_on(name, tested), None)
         if task is None:
             continue
-        target = PREFERENCE if config == default_config(header) else f"{config}_{PREFERENCE}"
+        target = PREFERENCE_CONFIG if config == default_config(header) else f"{config}_{PREFERENCE_CONFIG}"
         pairs = make_pairs(read_table(folder, tested), task, chat=chat)
         splits = np.array([split_of(source) for source in pairs["source_id"].to_pylist()])
         tables[target] = {split: pairs.filter(pa.array(splits == split)) for split in SHARES}
@@ -92,11 +92,13 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
     terms = "\n\n".join(dict.fromkeys(filter(None, notes)))
     section = f"{PREFERENCE_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{terms}\n\n"
     with changing(folder), rewriting(folder) as new:
-        shutil.copytree(folder, new, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(PREFERENCE))
+        shutil.copytree(
+            folder, new, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(PREFERENCE_CONFIG)
+        )
         for config, by_split in tables.items():
             for split, table in by_split.items():
                 if table.num_rows:
-                    write_parquet(table, new / PREFERENCE / config / f"{split}-00000-of-00001.parquet")
+                    write_parquet(table, new / PREFERENCE_CONFIG / config / f"{split}-00000-of-00001.parquet")
         body = without_preferences(card).replace("## Known limits", f"{section}## Known limits", 1)
         write_text(new / CARD, f"---\n{dump_yaml(header)}---\n{body}")
     return {config: {split: table.num_rows for split, table in by_split.items()} for config, by_split in tables.items()}
