@@ -85,8 +85,8 @@ def baseline_passes(
     frequency = cache(mean_frequency(texts or {text for _, *both in pairs for text in both}, split))
 
     def share(context: str, text: str) -> float:
-        of_text = split(text)
-        return sum(map(words_of_context(context).__contains__, of_text)) / len(of_text) if of_text else 0.0
+        of_text, of_context = split(text), words_of_context(context)
+        return sum(word in of_context for word in of_text) / len(of_text) if of_text else 0.0
 
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),

@@ -50,7 +50,7 @@ def examples_of(command: Any) -> list[str]:
 ELSEWHERE = {
     "build": "test_cli.py",
     "publish": "contribute/test_publish.py",
-    "run": "results/test_readers.py",
+    "run": "asking/test_readers.py",
     "demo": "test_demo.py",
     "signal": "training/test_signal.py",
     "familiarity": "studies/test_familiarity.py",
