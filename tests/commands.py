@@ -6,9 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 
 class Outcome(NamedTuple):
@@ -24,12 +23,12 @@ Command = Callable[..., Outcome]
 
 
 def start(
-    command: Sequence[str | Path],
+    command,
     *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    output: IO[bytes] | None = None,
-) -> subprocess.Popen[str]:
+    cwd=None,
+    env=None,
+    output=None,
+):
     """Start a command.
 
     Args:
@@ -38,7 +37,7 @@ def start(
         env: its whole environment; that of this process by default.
         output: a file for standard output and error, where they are not to be read with ``communicate``.
     """
-    stream: Any = subprocess.PIPE if output is None else output
+    stream = subprocess.PIPE if output is None else output
     return subprocess.Popen(
         [str(word) for word in command], cwd=cwd, env=env, stdout=stream, stderr=stream, encoding="utf-8",
         # A shell that starts the tests in the background has it ignored, and children inherit that.
@@ -46,21 +45,19 @@ def start(
     )  # fmt: skip
 
 
-def run(
-    command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run(command, *, cwd=None, env=None):
     """Run a command to its end."""
     words = [str(word) for word in command]
     return subprocess.run(words, cwd=cwd, env=env, capture_output=True, encoding="utf-8", timeout=300, check=False)
 
 
-def nnd_process(*arguments: str | Path, **environment: str) -> Outcome:
+def nnd_process(*arguments, **environment):
     """Run ``nnd`` with more variables in its environment than those of this process."""
     done = run([sys.executable, "-m", "nnd_tasks.cli", *arguments], env=os.environ | environment)
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def refused(outcome: Outcome) -> str:
+def refused(outcome):
     """Return the message of a command that must have ended as a user's mistake does."""
     assert outcome.status == 1, outcome
     assert outcome.out == ""
@@ -70,9 +67,9 @@ def refused(outcome: Outcome) -> str:
     return outcome.err.removeprefix("nnd: error: ").rstrip("\n")
 
 
-def printed_table(output: str) -> dict[str, dict[str, tuple[str, str]]]:
+def printed_table(output):
     """Parse lm-eval's Markdown table: task -> metric -> (value, standard error)."""
-    tasks: dict[str, dict[str, tuple[str, str]]] = {}
+    tasks = {}
     for line in output.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 9 and cells[4] not in ("Metric", "") and not set(cells[4]) <= {"-", ":"}:

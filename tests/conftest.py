@@ -3,8 +3,6 @@
 Fixtures import what they need when they are asked for, so that a simple test starts fast.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib.util
@@ -13,9 +11,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -52,7 +49,7 @@ REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
 
 
-def _beside(variable: str, default: str) -> Path:
+def _beside(variable, default):
     return Path(os.environ.get(variable) or REPO.parent / "shared" / default).resolve()
 
 
@@ -90,7 +87,7 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data a
 needs_models = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no trained models at {MODELS}; set NND_TEST_MODELS")
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Look at this machine once: lm-eval asks pip and other programs about it after every run, which takes a second."""
     if "torch" in sys.modules:
         from torch.utils import collect_env
@@ -100,7 +97,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Leave out the tests of ``make test-all``, and put the files with slow tests first.
 
     With ``--dist worksteal`` each process takes its share of the list from the front, and one that is done takes tests from
@@ -115,7 +112,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-def import_script(name: str) -> ModuleType:
+def import_script(name):
     """Import a script of docs/, which is no package."""
     sys.path.insert(0, str(REPO / "docs"))
     try:
@@ -124,7 +121,7 @@ def import_script(name: str) -> ModuleType:
         sys.path.pop(0)
 
 
-def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+def once(factory, name, make):
     """Make a folder that no test changes once for all processes of a run.
 
     Args:
@@ -143,7 +140,7 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
 
 
 @pytest.fixture(autouse=True)
-def nnd_home(tmp_path, monkeypatch) -> Path:
+def nnd_home(tmp_path, monkeypatch):
     """Give every test a home of its own."""
     home = tmp_path / "nnd_home"
     monkeypatch.setenv("NND_HOME", str(home))
@@ -151,14 +148,14 @@ def nnd_home(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def stay_alone(tmp_path, monkeypatch) -> None:
+def stay_alone(tmp_path, monkeypatch):
     """Look for what is registered in no lm-eval that others read (`make install` registers there); wait for no download."""
     monkeypatch.setattr("nnd_tasks.task.task_files.lm_eval_tasks_dir", lambda: tmp_path / "lm_eval" / "tasks")
     monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 @pytest.fixture(autouse=True)
-def lm_eval_handlers() -> Iterator[None]:
+def lm_eval_handlers():
     """Take away what lm-eval adds to its logger when it starts: it would write to the streams of a test that has ended."""
     handlers = logging.getLogger("lm_eval").handlers
     before = list(handlers)
@@ -167,7 +164,7 @@ def lm_eval_handlers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def data() -> Path:
+def data():
     """Return the folder of the real annotation files; skip without it."""
     if not DATA.is_dir():
         pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
@@ -175,7 +172,7 @@ def data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def models() -> Path:
+def models():
     """Return the folder of the small trained models; skip without it."""
     if not MODELS.is_dir():
         pytest.skip(f"no trained models at {MODELS}; set NND_TEST_MODELS")
@@ -186,7 +183,7 @@ def models() -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_models(tmp_path_factory) -> dict[str, Path]:
+def tiny_models(tmp_path_factory):
     """Return name -> folder of a tiny model."""
 
     def make(root):
@@ -200,19 +197,19 @@ def tiny_models(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def gpt2(tiny_models) -> Path:
+def gpt2(tiny_models):
     """Return the folder of the tiny GPT-2."""
     return tiny_models["gpt2"]
 
 
 @pytest.fixture(scope="session")
-def llama(tiny_models) -> Path:
+def llama(tiny_models):
     """Return the folder of the tiny Llama, which has a BOS token and a chat template."""
     return tiny_models["llama"]
 
 
 @pytest.fixture(scope="session")
-def masked_model(tmp_path_factory) -> Path:
+def masked_model(tmp_path_factory):
     """Return the folder of a tiny masked language model."""
 
     def make(folder):
@@ -227,7 +224,7 @@ def masked_model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_lm_eval(tmp_path_factory) -> Path:
+def small_lm_eval(tmp_path_factory):
     """Return a folder with lm-eval as it is installed, but for its tasks: of thousands, which take ten seconds to list, some."""
 
     def make(folder):
@@ -242,7 +239,7 @@ def small_lm_eval(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def few_tasks(small_lm_eval, monkeypatch) -> None:
+def few_tasks(small_lm_eval, monkeypatch):
     """Let lm-eval list few tasks of its own in this process."""
     from lm_eval.tasks import manager
 
@@ -253,20 +250,20 @@ def few_tasks(small_lm_eval, monkeypatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def demo_home(real_sets) -> Path:
+def demo_home(real_sets):
     """Return a home in which the demo is built; no test changes it."""
     return real_sets("demo").parents[1]
 
 
 @pytest.fixture
-def home(demo_home, monkeypatch) -> Path:
+def home(demo_home, monkeypatch):
     """Let the test use the home in which the demo is built."""
     monkeypatch.setenv("NND_HOME", str(demo_home))
     return demo_home
 
 
 @pytest.fixture(scope="session")
-def real_sets(tmp_path_factory) -> Callable[[str], Path]:
+def real_sets(tmp_path_factory):
     """A function that gives the folder of a set, built from the publisher's files once for all processes; no test changes it.
 
     It skips where the files are not there.
@@ -292,7 +289,7 @@ def real_sets(tmp_path_factory) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def link_sets(nnd_home, real_sets) -> Callable[..., None]:
+def link_sets(nnd_home, real_sets):
     """A function that puts sets, built from the publishers' files, into the home of the test."""
 
     def link(*names):
@@ -304,7 +301,7 @@ def link_sets(nnd_home, real_sets) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def stress_home(data, tmp_path_factory) -> Path:
+def stress_home(data, tmp_path_factory):
     """Return a home with a small stress set of each corpus; no test changes it."""
 
     def make(home):
@@ -322,7 +319,7 @@ def stress_home(data, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def nnd(monkeypatch, capsys) -> Callable[..., Outcome]:
+def nnd(monkeypatch, capsys):
     """A function that runs the command's entry point in this process."""
     from nnd_tasks import cli
 

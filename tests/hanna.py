@@ -1,17 +1,14 @@
 """HANNA's table of ratings, which is not among the data: its publisher's columns, with the means of ``extra/hanna.jsonl``."""
 
-from __future__ import annotations
-
 import csv
 import json
 from itertools import combinations_with_replacement
-from pathlib import Path
 
 CRITERIA = ("Relevance", "Coherence", "Empathy", "Surprise", "Engagement", "Complexity")
 AROUND = ("Worker ID", "Assignment ID", "Work time in seconds", "Name")
 
 
-def write_ratings(means: Path, folder: Path) -> Path:
+def write_ratings(means, folder):
     """Write three ratings of each story whose means are those in a file; return the folder of the table."""
     ratings = {round(sum(three) / 3, 10): three for three in combinations_with_replacement(range(1, 6), 3)}
     folder.mkdir(parents=True, exist_ok=True)

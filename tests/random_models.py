@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,12 @@ WINDOW: int = CONFIGS["gpt2"]["n_positions"]
 FLAT = 3.0
 
 
-def texts() -> list[str]:
+def texts():
     """List the texts that the tokenizers are trained on."""
     return DEMO_TEXT.read_text(encoding="utf-8").splitlines()
 
 
-def _byte_level(special: list[str], vocab_size: int = 1500) -> Tokenizer:
+def _byte_level(special, vocab_size=1500):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -54,7 +53,7 @@ def _byte_level(special: list[str], vocab_size: int = 1500) -> Tokenizer:
     return tokenizer
 
 
-def gpt2(folder: Path) -> Path:
+def gpt2(folder):
     """GPT-2: one special token that begins and ends a text, added by nobody."""
     end = "<|endoftext|>"
     tokenizer = PreTrainedTokenizerFast(
@@ -64,7 +63,7 @@ def gpt2(folder: Path) -> Path:
     return _save(GPT2LMHeadModel(GPT2Config(**CONFIGS["gpt2"], vocab_size=len(tokenizer))), tokenizer, folder, FLAT)
 
 
-def llama(folder: Path) -> Path:
+def llama(folder):
     """Llama: the tokenizer puts BOS before every text, has a chat template, and another EOS."""
     inner = _byte_level(["<s>", "</s>"])
     inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
@@ -75,7 +74,7 @@ def llama(folder: Path) -> Path:
     return _save(LlamaForCausalLM(LlamaConfig(**CONFIGS["llama"], vocab_size=len(tokenizer))), tokenizer, folder, FLAT)
 
 
-def t5(folder: Path) -> Path:
+def t5(folder):
     """T5: unigram pieces, EOS after every text, decoding starts at the pad token."""
     inner = Tokenizer(models.Unigram())
     inner.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("\n", " ")])
@@ -95,7 +94,7 @@ def t5(folder: Path) -> Path:
     return _save(T5ForConditionalGeneration(T5Config(**CONFIGS["t5"], vocab_size=len(tokenizer))), tokenizer, folder)
 
 
-def _save(model: Any, tokenizer: Any, folder: Path, scale: float = 1.0) -> Path:
+def _save(model, tokenizer, folder, scale=1.0):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(scale)
@@ -104,7 +103,7 @@ def _save(model: Any, tokenizer: Any, folder: Path, scale: float = 1.0) -> Path:
     return folder
 
 
-def bert(folder: Path) -> Path:
+def bert(folder):
     """Write a tiny BERT with random weights and a word-piece tokenizer."""
     texts = [
         "One day the cat went to the house of the dog.",
@@ -132,9 +131,7 @@ def bert(folder: Path) -> Path:
 BUILDERS = {"gpt2": gpt2, "llama": llama, "t5": t5}
 
 
-def evaluate(
-    model: Path, tasks: list[str], *, model_args: Mapping[str, Any] | None = None, kind: str = "hf", **kwargs: Any
-) -> dict[str, Any]:
+def evaluate(model, tasks, *, model_args=None, kind="hf", **kwargs):
     """Evaluate a model folder in float32 on the CPU with `nnd_tasks.evaluate`; ``kind`` is what ``--model`` names."""
     arguments = {"pretrained": str(model), "dtype": "float32", **(model_args or {})}
     options = {"batch_size": 16, "bootstrap_iters": 0, "device": "cpu", **kwargs}

@@ -1,20 +1,16 @@
 """Servers of other projects, started for a test in a process of their own."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import requests
 
 
 @contextmanager
-def serving(command: Sequence[str | Path], ready: str, log: Path) -> Iterator[str]:
+def serving(command, ready, log):
     """Start a server on a free port, and end it.
 
     Args:

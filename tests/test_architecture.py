@@ -3,13 +3,10 @@
 Modules import downwards only, the package itself imports fast, and one name stands for one thing.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from importlinter.api import read_configuration
@@ -29,7 +26,7 @@ pytestmark = pytest.mark.skipif(not PYPROJECT.is_file(), reason="needs the sourc
 # ---------------------------------------------------------------- floors
 
 
-def floors() -> list[str]:
+def floors():
     contracts = read_configuration(str(PYPROJECT))["contracts_options"]
     return [layer for contract in contracts if contract["type"] == "layers" for layer in contract["layers"]]
 
@@ -109,7 +106,7 @@ def test_files_can_be_read_in_one_sitting():
 # ---------------------------------------------------------------- tests
 
 
-def names_covered(path: Path) -> set[str]:
+def names_covered(path):
     """Read what a test file says that it covers: in backticks, before the colon of its first line, or after "covers"."""
     head, *rest = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n\n")
     before, colon, _ = head.partition(":")

@@ -4,13 +4,10 @@ Also covers header_values, is_open, licence_columns, licence_id, licence_names,
 report_set, report_sets, tabulate_examples, Terms, terms_of, texts_may_go, training_note.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -30,7 +27,7 @@ ROWS = "c,t,l\nq,a,good\nq,b,bad\n"
 
 
 @pytest.fixture
-def own(nnd_home) -> Path:
+def own(nnd_home):
     """Return the recipe of a set of the user's own."""
     path = nnd_home / "task_yamls" / "mine" / "_recipe"
     path.parent.mkdir(parents=True)
@@ -39,7 +36,7 @@ def own(nnd_home) -> Path:
 
 
 @pytest.fixture
-def built(own, tmp_path) -> Path:
+def built(own, tmp_path):
     """Return the recipe of a set of the user's own that is built."""
     table = tmp_path / "d.csv"
     table.write_text(ROWS, encoding="utf-8")
@@ -47,7 +44,7 @@ def built(own, tmp_path) -> Path:
     return own
 
 
-def entries() -> dict[str, dict[str, Any]]:
+def entries():
     """Return set -> the row of its first config."""
     done = CliRunner().invoke(app, ["list", "--format", "json"])
     assert done.exit_code == 0
@@ -55,7 +52,7 @@ def entries() -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in reversed(rows)}
 
 
-def facts_of(name: str) -> dict[str, str]:
+def facts_of(name):
     table = report_set(name).tables[0].data
     return dict(zip(table["fact"], table["value"], strict=True))
 

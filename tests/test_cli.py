@@ -3,8 +3,6 @@
 The command `nnd`: what it prints where, its exit status, and how it reports what a user got wrong.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

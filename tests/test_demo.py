@@ -3,8 +3,6 @@
 Also covers baseline_passes, baseline_rates, favourite, run_demo, table_rates, writers_of.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

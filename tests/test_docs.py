@@ -3,8 +3,6 @@
 The documentation: its examples give what they print, its links hold, and the site builds without a warning.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io
@@ -14,7 +12,6 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,7 +51,7 @@ def test_files_that_pages_of_the_repository_point_to_are_there():
     assert [target for target in targets if not target.exists()] == []
 
 
-def commands_in(text: str) -> list[list[str]]:
+def commands_in(text):
     """Return the words after ``nnd`` of every command in a page: in its shell blocks, and between backticks."""
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
@@ -64,7 +61,7 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 @functools.cache
-def command_lines() -> tuple[Any, Any]:
+def command_lines():
     """Make those of nnd and of lm_eval."""
     from lm_eval._cli.harness import HarnessCLI
     from typer.main import get_command
@@ -74,7 +71,7 @@ def command_lines() -> tuple[Any, Any]:
     return get_command(app), HarnessCLI()._parser
 
 
-def parse(words: list[str]) -> None:
+def parse(words):
     """Read a command as the command line does, without running it; placeholders such as ``...`` stand for nothing.
 
     Raises:
@@ -127,12 +124,12 @@ def test_what_is_read_first_is_short(page, words):
 ASKED = read_arguments(__file__)
 
 
-def name_anchor(heading: str) -> str:
+def name_anchor(heading):
     """Return the anchor that a heading has on GitHub and on the site."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def split_sections(page: Path) -> dict[str, str]:
+def split_sections(page):
     """Return anchor -> text up to the next heading, of each section of a page."""
     text = re.sub(
         r"^```.*?^```", lambda block: block[0].replace("\n#", "\n "), page.read_text("utf-8"), flags=re.M | re.S
@@ -141,7 +138,7 @@ def split_sections(page: Path) -> dict[str, str]:
     return {name_anchor(heading): body for heading, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def follow_links(pages: set[str]) -> set[str]:
+def follow_links(pages):
     """Return the pages of the repository that some pages link to."""
     return {
         str((ROOT / page).parent.joinpath(target).resolve().relative_to(ROOT))
@@ -211,7 +208,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def figures() -> Any:
+def figures():
     return import_script("figures")
 
 

@@ -5,8 +5,6 @@ write_text, write_texts, writing, writing_all.
 Files and folders are written whole or not at all, and a stranger's file cannot hang or flood its reader.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

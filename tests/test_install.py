@@ -1,7 +1,5 @@
 """What `make install` takes: the versions of constraints.txt, each with hashes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -9,9 +7,9 @@ ROOT = Path(__file__).parents[1]
 _NO_HASH = {"torch", "ray"}  # each machine takes the wheel that fits it; `make test-ray` alone takes Ray
 
 
-def pins(name: str) -> dict[str, list[str]]:
+def pins(name):
     """Return the pins of a file, ``package==version ; marker``, each with its hashes."""
-    found: dict[str, list[str]] = {}
+    found = {}
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():
         if line and not line.startswith("#"):

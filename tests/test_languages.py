@@ -3,8 +3,6 @@
 Pairs of languages, read off names, and the tasks that `nnd build` writes for them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

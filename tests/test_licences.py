@@ -1,7 +1,5 @@
 """Licences of what the extras install: nobody gets a copyleft package."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import PackageNotFoundError, metadata
 

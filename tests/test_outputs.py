@@ -3,10 +3,7 @@
 What the manual shows of commands is what they print: docs/outputs.py runs them all, without a model.
 """
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -18,11 +15,11 @@ FOLDER = REPO / "docs" / "outputs"
 
 
 @pytest.fixture(scope="module")
-def outputs() -> Any:
+def outputs():
     return import_script("outputs")
 
 
-def list_verbs(command: Any, *path: str) -> set[str]:
+def list_verbs(command, *path):
     if not hasattr(command, "commands"):
         return {" ".join(path)}
     return {verb for name, child in command.commands.items() for verb in list_verbs(child, *path, name)}

@@ -3,8 +3,6 @@
 Covers no function of the package.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -12,7 +10,6 @@ import tarfile
 import zipfile
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import yaml
@@ -27,7 +24,7 @@ CITATION = yaml.safe_load((REPO / "CITATION.cff").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
+def built(tmp_path_factory):
     """A folder with the wheel and the sdist."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("dist")

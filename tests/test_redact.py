@@ -3,8 +3,6 @@
 Secrets: known by their names, at any depth; URLs without user, password and query.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """Covers has_room, load_class, load_runs, locate_results, need_room: the package without the rooms that one can take away."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

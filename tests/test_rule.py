@@ -3,8 +3,6 @@
 `nnd_tasks.rule`: passes and normalize, by cases and in exact fractions.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -3,8 +3,6 @@
 Names, hashes and columns of the schema.
 """
 
-from __future__ import annotations
-
 import re
 import string
 
@@ -36,7 +34,7 @@ COLUMNS = NAMES.split()
 # ---------------------------------------------------------------- slugs
 
 
-def _slow_slug(name: str) -> str:
+def _slow_slug(name):
     words, word = [], ""
     for character in name.lower():
         if character in string.ascii_lowercase + string.digits:

@@ -3,11 +3,8 @@
 Rates and errors against slow definitions, in exact fractions and by simulation.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +15,6 @@ from scipy import optimize, stats
 from benchmarks.coverage import missed, outcomes, percentiles, plain_t
 from nnd_tasks.statistics import (
     WITHIN,
-    ClusteredMean,
     clustered_mean,
     paired_difference,
     pool,
@@ -32,13 +28,13 @@ cluster = st.integers(0, 30).flatmap(lambda tests: st.tuples(st.integers(0, test
 clusters = st.lists(cluster, max_size=12)
 
 
-def slow_rate(pairs: list[tuple[int, int]]) -> float:
+def slow_rate(pairs):
     """Return the share of passed tests, test by test."""
     outcomes = [i < passed for passed, tests in pairs for i in range(tests)]
     return float(Fraction(sum(outcomes), len(outcomes))) if outcomes else math.nan
 
 
-def slow_error(pairs: list[tuple[int, int]]) -> float:
+def slow_error(pairs):
     """Return the linearised error of the ratio of totals over the clusters that have tests, exact up to the root."""
     pairs = [(passed, tests) for passed, tests in pairs if tests]
     k = len(pairs)
@@ -51,7 +47,7 @@ def slow_error(pairs: list[tuple[int, int]]) -> float:
     return math.sqrt(spread / k / mean_size**2)
 
 
-def slow_small_sample(residuals: list[Fraction], sizes: list[int]) -> tuple[float, float]:
+def slow_small_sample(residuals, sizes):
     """Return error and degrees of freedom of Bell and McCaffrey for a mean over tests, with matrices."""
     n = np.array(sizes, dtype=float)
     k, share = n.size, n / n.sum()
@@ -62,7 +58,7 @@ def slow_small_sample(residuals: list[Fraction], sizes: list[int]) -> tuple[floa
     return float(np.linalg.norm(scaled) / n.sum()), float(np.trace(covariance) ** 2 / np.trace(covariance @ covariance))
 
 
-def slow_interval(pairs: list[tuple[int, int]], level: float) -> tuple[float, float]:
+def slow_interval(pairs, level):
     """Return where the score test with an effective number of tests holds a rate possible (Wilson, 1927), found by search."""
     pairs = [(passed, tests) for passed, tests in pairs if tests]
     passed, total = sum(x for x, _ in pairs), sum(n for _, n in pairs)
@@ -74,7 +70,7 @@ def slow_interval(pairs: list[tuple[int, int]], level: float) -> tuple[float, fl
     size = total / ((rare * design + 0.5 * sum(n * n for _, n in pairs) / total) / (rare + 0.5))
     t = stats.t.ppf(0.5 + level / 2, degrees)
 
-    def far(q: float) -> float:
+    def far(q):
         return (p - q) ** 2 * size - t * t * q * (1 - q)
 
     low = optimize.brentq(far, 0, p, xtol=1e-13) if p and far(p) < 0 < far(0) else p if p else 0.0
@@ -86,7 +82,7 @@ def slow_interval(pairs: list[tuple[int, int]], level: float) -> tuple[float, fl
     return low, high
 
 
-def close(value: float) -> Any:
+def close(value):
     return pytest.approx(value, rel=1e-9, abs=1e-9, nan_ok=True)
 
 
@@ -194,11 +190,11 @@ paired_clusters = st.lists(paired_cluster, max_size=12)
 Triples = list[tuple[int, int, int]]
 
 
-def compared(triples: Triples) -> ClusteredMean:
+def compared(triples):
     return paired_difference(*([triple[i] for triple in triples] for i in range(3)))
 
 
-def slow_difference(triples: Triples) -> tuple[float, float]:
+def slow_difference(triples):
     """Return the difference of the rates and its linearised error, exact up to the root."""
     triples = [triple for triple in triples if triple[2]]
     k, total = len(triples), sum(n for _, _, n in triples)

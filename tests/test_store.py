@@ -32,7 +32,7 @@ FIRST = ["test_id", "context_id", "cluster_id", "context", "high", "low", "categ
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     """Return the place of a dataset in a folder of its own."""
     (tmp_path / "sets").mkdir()
     return tmp_path / "sets" / "demo"
@@ -146,7 +146,7 @@ def test_a_name_is_looked_for_at_home_before_the_current_directory(tmp_path, nnd
 # ---------------------------------------------------------------- folders that cannot be read
 
 
-def set_version(folder: Path, version: int) -> None:
+def set_version(folder, version):
     path = folder / "README.md"
     path.write_text(path.read_text("utf-8").replace("schema_version: 1", f"schema_version: {version}"), "utf-8")
 

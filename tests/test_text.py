@@ -3,11 +3,8 @@
 Also covers counted, did_you_mean, escape_markdown, some_of.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from typing import Any
 
 from typer.testing import CliRunner
 
@@ -19,7 +16,7 @@ from nnd_tasks.text import did_you_mean, escape_markdown, some_of
 FAKED = "[bold]evil\x1b[2J\nwritten: all is well"
 
 
-def printed(*arguments: Any) -> str:
+def printed(*arguments):
     return CliRunner().invoke(app, [*map(str, arguments)]).output
 
 

@@ -3,15 +3,10 @@
 Validator and choice against the models' own logits, and what a YAML may say of them.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
-from collections.abc import Iterable
-from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
@@ -29,7 +24,7 @@ WORDS = {"validator": ("the", "a"), "choice": ("A", "B")}
 QUESTIONS = {"disfluent": "a text in fluent English", "off_target": "Does it fit?"}
 
 
-def log_odds(oracle: Oracle, text: str, words: Iterable[str]) -> tuple[float, float]:
+def log_odds(oracle, text, words):
     """Return log P(first) - log P(second), and P(first) + P(second)."""
     answers = [oracle.sum_and_count(*oracle.split(text, f" {word}")) for word in words]
     assert [count for _, count in answers] == [1, 1]
@@ -37,7 +32,7 @@ def log_odds(oracle: Oracle, text: str, words: Iterable[str]) -> tuple[float, fl
     return first - second, math.exp(first) + math.exp(second)
 
 
-def write_question(doc: dict[str, Any], text: str, rival: str, category: str, reader: str, *, swapped: bool) -> str:
+def write_question(doc, text, rival, category, reader, *, swapped):
     """Write by hand what the demo asks about a candidate; the prompt is that of the writer."""
     cue = {"question_answering": "Question: {context}\nAnswer:", "summarization": "{context}\n\nSummary:"}
     prompt = cue.get(doc["kind"], "{context}\n\nAnswer: {answer}\nQuestion:").format(**doc)
@@ -49,7 +44,7 @@ def write_question(doc: dict[str, Any], text: str, rival: str, category: str, re
 
 
 @pytest.fixture
-def yamls(tmp_path) -> Path:
+def yamls(tmp_path):
     """Write tasks of both readers on the demo; return their folder."""
     for reader, words in WORDS.items():
         write_yaml(tmp_path / "yaml", reader, reader=reader, question="a text", questions=QUESTIONS, answers=words)
@@ -92,7 +87,7 @@ def test_each_test_is_asked_about_its_category_and_scores_are_the_models_own(nam
     assert not {"pass_rate_sum", "pass_rate_bytes", "margin"} & set(run.rates)
 
 
-def scores_of(results: dict[str, Any], task: str) -> list[float]:
+def scores_of(results, task):
     records = [record for sample in results["samples"][task] for record in sample["candidates"]]
     return [record[key] for record in records for key in ("sum", "swapped", "mass")]
 

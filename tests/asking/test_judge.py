@@ -3,14 +3,10 @@
 Judges and ratings behind a chat API over real HTTP, against counts that are made of the server's answers.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import zlib
-from collections.abc import Callable
 from statistics import fmean
-from typing import Any
 
 import pytest
 
@@ -20,7 +16,7 @@ from tests.conftest import REPO
 from tests.random_models import evaluate
 from tests.run.chat_server import ChatServer
 from tests.run.test_backends import needs_client
-from tests.task.tasks import TaskRun, read_task, write_yaml
+from tests.task.tasks import read_task, write_yaml
 
 pytestmark = needs_client
 CUES = {
@@ -35,26 +31,26 @@ QUESTION = {
 }
 
 
-def pick(text: str, *options: Any) -> Any:
+def pick(text, *options):
     """Pick one of some options for a text, the same each time."""
     return options[zlib.crc32(text.encode()) % len(options)]
 
 
-def judge(server: ChatServer, task: str, **options: Any) -> dict[str, Any]:
+def judge(server, task, **options):
     arguments = {"model": "m", "base_url": server.url, "num_concurrent": 4, "max_retries": 1}
     options = {"apply_chat_template": True, **options}
     return nnd_tasks.evaluate(task, "local-chat-completions", arguments | options.pop("model_args", {}), **options)
 
 
-def last_message(payload: dict[str, Any]) -> str:
+def last_message(payload):
     return str(payload["messages"][-1]["content"])
 
 
-def answer_a(payload: dict[str, Any]) -> str:
+def answer_a(payload):
     return "Answer: A"
 
 
-def ask_server(answer: Callable[[Any], Any], task: str, **options: Any) -> tuple[TaskRun, list[dict[str, Any]]]:
+def ask_server(answer, task, **options):
     """Run a task on a server; return what the run says of the task, and what the server was sent."""
     with ChatServer(answer) as server:
         return read_task(judge(server, task, **options), task), server.payloads
@@ -67,7 +63,7 @@ ANSWERS = {
 }
 
 
-def write_question(reader: str, doc: dict[str, Any], text: str, rival: str, category: str) -> str:
+def write_question(reader, doc, text, rival, category):
     prompt, question = CUES[doc["kind"]].format(**doc), QUESTION[category]
     if reader == "judge":
         ending = 'End with a line "Answer: A", "Answer: B" or "Answer: tie".'
@@ -87,7 +83,7 @@ def test_each_question_is_asked_once_and_rates_are_counts_of_answers(reader, hom
     run, payloads = ask_server(
         lambda payload: f"Hm.\n\n{begin}: {pick(last_message(payload), *words)}", "mine", include_path=folder
     )
-    counted: dict[str, list[Any]] = {name: [] for name in ("strict", "half", "right", "flips", *QUESTION)}
+    counted = {name: [] for name in ("strict", "half", "right", "flips", *QUESTION)}
     asked = set()
     for sample in run.samples:
         doc, texts = sample["doc"], sample["doc"]["candidates"]

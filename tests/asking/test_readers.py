@@ -3,12 +3,8 @@
 Also covers check_writers.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,11 +12,9 @@ import pytest
 
 from nnd_tasks.asking.readers import CELLS, add_reader_tables, compare_readers, pair_readers
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.compare import Comparison
 from nnd_tasks.results.comparison_report import report_comparison
-from nnd_tasks.results.runs import SIDES, Run, take_values
+from nnd_tasks.results.runs import SIDES, take_values
 from nnd_tasks.show.forms import to_markdown
-from nnd_tasks.show.report import Report
 from tests.commands import refused
 from tests.results.runs import PROTOCOL, make_run
 from tests.task.tasks import write_yaml
@@ -29,7 +23,7 @@ CLUSTERS = [f"p{i // 3}" for i in range(60)]
 CATEGORIES = ["x" if i % 3 else "y" for i in range(60)]
 
 
-def read_by(reader: str, passed: Sequence[bool] = (), model: str = "m", **changes: Any) -> Run:
+def read_by(reader, passed=(), model="m", **changes):
     """Return a run of a reader; of others than the writer, every candidate has a score with swapped answers, and a mass."""
     about = {} if reader == "writer" else {"reader": reader, "questions": reader}
     task = "nnd_demo" if reader in ("writer", "reward") else f"nnd_demo_{reader}"
@@ -45,21 +39,21 @@ def read_by(reader: str, passed: Sequence[bool] = (), model: str = "m", **change
     return replace(run, tests=run.tests.assign(margin_no_context=margin, high_no_context=margin, low_no_context=0.0))
 
 
-def outcomes(seed: int, rate: float) -> list[bool]:
+def outcomes(seed, rate):
     return (np.random.default_rng(seed).random(60) < rate).tolist()
 
 
-def scores_of(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
+def scores_of(run):
     """Return the scores of the better and of the worse text of each test."""
     high, low = (take_values(run.documents, run.tests, side, "scores") for side in SIDES)
     return pd.DataFrame(high), pd.DataFrame(low)
 
 
-def _report(comparison: Comparison) -> Report:
+def _report(comparison):
     return add_reader_tables(report_comparison(comparison), comparison.paired)
 
 
-def tables(*runs: Run) -> dict[str, pd.DataFrame]:
+def tables(*runs):
     """Return the tables of a comparison; checks by reader, of all tests."""
     [comparison] = compare_readers(runs)
     found = {table.name: table.data for table in _report(comparison).tables}

@@ -1,7 +1,5 @@
 """Covers read_word, read_number: forms in which models answer, and that prose without a mark is never read."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

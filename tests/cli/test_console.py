@@ -3,14 +3,11 @@
 Tables and colours on a terminal, plain Markdown everywhere else.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -23,7 +20,7 @@ BOXES = re.compile(r"[\u2500-\u257f]")
 ESCAPE = "\x1b"
 
 
-def in_terminal(*arguments: str, **environment: str) -> str:
+def in_terminal(*arguments, **environment):
     """Read the output of the command on a terminal 100 columns wide."""
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **environment}
     ours, theirs = pty.openpty()
@@ -45,7 +42,7 @@ def in_terminal(*arguments: str, **environment: str) -> str:
 
 
 @pytest.fixture
-def demo(nnd_home) -> Path:
+def demo(nnd_home):
     build_set("demo")
     return nnd_home
 

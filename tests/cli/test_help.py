@@ -3,13 +3,9 @@
 `--help`: panels, and examples that can be typed as they stand.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
-from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 from rich.text import Text
@@ -29,7 +25,7 @@ from tests.test_docs import parse
 WIDE = {"COLUMNS": "200", "TERM": "dumb"}
 
 
-def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def commands(group=None, path=()):
     """Yield every command and group with the words that lead to it."""
     group = group or get_command(app)
     yield path, group
@@ -41,7 +37,7 @@ COMMANDS = {path: command for path, command in commands() if not command.hidden}
 VERBS = {path: command for path, command in COMMANDS.items() if not hasattr(command, "commands")}
 
 
-def examples_of(command: Any) -> list[str]:
+def examples_of(command):
     text = Text.from_markup(command.epilog or "").plain
     return [line for line in text.splitlines() if line.startswith("nnd ")]
 

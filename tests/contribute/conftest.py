@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from tests.contribute.made import Made
 FACTS = {"title": "Mine", "summary": "Mine.", "judges": "We.", "homepage": "", "citation": "@misc{mine,}"}
 
 
-def some_tests(count: int = 30, word: str = "good") -> pa.Table:
+def some_tests(count=30, word="good"):
     """Return a table of tests, ten prompts and three categories."""
     return pa.Table.from_pylist(
         [
@@ -61,7 +60,7 @@ class OwnSet:
 
 
 @pytest.fixture
-def own_set(nnd_home, monkeypatch) -> Callable[..., OwnSet]:
+def own_set(nnd_home, monkeypatch):
     """A function that writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
 
     def make(name="mine", tables=None, *, license="mit", prepare="", **report):
@@ -92,7 +91,7 @@ def own_set(nnd_home, monkeypatch) -> Callable[..., OwnSet]:
 
 
 @pytest.fixture
-def made(nnd_home, monkeypatch) -> Made:
+def made(nnd_home, monkeypatch):
     """A set in which nothing is wrong; it is not written yet.
 
     Beside tasks of the user those of the package are not looked at: reading them takes as long as all else that is checked.

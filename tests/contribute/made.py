@@ -11,7 +11,6 @@ import pandas as pd
 import yaml
 
 from nnd_tasks.contribute.check.checking import check_set
-from nnd_tasks.contribute.check.rules import Finding
 from nnd_tasks.schema import short_hash
 from nnd_tasks.sets.rows import cluster_key
 from nnd_tasks.store import list_files, tasks_dir
@@ -24,11 +23,11 @@ _WORDS = "amber brook cedar delta ember flint grove heron inlet jetty knoll larc
 CITATION = "## Citation\n\n```bibtex\n@article{who2020judged,\n  title = {Judged},\n}\n```\n"
 
 
-def good_tests() -> pd.DataFrame:
+def good_tests():
     """Return two tests per context, one of each category, whose texts no rule tells apart."""
     rng = random.Random(4)
 
-    def draw() -> str:
+    def draw():
         return " ".join(rng.choices(_WORDS, k=rng.randint(4, 9))) + "."
 
     rows = []
@@ -74,22 +73,22 @@ class Made:
     files: dict[str, str] = field(default_factory=dict)  # further files, relative to the home
 
     @property
-    def folder(self) -> Path:
+    def folder(self):
         return self.home / "nnd" / NAME
 
     def change(
         self,
         *,
-        header: Any = (),
-        body: str = "",
-        task: Any = (),
-        files: Any = (),
-        listed: str = "",
-        held: str = "",
-        contexts: int = CONTEXTS,
-        put: Any = None,
-        columns: Any = (),
-    ) -> None:
+        header=(),
+        body="",
+        task=(),
+        files=(),
+        listed="",
+        held="",
+        contexts=CONTEXTS,
+        put=None,
+        columns=(),
+    ):
         """Make a change of ``changes.yaml``."""
         self.tests = self.tests.head(2 * contexts).assign(**dict(columns))
         if put:
@@ -103,7 +102,7 @@ class Made:
         if held:
             self.extra[held] = good_tests()
 
-    def put(self, text: str, row: int = 6, column: str = "low") -> None:
+    def put(self, text, row=6, column="low"):
         """Put a text into one test; a context into all tests of its prompt."""
         rows = [row]
         if column == "context":
@@ -111,11 +110,11 @@ class Made:
             self.tests.loc[rows, "cluster_id"] = cluster_key(text, {})
         self.tests.loc[rows, column] = text
 
-    def add(self, **changes: Any) -> None:
+    def add(self, **changes):
         """Add the first test once more, with changes."""
         self.tests.loc[len(self.tests)] = {**self.tests.loc[0], "test_id": f"t{len(self.tests)}", **changes}
 
-    def write(self) -> None:
+    def write(self):
         files = {f"nnd/{NAME}/README.md": f"---\n{yaml.safe_dump(self.header)}---\n\n{self.body}"}
         if self.task:
             files[f"task_yamls/{NAME}/nnd_{NAME}.yaml"] = yaml.safe_dump(self.task)
@@ -127,7 +126,7 @@ class Made:
             (self.folder / name).mkdir(exist_ok=True)
             tests.to_parquet(self.folder / name / "test-00000-of-00001.parquet", index=False)
 
-    def found(self, **options: Any) -> dict[str, Finding]:
+    def found(self, **options):
         """Return code -> the first finding with it."""
         self.write()
         return {one.code: one for one in reversed(check_set(NAME, **options).findings)}

@@ -3,8 +3,6 @@
 Also covers Finding, finding.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -12,17 +10,16 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from nnd_tasks.contribute.check.checking import CheckReport
-from nnd_tasks.contribute.check.rules import Finding, Row, finding
+from nnd_tasks.contribute.check.rules import Row, finding
 
 SIZES = {"tests": 2_000, "contexts": 80, "categories": {"fluency": 2_000}}
 ERROR, NOTE = finding("card_license"), finding("edge_space")
 WARNING = finding("html", config="authors", rows=[Row(3, "abc", "a <b>bold</b>")], count=3)
 
 
-def report(*findings: Finding) -> CheckReport:
+def report(*findings):
     return CheckReport("made", Path("/x/made"), {"authors": SIZES}, ["nnd_made"], findings)
 
 
@@ -58,7 +55,7 @@ ATTACKS = [
 ]
 
 
-def tokens(value: str) -> list[Token]:
+def tokens(value):
     """Render a report as GitHub's Markdown does, with ``value`` wherever data may stand."""
     one = finding("html", value, value, rows=[Row(0, value, value)], count=1, table=[{value: value}])
     sizes = {value: {**SIZES, "categories": {value: 2_000}}}

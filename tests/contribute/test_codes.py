@@ -3,8 +3,6 @@
 Also covers check_tests, Folder, read_folder, Tests.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -40,28 +38,28 @@ def test_nothing_is_found_in_a_set_without_faults(made):
 # ---------------------------------------------------------------- ways to spoil a set
 
 
-def put(value: str, **where: Any) -> Spoil:
+def put(value, **where):
     return lambda made: made.put(f"amber brook {value} cedar delta", **where)
 
 
-def each(**columns: Callable[[Any], Any]) -> Spoil:
+def each(**columns):
     """Set columns of every test."""
 
-    def spoil(made: Made) -> None:
+    def spoil(made):
         made.tests = made.tests.assign(**columns)
 
     return spoil
 
 
-def turned(made: Made) -> None:
+def turned(made):
     made.add(high=made.tests["low"][0], low=made.tests["high"][0])
 
 
-def emptied(made: Made) -> None:
+def emptied(made):
     made.tests = made.tests.astype({"high_first": bool}).iloc[:0].astype(str)
 
 
-def longer(tests: Any) -> Any:
+def longer(tests):
     return tests["high"] + " heron inlet"
 
 

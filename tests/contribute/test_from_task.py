@@ -5,13 +5,9 @@
 The documents are made up here, in the format of each publisher, and lm-eval's own YAMLs read them.
 """
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +28,7 @@ INSTALLED = Path(find_spec("lm_eval").origin).parent / "tasks"  # type: ignore[u
 FACTS = ARGUMENTS["facts"]
 
 
-def choices_of(number: int) -> tuple[list[str], int]:
+def choices_of(number):
     """The four answers in an order of their own, and the place of the right one."""
     _, right, *wrong = FACTS[number]
     place = number % 4
@@ -74,7 +70,7 @@ TASKS = {
 }
 
 
-def write_task(folder: Path, name: str, documents: Sequence[dict[str, Any]], **settings: Any) -> None:
+def write_task(folder, name, documents, **settings):
     """Write the YAML of a task, and its documents, which are those of all its splits."""
     data = folder / f"{name}.jsonl"
     data.write_text("".join(f"{json.dumps(document)}\n" for document in documents), encoding="utf-8")
@@ -84,7 +80,7 @@ def write_task(folder: Path, name: str, documents: Sequence[dict[str, Any]], **s
     (folder / f"{name}.yaml").write_text(dump_yaml({"task": name, **of_data, **settings}), encoding="utf-8")
 
 
-def write_own(folder: Path, documents: Sequence[dict[str, Any]], name: str = "own", **settings: Any) -> None:
+def write_own(folder, documents, name="own", **settings):
     """Write a task of one's own, whose documents have a question ``q``, choices ``c`` and the right one, ``r``."""
     plain = {"output_type": "multiple_choice", "test_split": "test", "doc_to_text": "q"}
     write_task(folder, name, documents, **{**plain, "doc_to_choice": "c", "doc_to_target": "r", **settings})
@@ -99,7 +95,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "tasks"
 
 
-def list_sets(home: Path) -> list[Path]:
+def list_sets(home):
     return [*home.glob("nnd/*"), *home.glob("task_yamls/*")]
 
 
@@ -142,7 +138,7 @@ def test_the_rates_of_prompts_are_the_tasks_own(tmp_path, nnd_home):
     assert len({rates[task]["acc,none"] for task in sets} | {rates[task]["acc_bytes,none"] for task in sets}) > 3
 
 
-def list_requests(results: dict[str, Any], task: str) -> list[tuple[str, str]]:
+def list_requests(results, task):
     """List the (context, continuation) of all requests, sorted."""
     return sorted((str(args[0]), args[1]) for sample in results["samples"][task] for args in sample["arguments"])
 
@@ -156,7 +152,7 @@ DOCUMENTS = [
 PAIRS = [("one:", "None", "b"), ("two:", "c", "a"), ("two:", "c", "b")]
 
 
-def pairs_of(name: str = "mine") -> list[tuple[str, str, str]]:
+def pairs_of(name="mine"):
     return [(test["context"], test["high"], test["low"]) for test in load(name)]
 
 

@@ -1,7 +1,5 @@
 """Covers list_hub_results."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from huggingface_hub import parse_eval_result_entries

@@ -3,8 +3,6 @@
 ``make test-inspect`` runs this file. ``NND_TEST_INSPECT`` names the Python that has inspect_ai.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Also covers NeedsPrepareError, read_report.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -40,24 +38,24 @@ MISTAKES, OPTIONS = (
 
 
 @pytest.fixture
-def table(tmp_path) -> Path:
+def table(tmp_path):
     return write_rows(tmp_path / "answers.jsonl", ROWS)
 
 
 @pytest.fixture
-def recipe(nnd_home) -> Path:
+def recipe(nnd_home):
     """Return where the recipe is written."""
     return nnd_home / "task_yamls" / "mine" / "_recipe"
 
 
-def new(source: Path | str, options: str = "", name: str = "mine") -> str:
+def new(source, options="", name="mine"):
     words = ["new", name, "--from", str(source), *options.split()]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def refusal(source: Path | str, options: str = "", name: str = "mine") -> str:
+def refusal(source, options="", name="mine"):
     with pytest.raises(NNDError) as caught:
         new(source, options, name)
     assert "\n" not in str(caught.value)

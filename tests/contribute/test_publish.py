@@ -3,8 +3,6 @@
 Also covers load_tests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil
@@ -17,7 +15,7 @@ import pytest
 import yaml
 from huggingface_hub import HfApi
 
-from nnd_tasks.contribute.publish import UploadPlan, make_plan
+from nnd_tasks.contribute.publish import make_plan
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.catalogue import list_recipes
@@ -35,7 +33,7 @@ Maker = Callable[..., OwnSet]
 PARQUET = "all/test-00000-of-00001.parquet"
 
 
-def card_in(plan: UploadPlan) -> tuple[dict[str, object], str]:
+def card_in(plan):
     return parse_card(plan.files[CARD].decode(), "")
 
 

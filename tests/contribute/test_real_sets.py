@@ -1,7 +1,5 @@
 """check_set on published sets: what is found in their tests is what a person has read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

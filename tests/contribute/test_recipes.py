@@ -3,16 +3,13 @@
 Also covers Severity.
 """
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 
 from nnd_tasks.contribute.check.checking import check_set
-from nnd_tasks.contribute.check.rules import Finding, Severity
+from nnd_tasks.contribute.check.rules import Severity
 from nnd_tasks.store import tasks_dir
 from tests.contribute.made import NAME, Made
 from tests.sets.tables import read_arguments
@@ -37,7 +34,7 @@ ROWS = "import pandas as pd\n\n\ndef rows(folder):\n    return pd.read_csv(folde
 
 
 @pytest.fixture
-def sent(tmp_path) -> Path:
+def sent(tmp_path):
     """Return the folder of a recipe as somebody may send it."""
     folder = tmp_path / "sent"
     folder.mkdir()
@@ -45,7 +42,7 @@ def sent(tmp_path) -> Path:
     return folder
 
 
-def found(path: Path | str) -> dict[str, Finding]:
+def found(path):
     return {one.code: one for one in check_set(str(path)).findings}
 
 

@@ -3,10 +3,7 @@
 Also covers columns_of, Records.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -23,7 +20,7 @@ FLAT_XML = """<rows><row><prompt>q</prompt><text>bb</text><score>1</score></row>
 <row><prompt>q</prompt><text>aa</text><score>3</score></row></rows>"""
 
 
-def build_new(source: Path, options: str, home: Path, complete: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def build_new(source, options, home, complete=()):
     """Write a prepare.py, complete its lines in their order, build the set and return its tests."""
     said = new(source, options)
     prepare = home / "task_yamls" / "mine" / "prepare.py"

@@ -3,8 +3,6 @@
 check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest
@@ -22,7 +20,7 @@ ARGUMENTS = read_arguments(__file__)
 FOLDER = f"task_yamls/{NAME}"
 
 
-def more(made: Made, content: str) -> None:
+def more(made, content):
     """Add a YAML beside that of the task."""
     made.files[f"{FOLDER}/nnd_made_more.yaml"] = content
 

@@ -1,12 +1,8 @@
 """upload, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from huggingface_hub import CommitOperationAdd
@@ -30,35 +26,35 @@ class FakeHub:
 
     endpoint = "https://hub.example"
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache):
         self.cache = cache
         self.commits = []  # none: there is no repository
         self.tags = {}
         self.private = False
         self.fails = ""  # the call that is refused
 
-    def __call__(self, *, token: str, library_name: str) -> FakeHub:
+    def __call__(self, *, token, library_name):
         assert token == TOKEN
         return self
 
-    def repo_exists(self, repo: str, **_: Any) -> bool:
+    def repo_exists(self, repo, **_):
         self._may("repo_exists")
         return bool(self.commits)
 
-    def dataset_info(self, repo: str) -> SimpleNamespace:
+    def dataset_info(self, repo):
         files = [SimpleNamespace(rfilename=path) for path in self.commits[-1]]
         return SimpleNamespace(sha=str(len(self.commits)), private=self.private, siblings=files)
 
-    def create_repo(self, repo: str, *, private: bool, **_: Any) -> None:
+    def create_repo(self, repo, *, private, **_):
         self._may("create_repo")
         self.private = private
         self.commits.append({".gitattributes": b""})
 
-    def hf_hub_download(self, repo: str, path: str, *, revision: str, **_: Any) -> str:
+    def hf_hub_download(self, repo, path, *, revision, **_):
         (self.cache / path).write_bytes(self.commits[int(revision) - 1][path])
         return str(self.cache / path)
 
-    def create_commit(self, repo: str, operations: list[Any], *, parent_commit: str, **_: Any) -> SimpleNamespace:
+    def create_commit(self, repo, operations, *, parent_commit, **_):
         self._may("create_commit")
         assert parent_commit == str(len(self.commits))
         files = dict(self.commits[-1])
@@ -71,17 +67,17 @@ class FakeHub:
             self.commits.append(files)
         return SimpleNamespace(oid=str(len(self.commits)))
 
-    def create_tag(self, repo: str, *, tag: str, revision: str, **_: Any) -> None:
+    def create_tag(self, repo, *, tag, revision, **_):
         self._may("create_tag")
         self.tags.setdefault(tag, revision)
 
-    def _may(self, call: str) -> None:
+    def _may(self, call):
         if call == self.fails:
             raise HfHubHTTPError(REFUSAL, response=ANSWER)
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch) -> FakeHub:
+def hub(tmp_path, monkeypatch):
     (tmp_path / "cache").mkdir()
     fake = FakeHub(tmp_path / "cache")
     monkeypatch.setattr("huggingface_hub.HfApi", fake)
@@ -93,7 +89,7 @@ Publish = Callable[..., Outcome]
 
 
 @pytest.fixture
-def publish(nnd) -> Publish:
+def publish(nnd):
     return lambda *options: nnd("publish", "mine", "--repo", "me/mine", *options)
 
 

@@ -3,14 +3,9 @@
 Also covers add_margin_parts, CandidateTokens, split_words.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +16,6 @@ from nnd_tasks.likelihood.margin_parts import (
     AFTER,
     AT,
     BEFORE,
-    Block,
     character_blocks,
     label_tokens,
     margin_parts,
@@ -38,11 +32,11 @@ from tests.task.test_scored_tokens import TEXTS, counter_of
 Spans = list[tuple[int, int, int]]
 
 
-def brute_force(blocks: Sequence[Block], texts: Sequence[Spans]) -> list[list[int]]:
+def brute_force(blocks, texts):
     """Return the labels of the tokens of two texts: what a difference touches spreads until nothing changes."""
-    touched: set[tuple[int, int]] = set()  # (text, character)
-    gaps: set[tuple[int, int]] = set()  # (text, place between characters) where the other text has more
-    partner: dict[tuple[int, int], tuple[int, int]] = {}
+    touched = set()  # (text, character)
+    gaps = set()  # (text, place between characters) where the other text has more
+    partner = {}
     for same, i, i_size, j, j_size in blocks:
         for text, (start, size) in enumerate(((i, i_size), (j, j_size))):
             if same:
@@ -64,7 +58,7 @@ def brute_force(blocks: Sequence[Block], texts: Sequence[Spans]) -> list[list[in
     prefix = 0
     while all(len(tokens) > prefix for tokens in texts) and texts[0][prefix] == texts[1][prefix]:
         prefix += 1
-    labels: list[list[int]] = []
+    labels = []
     for text, tokens in enumerate(texts):
         length = sum(block[2 + 2 * text] for block in blocks)
         labels.append([])
@@ -83,21 +77,21 @@ def brute_force(blocks: Sequence[Block], texts: Sequence[Spans]) -> list[list[in
     return labels
 
 
-def candidate(tokens: Spans) -> CandidateTokens:
+def candidate(tokens):
     ids, starts, ends = np.array(tokens, dtype=np.int32).T
     return CandidateTokens(ids, starts, ends, np.zeros(len(ids), dtype=np.float32))
 
 
-def by_character(text: str) -> Spans:
+def by_character(text):
     return [(ord(c), i, i + 1) for i, c in enumerate(text)]
 
 
-def with_ends(text: str) -> Spans:
+def with_ends(text):
     """Tokens around the text, such as that of the end of the sequence."""
     return [(7, 0, 0), *by_character(text), (0, len(text), len(text))]
 
 
-def with_line_numbers(text: str) -> Spans:
+def with_line_numbers(text):
     """The number that is put before a line stands for no character."""
     lines = [(9, at, at) for at in range(1, len(text)) if text[at - 1] == "\n"]
     return sorted(by_character(text) + lines, key=lambda token: token[1:])
@@ -106,11 +100,11 @@ def with_line_numbers(text: str) -> Spans:
 # ---------------------------------------------------------------- tokens of two texts
 
 
-def tokenizer(name: str) -> Callable[[str], Spans]:
+def tokenizer(name):
     """A function that divides a text as a trained tokenizer does."""
     counter = counter_of(name)
 
-    def divide(text: str) -> Spans:
+    def divide(text):
         ids, spans = tokens_and_characters(counter, "", text)
         return [(one, *span) for one, span in zip(ids, spans.tolist(), strict=True)]
 
@@ -126,7 +120,7 @@ spaces = st.sampled_from([" ", " ", " ", ""])
 
 
 @st.composite
-def edited(draw: st.DrawFn) -> tuple[str, str]:
+def edited(draw):
     """Two texts with up to four shared stretches and as many differences; any of them may be empty."""
     texts = ["", ""]
     for shared, *own in draw(st.lists(st.tuples(phrases, phrases, phrases), min_size=1, max_size=4)):
@@ -177,14 +171,14 @@ OTHER = "quite another text about rabbits"
 
 
 def write_run(
-    folder: Path,
-    model: str,
-    logprob: Callable[[int, str, bool], float],
-    prompts: int = 12,
+    folder,
+    model,
+    logprob,
+    prompts=12,
     *,
-    edits: Mapping[str, str] = EDITED,
-    **more: Any,
-) -> Path:
+    edits=EDITED,
+    **more,
+):
     """Write a run in which each prompt has a test of each edit, one of texts without a common word and one of equal texts.
 
     Args:
@@ -211,15 +205,15 @@ def write_run(
     return fake_runs.write_run(folder, model, samples=samples, **more)
 
 
-def at_it(number: int, word: str, after: bool) -> float:
+def at_it(number, word, after):
     return -1.0 if word in GOOD.split() else -3.0 - number / 10
 
 
-def after_it(number: int, word: str, after: bool) -> float:
+def after_it(number, word, after):
     return -2.0 - number / 10 if after else -1.0
 
 
-def parts_of(runs: Path) -> dict[str, Any]:
+def parts_of(runs):
     """Return category -> parts of the margins of a single model."""
     [paired] = pair(read_results([runs]))
     return {row.category: row for row in margin_parts(paired).itertuples()}

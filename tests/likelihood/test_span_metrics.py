@@ -3,11 +3,6 @@
 Error-span NND against its definition, and on planted errors.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import datasets
 import numpy as np
 import pytest
@@ -48,7 +43,7 @@ def test_unigram_surprise_is_the_negated_logarithm_of_a_count():
 WORDS = ["." * 60]
 
 
-def answer(ids: Sequence[int], logprobs: Sequence[float], part: Any = "whole", ends: Sequence[int] = ()) -> Answer:
+def answer(ids, logprobs, part="whole", ends=()):
     """Return an answer whose tokens end at these places; without, each is a character."""
     made = Answer((0.0, False, len(ids)))
     made.candidate, made.context_part = 0, part
@@ -58,7 +53,7 @@ def answer(ids: Sequence[int], logprobs: Sequence[float], part: Any = "whole", e
     return made
 
 
-def error(start: int, end: int, category: str) -> dict[str, Any]:
+def error(start, end, category):
     return {"start": start, "end": end, "category": category, "severity": ""}
 
 

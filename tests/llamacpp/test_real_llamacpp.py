@@ -5,11 +5,9 @@ llama.cpp behind the server of llama-cpp-python: what lm-eval's clients make of 
 ``make test-llamacpp`` runs this file. ``NND_TEST_LLAMACPP`` names the Python that has ``llama_cpp`` and ``gguf``.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,13 +33,13 @@ Serve = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def model(tiny_models) -> Path:
+def model(tiny_models):
     """Return a Llama with random weights, whose tokenizer adds BOS."""
     return tiny_models["llama"]
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory) -> Serve:
+def serve(tmp_path_factory):
     """Return a function: model, whether its GGUF file says that prompts begin with BOS, options -> a server of it."""
     script = Path(__file__).with_name("write_gguf.py")
 
@@ -70,12 +68,12 @@ FLOAT32 = ("--type_k", "0", "--type_v", "0")
 
 
 @pytest.fixture(scope="module")
-def server(serve, model) -> Iterator[str]:
+def server(serve, model):
     with serve(model, *FLOAT32) as url:
         yield url
 
 
-def arguments_of(client: str, url: str, model: Path) -> dict[str, Any]:
+def arguments_of(client, url, model):
     """Return the model arguments of lm-eval's client; the server adds BOS, which the client does not count."""
     common = {"tokenizer": str(model), "max_length": CONTEXT - 1}
     if client == "gguf":
@@ -103,12 +101,12 @@ def test_both_clients_give_the_outcomes_of_hf_where_the_server_adds_bos(serve, m
             assert_same(found, expected)
 
 
-def post(url: str, **request: Any) -> requests.Response:
+def post(url, **request):
     asked = {"prompt": TEXT, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1, **request}
     return requests.post(f"{url}/v1/completions", json=asked, timeout=60)
 
 
-def of_model(model: Path, ids: list[int]) -> torch.Tensor:
+def of_model(model, ids):
     """Return log-probabilities of the model after each token, shape (tokens, vocabulary)."""
     with torch.inference_mode():
         logits = AutoModelForCausalLM.from_pretrained(model, dtype="float32")(torch.tensor([ids])).logits[0]

@@ -4,8 +4,6 @@ FOLDER has ``config.json`` and ``tokenizer.json`` (byte-level BPE, split as GPT-
 in float32 in ``weights.npz``. ADD_BOS is 1 if the file is to say that a prompt begins with BOS, else 0.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -14,13 +12,13 @@ import gguf
 import numpy as np
 
 
-def pairs_of_rotary(weight: np.ndarray, heads: int) -> np.ndarray:
+def pairs_of_rotary(weight, heads):
     """Return rows of queries or keys as llama.cpp rotates them: numbers next to each other, where transformers takes halves."""
     rows, width = weight.shape
     return weight.reshape(heads, 2, rows // heads // 2, width).swapaxes(1, 2).reshape(rows, width)
 
 
-def write(folder: Path, out: Path, *, add_bos: bool) -> None:
+def write(folder, out, *, add_bos):
     config = json.loads((folder / "config.json").read_text("utf-8"))
     tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     layers, heads, groups = (config[f"num_{name}"] for name in ("hidden_layers", "attention_heads", "key_value_heads"))

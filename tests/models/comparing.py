@@ -1,13 +1,9 @@
 """Plain models and sharing ones of the same weights, and requests that share beginnings in every way."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Collection, Sequence
 from typing import Any
 from unittest.mock import patch
 
-import pytest
 import torch
 from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
@@ -21,7 +17,7 @@ from tests.models.families import LENGTH, VOCABULARY, tiny
 Requests = list[tuple[Any, list[int], list[int]]]
 
 
-def pair_of(model: Any) -> tuple[HFLM, SharedPrefixLM]:
+def pair_of(model):
     """Return a plain and a sharing model; ``model`` is of transformers, or the name of a tiny one."""
     if isinstance(model, str):
         model = tiny(model)
@@ -32,11 +28,11 @@ def pair_of(model: Any) -> tuple[HFLM, SharedPrefixLM]:
     return HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
 
 
-def adversarial(count: int | None = None) -> Requests:
+def adversarial(count=None):
     """Return requests that share beginnings, cross windows, hold padding, or are longer than the model reads."""
     draw = random.Random(7)
 
-    def text(length: int) -> list[int]:
+    def text(length):
         return [draw.randrange(2, VOCABULARY) for _ in range(length)]
 
     stem = text(30)
@@ -51,7 +47,7 @@ def adversarial(count: int | None = None) -> Requests:
         stem + text(45),
         [0] * 4,
     ]
-    found: Requests = []
+    found = []
     for context in [*contexts, text(LENGTH - 3)]:
         base = text(9)
         candidates = (base, base[:1], base[:4], base + text(8), [5, 5, 5], [0, 0, 7], base)
@@ -61,21 +57,19 @@ def adversarial(count: int | None = None) -> Requests:
     return splits + found[:count]
 
 
-def one_by_one(lm: HFLM, requests: Requests) -> list[tuple[float, bool]]:
+def one_by_one(lm, requests):
     """Score each request alone: sent together, 0.4.13 can mix up split points."""
     return [lm._loglikelihood_tokens([request], disable_tqdm=True)[0] for request in requests]
 
 
-def assert_close(
-    requests: Requests, found: Sequence[tuple[float, bool]], expected: Sequence[tuple[float, bool]], loose: float = 1
-) -> None:
+def assert_close(requests, found, expected, loose=1):
     """Compare sums: 1e-5 per token, times ``loose``."""
     for (_, _, continuation), (total, greedy), (other, likeliest) in zip(requests, found, expected, strict=True):
         assert abs(total - other) <= loose * (1e-6 * abs(other) + 1e-5 * len(continuation))
         assert greedy == likeliest or loose > 1
 
 
-def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: Sequence[int] = (1024,)) -> None:
+def assert_same(plain, sharing, requests, rows=(1024,)):
     """Compare with plain HFLM; rows are read as they would be, and long ones in as many blocks as there can be."""
     expected = one_by_one(plain, requests)
     for row, call in [*((row, tree_layers.CALL) for row in rows), (1024, 0)]:
@@ -87,11 +81,11 @@ def assert_same(plain: HFLM, sharing: SharedPrefixLM, requests: Requests, rows: 
             assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
 
 
-def run_out_of_memory(monkeypatch: pytest.MonkeyPatch, at: Collection[int]) -> None:
+def run_out_of_memory(monkeypatch, at):
     """Let memory run out after calls ``at`` of `SortedRequests.score_targets`, counted from 1."""
     score, calls = SortedRequests.score_targets, []
 
-    def failing(self: SortedRequests, hidden: Any, segments: Any) -> None:
+    def failing(self, hidden, segments):
         calls.append(1)
         score(self, hidden, segments)
         if len(calls) in at:

@@ -1,14 +1,10 @@
 """The part of Ray that `ray_workers` uses, in this process: an actor is an object, and a call is done when it is waited for."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -21,7 +17,7 @@ class RayError(Exception):
 
 
 class RayTaskError(RayError):
-    def __init__(self, cause: Exception) -> None:
+    def __init__(self, cause):
         super().__init__(str(cause))
         self.cause = cause
 
@@ -31,15 +27,15 @@ class Actor:
     machine: on which it is.
     """
 
-    def __init__(self, cls: type, machine: FakeRay) -> None:
+    def __init__(self, cls, machine):
         self._machine, self._object = machine, cls()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return SimpleNamespace(remote=lambda *arguments: Call(self, getattr(self._object, name), arguments))
 
 
 class Call:
-    def __init__(self, actor: Actor, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    def __init__(self, actor, function, arguments):
         self.actor, self.function, self.arguments = actor, function, arguments
 
 
@@ -58,32 +54,32 @@ class FakeRay(ModuleType):
         started: arguments of `init`.
     """
 
-    def __init__(self, resources: Mapping[str, float], lose: Callable[[int], bool], slots: int) -> None:
+    def __init__(self, resources, lose, slots):
         super().__init__("ray")
         self.__spec__ = ModuleSpec("ray", None)
         self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
         self.resources, self.lose, self.slots = resources, lose, slots
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        self.actors: list[Actor] = []
-        self.waits: list[float] = []
-        self.started: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.calls = []
+        self.actors = []
+        self.waits = []
+        self.started = []
         self._number = 0
 
-    def is_initialized(self) -> bool:
+    def is_initialized(self):
         return bool(self.started)
 
-    def init(self, *arguments: Any, **options: Any) -> None:
+    def init(self, *arguments, **options):
         self.started.append((arguments, options))
 
-    def shutdown(self) -> None:
+    def shutdown(self):
         self.started.clear()
 
-    def nodes(self) -> list[dict[str, Any]]:
+    def nodes(self):
         return [{"Alive": True, "Resources": self.resources}, {"Alive": False, "Resources": {"CPU": 99, "GPU": 99}}]
 
-    def remote(self, **needs: float) -> Callable[[type], Any]:
-        def make(cls: type) -> Any:
-            def begin() -> Actor:
+    def remote(self, **needs):
+        def make(cls):
+            def begin():
                 self.actors.append(Actor(cls, self))
                 return self.actors[-1]
 
@@ -91,14 +87,14 @@ class FakeRay(ModuleType):
 
         return make
 
-    def wait(self, calls: list[Call], timeout: float) -> tuple[list[Call], list[Call]]:
+    def wait(self, calls, timeout):
         for call in reversed(calls):  # the last one is done first
             if call.actor in self.actors[: self.slots]:
                 return [call], [other for other in calls if other is not call]
         self.waits.append(timeout)
         return [], calls
 
-    def get(self, call: Call) -> Any:
+    def get(self, call):
         self._number += 1
         if self.lose(self._number):
             raise RayError("The actor died unexpectedly")
@@ -109,15 +105,13 @@ class FakeRay(ModuleType):
         self.calls.append((call.function.__name__, tuple(call.arguments)))
         return result
 
-    def kill(self, actor: Actor) -> None:
+    def kill(self, actor):
         if actor in self.actors:
             self.actors.remove(actor)
 
 
 @contextmanager
-def fake_ray(
-    resources: Mapping[str, float] | None = None, lose: Callable[[int], bool] = lambda number: False, slots: int = 99
-) -> Iterator[FakeRay]:
+def fake_ray(resources=None, lose=lambda number: False, slots=99):
     """Let this process import a `FakeRay` as ``ray``. Workers, which set its threads, are stopped in the end."""
     ray, threads = FakeRay(resources or {"CPU": 4.0}, lose, slots), torch.get_num_threads()
     modules = {"ray": ray, "ray.exceptions": ray.exceptions}

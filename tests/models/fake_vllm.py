@@ -7,13 +7,10 @@ log-probabilities, of the right tokens.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -41,7 +38,7 @@ class Logprob:
 
 
 class RequestOutput:
-    def __init__(self, prompt_logprobs: Any, outputs: Any, num_cached_tokens: int | None = None) -> None:
+    def __init__(self, prompt_logprobs, outputs, num_cached_tokens=None):
         self.prompt_logprobs, self.outputs, self.num_cached_tokens = prompt_logprobs, outputs, num_cached_tokens
 
 
@@ -61,14 +58,14 @@ class LLM:
     short = lies = False
     skew = 0.0
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings):
         from transformers import AutoModelForCausalLM
 
         self.settings = settings
         self.model = AutoModelForCausalLM.from_pretrained(settings["model"], dtype=torch.float32).eval()
-        self.calls: list[tuple[tuple[int, ...], SamplingParams, int]] = []
-        self._cache: set[tuple[int, ...]] = set()
-        self._logits: dict[tuple[int, ...], torch.Tensor] = {}
+        self.calls = []
+        self._cache = set()
+        self._logits = {}
         self.block = int(settings.get("block_size", 16))
         cache = SimpleNamespace(
             block_size=self.block,
@@ -84,17 +81,15 @@ class LLM:
         self.llm_engine = SimpleNamespace(model_config=config, vllm_config=SimpleNamespace(cache_config=cache))
         LLM.made.append(self)
 
-    def reset_prefix_cache(self) -> bool:
+    def reset_prefix_cache(self):
         self._cache.clear()
         return True
 
-    def generate(
-        self, prompts: Sequence[Any], sampling_params: Any, use_tqdm: bool = True, lora_request: Any = None
-    ) -> list[RequestOutput]:
+    def generate(self, prompts, sampling_params, use_tqdm=True, lora_request=None):
         return [self._one(tuple(p["prompt_token_ids"]), s) for p, s in zip(prompts, sampling_params, strict=True)]
 
     @torch.inference_mode()
-    def _one(self, tokens: tuple[int, ...], params: SamplingParams) -> RequestOutput:
+    def _one(self, tokens, params):
         assert len(tokens) < self.llm_engine.model_config.max_model_len
         skip = params.skip_reading_prefix_cache
         skip = params.prompt_logprobs is not None if skip is None else skip
@@ -116,13 +111,13 @@ class LLM:
             after = [{i: Logprob(float(logprobs[-1][i])) for i in ids}]
         return RequestOutput(rows, [SimpleNamespace(logprobs=after)], 0 if self.lies else cached)
 
-    def _row(self, logprobs: torch.Tensor, token: int, cached: bool) -> dict[int, Logprob]:
+    def _row(self, logprobs, token, cached):
         if cached:
             return {token: Logprob(GARBAGE)}
         return {i: Logprob(float(logprobs[i])) for i in (token, int(logprobs.argmax()))}
 
 
-def _tokenizer(name: str, **settings: Any) -> Any:
+def _tokenizer(name, **settings):
     from transformers import AutoTokenizer
 
     taken = ("revision", "trust_remote_code", "add_bos_token")
@@ -130,7 +125,7 @@ def _tokenizer(name: str, **settings: Any) -> Any:
 
 
 @contextmanager
-def installed(folder: Path, *, release: str = "0.32.0", **changes: Any) -> Iterator[type[LLM]]:
+def installed(folder, *, release="0.32.0", **changes):
     """Within this context, ``import vllm`` finds the stand-in, and lm-eval and we load their models for it anew.
 
     Args:
@@ -144,7 +139,7 @@ def installed(folder: Path, *, release: str = "0.32.0", **changes: Any) -> Itera
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {release}\n", encoding="utf-8")
     engine = type("LLM", (LLM,), {"made": []})
-    contents: dict[str, dict[str, Any]] = {
+    contents = {
         "vllm": {
             "LLM": engine,
             "SamplingParams": SamplingParams,

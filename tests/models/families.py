@@ -27,7 +27,7 @@ UNSUITABLE: list[list[Any]] = _FAMILIES["unsuitable"]
 RARE = set(_FAMILIES["rare"])
 
 
-def tiny(name: str) -> Any:
+def tiny(name):
     """Return a model of random weights that are large enough to show a wrong mask or a lost state."""
     settings, layout = TINY[name] if name in TINY else ({**TINY["llama"][0], **PLAIN[name]}, "")
     config = AutoConfig.for_model(name.split()[0], **settings)

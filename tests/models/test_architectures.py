@@ -3,8 +3,6 @@
 What cannot share prefixes says why.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 import transformers as tf

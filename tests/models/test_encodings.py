@@ -3,10 +3,7 @@
 Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any
 
 import pytest
 from lm_eval.models.huggingface import HFLM
@@ -19,7 +16,7 @@ from tests.random_models import evaluate
 
 
 @pytest.fixture
-def asked(monkeypatch) -> Counter[tuple[str, Any]]:
+def asked(monkeypatch):
     """Return how often each string was tokenized, with and without special tokens."""
     counts = Counter()
     encode = PreTrainedTokenizerFast.encode

@@ -3,11 +3,7 @@
 Tokenizers that end every text with a token of their own, and the windows of backends.
 """
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from lm_eval.api.instance import Instance
@@ -27,7 +23,7 @@ from tests.task.tasks import run_stock, run_task
 REFUSED = "the tokenizer .* puts '</s>' after every text"
 
 
-def with_template(template: str, model: Path, folder: Path, **settings: Any) -> Path:
+def with_template(template, model, folder, **settings):
     """Copy the tiny Llama with a tokenizer that puts special tokens as ``template`` says."""
     shutil.copytree(model, folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -40,7 +36,7 @@ def with_template(template: str, model: Path, folder: Path, **settings: Any) -> 
     return folder
 
 
-def sums(folder: Path, **options: Any) -> list[float]:
+def sums(folder, **options):
     samples = run_task(folder, limit=4, **options).samples
     return [record["sum"] for sample in samples for record in sample["candidates"]]
 

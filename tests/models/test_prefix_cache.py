@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -25,17 +25,17 @@ GARBAGE = -0.125  # a plausible log-probability; no sum of the model has it in i
 Tokens = tuple[int, ...]
 
 
-def logprob(prefix: Tokens, token: int) -> float:
+def logprob(prefix, token):
     """The model: a function of the whole prefix, in thousandths, so that sums show what they are made of."""
     value = hashlib.sha256(bytes([*prefix, 255, token])).digest()
     return -(1 + int.from_bytes(value[:2], "big") % 5000) / 1000
 
 
-def scored(prefix: Tokens, token: int) -> tuple[float, bool]:
+def scored(prefix, token):
     return logprob(prefix, token), logprob(prefix, token) == max(logprob(prefix, other) for other in VOCABULARY)
 
 
-def truth(tokens: Tokens, start: int) -> tuple[float, bool]:
+def truth(tokens, start):
     numbers = [scored(tokens[:at], tokens[at]) for at in range(start, len(tokens))]
     return sum(number for number, _ in numbers), all(likeliest for _, likeliest in numbers)
 
@@ -45,13 +45,13 @@ class FakeAnswer:
     ask: Ask
     cached: int | None
 
-    def row(self, position: int) -> tuple[float, bool] | None:
+    def row(self, position):
         assert self.ask.rows
         if position <= (self.cached or 0):
             return GARBAGE, True
         return scored(self.ask.tokens[:position], self.ask.tokens[position])
 
-    def after(self, token: int) -> tuple[float, bool] | None:
+    def after(self, token):
         assert token in self.ask.following
         return scored(self.ask.tokens, token)
 
@@ -73,10 +73,10 @@ class FakeEngine:
     asks: list[Ask] = field(default_factory=list)
     computed: list[Tokens] = field(default_factory=list)
 
-    def send(self, asks: Sequence[Ask]) -> list[FakeAnswer]:
+    def send(self, asks):
         return [self._one(ask) for ask in asks]
 
-    def _one(self, ask: Ask) -> FakeAnswer:
+    def _one(self, ask):
         if self.meddle is not None:
             self.meddle(self.cache)
         self.asks.append(ask)
@@ -93,7 +93,7 @@ class FakeEngine:
         return FakeAnswer(ask, None if self.silent else cached)
 
 
-def score(engine: FakeEngine, requests: Sequence[tuple[Tokens, Tokens]], **layout: int) -> PrefixCacheScoring:
+def score(engine, requests, **layout):
     """Score requests (context, continuation) with an engine, and compare every answer with the model's own."""
     sequences = [context + continuation for context, continuation in requests]
     starts = [len(context) for context, _ in requests]
@@ -108,7 +108,7 @@ def score(engine: FakeEngine, requests: Sequence[tuple[Tokens, Tokens]], **layou
     return scoring
 
 
-def text(length: int, seed: int = 0) -> Tokens:
+def text(length, seed=0):
     return tuple(random.Random(seed).choices(VOCABULARY, k=length))
 
 
@@ -177,10 +177,10 @@ continuations = st.lists(few, min_size=1, max_size=11).map(tuple)
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> list[tuple[Tokens, Tokens]]:
+def workloads(draw):
     """Requests with much in common: contexts that are beginnings of others, candidates that go on as others do."""
     some = draw(st.lists(contexts, min_size=1, max_size=3))
-    found: list[tuple[Tokens, Tokens]] = []
+    found = []
     for _ in range(draw(st.integers(1, 9))):
         context = draw(st.sampled_from(some + [one + two for one, two in found]))[:24]
         continuation = draw(continuations)

@@ -3,20 +3,18 @@
 Packs of a prefix tree: every sequence is there, and every token sees its own ancestors and nothing else.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.models.architectures import Reach
-from nnd_tasks.models.prefix_tree import Pack, PackLimits, TreeMask, make_packs
+from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)
 
 
-def full_mask(pack: Pack) -> np.ndarray:
+def full_mask(pack):
     return np.tri(len(pack.tokens), dtype=bool) if pack.mask is None else pack.mask.visible("cpu").numpy()
 
 
@@ -49,7 +47,7 @@ def test_every_token_of_every_sequence_sees_its_own_ancestors(found, row, worth,
     assert seen == list(range(len(found)))
 
 
-def assert_reaches(mask: TreeMask, paths: dict[int, list[int]], reach: Reach) -> None:
+def assert_reaches(mask, paths, reach):
     """Check what each token of a row sees; ``paths`` has the keys of its ancestors and itself, in the order of positions."""
     seen = mask.visible("cpu", reach).numpy()
     for token, path in paths.items():
@@ -84,7 +82,7 @@ def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(fo
             assert_reaches(rows.mask, paths, reach)
 
 
-def read(found: list[tuple[int, ...]], row: int) -> int:
+def read(found, row):
     """Return how many tokens are read, each stem once."""
     packs = list(make_packs(found, PackLimits(row, 16 * row)))
     stems = {pack.owner: pack.stem for pack in packs if pack.stem}

@@ -3,11 +3,8 @@
 `tests/ray` has the same with Ray itself.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lm_eval.api.instance import Instance
@@ -19,14 +16,14 @@ from nnd_tasks.models import ray_workers
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.ray_workers import AGAIN, LEAST, RayWorkers, divide
 from tests import random_models
-from tests.models.fake_ray import FakeRay, fake_ray
+from tests.models.fake_ray import fake_ray
 from tests.ray.fake_engine import FakeEngine, use_fake_engine
 from tests.run.test_backends import assert_same, samples_of
 
 # ---------------------------------------------------------------- batches
 
 
-def pairs(sources: int, prompts: int = 3, texts: int = 4, length: int = 700) -> list[tuple[str, str]]:
+def pairs(sources, prompts=3, texts=4, length=700):
     """Make requests: each source is read in several prompts, each with several texts, in no order."""
     made = [
         (
@@ -41,7 +38,7 @@ def pairs(sources: int, prompts: int = 3, texts: int = 4, length: int = 700) -> 
     return made
 
 
-def texts_of(requests: list[Any], batches: list[list[int]]) -> list[set[Any]]:
+def texts_of(requests, batches):
     return [{requests[index] for index in batch} for batch in batches]
 
 
@@ -94,18 +91,18 @@ def test_requests_without_a_prompt_and_those_that_generate_are_divided_too():
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch) -> None:
+def _environment(monkeypatch):
     use_fake_engine(monkeypatch)
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # so that it is restored
         monkeypatch.delenv(name)
 
 
-def instances(requests: list[Any]) -> list[Instance]:
+def instances(requests):
     return [Instance("loglikelihood", {}, request, i) for i, request in enumerate(requests)]
 
 
-def expected(requests: list[Any], folder: Path) -> list[Any]:
+def expected(requests, folder):
     """Answer each batch by an engine in this process."""
     engine, answers = FakeEngine(str(folder)), [None] * len(requests)
     for batch in divide(requests):
@@ -245,7 +242,7 @@ def test_a_run_that_stopped_goes_on_with_the_same_batches(tmp_path, monkeypatch)
 # ---------------------------------------------------------------- runs
 
 
-def through_ray(folder: Path, **kwargs: Any) -> tuple[Any, FakeRay]:
+def through_ray(folder, **kwargs):
     """Evaluate some of the demo."""
     arguments = {"engine": "hf", "workers": 2, "pretrained": str(folder), **kwargs.pop("model_args", {})}
     with fake_ray() as ray:

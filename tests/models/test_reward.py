@@ -3,10 +3,6 @@
 ``nnd_reward`` against plain transformers, one text at a time.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import torch
 from lm_eval.api.instance import Instance
@@ -25,7 +21,7 @@ REQUESTS = [
 ]
 
 
-def write_reward_model(folder: Path, like: Path, *, labels: int = 1, chat: bool = True) -> Path:
+def write_reward_model(folder, like, *, labels=1, chat=True):
     """Write a model with the body and the tokenizer of another, and a random head."""
     tokenizer = AutoTokenizer.from_pretrained(like)
     if not chat:
@@ -36,7 +32,7 @@ def write_reward_model(folder: Path, like: Path, *, labels: int = 1, chat: bool 
     return folder
 
 
-def reward_of(folder: Path, text: str, *, special: bool = True) -> float:
+def reward_of(folder, text, *, special=True):
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     ids = AutoTokenizer.from_pretrained(folder).encode(text, add_special_tokens=special)
     with torch.no_grad():

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import runpy
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -39,7 +37,7 @@ metric_list: [{metric: acc}, {metric: acc_norm}]
 
 
 @pytest.fixture(scope="module")
-def files(llama, demo_home, tmp_path_factory) -> tuple[Path, Path]:
+def files(llama, demo_home, tmp_path_factory):
     """Return a folder with the task ``stock``, the requests of both tasks and their scores; and the model."""
     folder = tmp_path_factory.mktemp("score_file")
     documents = [
@@ -58,7 +56,7 @@ def files(llama, demo_home, tmp_path_factory) -> tuple[Path, Path]:
     return folder, llama
 
 
-def evaluate(folder: Path, model: str, metadata: Any = None, **arguments: Any) -> dict[str, Any]:
+def evaluate(folder, model, metadata=None, **arguments):
     arguments = {key: str(value) for key, value in arguments.items()}
     return nnd_tasks.evaluate(TASKS, model, arguments, metadata=metadata, include_path=folder, limit=6)
 
@@ -100,8 +98,8 @@ def test_requests_are_each_text_once_with_its_tokens(files):
     assert not list(files[0].glob(".*"))
 
 
-def change(column: str, value: Any, row: int = 0) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    def changed(table: pd.DataFrame) -> pd.DataFrame:
+def change(column, value, row=0):
+    def changed(table):
         return table.assign(**{column: [value if i == row else old for i, old in enumerate(table[column])]})
 
     return changed

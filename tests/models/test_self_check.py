@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,15 +31,15 @@ Wrong = Callable[[Layout], Layout]
 SCORING = "nnd_tasks.models.prefix_scoring"
 
 
-def _reach(change: Callable[[Reach], Reach]) -> Wrong:
+def _reach(change):
     return lambda layout: replace(layout, reaches={kind: change(reach) for kind, reach in layout.reaches.items()})
 
 
-def _longer(by: int) -> Wrong:
+def _longer(by):
     return _reach(lambda reach: Reach(reach.window and reach.window + by, reach.chunk and reach.chunk + by))
 
 
-def _exchanged(layout: Layout) -> Layout:
+def _exchanged(layout):
     return replace(layout, reaches=dict(zip(layout.reaches, reversed(layout.reaches.values()), strict=True)))
 
 
@@ -80,7 +79,7 @@ def test_a_window_matters_up_to_what_the_model_reads(window, matters, monkeypatc
     assert ("differ from the model's own" in str(sharing.why_not())) == matters
 
 
-def _in_places(mask: TreeMask, seen: torch.Tensor) -> torch.Tensor:
+def _in_places(mask, seen):
     """Count a window in places of the row, not in positions of the text."""
     key = torch.arange(seen.shape[1])
     return seen & (key[-len(seen) :, None] - key[None, :] < WINDOW)
@@ -123,13 +122,13 @@ def test_biases_by_places_of_the_row_are_found(name, monkeypatch):
 Change = Callable[[pytest.MonkeyPatch], None]
 
 
-def _states(kind: str, call: int = 0) -> Change:
+def _states(kind, call=0):
     """Return a change of what is kept at branching points: ``lost`` or that of ``another`` branch, in every second call."""
 
-    def change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(monkeypatch):
         rows = tree_layers.States.rows
 
-        def wrong(self: tree_layers.States, places: Any) -> Any:
+        def wrong(self, places):
             if kind == "another":
                 return (rows(self, places) + 1) % len(self.places)
             self.tensors = [t * 0 if i % 2 == call else t for i, t in enumerate(self.tensors)]
@@ -140,43 +139,43 @@ def _states(kind: str, call: int = 0) -> Change:
     return change
 
 
-def _leaking_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+def _leaking_scan(monkeypatch):
     """A segment goes on from the one before it in the row, which can be another branch."""
     segments, batches = TreeScan._segments, TreeScan._batches
 
-    def without_levels(self: TreeScan, price: int) -> Any:
+    def without_levels(self, price):
         return [(number, own, above, number) for number, own, above, _ in segments(self, -1)]
 
-    def wrong(self: TreeScan, *args: Any) -> Any:
+    def wrong(self, *args):
         return [replace(one, after=[i - 1 for i in one.segments]) for one in batches(self, *args)]
 
     monkeypatch.setattr(TreeScan, "_segments", without_levels)
     monkeypatch.setattr(TreeScan, "_batches", wrong)
 
 
-def _leaking_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+def _leaking_convolution(monkeypatch):
     """A token sees the tokens before it in the row, whatever their branch."""
     windows = TreeScan.windows
 
-    def wrong(self: TreeScan, width: int) -> Any:
+    def wrong(self, width):
         self.parents = np.arange(self.length) - 1
         return windows(self, width)
 
     monkeypatch.setattr(TreeScan, "windows", wrong)
 
 
-def _changing_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+def _changing_padding(monkeypatch):
     """Padding is read like tokens."""
     monkeypatch.setattr(tree_layers.torch, "zeros_like", torch.ones_like)
 
 
-def _scan_ends_at(size: int) -> Change:
+def _scan_ends_at(size):
     """Return a change that makes scans right only until the end of the first chunk."""
 
-    def change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(monkeypatch):
         scan_row = _Reading.scan_row
 
-        def wrong(self: _Reading, *args: Any, **kwargs: Any) -> Any:
+        def wrong(self, *args, **kwargs):
             output, state = scan_row(self, *args, **kwargs)
             output[:, size:] = 0.0
             return output, state

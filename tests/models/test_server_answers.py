@@ -25,10 +25,10 @@ Body = dict[str, Any]
 LISTS = ("tokens", "token_logprobs", "top_logprobs")
 
 
-def each(change: Callable[[Body], Any]) -> Callable[[Body], Body]:
+def each(change):
     """Spoil every choice of an answer."""
 
-    def spoil(body: Body) -> Body:
+    def spoil(body):
         for choice in body["choices"]:
             change(choice)
         return body
@@ -36,23 +36,23 @@ def each(change: Callable[[Body], Any]) -> Callable[[Body], Body]:
     return spoil
 
 
-def edit(change: Callable[[list[Any]], Any], names: tuple[str, ...] = LISTS) -> Callable[[Body], None]:
+def edit(change, names=LISTS):
     """Change the lists of a choice."""
 
-    def change_lists(choice: Body) -> None:
+    def change_lists(choice):
         for name in names:
             change(choice["logprobs"][name])
 
     return change_lists
 
 
-def put(place: int, value: Any, name: str = "token_logprobs") -> Callable[[Body], None]:
+def put(place, value, name="token_logprobs"):
     return edit(lambda values: values.__setitem__(place, value), (name,))
 
 
-def swap_numbers(body: Body) -> Body:
+def swap_numbers(body):
     """Give each prompt the numbers of the one before, where that has as many; nothing else shows it."""
-    groups: dict[int, list[Body]] = {}
+    groups = {}
     for choice in body["choices"]:
         groups.setdefault(len(choice["logprobs"]["tokens"]), []).append(choice)
     for group in groups.values():
@@ -62,7 +62,7 @@ def swap_numbers(body: Body) -> Body:
     return body
 
 
-def shift(values: list[Any]) -> None:
+def shift(values):
     """Give each token but the first the entry of the next one."""
     values[1:] = [*values[2:], values[-1]]
 
@@ -116,7 +116,7 @@ STRANGE: dict[str, tuple[Callable[[Body], Any], str]] = {
 }
 
 
-def _reversed(choices: list[Body]) -> list[Body]:
+def _reversed(choices):
     return [{**choice, "index": len(choices) - 1 - choice["index"]} for choice in choices]
 
 
@@ -164,7 +164,7 @@ def test_a_server_that_dies_takes_no_likelihoods_with_it(gpt2, home, tmp_path):
     assert not first & {*map(tuple, scored_by(server))}
 
 
-def ended(body: Body) -> Body:
+def ended(body):
     """Answer as where the text ends for the model: some prompts get no further token."""
     ends = [choice for choice in body["choices"] if random.Random(str(choice["text"])).random() < 0.5]
     for choice in ends:
@@ -172,7 +172,7 @@ def ended(body: Body) -> Body:
     return {**body, "usage": {"completion_tokens": len(body["choices"]) - len(ends)}}
 
 
-def longer(body: Body) -> Body:
+def longer(body):
     """Answer with a further token, as where the first is a part of a letter."""
     each(edit(lambda values: values.append(values[-1])))(body)
     return {**body, "usage": {"completion_tokens": 2 * len(body["choices"])}}

@@ -5,13 +5,10 @@ Also covers BusyError, FilteredError, RefusedError.
 What becomes of a run when a chat server refuses, is busy, fails, dies, moves, or answers in other shapes, over real HTTP.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import re
 from collections import Counter
-from typing import Any
 
 import pytest
 from sqlitedict import SqliteDict
@@ -29,35 +26,35 @@ pytestmark = needs_client
 QUESTIONS = 30
 
 
-def ask(server: ChatServer, at_once: int = 1, **options: Any) -> Any:
+def ask(server, at_once=1, **options):
     """Let a judge write 30 answers, and return its results."""
     arguments = {"num_concurrent": at_once, **options.pop("model_args", {})}
     return judge(server, "nnd_demo_judge", model_args=arguments, **{"limit": 2, **options})
 
 
-def records_of(results: Any) -> list[dict[str, Any]]:
+def records_of(results):
     return [record for sample in results["samples"]["nnd_demo_judge"] for record in sample["candidates"]]
 
 
-def answer(payload: dict[str, Any]) -> str:
+def answer(payload):
     return str(pick(last_message(payload), "Answer: A", "Answer: B"))
 
 
-def body(content: Any, *, ended: str = "stop", **more: Any) -> dict[str, Any]:
+def body(content, *, ended="stop", **more):
     message = {"role": "assistant", "content": content}
     return {"choices": [{"index": 0, "message": message, "finish_reason": ended}], **more}
 
 
-def openai_says(name: str) -> dict[str, Any]:
+def openai_says(name):
     message = f"Unsupported parameter: '{name}' is not supported with this model."
     return {"error": {"message": message, "type": "invalid_request_error", "param": name}}
 
 
-def pydantic_says(name: str) -> dict[str, Any]:
+def pydantic_says(name):
     return {"detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]}
 
 
-def apart_says(name: str) -> dict[str, Any]:
+def apart_says(name):
     return {"object": "error", "message": "Unknown value.", "param": name}
 
 

@@ -3,8 +3,6 @@
 ``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request.
 """
 
-from __future__ import annotations
-
 import json
 from importlib.metadata import entry_points
 from unittest.mock import patch

@@ -3,11 +3,7 @@
 ``nnd_mlm`` against a loop that masks one token after the other.
 """
 
-from __future__ import annotations
-
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,11 +24,11 @@ REQUESTS = [
 
 
 @cache
-def load(folder: Path) -> tuple[Any, Any]:
+def load(folder):
     return AutoTokenizer.from_pretrained(folder), AutoModelForMaskedLM.from_pretrained(folder).eval()
 
 
-def brute_force(folder: Path, context: str, continuation: str, window: int = 512) -> tuple[float, bool]:
+def brute_force(folder, context, continuation, window=512):
     tokenizer, model = load(folder)
     target = tokenizer.encode(continuation, add_special_tokens=False)
     ahead = tokenizer.encode(context, add_special_tokens=False)

@@ -3,25 +3,21 @@
 ``token_stats=True``: the share of likeliest tokens, ranks and entropies, against those straight from the model's logits.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
-from lm_eval.models.huggingface import HFLM
 
 from nnd_tasks.models import prefix_scoring
 from nnd_tasks.models.token_requests import TokenStats
-from tests.models.comparing import Requests, adversarial, pair_of, run_out_of_memory
+from tests.models.comparing import adversarial, pair_of, run_out_of_memory
 
 #: Where a vocabulary is read in slices, a rank may be off by one next to a token that is as likely up to rounding.
 NEAR = 1e-5
 
 
-def expected_stats(plain: HFLM, requests: Requests) -> list[TokenStats]:
+def expected_stats(plain, requests):
     """Read the logits of each request alone, and count."""
     stats = []
     for _, context, continuation in requests:
@@ -36,7 +32,7 @@ def expected_stats(plain: HFLM, requests: Requests) -> list[TokenStats]:
     return stats
 
 
-def count_stats(logits: torch.Tensor, tokens: list[int]) -> TokenStats:
+def count_stats(logits, tokens):
     """Count what logits, a row for each token, say of these tokens."""
     top1, ranks, entropy = 0, 0.0, 0.0
     for of_token, token in zip(logits.double(), tokens, strict=True):
@@ -47,7 +43,7 @@ def count_stats(logits: torch.Tensor, tokens: list[int]) -> TokenStats:
     return TokenStats(top1, ranks, entropy)
 
 
-def assert_stats(found: list[Any], expected: list[TokenStats], requests: Requests) -> None:
+def assert_stats(found, expected, requests):
     for answer, stats, (_, _, continuation) in zip(found, expected, requests, strict=True):
         assert answer.logprobs is None, "tokens are not kept"
         assert answer.stats.top1 == stats.top1

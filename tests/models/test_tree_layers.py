@@ -4,22 +4,17 @@ Attention in blocks: what it leaves out is masked. Recurrent layers: each token 
 the same numbers is shown in `test_sums.py`, where rows are also read in as many blocks as there can be.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from nnd_tasks.models import tree_layers
 from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs
-from nnd_tasks.models.tree_layers import Block, TreeScan, _Reading, blocks_of, in_blocks
+from nnd_tasks.models.tree_layers import TreeScan, _Reading, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
 sequences = st.lists(
@@ -27,7 +22,7 @@ sequences = st.lists(
 ).map(sorted)
 
 
-def check(blocks: list[Block], mask: NDArray[np.bool_]) -> None:
+def check(blocks, mask):
     """Assert that blocks hold every token once, and every key that one of their tokens sees."""
     assert [block.start for block in blocks] == [0, *(block.stop for block in blocks[:-1])]
     assert blocks[-1].stop == len(mask)
@@ -41,7 +36,7 @@ def check(blocks: list[Block], mask: NDArray[np.bool_]) -> None:
         assert not mask[block.start : block.stop, ~kept].any()
 
 
-def masks_of(found: list[tuple[int, ...]], row: int, total: int) -> Iterator[TreeMask]:
+def masks_of(found, row, total):
     """Yield the trees of all rows with which these sequences are read."""
     for pack in make_packs(found, PackLimits(row, total, min_shared=2)):
         if len(pack.tokens):
@@ -90,7 +85,7 @@ def test_the_model_gets_its_own_attention_back():
 # ---------------------------------------------------------------- recurrent layers
 
 
-def _running_sum(values: torch.Tensor, g: Any, chunk_size: int, initial_state: Any) -> Any:
+def _running_sum(values, g, chunk_size, initial_state):
     """Return a scan whose result at a token is that before it, times 3, plus the token; padding (g is 0) changes nothing."""
     state = torch.zeros(len(values), dtype=values.dtype) if initial_state is None else initial_state
     results = []

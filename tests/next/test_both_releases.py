@@ -3,16 +3,12 @@
 ``make test-next`` runs this file. ``NND_TEST_NEXT`` names the Python that has lm-eval 0.5.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -32,7 +28,7 @@ LM_EVAL = ("-m", "lm_eval", "run", "--include_path", str(REPO / "task_yamls"))
 
 
 @pytest.fixture(scope="module")
-def home(real_sets, tmp_path_factory) -> Path:
+def home(real_sets, tmp_path_factory):
     """Return a home with the demo and, where its file is there, Quiz Design."""
     home = tmp_path_factory.mktemp("home")
     shutil.copytree(real_sets("demo"), home / "nnd" / "demo")
@@ -40,22 +36,22 @@ def home(real_sets, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def model(tiny_models) -> Path:
+def model(tiny_models):
     """Return a trained model, or without those one with random weights."""
     return MODELS / "tiny-lm-xs" if MODELS.is_dir() else tiny_models["llama"]
 
 
-def of_model(model: Path) -> tuple[str, ...]:
+def of_model(model):
     return "--model", "hf", "--model_args", f"pretrained={model},dtype=float32", "--device", "cpu", "--batch_size", "8"
 
 
-def ran(python: str, command: tuple[str, ...], out: Path, home: Path) -> dict[str, Any]:
+def ran(python, command, out, home):
     """Read the files of a run: the results, and the content of each further file by its name without the time."""
     environment = {**os.environ, "NND_HOME": str(home), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)}
     arguments = [python, *command, "--output_path", str(out), "--log_samples"]
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = {}
+    found = {}
     for path in out.rglob("*_*.*"):
         name = re.sub(r"_\d{4}-.*", "", path.name)
         if path.suffix == ".parquet":
@@ -66,7 +62,7 @@ def ran(python: str, command: tuple[str, ...], out: Path, home: Path) -> dict[st
     return found
 
 
-def same(first: Any, second: Any) -> bool:
+def same(first, second):
     """Tell whether two values of JSON are the same but for the rounding of sums."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
@@ -75,7 +71,7 @@ def same(first: Any, second: Any) -> bool:
     return bool(first == (pytest.approx(second, abs=1e-5) if isinstance(second, float) else second))
 
 
-def check(command: tuple[str, ...], tasks: set[str], folder: Path, home: Path, *, keys: tuple[str, ...] = ()) -> None:
+def check(command, tasks, folder, home, *, keys=()):
     """Run a command with both releases and compare all that they write; of samples the keys, if some are named."""
     given = (*command, "--tasks", ",".join(sorted(tasks)))
     old, new = (ran(python, given, folder / name, home) for python, name in ((sys.executable, "a"), (PYTHON, "b")))

@@ -1,20 +1,17 @@
 """A browser for pages."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser():
     """Return a Chromium; tests that need one are skipped where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
     found = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")]

@@ -1,20 +1,17 @@
 """Pages in a browser, as a user opens them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lxml import html
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    pass
 
 
-def open_page(browser: Browser, path: Path, **options: Any) -> tuple[Page, list[str]]:
+def open_page(browser, path, **options):
     """Open a file; return the page and what it complains about or tries to load."""
     page = browser.new_context(**options).new_page()
-    complaints: list[str] = []
+    complaints = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url == path.as_uri() else complaints.append(request.url))
@@ -22,11 +19,11 @@ def open_page(browser: Browser, path: Path, **options: Any) -> tuple[Page, list[
     return page, complaints
 
 
-def parse(text: str) -> html.HtmlElement:
+def parse(text):
     """Return a page as elements."""
     return html.document_fromstring(text)
 
 
-def text_of(element: html.HtmlElement) -> str:
+def text_of(element):
     """Return the text of an element, on one line."""
     return " ".join(element.text_content().split())

@@ -3,14 +3,11 @@
 Also covers frame_tests, Paired, read_tokens.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import zlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +19,7 @@ from nnd_tasks.page import browsing
 from nnd_tasks.page import page as page_module
 from nnd_tasks.page.browsing import PAGE_LIMIT, look_up_test, pack
 from nnd_tasks.page.page import render_report
-from nnd_tasks.results.paired import Paired, pair
+from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.text import counted
@@ -32,14 +29,14 @@ from tests.results.runs import PROTOCOL, make_run
 from tests.results.token_runs import documents, write_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    pass
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script>&amp;"
 MODELS = ("m-a", "m-b", "m-<i>c")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """Return the results of three models on 36 tests; the last has no token scores, and a few texts are hostile."""
     out = tmp_path_factory.mktemp("marked")
     made = documents(12)
@@ -51,12 +48,12 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def paired(folder) -> Paired:
+def paired(folder):
     [found] = pair(read_results([folder]))
     return found
 
 
-def unpacked(piece: str) -> Any:
+def unpacked(piece):
     return json.loads(zlib.decompress(base64.b64decode(piece)))
 
 
@@ -213,16 +210,16 @@ def test_the_command_line_prints_a_test_and_writes_its_page(folder, tmp_path, nn
 # ---------------------------------------------------------------- in a browser
 
 
-def shown(page: Page) -> Locator:
+def shown(page):
     page.locator("#browse output").filter(has_not_text="searching").wait_for()
     return page.locator(".tests .example")
 
 
-def ids(page: Page) -> list[str]:
+def ids(page):
     return [text.rpartition(" ")[2] for text in shown(page).locator("h3 small").all_inner_texts()]
 
 
-def total(page: Page) -> int:
+def total(page):
     shown(page)
     said = page.locator("#browse output").inner_text()
     return int(re.search(r"of ([\d,]+)", said)[1].replace(",", "")) if " of " in said else 0  # type: ignore[index]

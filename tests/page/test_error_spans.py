@@ -3,12 +3,9 @@
 Also covers add_adjusted_rates.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from itertools import chain
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -23,7 +20,7 @@ from tests.results.token_runs import documents, write_run
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """Return the results of a model on twelve prompts, whose last candidate has two marks, one of several tokens."""
     out = tmp_path_factory.mktemp("marked")
     made = documents(12)

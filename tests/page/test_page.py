@@ -6,19 +6,14 @@ That texts of others are inert, and that it works in a browser, is tested with t
 in the same way, and in `test_browsing.py`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from lxml import html
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import command_of, make_section, render_report
@@ -32,20 +27,20 @@ from tests.results.runs import make_run
 CHANCES = {"disfluent": 0.8, "off_target": 0.5, "<b>unfaithful</b>": 0.3}
 
 
-def run_of(folder: Path, name: str, seed: int = 0, contexts: int = 12, **more: Any) -> Path:
+def run_of(folder, name, seed=0, contexts=12, **more):
     return write_run(folder, name, CHANCES, seed=seed, contexts=contexts, **more)
 
 
 @pytest.fixture
-def three(tmp_path) -> list[Path]:
+def three(tmp_path):
     return [run_of(tmp_path / name, f"models/{name}", i) for i, name in enumerate(("m-a", "m-b", "m-<i>c"))]
 
 
-def page_of(places: Sequence[Path], allow: Sequence[str] = ()) -> html.HtmlElement:
+def page_of(places, allow=()):
     return parse(render_report(read_results(places), allow)[1])
 
 
-def rows_of(page: html.HtmlElement, table: str) -> list[list[str]]:
+def rows_of(page, table):
     """Return the rows of a table as texts."""
     rows = page.xpath(f"//table[@class='{table}']/tbody/tr")
     return [[text_of(cell) for cell in row] for row in rows]

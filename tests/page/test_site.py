@@ -10,13 +10,11 @@ import random
 import re
 import shutil
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.page.page import Section, group_runs, write_site
+from nnd_tasks.page.page import group_runs, write_site
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results
@@ -29,29 +27,29 @@ SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document
 CHANCES = {"disfluent": 0.8, "off_target": 0.6}
 
 
-def run_of(folder: Path, name: str, seed: int = 0, **more: Any) -> Path:
+def run_of(folder, name, seed=0, **more):
     """Write a small run: with so few prompts, p values are counted and not drawn."""
     return write_run(folder, name, more.pop("chances", CHANCES), contexts=more.pop("contexts", 11), seed=seed, **more)
 
 
-def change(folder: Path, pattern: str, edit: Callable[[str], str]) -> None:
+def change(folder, pattern, edit):
     """Change the text of a run's file."""
     [path] = folder.rglob(pattern)
     path.write_text(edit(path.read_text("utf-8")), "utf-8")
 
 
-def groups_of(*places: Path) -> tuple[list[Section], list[str]]:
-    skipped: list[str] = []
+def groups_of(*places):
+    skipped = []
     sets = group_runs(read_results(places, skipped=skipped), skipped)
     return [section for of_set in sets.values() for section in of_set], skipped
 
 
-def read_page(path: Path) -> Any:
+def read_page(path):
     return parse(path.read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
-def people(tmp_path_factory) -> Path:
+def people(tmp_path_factory):
     """Return results of three models, two of them on a second set and one with another protocol."""
     folder = tmp_path_factory.mktemp("people")
     for seed, (name, chance) in enumerate((("org/m-a", 1.0), ("org/m-b", 0.5), ("m-c", 0.0))):
@@ -64,7 +62,7 @@ def people(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(people, tmp_path_factory) -> Path:
+def site(people, tmp_path_factory):
     page, skipped = write_site([people], tmp_path_factory.mktemp("out") / "site")
     assert skipped == []
     return page.parent
@@ -112,7 +110,7 @@ def test_runs_that_were_asked_otherwise_stand_apart_and_it_says_how(people, site
 # ---------------------------------------------------------------- what strangers hand in
 
 
-def unscore(text: str) -> str:
+def unscore(text):
     text = re.sub(r'"candidates": \[\{.*?\}\]', lambda match: re.sub(r"\{.*?\}", "null", match[0]), text)
     return re.sub(r'"passed": \w+', '"passed": null', text)
 
@@ -168,7 +166,7 @@ def test_a_run_that_would_change_the_numbers_of_others_stands_apart(people, tmp_
 
 
 @pytest.fixture(scope="module")
-def hostile(people, tmp_path_factory) -> Path:
+def hostile(people, tmp_path_factory):
     """Return a site of honest runs and of some whose every text is an attack."""
     folder = tmp_path_factory.mktemp("hostile")
     shutil.copytree(people, folder / "people")

@@ -3,27 +3,23 @@
 ``engine=fake``; `use_fake_engine` makes it known to workers.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
-import pytest
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from nnd_tasks.models import ray_workers
 
 
-def use_fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_fake_engine(monkeypatch):
     monkeypatch.setitem(ray_workers.MODULES, "fake", "tests.ray.fake_engine")
 
 
-def number(*texts: Any) -> float:
+def number(*texts):
     """Make a number from 0 to 1 of texts."""
     return int.from_bytes(sha256("\0".join(map(str, texts)).encode()).digest()[:6], "big") / 2**48
 
@@ -40,7 +36,7 @@ class FakeEngine(LM):
             ``wait`` waits in each call for as many loaded engines as the name of a file says (``wait-N``).
     """
 
-    def __init__(self, folder: str, seconds: float = 0.0, fault: str = "", **others: Any) -> None:
+    def __init__(self, folder, seconds=0.0, fault="", **others):
         super().__init__()
         self.folder, self.seconds, self.fault = Path(folder), seconds, fault
         (self.folder / f"loaded-{os.getpid()}").touch()
@@ -49,7 +45,7 @@ class FakeEngine(LM):
         if fault == "raise":
             raise ValueError("no such model: fake")
 
-    def _fail(self, poisoned: bool) -> None:
+    def _fail(self, poisoned):
         if self.fault == "wait":
             deadline = monotonic() + 200
             wanted = [int(path.name.partition("-")[2]) for path in self.folder.glob("wait-*")]
@@ -66,20 +62,20 @@ class FakeEngine(LM):
         if self.fault == "memory" and poisoned:
             raise MemoryError("out of memory")
 
-    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+    def loglikelihood(self, requests, disable_tqdm=False):
         texts = [request.args for request in requests]
         self._fail(any("poison" in text for pair in texts for text in pair))
         sleep(self.seconds)
         of_batch = number(*sorted(map(str, texts)))
         return [(-100 * number(*pair) - of_batch / 1000, number("greedy", *pair) < 0.5) for pair in texts]
 
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(self, requests, disable_tqdm=False):
         return [-100 * number(*request.args) for request in requests]
 
-    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+    def generate_until(self, requests, disable_tqdm=False):
         return [f"{request.args[0]} {sorted(request.args[1])} {len(requests)}" for request in requests]
 
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+    def apply_chat_template(self, chat_history, add_generation_prompt=True):
         if chat_history[0]["role"] == "system":
             raise ValueError("no system role")
         return f"{chat_history}{add_generation_prompt}"

@@ -3,13 +3,9 @@
 Covers no function of the package.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import yaml
@@ -30,7 +26,7 @@ def test_the_script_is_one_of_bash_and_its_command_can_be_typed():
 
 
 @pytest.fixture(scope="module")
-def job() -> Any:
+def job():
     return yaml.safe_load(KUBERAY.read_text("utf-8"))
 
 
@@ -42,7 +38,7 @@ def test_the_job_is_one_of_kuberay_and_its_command_can_be_typed(job):
     assert job["spec"]["rayClusterSpec"]["rayVersion"] == pin
 
 
-def pods(job: Any) -> Iterator[Any]:
+def pods(job):
     cluster = job["spec"]["rayClusterSpec"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         assert isinstance(group["rayStartParams"], dict)

@@ -5,18 +5,14 @@ Ray itself, with several raylets in the place of machines: whatever is lost, the
 ``make test-ray`` runs this file; it takes minutes. `tests/models/test_ray_workers.py` has what needs no Ray.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lm_eval.api.instance import Instance
@@ -38,7 +34,7 @@ REQUESTS = pairs(80)
 
 
 @pytest.fixture(autouse=True)
-def _fake_engine(monkeypatch) -> None:
+def _fake_engine(monkeypatch):
     use_fake_engine(monkeypatch)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     # Ray reads them once in a process.
@@ -48,7 +44,7 @@ def _fake_engine(monkeypatch) -> None:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster():
     """A cluster whose head has no room for workers; tests add machines. Its files are removed."""
     import ray
     from ray.cluster_utils import Cluster
@@ -62,20 +58,20 @@ def cluster() -> Iterator[Any]:
         started.shutdown()
 
 
-def loads(folder: Path) -> int:
+def loads(folder):
     """Count the processes that have loaded the fake engine."""
     return len(list(folder.glob("loaded-*")))
 
 
-def fake(cluster: Any, folder: Path, workers: int, **arguments: Any) -> RayWorkers:
+def fake(cluster, folder, workers, **arguments):
     return RayWorkers("fake", workers=workers, address=cluster.address, folder=str(folder), **arguments)
 
 
-def after_batches(count: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def after_batches(count, act, monkeypatch):
     """Do something once so many batches are answered."""
     keep, kept = RayWorkers._keep, []
 
-    def counted(self: RayWorkers, *batch: Any) -> None:
+    def counted(self, *batch):
         keep(self, *batch)
         kept.append(batch)
         if len(kept) == count:
@@ -249,7 +245,7 @@ main()
 """
 
 
-def command(home: Path, batches: int, *words: Any) -> Outcome:
+def command(home, batches, *words):
     """Run ``nnd`` until so many batches are answered, 0 for all."""
     env = {**os.environ, "NND_HOME": str(home), "HF_TOKEN": "hf_secretsecretsecret"}
     line = [sys.executable, "-c", KILLED, str(batches), *map(str, words)]
@@ -257,7 +253,7 @@ def command(home: Path, batches: int, *words: Any) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def sums(folder: Path) -> list[list[float]]:
+def sums(folder):
     [path] = folder.rglob("samples_*.jsonl")
     return [[c["sum"] for c in json.loads(line)["candidates"]] for line in path.read_text("utf-8").splitlines()]
 

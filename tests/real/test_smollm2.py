@@ -4,10 +4,7 @@ A real model: its sums are those of plain transformers, and the demo has the rat
 here, on all with ``make test-all``.
 """
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
@@ -30,11 +27,11 @@ ASKED = tuple(f"nnd_{name}_{reader}" for name in ("quiz_design", "llmbar") for r
 
 
 @pytest.fixture(scope="module")
-def oracle(smollm2) -> Oracle:
+def oracle(smollm2):
     return Oracle(smollm2)
 
 
-def check_first_tests(oracle: Oracle, samples: list[dict[str, Any]]) -> None:
+def check_first_tests(oracle, samples):
     """Compare both candidates of one test of each prompt with plain transformers: each takes a second."""
     reduced = []
     for sample in samples:
@@ -48,7 +45,7 @@ def check_first_tests(oracle: Oracle, samples: list[dict[str, Any]]) -> None:
     assert check_against(oracle, reduced) == (2 * len(samples), len(samples))
 
 
-def check_answers(oracle: Oracle, samples: list[dict[str, Any]], reader: str) -> None:
+def check_answers(oracle, samples, reader):
     """Compare what is answered about both candidates of one test of each prompt with plain transformers."""
     for sample in samples:
         test = sample["doc"]["tests"][0]
@@ -60,7 +57,7 @@ def check_answers(oracle: Oracle, samples: list[dict[str, Any]], reader: str) ->
             assert sample["candidates"][place]["sum"] == pytest.approx(score, abs=1e-4)
 
 
-def rates_of(found: dict[str, Any]) -> list[str]:
+def rates_of(found):
     """The rates of the demo: all tests, disfluent, off_target, unfaithful."""
     rates = found["results"]["nnd_demo"]
     names = ("pass_rate", "pass_rate_disfluent", "pass_rate_off_target", "pass_rate_unfaithful")

@@ -1,7 +1,5 @@
 """Results of lm-eval on tiny models."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from tests.conftest import once
 
 
 @pytest.fixture(scope="session")
-def scored(demo_home, tiny_models, tmp_path_factory) -> Path:
+def scored(demo_home, tiny_models, tmp_path_factory):
     """Return a folder with results of three tiny models on ten contexts of the demo."""
 
     def make(out):
@@ -27,6 +25,6 @@ def scored(demo_home, tiny_models, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def results(scored, tmp_path) -> Path:
+def results(scored, tmp_path):
     """Return a copy that a test may damage."""
     return Path(shutil.copytree(scored, tmp_path / "results"))

@@ -1,13 +1,8 @@
 """Results, samples and token scores in files as `nnd run` writes them, with made-up texts and scores."""
 
-from __future__ import annotations
-
 import json
 import random
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +26,12 @@ CATEGORIES = ("disfluent", "off_target")
 Token = tuple[int, int, int, float]
 
 
-def score(mean: float, tokens: int = 10, size: int = 40) -> dict[str, Any]:
+def score(mean, tokens=10, size=40):
     """Return the score of a candidate of so many tokens and bytes."""
     return {"sum": mean * tokens, "mean": mean, "tokens": tokens, "bytes": size}
 
 
-def make_document(name: str, texts: Sequence[str], categories: Iterable[str]) -> dict[str, Any]:
+def make_document(name, texts, categories):
     """Return a prompt whose first text is better than each other one, in a test of each category."""
     tests = [
         {"test_id": f"{name}-{low}", "category": category, "subcategory": "", "severity": "", "high": 0, "low": low}
@@ -45,7 +40,7 @@ def make_document(name: str, texts: Sequence[str], categories: Iterable[str]) ->
     return {"cluster_id": name, "context": f"context {name}", "candidates": texts, "tests": tests}
 
 
-def make_sample(doc: Mapping[str, Any], scores: Sequence[Mapping[str, Any] | None], **more: Any) -> dict[str, Any]:
+def make_sample(doc, scores, **more):
     """Return a line of a samples file; its tests are those of the document, decided by the means of the scores."""
     tests = []
     for test in doc["tests"]:
@@ -55,7 +50,7 @@ def make_sample(doc: Mapping[str, Any], scores: Sequence[Mapping[str, Any] | Non
     return {"doc": doc, "tests": tests, "candidates": scores, "truncated_contexts": 0, **more}
 
 
-def sample_of_tokens(doc: Mapping[str, Any], tokens: Sequence[Sequence[Token]], **more: Any) -> dict[str, Any]:
+def sample_of_tokens(doc, tokens, **more):
     """Return a line of a samples file with the tokens of each candidate, which `write_run` puts into a file of their own."""
     scores = []
     for text, own in zip(doc["candidates"], tokens, strict=True):
@@ -64,7 +59,7 @@ def sample_of_tokens(doc: Mapping[str, Any], tokens: Sequence[Sequence[Token]], 
     return make_sample(doc, scores, scored_tokens=tokens, **more)
 
 
-def sample(doc_id: int, chances: Mapping[str, float], rng: random.Random) -> dict[str, Any]:
+def sample(doc_id, chances, rng):
     """Return one line of a samples file: a cluster with a test per category, passed with the given chances."""
     scores = [score(-2.0), *(score(-3.0 if rng.random() < chance else -1.0) for chance in chances.values())]
     texts = [f"good text {doc_id}", *(f"text {doc_id} with an error, {category}" for category in chances)]
@@ -72,23 +67,23 @@ def sample(doc_id: int, chances: Mapping[str, float], rng: random.Random) -> dic
 
 
 def write_run(
-    folder: Path,
-    name: str,
-    chances: Mapping[str, float] | None = None,
+    folder,
+    name,
+    chances=None,
     *,
-    task: str = "nnd_made_up",
-    contexts: int = 30,
-    parameters: int | None = 1_000_000,
-    seed: int = 0,
-    protocol: Mapping[str, Any] | None = None,
-    about: Mapping[str, Any] | None = None,
-    samples: Sequence[Mapping[str, Any]] = (),
-    tokens: bool = True,
-    spans: str | None = None,
-    date: str = DATE,
-    version: str = "1-A",
-    **config: Any,
-) -> Path:
+    task="nnd_made_up",
+    contexts=30,
+    parameters=1_000_000,
+    seed=0,
+    protocol=None,
+    about=None,
+    samples=(),
+    tokens=True,
+    spans=None,
+    date=DATE,
+    version="1-A",
+    **config,
+):
     """Write the files of one run below ``folder`` and return the folder that ``--output_path`` named.
 
     Args:

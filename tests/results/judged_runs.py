@@ -1,10 +1,5 @@
 """A set whose texts have systems and judgements, and runs that like the texts of some systems."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from nnd_tasks.task.documents import cluster_documents, load_tests
@@ -14,7 +9,7 @@ from tests.sets.folders import to_table, write
 SYSTEMS = ("A", "B", "C")
 
 
-def write_set(home: Path, kind: str, prompts: int = 40) -> None:
+def write_set(home, kind, prompts=40):
     """Write a set ``nnd/made_up`` whose prompts have six texts, two of each of three systems.
 
     Args:
@@ -30,7 +25,7 @@ def write_set(home: Path, kind: str, prompts: int = 40) -> None:
                 better, worse = (
                     ((high, low) if (prompt + high) % 2 else (low, high)) if kind == "pairs" else (high, low)
                 )
-                extra: dict[str, Any] = {}
+                extra = {}
                 if kind != "nobody":
                     extra = {"high_system": texts[better][1], "low_system": texts[worse][1]}
                 if kind == "score":
@@ -53,10 +48,10 @@ def write_set(home: Path, kind: str, prompts: int = 40) -> None:
     write(home / "nnd" / "made_up", {"default": to_table(tests)})
 
 
-def write_scores(folder: Path, name: str, liked: dict[str, float], seed: int = 0, **changes: Any) -> Path:
+def write_scores(folder, name, liked, seed=0, **changes):
     """Write a run on the set of `write_set`, whose scores are noise and what a model likes in the writer of a text."""
     tests, origin, _ = load_tests("nnd/made_up", None, "test", {})
-    writers: dict[str, str] = {}
+    writers = {}
     for side in ("high", "low"):
         if f"{side}_system" in tests.column_names:
             writers |= dict(zip(tests[side], tests[f"{side}_system"], strict=True))

@@ -1,10 +1,6 @@
 """Runs as the analysis sees them, made in memory."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,19 +12,17 @@ PROTOCOL = {"set": "nnd/demo", "config": "default", "data": "abc", "prompt": "p"
 
 
 def make_run(
-    model: str,
-    passed: Sequence[bool | None],
-    clusters: Sequence[str],
-    categories: Sequence[str] | None = None,
-    margins: Sequence[float] | None = None,
-    **changes: Any,
-) -> Run:
+    model,
+    passed,
+    clusters,
+    categories=None,
+    margins=None,
+    **changes,
+):
     """Return a run with one test per outcome; candidates 2i and 2i + 1 belong to test i of a cluster."""
     labels = list(categories or ["c"] * len(passed))
     names = list(dict.fromkeys(clusters))
-    documents: list[dict[str, Any]] = [
-        {"cluster_id": name, "context": "the cat sat", "candidates": []} for name in names
-    ]
+    documents = [{"cluster_id": name, "context": "the cat sat", "candidates": []} for name in names]
     rows = []
     for i, (outcome, cluster, category) in enumerate(zip(passed, clusters, labels, strict=True)):
         place = names.index(cluster)
@@ -43,7 +37,7 @@ def make_run(
         lengths = dict.fromkeys(("high_tokens", "low_tokens", "high_bytes", "low_bytes"), 1.0)
         rows.append({**about, **scores, **lengths, **dict.fromkeys(("margin", "margin_sum", "margin_bytes"), margin)})
     tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean", "seed": "Int64"})
-    settings: dict[str, Any] = {
+    settings = {
         "model": model,
         "task": "nnd_demo",
         "path": Path(f"samples_{model}.jsonl"),
@@ -62,7 +56,7 @@ def make_run(
     return Run(**{**settings, **changes})
 
 
-def make_paired(passed: Any, clusters: Sequence[str], categories: Sequence[str] | None = None) -> Paired:
+def make_paired(passed, clusters, categories=None):
     """Return models ``m0``, ``m1``, … side by side; ``passed`` has shape (tests, models)."""
     table = np.asarray(passed, dtype=bool)
     runs = [make_run(f"m{j}", table[:, j].tolist(), clusters, categories) for j in range(table.shape[1])]

@@ -4,12 +4,9 @@ Also covers category_rates, compare_runs, Comparison, CountsByPrompt, detectable
 marked_points, needed, permutation_p, planned_by_category, sum_by_prompt.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,7 +35,7 @@ from nnd_tasks.statistics import WITHIN
 from tests.results.runs import make_paired, make_run
 
 
-def markdown(comparison: Any) -> str:
+def markdown(comparison):
     return to_markdown(report_comparison(comparison))
 
 
@@ -218,7 +215,7 @@ def test_what_cannot_be_compared_is_named():
     assert "Left out: 1 test that some model could not score." in markdown(found)
 
 
-def _verdicts(**passed: tuple[list[int], list[int]]) -> list[str]:
+def _verdicts(**passed):
     """Return the verdict on two models: category -> outcomes of each on one test of each prompt."""
     rows = [(name, str(k), both) for name, lists in passed.items() for k, both in enumerate(zip(*lists, strict=True))]
     names, prompts, outcomes = zip(*rows, strict=True)

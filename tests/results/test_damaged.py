@@ -13,7 +13,6 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ from tests.results.fake_runs import make_document, score, write_run
 Lines = list[dict[str, Any]]
 
 
-def damage(results: Path, change: Callable[[Lines, Lines], object]) -> None:
+def damage(results, change):
     """Change the samples of gpt2; those of llama are there to be mixed with them."""
     files = [next((results / name).rglob("samples_*.jsonl")) for name in ("gpt2", "llama")]
     own, other = ([json.loads(line) for line in file.read_text().splitlines()] for file in files)
@@ -110,7 +109,7 @@ VALUES: list[Any] = [
 ]
 
 
-def write_stored(folder: Path) -> Path:
+def write_stored(folder):
     """Write runs of two models, one of them also as a reader with a choice, with all that a run can have."""
     made = token_runs.documents(3, words=8, context=8)
     for seed, name in enumerate(("org/m-1m", "org/m-2m")):
@@ -131,13 +130,13 @@ def write_stored(folder: Path) -> Path:
     return folder
 
 
-def list_places(value: Any) -> list[tuple[Any, Any]]:
+def list_places(value):
     """Return (container, key) of every value in a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [pair for key, one in inner for pair in [(value, key), *list_places(one)]]
 
 
-def mutate_json(value: Any, rng: random.Random) -> str:
+def mutate_json(value, rng):
     """Change one value, or delete it; return what was done."""
     container, key = rng.choice(list_places(value))
     if rng.random() < 0.15:
@@ -147,7 +146,7 @@ def mutate_json(value: Any, rng: random.Random) -> str:
     return f"{key}: {container[key]!r:.50}"
 
 
-def mutate_table(table: pa.Table, rng: random.Random) -> tuple[pa.Table, str]:
+def mutate_table(table, rng):
     """Change one value of a table, or take a column away."""
     rows, name = table.to_pylist(), rng.choice(table.column_names)
     row, change = rng.choice(rows), rng.choice(("null", "number", "deleted", "shorter"))
@@ -165,7 +164,7 @@ def mutate_table(table: pa.Table, rng: random.Random) -> tuple[pa.Table, str]:
     return pa.Table.from_pylist(rows, schema=table.schema), f"{name}: {change}"
 
 
-def mutate_file(path: Path, rng: random.Random) -> str:
+def mutate_file(path, rng):
     """Change one value of a file of a run."""
     if path.suffix == ".parquet":
         table, done = mutate_table(pq.read_table(path), rng)
@@ -178,7 +177,7 @@ def mutate_file(path: Path, rng: random.Random) -> str:
     return done
 
 
-def count_passes(path: Path) -> tuple[int, int]:
+def count_passes(path):
     """Return passed and scored tests of a samples file, from its sums and tokens alone."""
     passed = []
     for line in map(json.loads, path.read_text().splitlines()):
@@ -188,9 +187,9 @@ def count_passes(path: Path) -> tuple[int, int]:
     return sum(passed), len(passed)
 
 
-def use_all(folder: Path, out: Path) -> None:
+def use_all(folder, out):
     """Make all that is made of results; an `NNDError` is no fault, every other error is."""
-    skipped: list[str] = []
+    skipped = []
     runs = read_results([folder], (), skipped, tokens=True)
     assert len(runs) > 1, "one file took others with it"
     assert all(line.isprintable() and len(line) < 1000 for line in skipped)
@@ -216,7 +215,7 @@ def use_all(folder: Path, out: Path) -> None:
         assert (run.tests["passed"].sum(), run.tests["passed"].count()) == count_passes(run.path)
 
 
-def check_mutation(seed: int, stored: Path, place: Path) -> None:
+def check_mutation(seed, stored, place):
     """Change one value of a copy of the stored results, and use them."""
     rng = random.Random(seed)
     folder = Path(shutil.copytree(stored, place / "changed"))

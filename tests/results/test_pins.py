@@ -3,12 +3,9 @@
 They are in ``pins.json``; ``python -m tests.results.test_pins`` replaces them by those of today.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -23,7 +20,7 @@ from tests.results import fake_runs, token_runs
 FILE = Path(__file__).with_name("pins.json")
 
 
-def write_models(folder: Path) -> Path:
+def write_models(folder):
     """Write three models of one family, of which the larger ones pass more tests of one category."""
     for i, size in enumerate((70, 160, 410)):
         chances = {"same": 0.6, "rises": 0.4 + 0.25 * i}
@@ -31,19 +28,19 @@ def write_models(folder: Path) -> Path:
     return folder
 
 
-def collect_compare(folder: Path) -> pd.DataFrame:
+def collect_compare(folder):
     [comparison] = compare_runs(read_results(write_models(folder)))
     sentences = give_verdicts(comparison.rates, comparison.differences)
     numbers = comparison.differences[["p", "p_holm", "mde", "low", "high"]]
     return numbers.assign(sentence=pd.Series(sentences))
 
 
-def collect_adjust(folder: Path) -> pd.DataFrame:
+def collect_adjust(folder):
     [run] = read_results(token_runs.write_run(folder, "m", token_runs.documents(40)))
     return adjust(run)[0].filter(like="adjusted")
 
 
-def collect_signal(folder: Path) -> pd.DataFrame:
+def collect_signal(folder):
     [report] = report_signals(read_results(write_models(folder)))
     tables = {table.name: table.data for table in report.tables}
     return tables["signals"].drop(columns=["category", "measure"]).assign(verdict=tables["verdicts"]["verdict"])
@@ -52,7 +49,7 @@ def collect_signal(folder: Path) -> pd.DataFrame:
 COLLECTORS = {"compare": collect_compare, "adjust": collect_adjust, "signal": collect_signal}
 
 
-def collect(name: str, folder: Path) -> dict[str, list[Any]]:
+def collect(name, folder):
     return json.loads(COLLECTORS[name](folder).to_json(orient="split", double_precision=12))
 
 

@@ -3,8 +3,6 @@
 Also covers run_lm_eval.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -34,7 +32,7 @@ from tests.sets.tables import read_arguments
 ARGUMENTS = read_arguments(__file__)
 
 
-def only(folder: Path, pattern: str) -> Path:
+def only(folder, pattern):
     [path] = folder.rglob(pattern)
     return path
 

@@ -3,8 +3,6 @@
 Also covers asked_texts, pair_several.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd
@@ -15,7 +13,6 @@ from nnd_tasks.page.page import render_report
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import not_compared, pair
-from nnd_tasks.results.runs import Run
 from tests.page.pages import parse, text_of
 from tests.results.fake_runs import score
 from tests.results.runs import PROTOCOL, make_run
@@ -47,7 +44,7 @@ def test_runs_of_other_tests_are_refused():
             pair([first, other])
 
 
-def _cut(run: Run, *prompts: str) -> Run:
+def _cut(run, *prompts):
     """Return a run of some of the prompts, in this order, as `--sample` would have given it."""
     documents = {document["cluster_id"]: document for document in run.documents}
     tests = pd.concat([run.tests[run.tests["cluster_id"] == name].assign(document=i) for i, name in enumerate(prompts)])

@@ -1,9 +1,5 @@
 """`Run.training_overlap`: models that were trained on a set are noted, and compared on tests that they have not seen."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from nnd_tasks.errors import NNDError
@@ -12,7 +8,6 @@ from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.runs import Run
 from tests.page.pages import parse, text_of
 from tests.results.fake_runs import write_run
 from tests.sets.tables import read_arguments
@@ -20,7 +15,7 @@ from tests.sets.tables import read_arguments
 ARGUMENTS = read_arguments(__file__)
 
 
-def run(folder: Path, name: str, trained_on: str = "", split: str | None = None, seed: int = 0) -> Run:
+def run(folder, name, trained_on="", split=None, seed=0):
     """Return a run on the set ``made_up``, all of it or one split."""
     write_run(
         folder / f"{name}-{split}", name, contexts=12, seed=seed,

@@ -1,10 +1,6 @@
 """Runs with token scores and marked errors, with made-up texts and scores."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +10,7 @@ from tests.results.fake_runs import score
 _WORDS = "the a river city over under stone quickly walked green house found small letters 城市 naïve Straße 🙂 of and"
 
 
-def documents(count: int, *, each: int = 3, words: int = 30, context: int = 60) -> list[dict[str, Any]]:
+def documents(count, *, each=3, words=30, context=60):
     """Return prompts with one good candidate and ``each`` worse ones, in which one word or two are others and marked."""
     rng = np.random.default_rng(0)
     made = []
@@ -35,9 +31,7 @@ def documents(count: int, *, each: int = 3, words: int = 30, context: int = 60) 
     return made
 
 
-def write_run(
-    folder: Path, model: str, made: list[dict[str, Any]], *, seed: int = 0, without_context: bool = False, **more: Any
-) -> Path:
+def write_run(folder, model, made, *, seed=0, without_context=False, **more):
     """Write the files of a run; a token is a word with the space before it, a wrong word is more surprising.
 
     Characters beyond ASCII are tokens of their own, twice, as bytes of one character are. There is an end-of-sequence token.

@@ -5,11 +5,6 @@ with ChatServer(lambda payload: "Answer: A") as server:
     server.payloads  # the requests, in the order of arrival
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from tests.run.local_server import HANG_UP, LocalServer, Refusal
 
 __all__ = ["HANG_UP", "ChatServer", "Refusal"]
@@ -27,12 +22,12 @@ class ChatServer(LocalServer):
 
     path = "/v1/chat/completions"
 
-    def __init__(self, answer: Callable[[dict[str, Any]], Any]) -> None:
+    def __init__(self, answer):
         self.answer = answer
-        self.payloads: list[dict[str, Any]] = []
+        self.payloads = []
         super().__init__()
 
-    def respond(self, request: dict[str, Any]) -> Any:
+    def respond(self, request):
         """Answer a request for a chat completion."""
         self.payloads.append(request)
         answer = self.answer(request)

@@ -9,14 +9,9 @@ padded or cached, so that a client's numbers can be compared with the model's.
         server.answered  # the prompts, as token ids, in the order of the answers
 """
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -48,16 +43,16 @@ class CompletionsServer(LocalServer):
 
     def __init__(
         self,
-        model: Any,
-        tokenizer: Any,
+        model,
+        tokenizer,
         *,
-        spoil: Callable[[dict[str, Any]], Any] = lambda answer: answer,
-        meet: int = 1,
-    ) -> None:
+        spoil=lambda answer: answer,
+        meet=1,
+    ):
         self.model, self.tokenizer = model, tokenizer
         self.spoil, self.meet = spoil, meet
-        self.answered: list[list[int]] = []
-        self.sizes: list[int] = []
+        self.answered = []
+        self.sizes = []
         self.texts = 0
         self.most_at_once = 0
         self._at_once = 0
@@ -66,14 +61,14 @@ class CompletionsServer(LocalServer):
         super().__init__()
 
     @classmethod
-    def load(cls, folder: str | Path, **kwargs: Any) -> CompletionsServer:
+    def load(cls, folder, **kwargs):
         """Return a server of the model and tokenizer in ``folder``, in float32; ``kwargs`` as for the class."""
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         return cls(model, AutoTokenizer.from_pretrained(folder), **kwargs)
 
     # ------------------------------------------------------------ one request
 
-    def respond(self, request: dict[str, Any]) -> Any:
+    def respond(self, request):
         """Answer a request for completions."""
         given = request["prompt"]
         prompts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
@@ -95,7 +90,7 @@ class CompletionsServer(LocalServer):
         return self.spoil({"object": "text_completion", "model": request.get("model"), "choices": choices})
 
     @torch.inference_mode()
-    def _choice(self, index: int, prompt: list[int], top: int) -> dict[str, Any]:
+    def _choice(self, index, prompt, top):
         """Return the answer to one prompt: itself, and the one token that greedy decoding adds."""
         with self._model_lock:
             logits = self.model(torch.tensor([prompt])).logits[0].float()
@@ -104,7 +99,7 @@ class CompletionsServer(LocalServer):
         pieces = [self._piece(token) for token in ids]
         own = logprobs[range(len(prompt)), ids[1:]].tolist()
         best = logprobs.topk(top, dim=-1)
-        alternatives: list[dict[str, float] | None] = []
+        alternatives = []
         for tokens, values, token, value in zip(best.indices.tolist(), best.values.tolist(), ids[1:], own, strict=True):
             # The token itself is always told, after those that are likelier.
             pairs = [*zip(tokens, values, strict=True), (token, value)]
@@ -117,6 +112,6 @@ class CompletionsServer(LocalServer):
         }
         return {"index": index, "text": "".join(pieces), "finish_reason": "length", "logprobs": found}
 
-    def _piece(self, token: int) -> str:
+    def _piece(self, token):
         """Return the text of one token; a part of a character is the replacement character."""
         return str(self.tokenizer.decode([token], clean_up_tokenization_spaces=False))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, NamedTuple
-
-from typing_extensions import Self
 
 #: An answer that ends the connection without one.
 HANG_UP = object()
@@ -44,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # headers and body are two writes; Nagle's algorithm would wait between them
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         """Answer a request."""
         owner = self.server.owner
         owner.heard.append((self.path, dict(self.headers)))
@@ -57,20 +55,24 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, answer)
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         """Answer that there is nothing: lm-eval asks for ``/tokenizer_info``, which few servers have."""
         self._send(404, {"error": {"message": "not found", "type": "not_found"}})
 
-    def _send(self, status: int, body: Any, headers: Mapping[str, str] = {}) -> None:
+    def _send(self, status, body, headers=None):
         data = json.dumps(body).encode()
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            **(headers or {}),
+        }.items():
             self.send_header(name, value)
         with suppress(ConnectionError):  # a client whose run has ended waits for no answer
             self.end_headers()
             self.wfile.write(data)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format, *args):
         """Keep quiet."""
 
 
@@ -87,28 +89,28 @@ class LocalServer:
     path: ClassVar[str]
     handler: ClassVar[type[BaseHTTPRequestHandler]] = _Handler
 
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, dict[str, str]]] = []
+    def __init__(self):
+        self.heard = []
         self.closing = threading.Event()
         self._http = _OwnedServer(("127.0.0.1", 0), self.handler)
         self._http.owner = self
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
-    def respond(self, request: dict[str, Any]) -> Any:
+    def respond(self, request):
         """Return the body of the answer to a request, a `Refusal`, or `HANG_UP`."""
         raise NotImplementedError
 
     @property
-    def url(self) -> str:
+    def url(self):
         """What to give a client as ``base_url``."""
         return f"http://127.0.0.1:{self._http.server_address[1]}{self.path}"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         """Start to serve."""
         self._thread.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error):
         """Stop."""
         self.closing.set()
         self._http.shutdown()
@@ -117,7 +119,7 @@ class LocalServer:
 
 
 @contextmanager
-def closed_port() -> Iterator[int]:
+def closed_port():
     """Hold a port of this machine, on which nobody listens, so that no other process can."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))

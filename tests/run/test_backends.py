@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,23 +38,23 @@ TRANSPORTS: dict[str, tuple[dict[str, Any], int, int | None]] = {
 }
 
 
-def through(server: CompletionsServer, folder: Path, arguments: Mapping[str, Any] | None = None, **kwargs: Any) -> Any:
+def through(server, folder, arguments=None, **kwargs):
     """Evaluate the demo through a server of the model in ``folder``."""
     model_args = {"model": "served", "base_url": server.url, "tokenizer": str(folder), **(arguments or {})}
     options = {"batch_size": 8, "bootstrap_iters": 0, **kwargs}
     return nnd_tasks.evaluate(["nnd_demo"], "local-completions", model_args, **options)
 
 
-def samples_of(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+def samples_of(results):
     return list(results["samples"]["nnd_demo"])
 
 
-def scored_by(server: CompletionsServer) -> list[list[int]]:
+def scored_by(server):
     """Return the prompts that a server answered, without those that only try its answers (`check_order`)."""
     return [prompt for prompt in server.answered if len(prompt) > PROBE]
 
 
-def assert_same(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+def assert_same(some, others):
     """Check that two runs agree on every test, token count and, within float32's precision, every likelihood."""
     for one, other in zip(some, others, strict=True):
         assert one["tests"] == other["tests"]
@@ -69,7 +68,7 @@ Reference = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def reference(tiny_models) -> Reference:
+def reference(tiny_models):
     """A function that gives hf's results in float32 on the whole demo, by name in `ALIKE`; each is run once."""
 
     @cache

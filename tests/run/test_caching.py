@@ -3,12 +3,8 @@
 ``--use_cache`` keyed by model: no answer of another model, and none asked for twice.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 from lm_eval.api.model import CacheHook
@@ -22,7 +18,7 @@ from tests.random_models import evaluate
 
 
 @pytest.fixture
-def asked(monkeypatch) -> Counter[tuple[str, str]]:
+def asked(monkeypatch):
     """Count the requests that reach a model."""
     counts = Counter()
     original = SharedPrefixLM._loglikelihood_tokens
@@ -35,7 +31,7 @@ def asked(monkeypatch) -> Counter[tuple[str, str]]:
     return counts
 
 
-def run(model: Path, cache: Path, **kwargs: Any) -> dict[str, Any]:
+def run(model, cache, **kwargs):
     results = evaluate(model, ["nnd_demo"], use_cache=str(cache / "answers"), limit=6, **kwargs)["results"]["nnd_demo"]
     return {key: value for key, value in results.items() if key.startswith("pass_rate")}
 

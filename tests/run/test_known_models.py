@@ -3,8 +3,6 @@
 ``pretrained=smollm2``; `tests/real` runs the model itself.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

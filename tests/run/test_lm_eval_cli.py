@@ -3,15 +3,12 @@
 The real command lines: the literal ``lm_eval`` in a process of its own once, all else in this one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,7 +31,7 @@ MODEL = MODELS / "tiny-lm-xs"
 
 
 @pytest.fixture(scope="module")
-def built(real_sets, tmp_path_factory) -> Path:
+def built(real_sets, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     for name in ("demo", *(("summeval", "frank") if DATA.is_dir() else ())):
         shutil.copytree(real_sets(name), home / "nnd" / name)
@@ -42,13 +39,13 @@ def built(real_sets, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def use_built(built, monkeypatch) -> None:
+def use_built(built, monkeypatch):
     monkeypatch.setenv("NND_HOME", str(built))
     monkeypatch.setenv("COLUMNS", "200")
 
 
 @pytest.fixture
-def lm_eval(monkeypatch, capsys) -> Callable[..., str]:
+def lm_eval(monkeypatch, capsys):
     """A function that runs the literal command in this process, and returns its output."""
     from lm_eval.__main__ import cli_evaluate
 
@@ -62,7 +59,7 @@ def lm_eval(monkeypatch, capsys) -> Callable[..., str]:
 
 
 @pytest.fixture
-def registered(nnd, small_lm_eval, tmp_path, monkeypatch) -> Path:
+def registered(nnd, small_lm_eval, tmp_path, monkeypatch):
     """Register through the command, in a copy of lm-eval: that of this environment is everybody's."""
     site = shutil.copytree(small_lm_eval, tmp_path / "site")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(REPO)]))

@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -31,24 +29,24 @@ REQUESTS: Any = [(None, [*range(5, 26)], [*range(3, 3 + n)]) for n in (1, 4, 9)]
 
 
 @pytest.fixture
-def engine(tmp_path) -> Iterator[type[fake_vllm.LLM]]:
+def engine(tmp_path):
     environment.cache_clear()
     with fake_vllm.installed(tmp_path / "site") as made:
         yield made
     environment.cache_clear()
 
 
-def through_vllm(folder: Path, model: str = "vllm", **kwargs: Any) -> Any:
+def through_vllm(folder, model="vllm", **kwargs):
     arguments = {"pretrained": str(folder), "dtype": "float32", "max_model_len": 2048, **kwargs.pop("model_args", {})}
     options = {"batch_size": "auto", "bootstrap_iters": 0, "limit": LIMIT, **kwargs}
     return nnd_tasks.evaluate(["nnd_demo"], model, arguments, **options)
 
 
-def assert_same(one: Any, other: Any) -> None:
+def assert_same(one, other):
     test_backends.assert_same(test_backends.samples_of(one), test_backends.samples_of(other))
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def said(caplog):
     return [record.getMessage() for record in caplog.records if record.getMessage().startswith("vllm-shared-prefix:")]
 
 

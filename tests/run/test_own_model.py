@@ -1,9 +1,6 @@
 """`examples/own_model.py`: a plain module is scored as by its own logits, with a cache and without."""
 
-from __future__ import annotations
-
 import runpy
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +16,7 @@ LIMIT = 3
 class Recurrent(torch.nn.Module):
     """A byte model whose state is its cache; without ``caching`` it gives logits alone."""
 
-    def __init__(self, *, caching: bool) -> None:
+    def __init__(self, *, caching):
         super().__init__()
         torch.manual_seed(0)
         self.caching = caching
@@ -27,20 +24,20 @@ class Recurrent(torch.nn.Module):
         self.drop, self.layer = torch.nn.Dropout(0.5), torch.nn.GRU(16, 16, batch_first=True)
         self.tokens_read = 0
 
-    def forward(self, tokens: torch.Tensor, cache: torch.Tensor | None = None) -> Any:
+    def forward(self, tokens, cache=None):
         self.tokens_read += tokens.numel()
         hidden, cache = self.layer(self.drop(self.embed(tokens)), cache)
         logits = 3 * self.head(hidden)
         return (logits, cache) if self.caching else logits
 
 
-def evaluate(module: torch.nn.Module) -> dict[str, Any]:
+def evaluate(module):
     own_model = runpy.run_path(str(SCRIPT))["OwnModel"]
     lm = own_model(module, ByT5Tokenizer(), 4096)
     return nnd_tasks.evaluate("nnd_demo", lm, limit=LIMIT, bootstrap_iters=0)
 
 
-def sums(results: dict[str, Any]) -> list[float]:
+def sums(results):
     return [record["sum"] for sample in results["samples"]["nnd_demo"] for record in sample["candidates"]]
 
 

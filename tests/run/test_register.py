@@ -3,8 +3,6 @@
 Also covers announce_tasks, is_filled, task_manager, update_registration, workshop, written_folders.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -28,14 +26,14 @@ from tests.conftest import REPO
 
 
 @pytest.fixture
-def tasks(tmp_path) -> Path:
+def tasks(tmp_path):
     """Make the folder that stands for the one that lm-eval searches (tests/conftest.py)."""
     folder = tmp_path / "lm_eval" / "tasks"
     folder.mkdir(parents=True)
     return folder
 
 
-def names_in(folder: Path) -> list[str]:
+def names_in(folder):
     return sorted(path.stem for path in folder.rglob("*.yaml"))
 
 

@@ -3,8 +3,6 @@
 Also covers check_options, check_request, saved_folder, check_run, check_words, model_parameters, main.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -13,9 +11,7 @@ import resource
 import shlex
 import shutil
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -37,7 +33,7 @@ from tests.run.local_server import closed_port
 
 
 @pytest.fixture
-def refused(monkeypatch, nnd) -> Callable[..., str]:
+def refused(monkeypatch, nnd):
     """Return a function that runs ``nnd run ...`` and returns its one line of error; loading a model is a failure."""
 
     def call(*arguments):
@@ -52,7 +48,7 @@ def refused(monkeypatch, nnd) -> Callable[..., str]:
     return call
 
 
-def hf(model: Path, *more: str) -> list[str]:
+def hf(model, *more):
     return ["--model", "hf", "--model_args", f"pretrained={model}", "--device", "cpu", *more]
 
 
@@ -207,7 +203,7 @@ def test_outside_of_a_git_repository_git_says_nothing(gpt2, home, tmp_path, monk
     assert "fatal" not in capfd.readouterr().err
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+def call(monkeypatch, *arguments):
     """Run ``nnd run ...`` in this process and return its status."""
     monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
@@ -240,7 +236,7 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(kind, output, gpt2, 
 # ---------------------------------------------------------------- secrets
 
 
-def secret_arguments(url: str, tokenizer: Path) -> dict[str, Any]:
+def secret_arguments(url, tokenizer):
     address = url.replace("http://", "http://hush-user:hush-pw@") + "?api_key=hush-query&size=3"
     header = {"Authorization": "Bearer hush-bearer", "X-Second": "hush-second"}
     return {
@@ -249,7 +245,7 @@ def secret_arguments(url: str, tokenizer: Path) -> dict[str, Any]:
     }
 
 
-def everything_written(folder: Path) -> str:
+def everything_written(folder):
     files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in (".json", ".jsonl", ".html")]
     assert {path.suffix for path in files} >= {".json", ".jsonl"}
     return "".join(f"{path}\n{path.read_text('utf-8')}" for path in files)

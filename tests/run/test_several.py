@@ -3,15 +3,10 @@
 Also covers check_output, results_folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +20,7 @@ from tests.conftest import REPO
 from tests.run import test_own_model
 
 
-def run_twice(command: Sequence[str | Path], cwd: Path) -> list[Outcome]:
+def run_twice(command, cwd):
     """Run a command in two processes that find each other as those of torchrun do."""
     # The store has its port; a free one could be taken.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -46,7 +41,7 @@ def run_twice(command: Sequence[str | Path], cwd: Path) -> list[Outcome]:
     return outcomes
 
 
-def written(folder: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+def written(folder):
     """Read the files of a run: its results, without times and places, and the samples of each task."""
     [path] = folder.rglob("results_*.json")
     results = json.loads(path.read_text("utf-8"))
@@ -60,7 +55,7 @@ def written(folder: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     return results, samples
 
 
-def close(one: Any, two: Any) -> bool:
+def close(one, two):
     """Tell whether two values are equal, numbers within 1e-6 of their size; lm-eval writes some of them as texts."""
     if isinstance(one, dict):
         return one.keys() == two.keys() and all(close(one[key], two[key]) for key in one)
@@ -124,12 +119,12 @@ _WORDS = [
 ]
 
 
-def arguments_of(model: Path, out: str | Path) -> list[str | Path]:
+def arguments_of(model, out):
     return ["run", "--model", "hf", "--model_args", f"pretrained={model},dtype=float32", *_WORDS, "--output_path", out]
 
 
 @pytest.fixture(scope="module")
-def twice(llama, demo_home, tmp_path_factory) -> tuple[Path, list[Outcome]]:
+def twice(llama, demo_home, tmp_path_factory):
     """Run `_PROGRAM` once in two processes; return its folder and what they printed."""
     folder = tmp_path_factory.mktemp("twice")
     with pytest.MonkeyPatch.context() as patch:

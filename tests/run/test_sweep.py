@@ -3,8 +3,6 @@
 ``nnd run --models``: many models by one command, each as if it were run alone, and none again.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -13,13 +11,12 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run.run import list_models
-from tests.commands import Command, Outcome
 from tests.models.fake_ray import fake_ray
 from tests.run.test_several import close, written
 
 
 @pytest.fixture
-def checkpoints(tmp_path, gpt2, llama) -> Path:
+def checkpoints(tmp_path, gpt2, llama):
     """Two models, in an order that texts do not have, and two folders that are none."""
     runs = tmp_path / "lr=1,dtype=16"
     for name, model in (("step-2", gpt2), ("step-10", llama)):
@@ -40,13 +37,13 @@ def test_models_are_those_of_a_pattern_or_a_file(checkpoints, tmp_path):
             list_models(nothing)
 
 
-def sweep(nnd: Command, models: str, out: Path, *more: str, arguments: str = "dtype=float32") -> Outcome:
+def sweep(nnd, models, out, *more, arguments="dtype=float32"):
     model = "ray" if "workers" in arguments else "hf"
     words = ["--model", model, "--model_args", arguments, "--tasks", "nnd_demo,nnd_demo_clean", "--limit", "3"]
     return nnd("run", *words, "--device", "cpu", "--models", models, "--output_path", out, "--log_samples", *more)
 
 
-def results(out: Path) -> list[Path]:
+def results(out):
     return sorted(out.rglob("results_*.json"))
 
 

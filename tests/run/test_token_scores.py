@@ -3,10 +3,6 @@
 ``--metadata '{"tokens": true}'``: the log-probabilities of tokens, against those straight from the model.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -25,7 +21,7 @@ LIMIT = 4
 TOKENS = {"tokens": True}
 
 
-def scores_of(results: Any) -> dict[tuple[str, int, str], tuple[float, int]]:
+def scores_of(results):
     """Return (prompt, candidate, part of the context) -> sum and tokens, of what is scored in the samples."""
     return {
         (sample["doc"]["cluster_id"], i, part): (record["sum"], record["tokens"])
@@ -36,7 +32,7 @@ def scores_of(results: Any) -> dict[tuple[str, int, str], tuple[float, int]]:
     }
 
 
-def assert_sums(results: Any) -> None:
+def assert_sums(results):
     """The table has a row for each scored candidate; its log-probabilities add up to the candidate's score."""
     scores, rows = scores_of(results), results["tokens"]["nnd_demo"].to_pylist()
     assert {(row["cluster_id"], row["candidate"], row["context_part"]) for row in rows} == scores.keys()

@@ -1,25 +1,20 @@
 """Small dataset folders, and what is in them and beside them."""
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from nnd_tasks.schema import ConfigSummary, check_table
+from nnd_tasks.schema import check_table
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.write import CardFacts, write_dataset
 
 
-def to_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def to_table(rows):
     """Return tests as a table in the types of the schema."""
     return check_table(pa.Table.from_pylist(list(rows)), "a test")
 
 
-def make(n: int = 3, mark: str = "", **values: Any) -> list[dict[str, Any]]:
+def make(n=3, mark="", **values):
     """Return ``n`` tests over two clusters."""
     return [
         {
@@ -37,9 +32,7 @@ def make(n: int = 3, mark: str = "", **values: Any) -> list[dict[str, Any]]:
     ]
 
 
-def write(
-    folder: Path, tables: Mapping[str, pa.Table] | None = None, name: str = "demo", **more: Any
-) -> list[ConfigSummary]:
+def write(folder, tables=None, name="demo", **more):
     """Write with a card of few facts; one config ``authors`` unless told."""
     tables = {"authors": to_table(make())} if tables is None else tables
     reports = {config: {} for config in tables}
@@ -48,7 +41,7 @@ def write(
     )
 
 
-def contents(folder: Path) -> dict[str, bytes | None]:
+def contents(folder):
     """Return every file below ``folder`` with its bytes (None for folders)."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
@@ -56,16 +49,16 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def beside(folder: Path) -> set[str]:
+def beside(folder):
     """List what lies in the parent of ``folder`` besides it."""
     return {path.name for path in folder.parent.iterdir()} - {folder.name}
 
 
-def parquet(folder: Path) -> Path:
+def parquet(folder):
     return folder / "authors" / "test-00000-of-00001.parquet"
 
 
-def not_utf8(column: pa.ChunkedArray) -> pa.Array:
+def not_utf8(column):
     """Return a column of strings whose bytes are no UTF-8."""
     data = b"\xff" * len(column)
     offsets = struct.pack(f"<{len(column) + 1}i", *range(len(column) + 1))

@@ -3,8 +3,6 @@
 Each yields context, better, worse, whether the better one comes first, and what is known of the worse one, as `test_counts` says.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import unicodedata

@@ -4,8 +4,6 @@ Rows have ``c`` (context), ``t`` (candidate), ``g`` (group), ``mark`` (a label, 
 one), ``name`` (of what was judged), and ``system``, ``rater``, ``category``, ``subcategory`` and ``severity``.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

@@ -1,9 +1,6 @@
 """Small made-up files in each publisher's format: those in ``small/SET/``, whose README says which tests they give."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 FOLDER = Path(__file__).with_name("small")
@@ -15,12 +12,12 @@ MQM_FILE = "mqm_newstest2021_ende.tsv"
 SMALL = {"quiz_design": 5, "challenge300": 8, "summeval": 2, "frank": 3, "mqm": 4, "news_gpt3": 3}
 
 
-def small_text(name: str) -> str:
+def small_text(name):
     """Return the text of the first file of the set ``name``, line ends as they are."""
     return sorted((FOLDER / name).iterdir())[0].read_bytes().decode("utf-8")
 
 
-def write_files(folder: Path, files: Mapping[str, str]) -> Path:
+def write_files(folder, files):
     """Write ``files`` into ``folder``, line ends as they are."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -28,6 +25,6 @@ def write_files(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def small_source(folder: Path, name: str) -> Path:
+def small_source(folder, name):
     """Copy the small files of the set ``name`` into ``folder``."""
     return shutil.copytree(FOLDER / name, folder, dirs_exist_ok=True)

@@ -4,8 +4,6 @@ tally_rows, tally_table, UserTask, write_task.
 Rows read are rows used and rows left out for a reason (`nnd_tasks.sets.account`), whatever the file is.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -3,12 +3,9 @@
 What a card says, what of it people may write, and that no text of a stranger becomes markup.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -33,7 +30,7 @@ SUMMARIES = [ConfigSummary(name, 1000, 70, 900, {"wrong": 1000}, "f" * 16) for n
 COLUMNS = ("test_id", "high_first", "question")
 
 
-def card_of(card_facts: CardFacts = CARD_FACTS, earlier: str = "", **report: Any) -> str:
+def card_of(card_facts=CARD_FACTS, earlier="", **report):
     return make_card(card_facts, SUMMARIES, COLUMNS, {"all": REPORT | report}, default="all", earlier=earlier)
 
 

@@ -7,8 +7,6 @@ of it changes numbers of users, so it is made on purpose (``NND_WRITE_PINS=1 pyt
 CHANGELOG.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ Downloads and archives: checked, recorded, tried again, and never taken for what
 The publisher is a server of this process on 127.0.0.1; recipes take https only, so theirs are made without that check.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io
@@ -16,15 +14,13 @@ import re
 import tarfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.build import BuiltSet, build_set, make_set
+from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import RETRIES
 from nnd_tasks.sets.recipe import File, SetRecipe, make_recipe
@@ -37,7 +33,7 @@ OTHER = ROWS.replace(b"q,c,bad\n", b"")
 WAY_OUT = "name it: nnd build mine --source FILE_OR_DIR"
 
 
-def sha256(data: bytes) -> str:
+def sha256(data):
     return hashlib.sha256(data).hexdigest()
 
 
@@ -46,20 +42,20 @@ class Publisher(LocalServer):
 
     path = ""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.answers = {}
         self.requests = Counter()
         self.short = 0  #: bytes that each answer lacks of its Content-Length
 
-    def serve(self, path: str, *answers: bytes | tuple[int, bytes]) -> str:
+    def serve(self, path, *answers):
         """Set the answers for a path, and return its address."""
         self.answers[path] = [answer if isinstance(answer, tuple) else (200, answer) for answer in answers]
         return f"{self.url}/{path}"
 
 
 class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
+    def do_GET(self):
         path, publisher = self.path.lstrip("/"), self.server.owner
         turns = publisher.answers.get(path, [(404, b"")])
         status, body = turns[min(publisher.requests[path], len(turns) - 1)]
@@ -69,7 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *args: Any) -> None:
+    def log_message(self, *args):
         """Say nothing."""
 
 
@@ -77,7 +73,7 @@ Publisher.handler = Handler
 
 
 @pytest.fixture
-def publisher(monkeypatch) -> Iterator[Publisher]:
+def publisher(monkeypatch):
     """Start a publisher."""
     for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(variable, raising=False)
@@ -85,18 +81,18 @@ def publisher(monkeypatch) -> Iterator[Publisher]:
         yield server
 
 
-def build(**files: dict[str, Any]) -> BuiltSet:
+def build(**files):
     """Build a set of one table per file, whose addresses need not be https."""
     made = {f"{name}.csv": File.model_construct(**{**File().model_dump(), **file}) for name, file in files.items()}
     recipe = make_recipe({**LABELS, "config": "@file"}, "here").model_copy(update={"files": made})
     return make_set(SetRecipe("mine", Path("_"), "own", recipe=recipe), progress=False)
 
 
-def kept(home: Path) -> dict[str, bytes]:
+def kept(home):
     return {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
-def zipped(name: str, content: bytes) -> bytes:
+def zipped(name, content):
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr(name, content)

@@ -3,13 +3,10 @@
 The first use of a set builds it, from files that the user has; several processes, a kill and a lack of network do no harm.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -32,7 +29,7 @@ LOAD = "import nnd_tasks; print(len(nnd_tasks.load('quiz_design')))"
 
 
 @pytest.fixture
-def sources(data, monkeypatch) -> Path:
+def sources(data, monkeypatch):
     """Name the folder of the real files by NND_SOURCES."""
     monkeypatch.setenv("NND_SOURCES", str(data))
     return data

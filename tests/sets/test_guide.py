@@ -3,8 +3,6 @@
 The guide to contributing is true: its files, its edits and its commands, in their order.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
@@ -24,7 +22,7 @@ PAGE = (REPO / "docs" / "contribute.md").read_text("utf-8")
 BLOCK = re.compile(r"```(\w+)\n(.*?)```|`([\w./$]+)`", re.DOTALL)
 
 
-def steps() -> list[tuple[str, str, str]]:
+def steps():
     """Return file, language and text of every block of the page."""
     found, name = [], ""
     for language, text, named in BLOCK.findall(PAGE):
@@ -35,7 +33,7 @@ def steps() -> list[tuple[str, str, str]]:
     return found
 
 
-def commands(text: str) -> list[tuple[list[str], str]]:
+def commands(text):
     """Return the words and the comment of each command of a block."""
     lines = text.replace("\\\n", " ").splitlines()
     return [(shlex.split(line, comments=True), line.partition("  # ")[2]) for line in lines]

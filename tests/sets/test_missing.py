@@ -4,8 +4,6 @@ traces_of, unpack.
 Traces of missing values, and what prepare.py may return: one rule for all roles, said with the way to keep them.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from nnd_tasks.sets.account import describe_accounts

@@ -1,10 +1,5 @@
 """`make_tests`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -23,7 +18,7 @@ COLUMNS = {name: st.sampled_from(cells) for name, cells in ARGUMENTS["columns"].
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def tables(draw):
     """Draw rows, and the recipe that they are judged by."""
     labels = draw(st.booleans())
     rule = draw(st.sampled_from(ARGUMENTS["label_rules" if labels else "score_rules"]))
@@ -46,7 +41,7 @@ def tables(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """Make a folder for the tables of all examples."""
     return tmp_path_factory.mktemp("tables")
 

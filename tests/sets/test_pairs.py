@@ -1,10 +1,7 @@
 """`take_pairs`, `find_winners`, `make_tests`: ready-made pairs of texts or chats, or two columns and a winner."""
 
-from __future__ import annotations
-
 import unicodedata
 from functools import partial
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +22,7 @@ TEXTS = st.sampled_from(["a", "a ", "é", "e\u0301", "", " "])
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """Make a folder for the tables of all examples."""
     return tmp_path_factory.mktemp("tables")
 

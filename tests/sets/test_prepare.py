@@ -3,11 +3,8 @@
 Sets with a `prepare.py`: rows in pandas, errors that name the file and its place, and code of others only with trust.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,7 +31,7 @@ GOOD = """    return pd.DataFrame(
 DOCS = [{"q": "Q1", "answers": {"a": "good", "b": "bad"}}, {"q": "Q2", "answers": {"c": "bad", "d": "good"}}]
 
 
-def write_set(folder: Path, body: str = GOOD, more: str = "") -> Path:
+def write_set(folder, body=GOOD, more=""):
     """Write a recipe, a prepare.py and the file that it reads."""
     write_rows(folder / "docs.jsonl", DOCS)
     (folder / "prepare.py").write_text(HEAD + body, encoding="utf-8")
@@ -42,7 +39,7 @@ def write_set(folder: Path, body: str = GOOD, more: str = "") -> Path:
     return folder
 
 
-def make_sent(folder: Path, source: Path | None = None) -> Any:
+def make_sent(folder, source=None):
     return make_set(find_recipe(str(folder)), source, trust=True)
 
 

@@ -4,14 +4,11 @@ read_recipe, read_records, read_rows, read_table.
 Files as people have them are read strictly: texts and numbers as written, and one line that names file and row.
 """
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
 import json
 import re
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -31,17 +28,17 @@ TEXTS = ["NA", "None", "null", "007", "12345678901234567890123", "1.50", " x ", 
 ROWS = [{"c": "Wörter; viele, ja", "t": text, "s": i} for i, text in enumerate(TEXTS)]
 
 
-def delimited(mark: str, decimal: str = ".", quotes: bool = True) -> str:
+def delimited(mark, decimal=".", quotes=True):
     """Return `ROWS` as text; by hand, as no library may decide what is quoted."""
 
-    def cell(value: Any) -> str:
+    def cell(value):
         text = f"{value:.1f}".replace(".", decimal) if isinstance(value, int) else str(value)
         return '"' + text.replace('"', '""') + '"' if quotes and any(sign in text for sign in f'{mark}"\n') else text
 
     return "".join(mark.join(map(cell, row)) + "\n" for row in [ROWS[0], *(row.values() for row in ROWS)])
 
 
-def excel(*sheets: list[dict[str, Any]]) -> bytes:
+def excel(*sheets):
     """Return a workbook with the sheets s0, s1, ..."""
     openpyxl = pytest.importorskip("openpyxl")
     book, target = openpyxl.Workbook(), io.BytesIO()

@@ -4,10 +4,7 @@ list_recipes, load_recipe, make_recipe, PairRule, Recipe, RecipeFile, ScoreRule,
 Recipes are checked as a whole: one line with every mistake, and no way out of their folder.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +19,7 @@ from tests.sets.small_files import write_files
 from tests.sets.tables import LABELS, make_rows, refusal
 
 
-def mistakes(values: Any) -> str:
+def mistakes(values):
     message = refusal(make_recipe, values, "here")
     assert message.startswith("here: ")
     return message

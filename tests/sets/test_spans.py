@@ -1,12 +1,9 @@
 """`normalize_text`, `take_marks`, `locate_spans`, `place_spans`, `read_items`: spans mark the words that people marked."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,7 +15,7 @@ from nnd_tasks.sets.spans import normalize_text, take_marks
 from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick
 
 
-def nfc(text: str) -> str:
+def nfc(text):
     return unicodedata.normalize("NFC", text)
 
 
@@ -58,7 +55,7 @@ def test_marks_are_taken_out_before_a_text_is_normalized(pieces):
 TEXT = "The mill stood stil and stood."
 
 
-def read_spans(folder: Path, text: str, *cells: Any, **keys: Any) -> tuple[str, list[dict[str, Any]], dict[str, int]]:
+def read_spans(folder, text, *cells, **keys):
     """Read a worse candidate that was judged once for each cell, its spans, and how many spans lie nowhere."""
     good, bad = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": text, "l": "bad"}
     made = make_rows(folder, [good, *({**bad, "s": cell} for cell in cells)], **LABELS, spans={"column": "s", **keys})

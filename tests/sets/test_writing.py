@@ -3,14 +3,11 @@
 Writing dataset folders: as a whole or not at all, by one process at a time, and only where the user may write.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -25,7 +22,7 @@ from tests.sets.folders import beside, contents, make, to_table, write
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     """Return the place of a dataset in a folder of its own."""
     (tmp_path / "sets").mkdir()
     return tmp_path / "sets" / "demo"

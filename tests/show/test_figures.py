@@ -3,8 +3,6 @@
 Also covers figure_text.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pandas as pd
@@ -13,7 +11,7 @@ import pytest
 from nnd_tasks.show.forms import draw_lines, write_figure
 
 
-def points_of(lines: list[str], panel: str = "p") -> pd.DataFrame:
+def points_of(lines, panel="p"):
     rows = [{"panel": panel, "line": line, "x": x, "y": 0.5, "low": 0.4, "high": 0.6} for line in lines for x in (1, 2)]
     return pd.DataFrame(rows)
 

@@ -4,15 +4,13 @@ Also covers dump_json, escape_cell, file_stem, is_missing, markdown_table, print
 print_table, render, Report, Table, to_csv, to_html, to_json, to_latex, to_markdown.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
@@ -25,7 +23,7 @@ from nnd_tasks.show.report import Report, Table, file_stem, write_cell
 from nnd_tasks.show.terminal import show_reports, write_reports
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 HOSTILE = "a|b `c` *d* <script>x</script> \\ \x1b[31m & 5%_$"
 ROWS = pd.DataFrame(
@@ -44,7 +42,7 @@ TABLE = Table(
 )
 
 
-def draw() -> Figure:
+def draw():
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1, 1))
@@ -52,7 +50,7 @@ def draw() -> Figure:
     return figure
 
 
-def make_report(name: str = "one", title: str = "Title", **more: Any) -> Report:
+def make_report(name="one", title="Title", **more):
     return Report(
         name,
         title,

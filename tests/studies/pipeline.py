@@ -1,11 +1,5 @@
 """A spaCy pipeline by rules, with tags, lemmas and entities for a few words, comparisons of texts, and likelihoods."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
-
 import spacy
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -33,12 +27,12 @@ PREPOSITIONS = ("to", "in", "of", "from", "about")
 ENTITIES = {"Boston": "GPE", "Paris": "GPE", "Anna": "PERSON", "Monday": "DATE", "Acme": "ORG"}
 
 
-def tagged() -> Any:
+def tagged():
     """Return the pipeline."""
     nlp = spacy.blank("en")
-    ruler: Any = nlp.add_pipe("attribute_ruler")
+    ruler = nlp.add_pipe("attribute_ruler")
 
-    def add(word: str, tag: str, pos: str, lemma: str) -> None:
+    def add(word, tag, pos, lemma):
         ruler.add([[{"LOWER": word}]], {"TAG": tag, "POS": pos, "LEMMA": lemma})
 
     for word, (tag, lemma) in VERBS.items():
@@ -49,33 +43,33 @@ def tagged() -> Any:
         add(word, "NN", "NOUN", word)
     for word in PREPOSITIONS:
         add(word, "IN", "ADP", word)
-    entities: Any = nlp.add_pipe("entity_ruler")
+    entities = nlp.add_pipe("entity_ruler")
     entities.add_patterns([{"label": label, "pattern": name} for name, label in ENTITIES.items()])
     return nlp
 
 
-def rough() -> Any:
+def rough():
     """Return a pipeline that finds some verbs, nouns and names in any English text, by their endings and capital letters."""
     nlp = tagged()
-    ruler: Any = nlp.get_pipe("attribute_ruler")
+    ruler = nlp.get_pipe("attribute_ruler")
     for ending, tag, pos, lemma in (
         ("ed", "VBD", "VERB", "go"),
         ("s", "NNS", "NOUN", "thing"),
         ("ion", "NN", "NOUN", "ion"),
     ):
         ruler.add([[{"TEXT": {"REGEX": f"^[a-z]{{3,}}{ending}$"}}]], {"TAG": tag, "POS": pos, "LEMMA": lemma})
-    entities: Any = nlp.get_pipe("entity_ruler")
+    entities = nlp.get_pipe("entity_ruler")
     entities.add_patterns([{"label": "ORG", "pattern": [{"TEXT": {"REGEX": "^[A-Z][a-z]{3,}$"}}]}])
     return nlp
 
 
-def is_within(short: Iterable[str], long: Iterable[str]) -> bool:
+def is_within(short, long):
     """Tell whether ``short`` is what is left of ``long`` when parts of it are taken away."""
     rest = iter(long)
     return all(part in rest for part in short)
 
 
-def split_into(text: str, sentences: Iterable[str]) -> list[str]:
+def split_into(text, sentences):
     """Return the sentences that a text is made of, the longest that fits at each place."""
     options = sorted(sentences, key=len, reverse=True)
     found = []
@@ -85,7 +79,7 @@ def split_into(text: str, sentences: Iterable[str]) -> list[str]:
     return found
 
 
-def mean_likelihood(folder: Path, context: str, text: str) -> float:
+def mean_likelihood(folder, context, text):
     """Return the mean log-likelihood per token of a text after a context, or after the token before all texts."""
     tokenizer, model = (kind.from_pretrained(folder) for kind in (AutoTokenizer, AutoModelForCausalLM))
     start = [] if tokenizer("")["input_ids"] or context else [tokenizer.eos_token_id]

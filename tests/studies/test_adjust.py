@@ -9,15 +9,12 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.runs import Run
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.studies.adjust import ADJUSTED, Floats, Margins, adjust, curve, fit, influence, left_over, won
 from tests.results.fake_runs import make_document, sample_of_tokens, write_run
@@ -27,7 +24,7 @@ PER_TOKEN, PER_NAT = -3.0, -0.35
 Texts = list[list[list[int]]]
 
 
-def lengths(rng: np.random.Generator, prompts: int, longer: float = 3.0) -> Any:
+def lengths(rng, prompts, longer=3.0):
     """Return prompt, category, and tokens of both texts of each test; the better ones are ``longer`` by so much on average."""
     prompt = np.repeat(np.arange(prompts), 6)
     size = len(prompt)
@@ -36,7 +33,7 @@ def lengths(rng: np.random.Generator, prompts: int, longer: float = 3.0) -> Any:
     return prompt, rng.integers(0, 3, size), high, low
 
 
-def planted(seed: int, prompts: int, knows: float, longer: float = 3.0) -> tuple[Margins, Floats]:
+def planted(seed, prompts, knows, longer=3.0):
     """Return tests of a scorer with planted knowledge (nats), and the knowledge alone."""
     rng = np.random.default_rng(seed)
     prompt, category, high, low = lengths(rng, prompts, longer)
@@ -48,7 +45,7 @@ def planted(seed: int, prompts: int, knows: float, longer: float = 3.0) -> tuple
     return Margins(summed, columns, high + low, np.abs(summed) + 1, prompt, category), knowledge
 
 
-def adjusted_rate(margins: Margins) -> float:
+def adjusted_rate(margins):
     return float(won(left_over(margins, fit(margins))).mean())
 
 
@@ -134,7 +131,7 @@ def test_the_error_is_the_spread_over_repeated_studies_with_the_noise_of_the_fit
 # ---------------------------------------------------------------- runs
 
 
-def scored_run(folder: Path, texts: Texts, sums: Callable[[int, int, list[int]], float], **more: Any) -> Run:
+def scored_run(folder, texts, sums, **more):
     """Return a run whose first candidate of each prompt is better than the others.
 
     Args:
@@ -153,13 +150,13 @@ def scored_run(folder: Path, texts: Texts, sums: Callable[[int, int, list[int]],
     return run
 
 
-def some_texts(rng: np.random.Generator, prompts: int = 40) -> Texts:
+def some_texts(rng, prompts=40):
     return [
         [rng.integers(0, 30, rng.integers(2, 20)).tolist() for _ in range(rng.integers(2, 5))] for _ in range(prompts)
     ]
 
 
-def surprise_of(texts: Texts, prompt: int, ids: list[int]) -> float:
+def surprise_of(texts, prompt, ids):
     """Count tokens in all prompts but one, slowly; every id up to the largest has one count more, and unknown ones one."""
     kinds = max(i for prompt_texts in texts for one in prompt_texts for i in one) + 2
     counts = Counter(i for p, several in enumerate(texts) if p != prompt for one in several for i in one)

@@ -3,12 +3,7 @@
 Also covers choose_errors, Gold, load_parser, name_scorers, Scorer.
 """
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 import spacy
@@ -35,7 +30,7 @@ PARSER = Parser(spacy.blank("en"))
 
 
 @pytest.fixture
-def corpus(tmp_path) -> Path:
+def corpus(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     return path
@@ -44,13 +39,13 @@ def corpus(tmp_path) -> Path:
 # ---------------------------------------------------------------- the search
 
 
-def run(changes: Mapping[str, Sequence[str]], scores: Mapping[str, float]) -> Any:
+def run(changes, scores):
     unscored = dict(scores)
 
-    def score(pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def score(pairs):
         return [unscored.pop(text) for _, text in pairs]  # no text is scored twice
 
-    def propose(text: str, _: Sequence[str]) -> dict[str, str]:
+    def propose(text, _):
         return {new: f"to {new}" for new in changes.get(text, ())}
 
     return search(Gold("a b c d"), "", propose, score)

@@ -3,13 +3,10 @@
 Also covers find_end, is_spoken, join, Parser.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import spacy
@@ -45,7 +42,7 @@ WORDS = [
 
 
 @st.composite
-def texts(draw: Any, least: int = 1) -> str:
+def texts(draw, least=1):
     """Texts of some sentences, of known words."""
     made = []
     for _ in range(draw(st.integers(least, 6))):
@@ -56,15 +53,15 @@ def texts(draw: Any, least: int = 1) -> str:
     return " ".join(made)
 
 
-def make(name: str, text: str, amount: float, seed: int = 0, **changes: Any) -> str:
+def make(name, text, amount, seed=0, **changes):
     return ERRORS[name].make(replace(DRAFT, **changes), text, amount, random.Random(seed))
 
 
-def words_of(text: str) -> list[str]:
+def words_of(text):
     return [word.text for word in TAGGED.parse(text)]
 
 
-def spaced(text: str) -> str:
+def spaced(text):
     """Return a text with white space between all that spaCy takes for words."""
     return " ".join(words_of(text))
 
@@ -130,7 +127,7 @@ Let's leave. = Let's leave.
 """
 
 
-def split_example(line: str) -> tuple[str, str, float, str]:
+def split_example(line):
     """Return name, text, amount and the text with the error."""
     error, texts = line.partition(" # ")[0].split(": ", 1)
     name, amount = error.split()

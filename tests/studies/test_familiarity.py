@@ -1,18 +1,11 @@
 """`Effects`, `report_familiarity`: against least squares with dummies, on planted effects, through the command line."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import stdtr, stdtrit
 
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.show.report import Report
 from nnd_tasks.store import read_table
 from nnd_tasks.studies.familiarity import Effects, report_familiarity
 from tests.commands import refused
@@ -22,7 +15,7 @@ from tests.sets.folders import to_table, write
 # ---------------------------------------------------------------- least squares
 
 
-def drawn(seed: int, prompts: int, systems: int) -> tuple[Any, Any, Any, Any]:
+def drawn(seed, prompts, systems):
     """Return prompt, stratum, shares and weight of made-up texts; some strata have one text, some texts two writers."""
     rng = np.random.default_rng(seed)
     prompt = np.repeat(np.arange(prompts), rng.integers(2, 2 * systems, prompts))
@@ -106,13 +99,13 @@ def test_only_linked_systems_are_compared_and_only_what_texts_tell_is_estimated(
 # ---------------------------------------------------------------- sets and runs
 
 
-def found_on(tmp_path: Path, own: Sequence[str] = (), **liked: dict[str, float]) -> Report:
+def found_on(tmp_path, own=(), **liked):
     runs = [write_scores(tmp_path, name, values, seed) for seed, (name, values) in enumerate(liked.items())]
     [found] = report_familiarity(read_results(runs), own)
     return found
 
 
-def own_of(found: Report, model: str) -> pd.DataFrame:
+def own_of(found, model):
     """Return the rows of a model's own texts, by quantity."""
     own = found.tables[1].data
     return own[own["model"] == model].set_index("quantity")

@@ -26,35 +26,35 @@ DRAFT = Edit(PARSER, sentences_of_others=[(donor, "other") for donor in DONORS],
 Check = Callable[[str, str, str], bool]
 
 
-def letters(text: str, gold: str = "") -> list[str]:
+def letters(text, gold=""):
     return list("".join(text.split()))
 
 
-def words(text: str, gold: str) -> list[str]:
+def words(text, gold):
     return text.split()
 
 
-def sentences(text: str, gold: str) -> list[str]:
+def sentences(text, gold):
     spans = PARSER.sentences(gold)
     negated = [new.rstrip() for span in spans if (new := negate(span))]
     return split_into(text, [*map(join, spans), *negated, *DONORS])
 
 
-def same(split: Callable[[str, str], list[str]]) -> Check:
+def same(split):
     """Return whether all parts that the lower level changed are the same in the higher one."""
 
-    def check(gold: str, lower: str, higher: str) -> bool:
+    def check(gold, lower, higher):
         parts = zip(*(split(text, gold) for text in (gold, lower, higher)), strict=True)
         return all(high == low for whole, low, high in parts if low != whole)
 
     return check
 
 
-def taken_away(gold: str, lower: str, higher: str) -> bool:
+def taken_away(gold, lower, higher):
     return is_within(letters(higher), letters(lower))
 
 
-def same_words_gone(gold: str, lower: str, higher: str) -> bool:
+def same_words_gone(gold, lower, higher):
     """Return whether the higher level lacks every word that the lower one lacks."""
     before = Counter(gold.split())
     return not (before - Counter(lower.split())) - (before - Counter(higher.split()))

@@ -3,14 +3,10 @@
 Also covers list_experiments, pick, shipped_task.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -34,7 +30,7 @@ from nnd_tasks.store import read_table
 from nnd_tasks.studies.reproduce import PublishedRun, find_weights, load_experiments, measure, reproduce
 from nnd_tasks.task.task_files import read_task_yaml
 from tests import random_models
-from tests.commands import Outcome, refused
+from tests.commands import refused
 from tests.conftest import DATA
 
 PUBLISHED = DATA.parent / "docs" / "published_results.json"
@@ -122,7 +118,7 @@ def test_rates_are_pooled_over_tests_and_their_errors_over_prompts():
 # ---------------------------------------------------------------- the authors' rule, recomputed
 
 
-def bart(folder: Path) -> Path:
+def bart(folder):
     inner = random_models._byte_level(["<s>", "<pad>", "</s>", "<unk>"])
     inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
@@ -133,7 +129,7 @@ def bart(folder: Path) -> Path:
     return random_models._save(BartForConditionalGeneration(config), tokenizer, folder, 3.0)
 
 
-def prophetnet(folder: Path) -> Path:
+def prophetnet(folder):
     """ProphetNet: its tokenizer names no EOS token."""
     folder.mkdir(parents=True)
     texts = (row[key] for row in load("quiz_design", "authors") for key in ("context", "high", "low"))
@@ -151,15 +147,13 @@ def prophetnet(folder: Path) -> Path:
     return random_models._save(ProphetNetForConditionalGeneration(config), ProphetNetTokenizer(str(file)), folder, 3.0)
 
 
-def authors_rates(
-    folder: Path, rows: list[dict[str, Any]], source: str, prefix: str, ends: tuple[int, int]
-) -> dict[str, float]:
+def authors_rates(folder, rows, source, prefix, ends):
     """Return pass rates as `run_nnd` and `GeneratorHF` of the release compute them, one candidate at a time."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForSeq2SeqLM.from_pretrained(folder)
     start, end = ends
 
     @cache
-    def likelihood(document: str, text: str) -> float:
+    def likelihood(document, text):
         candidate = tokenizer.encode(prefix + text, add_special_tokens=False)
         encoder, decoder = torch.tensor([tokenizer.encode(document)]), torch.tensor([[start, *candidate]])
         with torch.no_grad():
@@ -167,7 +161,7 @@ def authors_rates(
         target = [*candidate, end]
         return float(torch.log_softmax(logits, -1)[range(len(target)), target].mean())
 
-    outcomes: dict[str, list[bool]] = {}
+    outcomes = {}
     for row in rows:
         high, low = (likelihood(source.format(**row), row[side]) for side in ("high", "low"))
         # The release takes the second candidate unless the first is likelier.
@@ -213,7 +207,7 @@ def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
 
 
 @pytest.fixture
-def quiz_home(real_sets, monkeypatch) -> None:
+def quiz_home(real_sets, monkeypatch):
     monkeypatch.setenv("NND_HOME", str(real_sets("quiz_design").parents[1]))
 
 
@@ -223,7 +217,7 @@ def test_stand_ins_end_to_end_although_one_is_broken_and_again_where_one_is_miss
     (tmp_path / "config.json").write_text("{}")
     weights = {"bartl_sup": tmp_path, "dgpt2_sup": tiny_models["gpt2"], "mixqg": tiny_models["t5"]}
 
-    def run(**folders: Path) -> tuple[Outcome, set[Path]]:
+    def run(**folders):
         asked = [f"--weights={name}={folder}" for name, folder in folders.items()]
         done = nnd("reproduce", "quiz_design", *asked, "--limit", 3, "--out", tmp_path)
         return done, {*tmp_path.rglob("samples_*")}

@@ -3,8 +3,6 @@
 Also covers make_requests.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,14 +28,14 @@ TEXTS = [
 
 
 @pytest.fixture
-def corpus(tmp_path) -> Path:
+def corpus(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("\n".join(TEXTS), encoding="utf-8")
     return path
 
 
 @pytest.fixture
-def models(tiny_models) -> list[str]:
+def models(tiny_models):
     return [str(tiny_models["gpt2"]), str(tiny_models["llama"])]
 
 

@@ -3,12 +3,8 @@
 Also covers compute_noise, make_row, NewSet, prepare_draft, StressSet.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -35,30 +31,30 @@ NEEDS = {"tags", "entities", "source", "reference corpus", "masked model"}
 
 
 @pytest.fixture
-def plain(tmp_path) -> Path:
+def plain(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("\n".join([*TEXTS, "", TEXTS[0]]) + "\n", encoding="utf-8")
     return path
 
 
 @pytest.fixture
-def pairs(tmp_path) -> Path:
+def pairs(tmp_path):
     rows = [{"gold": text, "source": f"Source {i}.", "reference": f"Other {i}."} for i, text in enumerate(TEXTS)]
     return write_rows(tmp_path / "pairs.jsonl", rows)
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory) -> str:
+def pipeline(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pipeline") / "rules"
     tagged().to_disk(folder)
     return str(folder)
 
 
-def build(corpus: Any, out: Path, **settings: Any) -> Any:
+def build(corpus, out, **settings):
     return build_stress_set("mine", str(corpus), out=out, **settings)
 
 
-def rows_of(result: Any) -> list[dict[str, Any]]:
+def rows_of(result):
     return list(read_table(result.folder).to_pylist())
 
 

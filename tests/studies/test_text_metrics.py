@@ -1,11 +1,6 @@
 """load_metrics, report_metric: the values of text metrics by definition, and their verdicts on real summaries."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,9 +15,9 @@ HYPOTHESES = ["the cat sat on the mat", "a dog"]
 REFERENCES = [["the cat sat on the mat", "there is a cat"], ["a dog ran far", "the dog"]]
 
 
-def score(name: str, model: Path | str = "", sources: Sequence[str] = ("", "")) -> Any:
+def score(name, model="", sources=("", "")):
     """Score `HYPOTHESES` with a metric, found by name."""
-    metric: Any = load_metrics(f"{name}={model}")[name]
+    metric = load_metrics(f"{name}={model}")[name]
     return metric(HYPOTHESES, sources, REFERENCES)
 
 

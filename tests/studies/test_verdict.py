@@ -1,11 +1,8 @@
 """judge, decide, report_results, draw_levels: the paper's rule against slow definitions."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -24,11 +21,11 @@ from tests.results.fake_runs import make_document, make_sample, score, write_run
 Rows = Sequence[dict[str, Any]]
 
 
-def one(error: str, level: str, score: float, gold: float = -1.0, **more: Any) -> dict[str, Any]:
+def one(error, level, score, gold=-1.0, **more):
     return {"text": "a", "error": error, "level": level, "seed": 0, "noise": 0.1, "gold": gold, "score": score, **more}
 
 
-def slow_levels(rows: Rows, error: str) -> list[dict[str, Any]]:
+def slow_levels(rows, error):
     """Compute what `judge` documents of an error, text by text."""
     scored = [row for row in rows if not math.isnan(row["score"])]
     of_error = [row for row in scored if row["error"] == error]
@@ -112,7 +109,7 @@ def test_an_error_is_seen_if_both_intervals_of_each_level_say_so(steps, rates, o
 # ---------------------------------------------------------------- files
 
 
-def write(folder: Path, name: str, **scores: float | None) -> None:
+def write(folder, name, **scores):
     samples = []
     for key, low in scores.items():
         document = make_document(key, ["a b c d a b c d", "a b c d."], ["truncation"])

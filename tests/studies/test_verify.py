@@ -1,12 +1,8 @@
 """`correlate`, `verify_rates`, `verify_scores`, `verify_sets`: known answers on the real files, scipy, slow definitions."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from itertools import combinations, permutations, product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.stats import kendalltau, pearsonr
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.show.report import Report
 from nnd_tasks.studies import verify
 from nnd_tasks.studies.text_metrics import METRICS, load_metrics
 from nnd_tasks.studies.verify import (
@@ -50,7 +45,7 @@ SYSTEMS = ["M9", "M17", "M20", "M22", "M23"]
 ERRORS = ("disfluent", "off_target", "wrong_context")
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
+def lines_of(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -87,7 +82,7 @@ RATES = {"a": {"x": 0.1, "y": 0.5}, "b": {"x": 0.2, "y": 0.5}, "c": {"x": 0.4, "
 HUMAN = {"a": {"x": 0.3, "y": 0.5}, "b": {"x": 0.2, "y": 0.7}, "c": {"x": 0.8, "y": 0.6}, "d": {"x": 0.0}}
 
 
-def by_category(table: pd.DataFrame, column: str = "value") -> pd.DataFrame:
+def by_category(table, column="value"):
     """Return a column of `verify_scores` as a row per category and a column per statistic."""
     return table.pivot(index="category", columns="statistic", values=column)
 
@@ -135,7 +130,7 @@ def test_intervals_are_those_of_a_slow_loop(monkeypatch):
 # ---------------------------------------------------------------- known answers
 
 
-def tables_of(report: Report) -> dict[str, pd.DataFrame]:
+def tables_of(report):
     return {table.name: table.data for table in report.tables}
 
 
@@ -189,7 +184,7 @@ def test_summeval_reproduces_rouge(data):
 
 
 @pytest.fixture
-def short(data, tmp_path) -> Path:
+def short(data, tmp_path):
     """Return a folder with eight articles of SummEval and all of Quiz Design."""
     rows = lines_of(data / "summeval" / SUMMEVAL_FILE)
     kept = list(dict.fromkeys(row["id"] for row in rows))[:8]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from tests.sets.folders import write
 from tests.sets.tables import LABELS, make_rows
 
 
-def read_cases(test_file: str) -> dict[str, Any]:
+def read_cases(test_file):
     """Read the tables of the tests in a folder, ``cases.yaml``."""
     return dict(yaml.safe_load(Path(test_file).with_name("cases.yaml").read_text("utf-8")))
 
@@ -28,19 +27,19 @@ CASES = read_cases(__file__)
 DEMO = tasks_dir() / "demo" / "nnd_demo.yaml"
 
 
-def folders_of(name: str) -> list[Path]:
+def folders_of(name):
     """List the folder of a set of ours that has a YAML of this task; none for a variant."""
     return [path.parent for path in tasks_dir().glob(f"*/{name}.yaml")]
 
 
-def load_task(name: str, metadata: dict[str, Any] | None = None, include: Sequence[Path] = ()) -> Any:
+def load_task(name, metadata=None, include=()):
     """Load a task; lm-eval reads no other YAMLs than those in its folder, which takes half a second for all."""
     folders = [*include] or folders_of(name) or [write_task_folder()]
     manager = TaskManager(include_path=folders, include_defaults=False, metadata=metadata or {})
     return manager.load([name])["tasks"][name]
 
 
-def build_task(name: str, metadata: dict[str, Any], include: Sequence[Path] = (), **options: Any) -> Any:
+def build_task(name, metadata, include=(), **options):
     """Return a task with the requests of all its documents, or of those that the options choose."""
     task = load_task(name, metadata, include)
     task.set_config("num_fewshot", 0)
@@ -48,7 +47,7 @@ def build_task(name: str, metadata: dict[str, Any], include: Sequence[Path] = ()
     return task
 
 
-def write_yaml(folder: Path, name: str, include: Path = DEMO, **settings: Any) -> Path:
+def write_yaml(folder, name, include=DEMO, **settings):
     """Write a task that includes another one; return its folder."""
     folder.mkdir(exist_ok=True)
     lines = [f"{key}: {json.dumps(value)}" for key, value in {"task": name, **settings}.items()]
@@ -56,7 +55,7 @@ def write_yaml(folder: Path, name: str, include: Path = DEMO, **settings: Any) -
     return folder
 
 
-def small_set(folder: Path, rows: list[tuple[str, str, str]], **settings: Any) -> Path:
+def small_set(folder, rows, **settings):
     """Write a set of (context, candidate, ok or wrong) with a task ``small``; return the folder of the task."""
     table = [{"c": context, "t": text, "l": label} for context, text, label in rows]
     made = make_rows(folder, table, **{**LABELS, "better": "ok"}, candidates="rows", config="authors")
@@ -80,18 +79,18 @@ class TaskRun(NamedTuple):
     facts: dict[str, Any]
 
 
-def read_task(results: dict[str, Any], task: str = "nnd_demo") -> TaskRun:
+def read_task(results, task="nnd_demo"):
     """Take one task out of lm-eval's results."""
     rates = {name.partition(",")[0]: value for name, value in results["results"][task].items()}
     return TaskRun(rates, results["samples"][task], results["configs"][task]["metadata"]["nnd"])
 
 
-def run_task(model: Path, task: str = "nnd_demo", **options: Any) -> TaskRun:
+def run_task(model, task="nnd_demo", **options):
     """Evaluate one task, see `evaluate`."""
     return read_task(evaluate(model, [task], **options), task)
 
 
-def run_stock(arguments: dict[str, Any], **options: Any) -> TaskRun:
+def run_stock(arguments, **options):
     """Evaluate the demo as stock ``lm_eval`` does, which tells a task the model's arguments and nothing else."""
     metadata = {**arguments, **options.pop("metadata", {})}
     manager = TaskManager(include_path=str(tasks_dir()), include_defaults=False, metadata=metadata)

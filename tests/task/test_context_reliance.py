@@ -3,8 +3,6 @@
 Each candidate also without its context: scores against the model itself, rates against slow counting.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from nnd_tasks.errors import NNDError

@@ -3,10 +3,6 @@
 Also covers check_languages, doubles_space.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from tokenizers import Tokenizer, models, processors
 from transformers import PreTrainedTokenizerFast
@@ -19,7 +15,7 @@ ROWS = [("xa", "bc", "ok"), ("xa", "cb", "wrong"), ("xa", "", "wrong"), ("xc", "
 
 
 @pytest.fixture
-def letters(tmp_path) -> str:
+def letters(tmp_path):
     """Return the folder of a tokenizer that begins every text with ``<s>``."""
     vocabulary = {token: i for i, token in enumerate(["<s>", "</s>", "x", "a", "b", "c", "ab", "\n"])}
     inner = Tokenizer(models.BPE(vocabulary, [("a", "b")]))
@@ -30,7 +26,7 @@ def letters(tmp_path) -> str:
     return str(tmp_path / "letters")
 
 
-def small(folder: Path, prompt: str) -> list[Path]:
+def small(folder, prompt):
     return [small_set(folder, ROWS, doc_to_text=prompt, target_delimiter="")]
 
 

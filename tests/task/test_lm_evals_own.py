@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from itertools import islice
-from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -36,7 +35,7 @@ for path in task_yamls(tasks_dir()):
 SPACED = ("nnd_llmbar", "nnd_llmbar_clean")
 
 
-def first_prompts(tests: datasets.Dataset, count: int) -> datasets.Dataset:
+def first_prompts(tests, count):
     """Return the tests of the first prompts: all of a large set take seconds to divide and to group."""
     table = tests.with_format("arrow")[:]
     clusters = list(dict.fromkeys(table["cluster_id"].to_pylist()))[:count]
@@ -44,14 +43,14 @@ def first_prompts(tests: datasets.Dataset, count: int) -> datasets.Dataset:
 
 
 @pytest.fixture(scope="module")
-def manager(tmp_path_factory) -> TaskManager:
+def manager(tmp_path_factory):
     """lm-eval, which has read the YAMLs of all tasks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NND_HOME", str(tmp_path_factory.mktemp("home")))
         return TaskManager(include_path=[write_task_folder()], include_defaults=False)
 
 
-def assert_as_lm_eval(task: Any) -> None:
+def assert_as_lm_eval(task):
     task.download(task.config.dataset_kwargs)
     assert task.dataset is not None
     for name in ("training", "validation", "test"):
@@ -76,7 +75,7 @@ def assert_as_lm_eval(task: Any) -> None:
     assert {request.doc_id for request in task.instances} == set(range(1, len(docs)))
 
 
-def assert_rendered(task: Any) -> None:
+def assert_rendered(task):
     document = task.eval_docs[0]
     prompt = task.doc_to_text(document)
     assert document["context"] in prompt

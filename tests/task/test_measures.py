@@ -3,10 +3,7 @@
 `nnd_tasks.measures`: from a run to its results, samples and tables, against transformers' own logits and sums test by test.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +25,7 @@ BASIC = ("bits_high", "bits_low", "margin")
 BREAKDOWN = {"pass_rate_a_b": ("category", "a b"), "pass_rate_severity_minor": ("severity", "minor")}
 
 
-def read_text(oracle: Oracle, prompt: str, text: str) -> dict[str, float]:
+def read_text(oracle, prompt, text):
     """Measure a text after a prompt by the model's logits, token by token."""
     context, continuation = oracle.split(prompt, f" {text}")
     total, tokens = oracle.sum_and_count(context, continuation)
@@ -36,11 +33,11 @@ def read_text(oracle: Oracle, prompt: str, text: str) -> dict[str, float]:
     return {"sum": total, "tokens": tokens, "bytes": len(text.encode()), **stats._asdict()}
 
 
-def measure_slowly(samples: list[Any], texts: list[Any], category: str | None) -> dict[str, tuple[float, float]]:
+def measure_slowly(samples, texts, category):
     """Compute every measure and its clustered error from pairs of sums, one prompt after the other."""
-    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in MEASURES}
+    pairs = {name: [] for name in MEASURES}
     for sample, of_sample in zip(samples, texts, strict=True):
-        of_prompt: dict[str, list[tuple[float, float]]] = {name: [] for name in MEASURES}
+        of_prompt = {name: [] for name in MEASURES}
         for test in sample["doc"]["tests"]:
             if category in (None, test["category"]):
                 high, low = of_sample[test["high"]], of_sample[test["low"]]

@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -23,7 +22,6 @@ from lm_eval.utils import make_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.task.metrics import (
-    Breakdown,
     aggregate_rate,
     aggregate_stderr,
     break_down,
@@ -63,7 +61,7 @@ labels = {
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> Document:
+def documents(draw):
     scores = draw(
         st.lists(st.one_of(score, score, score, st.none()), min_size=draw(st.sampled_from([1, 3])), max_size=5)
     )
@@ -77,16 +75,14 @@ collections = st.lists(documents(), max_size=5)
 rules = st.sampled_from(["fail", "authors"])
 
 
-def exact(value: Likelihood | None, unit: str) -> Fraction | None:
+def exact(value, unit):
     """Return a likelihood per token, whole or per byte, as a fraction; None without one."""
     if value is None or math.isnan(value.total):
         return None
     return Fraction(value.total) / {"": value.tokens, "_sum": 1, "_bytes": value.size}[unit]
 
 
-def slow_outcome(
-    test: dict[str, Any], scores: Sequence[Likelihood | None], unit: str, ties: str
-) -> tuple[bool | None, bool]:
+def slow_outcome(test, scores, unit, ties):
     """Return (passed, tie). The authors' rule lets the first candidate win only when it is strictly likelier."""
     high, low = exact(scores[test["high"]], unit), exact(scores[test["low"]], unit)
     if high is None or low is None:
@@ -96,9 +92,9 @@ def slow_outcome(
     return not low > high, high == low
 
 
-def outcomes_of(collection: list[Document], ties: str, breakdown: Breakdown) -> dict[str, list[tuple[int, bool]]]:
+def outcomes_of(collection, ties, breakdown):
     """Return rate -> (document, passed) of each test that was scored, or of each prompt that passes or fails as a whole."""
-    outcomes: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    outcomes = defaultdict(list)
     for unit in ("", "_sum", "_bytes"):
         for i, document in enumerate(collection):
             passed = [slow_outcome(test, document.scores, unit, ties)[0] for test in document.tests]
@@ -111,11 +107,11 @@ def outcomes_of(collection: list[Document], ties: str, breakdown: Breakdown) -> 
     return outcomes
 
 
-def breakdown_of(collection: list[Document]) -> Breakdown:
+def breakdown_of(collection):
     return break_down(test for document in collection for test in document.tests)
 
 
-def score_all(collection: list[Document], ties: str) -> list[dict[str, Any]]:
+def score_all(collection, ties):
     breakdown = breakdown_of(collection)
     return [score_document(document.tests, document.scores, breakdown, ties=ties) for document in collection]
 
@@ -167,7 +163,7 @@ def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_clu
             column, value = breakdown[name]
             assert sizes_by(column, items)[value] == {"tests": count, "clusters": k}
         rate = Fraction(passes.total(), count or 1)
-        error: Any = "N/A"
+        error = "N/A"
         if k > 1:
             squares = sum((passes[i] - rate * sizes[i]) ** 2 for i in sizes)
             error = math.sqrt(Fraction(k, k - 1) * squares) / count

@@ -4,33 +4,29 @@ warn_of_requests.
 What the task used, recomputed straight from the models' logits.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tests.task.tasks import TaskRun, run_task
+from tests.task.tasks import run_task
 
 
 class Oracle:
     """Mean log-likelihood per token of one candidate, one forward pass, no padding, no batch, no lm-eval."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.seq2seq = "t5" in folder.name
         kind = AutoModelForSeq2SeqLM if self.seq2seq else AutoModelForCausalLM
         self.model = kind.from_pretrained(folder, dtype=torch.float32).eval()
-        self._encoded: tuple[list[int], Any] = ([], None)
+        self._encoded = ([], None)
 
     @torch.no_grad()
-    def read(self, context: list[int], candidate: list[int]) -> torch.Tensor:
+    def read(self, context, candidate):
         """Return the logits in the places of the candidate's tokens; for T5 the context is what the encoder reads."""
         if self.seq2seq:
             start = self.model.config.decoder_start_token_id
@@ -42,12 +38,12 @@ class Oracle:
             logits = self.model(torch.tensor([[*context, *candidate]])).logits[0, len(context) - 1 : -1]
         return logits.double()
 
-    def sum_and_count(self, context: list[int], candidate: list[int]) -> tuple[float, int]:
+    def sum_and_count(self, context, candidate):
         """Sum log P(candidate | context), and count the candidate's tokens."""
         logprobs = torch.log_softmax(self.read(context, candidate), -1)
         return float(logprobs[range(len(candidate)), candidate].sum()), len(candidate)
 
-    def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+    def split(self, context, continuation):
         """Tokenize a request as lm-eval documents it: jointly for decoder-only models, apart for encoder-decoders.
 
         White space at the end of the context belongs to the continuation, but for a `ClosedPrompt`, which keeps it.
@@ -59,11 +55,11 @@ class Oracle:
         return whole[:cut], whole[cut:]
 
 
-def check_against(oracle: Oracle, samples: list[dict[str, Any]]) -> tuple[int, int]:
+def check_against(oracle, samples):
     """Compare every candidate's numbers and every test's outcome; return how many of each were compared."""
     candidates = tests = 0
     for sample in samples:
-        means: list[float | None] = [None] * len(sample["doc"]["candidates"])
+        means = [None] * len(sample["doc"]["candidates"])
         scored = [i for i, record in enumerate(sample["candidates"]) if record is not None]
         for i, (context, continuation) in zip(scored, sample["arguments"], strict=True):
             record = sample["candidates"][i]
@@ -118,7 +114,7 @@ def test_scores_and_outcomes_equal_the_models_own_logits(name, options, tiny_mod
                 assert record["tokens"] == len(oracle.tokenizer.encode(text, add_special_tokens=False)), "no line feed"
 
 
-def numbers(run: TaskRun) -> tuple[list[Any], ...]:
+def numbers(run):
     """Return the outcomes, token counts and sums of a run."""
     candidates = [candidate for sample in run.samples for candidate in sample["candidates"]]
     outcomes = [test["passed"] for sample in run.samples for test in sample["tests"]]
@@ -146,7 +142,7 @@ def test_results_do_not_depend_on_batches_padding_or_the_order_of_requests(name,
 # ---------------------------------------------------------------- the authors' protocol
 
 
-def authors_scores(oracle: Oracle, document: str, candidate: str, cache: dict[tuple[str, str], float]) -> float:
+def authors_scores(oracle, document, candidate, cache):
     """Score as the authors' release does: tokens and EOS apart from the document's, their mean log-likelihood.
 
     A GPT-2 reads document, BOS, candidate; a T5 reads the document and decodes from its start token.

@@ -32,7 +32,7 @@ ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], str, str | None]] = {
 
 
 @pytest.fixture(scope="module")
-def half(gpt2, tmp_path_factory) -> str:
+def half(gpt2, tmp_path_factory):
     """Return the folder of a model in bfloat16. Its config says so, as most users leave dtype out."""
     folder = tmp_path_factory.mktemp("half")
     AutoModelForCausalLM.from_pretrained(gpt2, dtype=torch.bfloat16).save_pretrained(folder)

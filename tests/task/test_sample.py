@@ -3,11 +3,8 @@
 Samples of prompts: the same ones in every run, spread over categories, and a part of every larger sample.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from typing import Any
 
 import datasets
 import pytest
@@ -18,13 +15,13 @@ from lm_eval.utils import make_table
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.settings import sample_of
 from tests.random_models import evaluate
-from tests.task.tasks import CASES, TaskRun, read_task, run_stock, run_task
+from tests.task.tasks import CASES, read_task, run_stock, run_task
 
 #: Categories of each prompt; every prompt has a test.
 PROMPTS = st.lists(st.sets(st.sampled_from("abcdef"), min_size=1, max_size=4), min_size=1, max_size=40)
 
 
-def documents(prompts: list[set[str]]) -> datasets.Dataset:
+def documents(prompts):
     rows = [
         {"cluster_id": f"p{i}", "tests": [{"category": category} for category in sorted(categories)]}
         for i, categories in enumerate(prompts)
@@ -56,7 +53,7 @@ def test_a_rare_category_is_in_a_sample():
 # ---------------------------------------------------------------- runs
 
 
-def outcomes(run: TaskRun) -> dict[str, Any]:
+def outcomes(run):
     return {test["test_id"]: test["passed"] for sample in run.samples for test in sample["tests"]}
 
 

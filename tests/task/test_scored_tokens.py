@@ -10,7 +10,6 @@ import unicodedata
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,11 +33,11 @@ TEXTS = (
 BPE_BYTES = [f"<0x{value:02X}>" for value in range(256)]
 
 
-def _bpe(alphabet: list[str], special: list[str], size: int = 420) -> Any:
+def _bpe(alphabet, special, size=420):
     return trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, special_tokens=special, show_progress=False)
 
 
-def _byte_level(*, trim: bool) -> Tokenizer:
+def _byte_level(*, trim):
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = ByteLevel(add_prefix_space=False)
     made.decoder, made.post_processor = decoders.ByteLevel(), processors.ByteLevel(trim_offsets=trim)
@@ -46,7 +45,7 @@ def _byte_level(*, trim: bool) -> Tokenizer:
     return made
 
 
-def _byte_fallback(*steps: Any, before: Any = None) -> Tokenizer:
+def _byte_fallback(*steps, before=None):
     """Fall back to bytes for what the first text lacks: spaces are replaced by a normalizer, or by a pre-tokenizer."""
     made = Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
     made.normalizer = normalizers.Sequence([*steps])
@@ -56,7 +55,7 @@ def _byte_fallback(*steps: Any, before: Any = None) -> Tokenizer:
     return made
 
 
-def _trained(model: Any, normalizer: Any, before: Any, trainer: type, **options: Any) -> Tokenizer:
+def _trained(model, normalizer, before, trainer, **options):
     made = Tokenizer(model)
     made.normalizer, made.pre_tokenizer = normalizer, before
     options = {"vocab_size": 300, "special_tokens": ["</s>", "<unk>"], "show_progress": False, **options}
@@ -64,13 +63,13 @@ def _trained(model: Any, normalizer: Any, before: Any, trainer: type, **options:
     return made
 
 
-def _wordpiece() -> Tokenizer:
+def _wordpiece():
     normalizer = normalizers.BertNormalizer(clean_text=False, lowercase=True, strip_accents=False)
     model = models.WordPiece(unk_token="<unk>")
     return _trained(model, normalizer, pre_tokenizers.BertPreTokenizer(), trainers.WordPieceTrainer)
 
 
-def _unigram() -> Tokenizer:
+def _unigram():
     options = {"vocab_size": 160, "unk_token": "<unk>"}
     before = Metaspace(prepend_scheme="always")
     return _trained(models.Unigram(), normalizers.NFKC(), before, trainers.UnigramTrainer, **options)
@@ -90,12 +89,12 @@ _BYTE_OF = {char: byte for byte, char in bytes_to_unicode().items()}
 
 
 @cache
-def counter_of(name: str) -> TokenCounter:
+def counter_of(name):
     tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=MAKE[name](), eos_token="</s>", model_max_length=4096)
     return TokenCounter({"tokenizer": tokenizer, "backend": "causal", "max_length": 4096})
 
 
-def _bytes_of(name: str, token: str) -> bytes:
+def _bytes_of(name, token):
     """Find the text that a token stands for, without its offsets."""
     if token == "</s>":
         return b"</s>"
@@ -106,10 +105,10 @@ def _bytes_of(name: str, token: str) -> bytes:
     return token.replace("▁", " ").removeprefix("##" if name == "BERT" else "\0").encode()
 
 
-def brute_force(name: str, counter: TokenCounter, text: str) -> list[tuple[int, int]]:
+def brute_force(name, counter, text):
     """Lay the bytes of the tokens along those of the text, and count characters."""
 
-    def normal(char: str) -> bytes:
+    def normal(char):
         if name in ("Mistral", "T5"):  # a Chinese comma becomes that of ASCII
             char = unicodedata.normalize("NFKC", char)
         return (char.lower() if name == "BERT" else char).encode()

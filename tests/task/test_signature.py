@@ -4,12 +4,8 @@ short_signature, weights_digest, Signature.
 The signature: every item of the protocol changes it, and what is not in it does not change a number.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -39,24 +35,24 @@ LIMIT = 3  # clusters: enough for numbers that differ
 Signed = tuple[dict[str, Any], dict[str, Any]]
 
 
-def run(model: Path, task: str = "nnd_demo", **kwargs: Any) -> Signed:
+def run(model, task="nnd_demo", **kwargs):
     """Return the signature, and the numbers without harness fields."""
     rates, _, facts = run_task(model, task, **{"limit": LIMIT, **kwargs})
     return facts["signature"], {name: value for name, value in rates.items() if name.startswith("pass_rate")}
 
 
 @pytest.fixture(scope="module")
-def _runs() -> dict[str, Signed]:
+def _runs():
     return {}
 
 
 @pytest.fixture
-def llama(tiny_models, home) -> Path:
+def llama(tiny_models, home):
     return tiny_models["llama"]
 
 
 @pytest.fixture
-def base(_runs, llama) -> Callable[..., Signed]:
+def base(_runs, llama):
     """A function that gives a run that others are compared with; each is done once."""
 
     def get(**options):
@@ -68,11 +64,11 @@ def base(_runs, llama) -> Callable[..., Signed]:
 
 
 @pytest.fixture
-def plain(base) -> Signed:
+def plain(base):
     return base()
 
 
-def changed(one: dict[str, Any], two: dict[str, Any]) -> set[str]:
+def changed(one, two):
     """Return the items of the protocol that differ; line and digest must agree with them."""
     keys = set(one["protocol"]) | set(two["protocol"])
     items = {key for key in keys if one["protocol"].get(key) != two["protocol"].get(key)}

@@ -3,8 +3,6 @@
 The task inside the harness: documents, requests, settings, exemplars, results.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

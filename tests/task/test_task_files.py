@@ -3,15 +3,12 @@
 Also covers read_task_yaml.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.resources
 import json
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -28,13 +25,13 @@ READERS = ("choice", "judge", "rating", "validator")
 HOW = ("class", "fewshot_config", "reader", "variants")
 
 
-def read_folder(folder: Path) -> dict[str, dict[str, Any]]:
+def read_folder(folder):
     """Return task or group -> its settings."""
     settings = [read_task_yaml(path)[0] for path in sorted(folder.rglob("*.yaml"))]
     return {task.get("group") or task["task"]: task for task in settings}
 
 
-def digest(settings: dict[str, Any]) -> str:
+def digest(settings):
     kept = {key: value for key, value in settings.items() if key not in HOW}
     kept["tag"] = kept.get("tag") or []
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:12]
@@ -58,7 +55,7 @@ def test_lm_eval_knows_them_with_their_tags(nnd_home):
     assert set(manager.all_tags) == {"nnd_language_en", *(tag for tag in manager.all_tags if tag.startswith("nnd_"))}
 
 
-def write_own(nnd_home: Path, file: str, **settings: Any) -> Path:
+def write_own(nnd_home, file, **settings):
     path = nnd_home / "task_yamls" / "mine" / file
     path.parent.mkdir(parents=True, exist_ok=True)
     included = {"include": str(tasks_dir() / "_base"), "dataset_path": "nnd/mine", "doc_to_text": "{{context}}"}

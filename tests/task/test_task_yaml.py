@@ -3,11 +3,6 @@
 What a task's YAML may set: it is used, or refused before a model is loaded; no template reaches into Python.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from lm_eval.utils import env
 
@@ -21,7 +16,7 @@ from tests.task.tasks import CASES, load_task, small_set, write_yaml
 TESTS = [("c", "good", "ok"), ("c", "bad", "wrong"), ("d", "g", "ok"), ("d", "b", "wrong")]
 
 
-def task_with(folder: Path, key: str, value: Any) -> Any:
+def task_with(folder, key, value):
     """Return the task of a small set with one key of its YAML set, such as ``fewshot_config.gen_prefix``."""
     first, _, second = key.partition(".")
     settings = {"doc_to_text": "{{context}}", first: {second: value} if second else value}

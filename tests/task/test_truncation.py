@@ -3,10 +3,6 @@
 Also covers shorten.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +11,7 @@ from transformers import AutoTokenizer
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.request import shorten
 from tests.conftest import needs_data, needs_models
-from tests.task.tasks import TaskRun, build_task, run_task, small_set
+from tests.task.tasks import build_task, run_task, small_set
 
 LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in range(60))
 
@@ -55,7 +51,7 @@ def test_a_measure_that_is_not_monotone_still_ends_in_something_that_fits():
 
 
 @pytest.fixture
-def run(tiny_models, tmp_path, home) -> Callable[..., TaskRun]:
+def run(tiny_models, tmp_path, home):
     """A function that runs a task with two contexts, of which the first is long."""
     rows = [
         (context, text, label)

@@ -3,17 +3,12 @@
 Also covers read_log, write_log.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
 import random
 import re
 import runpy
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,14 +38,14 @@ TASK = "nnd_demo"
 CATEGORIES = ["disfluent", "off_target", "unfaithful"]
 
 
-def load(folder: Path) -> Any:
+def load(folder):
     """Return a tiny model, with dropout where its architecture has any."""
     if folder.name == "t5":
         return AutoModelForSeq2SeqLM.from_pretrained(folder, dropout_rate=0.2)
     return AutoModelForCausalLM.from_pretrained(folder)
 
 
-def rows(tokenizer: Any, seq2seq: bool) -> list[dict[str, Any]]:
+def rows(tokenizer, seq2seq):
     """Return training examples of one length."""
     found = []
     for text in random_models.texts():
@@ -60,9 +55,7 @@ def rows(tokenizer: Any, seq2seq: bool) -> list[dict[str, Any]]:
     return found[:40]
 
 
-def make_trainer(
-    folder: Path, out: Path, callbacks: list[Any], *, model: Any = None, tokenizer: Any = "own", **arguments: Any
-) -> Trainer:
+def make_trainer(folder, out, callbacks, *, model=None, tokenizer="own", **arguments):
     torch.manual_seed(0)
     own = AutoTokenizer.from_pretrained(folder)
     settings = {
@@ -86,17 +79,17 @@ def make_trainer(
     )
 
 
-def read(path: Path) -> list[dict[str, Any]]:
+def read(path):
     text = path.read_text(encoding="utf-8")
     assert text.endswith("\n")
     return [json.loads(line) for line in text.splitlines()]
 
 
-def steps(path: Path) -> list[int]:
+def steps(path):
     return [line["step"] for line in read(path)]
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one, other):
     """Tell whether two nests of tensors and values are equal to the last bit."""
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
@@ -109,11 +102,11 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def generators() -> tuple[Any, ...]:
+def generators():
     return random.getstate(), np.random.get_state(), torch.get_rng_state()
 
 
-def leave_behind(model: Any) -> None:
+def leave_behind(model):
     """Leave everything of a model, and all random numbers, in another state."""
     random.seed(1), np.random.seed(1), torch.manual_seed(1)
     for i, part in enumerate(model.modules()):
@@ -125,7 +118,7 @@ def leave_behind(model: Any) -> None:
 
 
 @pytest.fixture
-def hostile(monkeypatch) -> None:
+def hostile(monkeypatch):
     """An evaluation that leaves everything it can in another state, and a model that cannot be copied."""
     real = module.evaluate
 
@@ -212,7 +205,7 @@ def test_rates_are_those_of_the_saved_checkpoints(name, arguments, prompts, tiny
         metrics = {metric.removesuffix(",none"): value for metric, value in results["results"][TASK].items()}
         sizes = {"all": {size: metrics[size] for size in ("tests", "clusters")}, **about["categories"]}
         assert [*sizes] == ["all", *CATEGORIES]
-        expected: dict[str, Any] = {"rates": {}, "measures": {}}
+        expected = {"rates": {}, "measures": {}}
         for category, of_category in sizes.items():
             end, place = ("", f"nnd/{TASK}") if category == "all" else (f"_{category}", f"nnd/{TASK}/{category}")
             rate, error = (metrics[f"pass_rate{end}{kind}"] for kind in ("", "_stderr"))
@@ -346,7 +339,7 @@ def test_a_wrong_argument_is_refused_at_once(arguments, message):
 
 
 @pytest.fixture
-def refused(gpt2, tmp_path) -> Callable[..., str]:
+def refused(gpt2, tmp_path):
     """Return a function that trains with a callback and returns its one line of error; a step of training is a failure."""
 
     class NoStep(TrainerCallback):

@@ -3,13 +3,10 @@
 ``nnd trend --decide``: decision accuracies of made-up trainings, against pairs compared one by one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random
 from itertools import combinations, product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,7 +15,6 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.runs import Runs
 from nnd_tasks.training.signal import step_variance
 from nnd_tasks.training.trend import arrange_checkpoints, report_decisions
 from tests.commands import refused
@@ -28,7 +24,7 @@ STEPS = (100, 200, 400)
 PROMPTS = 12
 
 
-def write_training(folder: Path, name: str, levels: dict[int, tuple[float, float]], stats: bool = False) -> None:
+def write_training(folder, name, levels, stats=False):
     """Write checkpoints: at each step the means of better and of worse texts, with noise of the prompts."""
     for step, (high, low) in levels.items():
         draw, samples = random.Random(step), []
@@ -44,7 +40,7 @@ def write_training(folder: Path, name: str, levels: dict[int, tuple[float, float
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     """Four trainings: the margin orders them from step 200 on as in the end, but for a pair of which it changes."""
     folder = tmp_path_factory.mktemp("runs")
     for i, name in enumerate("wxyz"):
@@ -54,21 +50,21 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(folder) -> Runs:
+def runs(folder):
     return read_results(folder)
 
 
-def decisions_of(runs: Runs) -> pd.DataFrame:
+def decisions_of(runs):
     [report] = report_decisions(runs)
     return report.tables[0].data
 
 
 @pytest.fixture(scope="module")
-def decisions(runs) -> pd.DataFrame:
+def decisions(runs):
     return decisions_of(runs)
 
 
-def slow_value(runs: Runs, training: str, step: int, measure: str, category: str) -> float:
+def slow_value(runs, training, step, measure, category):
     [run] = [run for run in runs if run.model_info["name"] == f"/runs/{training}/step-{step}"]
     tests = run.tests[(run.tests["category"] == category) | (category == "all")]
     if measure == "pass_rate":

@@ -3,12 +3,8 @@
 Also covers Tags.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Mapping, Sequence
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,11 +15,9 @@ from scipy.special import stdtr
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import Run
-from nnd_tasks.show.report import Report
 from nnd_tasks.statistics import paired_difference
 from nnd_tasks.task.settings import sample_order
-from nnd_tasks.training.model_tags import Tags, read_tags
+from nnd_tasks.training.model_tags import read_tags
 from nnd_tasks.training.signal import (
     BITS,
     CONTRASTS,
@@ -46,9 +40,7 @@ PLANTED = {"rises": 0.25, "falls": -0.25, "noise_a": 0.0, "noise_b": 0.0, "noise
 PART = {**PROTOCOL, "selection": "120 of 400 (abc)"}
 
 
-def planted(
-    seed: int, effects: Mapping[str, Any] = PLANTED, prompts: int = 120, protocol: Mapping[str, Any] = PART
-) -> list[Run]:
+def planted(seed, effects=PLANTED, prompts=120, protocol=PART):
     """Return six checkpoints; margins have noise of the test, and of the model on the prompt and on the test.
 
     Bits per byte fall with training in every category.
@@ -74,7 +66,7 @@ def planted(
     return runs
 
 
-def report_of(runs: list[Run]) -> tuple[Report, pd.DataFrame]:
+def report_of(runs):
     """Return the report, and all that it says of each category and measure."""
     [report] = report_signals(runs, resamples=200)
     signals, verdicts = (table.data.set_index(["category", "measure"]) for table in report.tables[2:])
@@ -139,7 +131,7 @@ def test_differences_of_pairs_are_those_of_nnd_compare(rows):
             assert compared["apart"] == (p < 0.05) * np.sign(expected.mean)
 
 
-def training(steps: Sequence[float]) -> pd.DataFrame:
+def training(steps):
     return pd.DataFrame({"training": "t", "step": steps}, dtype=object).astype({"step": float})
 
 
@@ -183,7 +175,7 @@ def test_the_smallest_sample_keeps_nine_of_ten_pairs():
     whole = compare_pairs(sums, tests)["apart"]
     assert np.count_nonzero(whole) == apart
 
-    def kept(size: int) -> float:
+    def kept(size):
         return float((compare_pairs(sums[:size], tests[:size])["apart"] == whole)[whole != 0].mean())
 
     assert kept(least) >= 0.9
@@ -197,12 +189,12 @@ def test_the_smallest_sample_keeps_nine_of_ten_pairs():
 # ---------------------------------------------------------------- which model should be better
 
 
-def model(name: str, parameters: int | None = 1) -> Run:
+def model(name, parameters=1):
     info = {"name": f"models/{name}", "window": 64}
     return make_run(name, [True, False, True, True], ["a", "a", "b", "c"], model_info=info, parameters=parameters)
 
 
-def ordered(runs: list[Run], tags: Tags | None = None) -> set[tuple[str, str]]:
+def ordered(runs, tags=None):
     families, _ = find_families(pair(runs)[0], tags)
     names = [(family.models["model"].tolist(), np.argwhere(family.better)) for family in families]
     return {(models[a], models[b]) for models, better in names for a, b in better}

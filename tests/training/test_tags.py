@@ -1,14 +1,11 @@
 """`read_tags`, `known_number`, `guess_family`, `guess_step`, `guess_training`: what tags, names and revisions say of models."""
 
-from __future__ import annotations
-
 import json
 import re
 
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.runs import Run
 from nnd_tasks.training.model_tags import guess_family, guess_step, guess_training, known_number, read_tags
 from tests.results.runs import make_run
 from tests.sets.tables import read_arguments
@@ -16,7 +13,7 @@ from tests.sets.tables import read_arguments
 ARGUMENTS = read_arguments(__file__)
 
 
-def run_of(name: str, revision: str | None = None, short: str = "") -> Run:
+def run_of(name, revision=None, short=""):
     info = {"name": name, "arguments": {"revision": revision} if revision else {}}
     return make_run(short or name, [True], ["a"], model_info=info)
 

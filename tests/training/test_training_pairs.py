@@ -4,13 +4,10 @@ user_tasks_dir, without_preferences.
 Preference data: the strings that a task scores, in splits that share no text; TRL trains on them as they are.
 """
 
-from __future__ import annotations
-
 import json
 import runpy
 import shutil
 import sys
-from pathlib import Path
 
 import datasets
 import numpy as np
@@ -32,12 +29,12 @@ from tests.task.tasks import build_task, load_task
 COLUMNS = {"prompt", "chosen", "rejected", "category", "cluster_id", "source_id", "test_id"}
 
 
-def preferences(name: str, config: str = "preference", split: str = "train") -> datasets.Dataset:
+def preferences(name, config="preference", split="train"):
     return datasets.load_dataset(str(dataset_folder(name)), config, split=split)
 
 
 @pytest.fixture
-def demo(demo_home, nnd_home) -> Path:
+def demo(demo_home, nnd_home):
     """Return the folder of the demo, with preference data."""
     folder = shutil.copytree(demo_home / "nnd" / "demo", nnd_home / "nnd" / "demo")
     add_preferences(folder)

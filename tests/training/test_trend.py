@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,9 @@ import pytest
 from scipy import stats
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.results.runs import Run
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.training.model_tags import read_tags
-from nnd_tasks.training.trend import Trend, find_trend, read_logs, read_trend, report_trend
+from nnd_tasks.training.trend import find_trend, read_logs, read_trend, report_trend
 from tests.results.runs import make_run
 
 CLUSTERS = ("a", "a", "a", "b", "b", "c", "d", "d")
@@ -29,11 +26,11 @@ OUTCOMES = (True, False, True, True, True, False, False, True)
 OTHER: dict[str, Any] = {"task": "nnd_other", "protocol": {"set": "nnd/other", "config": "default"}}
 
 
-def run_of(name: str, passed: Sequence[bool | None] = OUTCOMES, **changes: Any) -> Run:
+def run_of(name, passed=OUTCOMES, **changes):
     return make_run(name, passed, CLUSTERS, KINDS, model_info={"name": name, "window": 64}, **changes)
 
 
-def whole(trend: Trend, *columns: str) -> list[Any]:
+def whole(trend, *columns):
     """Return some columns of the points on all tests, one after the other."""
     points = trend.points[trend.points["category"] == "all"]
     rows = points[list(columns)].to_numpy().tolist()
@@ -95,7 +92,7 @@ def test_checkpoints_of_one_training_go_by_step_and_models_of_a_family_by_size(n
 # ---------------------------------------------------------------- what the callback writes
 
 
-def entry(step: Any, task: str = "nnd_demo", **changes: Any) -> dict[str, Any]:
+def entry(step, task="nnd_demo", **changes):
     rates = {
         "all": {"rate": 0.6, "stderr": 0.02, "tests": 100, "clusters": 12},
         "x": {"rate": 0.99, "stderr": 0.03, "tests": 50, "clusters": 4},
@@ -106,7 +103,7 @@ def entry(step: Any, task: str = "nnd_demo", **changes: Any) -> dict[str, Any]:
     return {"step": step, "epoch": 0.5, "task": task, "rates": rates, "signature": signature, **changes}
 
 
-def log_of(path: Path, *entries: Any) -> Path:
+def log_of(path, *entries):
     path.write_text("".join((item if isinstance(item, str) else json.dumps(item)) + "\n" for item in entries))
     return path
 
@@ -175,7 +172,7 @@ def test_every_number_is_shown(tmp_path):
     assert "| nnd_demo | y | step 0 | 0 | 50 | 1† | 0.500 | - |" in text
 
 
-def lines_of(axes: Any) -> dict[str, tuple[list[float], list[float], list[list[float]]]]:
+def lines_of(axes):
     """Return label -> x, y and the ends of the error bars, as drawn."""
     found = {}
     for container in axes.containers:

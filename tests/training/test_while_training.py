@@ -3,11 +3,7 @@
 Measures of likelihoods in `nnd compare` and `nnd trend`: from samples, with and without ``token_stats``.
 """
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +13,6 @@ from nnd_tasks.results.compare import category_measures, compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.show.report import Report, Table
 from nnd_tasks.training.trend import read_trend, report_trend
 from tests.results import fake_runs
 
@@ -25,7 +20,7 @@ PROMPTS = 12
 BASIC = ("bits_high", "bits_low", "margin")
 
 
-def write_model(folder: Path, name: str, shift: float, *, token_stats: bool = False, **changes: Any) -> None:
+def write_model(folder, name, shift, *, token_stats=False, **changes):
     """Write a run with a test of kind ``a`` in each prompt, and one of kind ``b`` in each third."""
     samples = []
     for i in range(PROMPTS):
@@ -39,7 +34,7 @@ def write_model(folder: Path, name: str, shift: float, *, token_stats: bool = Fa
     fake_runs.write_run(folder, name, samples=samples, **changes)
 
 
-def tables_of(report: Report) -> list[Table]:
+def tables_of(report):
     return [table for table in report.tables if table.name == "while training"]
 
 

@@ -5,18 +5,13 @@ vLLM itself: outcomes of hf, the sums of lm-eval's `VLLM` with contexts read onc
 ``make test-vllm`` runs this file, in a virtual environment of its own: vLLM wants torch and transformers of its own versions.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -35,7 +30,7 @@ ENGINE = {"dtype": "float32", "max_model_len": 1024, "gpu_memory_utilization": 0
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _environment() -> Iterator[None]:
+def _environment():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
@@ -43,18 +38,16 @@ def _environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def model(models) -> Path:
+def model(models):
     return models / "tiny-lm-m"
 
 
 @pytest.fixture(scope="module")
-def quiz_home(real_sets) -> Path:
+def quiz_home(real_sets):
     return Path(real_sets("quiz_design")).parents[1]
 
 
-def nnd_run(
-    home: Path, out: Path, model: str, arguments: dict[str, Any], *more: str
-) -> tuple[dict[str, Any], list[Any], str]:
+def nnd_run(home, out, model, arguments, *more):
     """Run ``nnd run`` on some prompts of Quiz Design; return its results, samples and log."""
     words = ["run", "--model", model, "--model_args", ",".join(f"{k}={v}" for k, v in arguments.items())]
     words += ["--tasks", "nnd_quiz_design", "--limit", str(PROMPTS), "--output_path", str(out), "--log_samples", *more]
@@ -68,7 +61,7 @@ def nnd_run(
     return json.loads(results.read_text("utf-8")), lines, done.stdout + done.stderr
 
 
-def assert_outcomes(some: list[Any], others: list[Any], allowed: float = 1e-5) -> float:
+def assert_outcomes(some, others, allowed=1e-5):
     """Check that outcomes and token counts are equal, and sums within ``allowed`` per token; return the largest difference."""
     worst = 0.0
     assert len(some) == len(others) == PROMPTS
@@ -85,12 +78,12 @@ TOKENS = ("--metadata", '{"tokens": true}')
 
 
 @pytest.fixture(scope="module")
-def hf_folder(tmp_path_factory) -> Path:
+def hf_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("hf")
 
 
 @pytest.fixture(scope="module")
-def of_hf(quiz_home, model, hf_folder) -> list[Any]:
+def of_hf(quiz_home, model, hf_folder):
     """Return the samples of hf; its token scores are in `hf_folder`."""
     settings = {"pretrained": model, "dtype": "float32", "max_length": 1024}
     return nnd_run(quiz_home, hf_folder, "hf", settings, "--device", "cpu", *TOKENS)[1]
@@ -129,13 +122,13 @@ def test_token_scores_are_those_of_hf(sharing, quiz_home, model, of_hf, hf_folde
 
 
 @pytest.fixture(scope="module")
-def engine(model) -> Any:
+def engine(model):
     from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
 
     return VLLMSharedPrefixLM(str(model), batch_size="auto", block_size=32, **ENGINE)
 
 
-def both(engine: Any, requests: list[Any]) -> tuple[list[Any], list[Any]]:
+def both(engine, requests):
     """Return the answers with contexts read once, and those of lm-eval's `VLLM`, from one engine."""
     from lm_eval.models.vllm_causallms import VLLM
 
@@ -144,7 +137,7 @@ def both(engine: Any, requests: list[Any]) -> tuple[list[Any], list[Any]]:
     return ours, VLLM._loglikelihood_tokens(engine, requests, disable_tqdm=True)
 
 
-def assert_equal(requests: list[Any], ours: list[Any], plain: list[Any]) -> None:
+def assert_equal(requests, ours, plain):
     for (_, _, continuation), one, other in zip(requests, ours, plain, strict=True):
         assert one[0] == pytest.approx(other[0], abs=1e-5 * len(continuation))
         assert one[1] == other[1]
@@ -196,7 +189,7 @@ def test_quiz_design_has_lm_evals_sums(engine, quiz_home, monkeypatch):
 # ---------------------------------------------------------------- the server
 
 
-def served(model: Path, log: Path, *options: str) -> AbstractContextManager[str]:
+def served(model, log, *options):
     """Start vLLM's server; see `serving`."""
     command = [Path(sys.executable).with_name("vllm"), "serve", model, "--dtype", "float32", "--max-model-len", "1024"]
     return serving([*command, "--gpu-memory-utilization", "0.1", *options], "/health", log)
