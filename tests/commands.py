@@ -1,12 +1,9 @@
 """Commands in processes of their own, for what only these show; most tests use the fixture `nnd`, in the process itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -18,17 +15,7 @@ class Outcome(NamedTuple):
     err: str
 
 
-#: Runs ``nnd`` with some arguments, as the fixture of this name does.
-Command = Callable[..., Outcome]
-
-
-def start(
-    command,
-    *,
-    cwd=None,
-    env=None,
-    output=None,
-):
+def start(command, *, cwd=None, env=None, output=None):
     """Start a command.
 
     Args:

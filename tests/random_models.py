@@ -1,9 +1,6 @@
 """Tiny models with random weights, built from configs, and the runs that the tests share."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
@@ -28,8 +25,8 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
 #: Model -> what its config says besides the size of the vocabulary.
-CONFIGS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
-WINDOW: int = CONFIGS["gpt2"]["n_positions"]
+CONFIGS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+WINDOW = CONFIGS["gpt2"]["n_positions"]
 #: GPT-2 and Llama start with small weights, which give nearly flat distributions; larger ones make candidates differ.
 FLAT = 3.0
 
@@ -39,16 +36,14 @@ def texts():
     return DEMO_TEXT.read_text(encoding="utf-8").splitlines()
 
 
-def _byte_level(special, vocab_size=1500):
+def _byte_level(special):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(
         texts(),
-        trainers.BpeTrainer(
-            vocab_size=vocab_size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-        ),
+        trainers.BpeTrainer(vocab_size=1500, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
     )
     return tokenizer
 

@@ -150,7 +150,7 @@ def test_build_prints_counts_to_stdout_and_notes_to_stderr(nnd, tmp_path):
 #: Command -> what its message must say.
 WRONG = {
     "build quizdesign": "did you mean 'quiz_design'",
-    "build mqm --source none": "no such file or folder",
+    "build mqm --source [bold]data[/bold]": "[bold]data[/bold]: no such file or folder",
     "build frank --source empty": FRANK_FILE,
     f"build quiz_design --source {QUIZ_FILE}": f"{QUIZ_FILE}, line 5: is not valid JSON",
     "build quiz_design --source binary.jsonl": "binary.jsonl: it holds NUL bytes: is it the right file",
@@ -164,25 +164,13 @@ WRONG = {
 @pytest.mark.parametrize("command", WRONG)
 def test_wrong_input_ends_with_status_1_and_one_line(command, nnd, tmp_path, monkeypatch, nnd_home):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "30")
     (tmp_path / "empty").mkdir()
     write_files(tmp_path / "foreign", {"notes.txt": "mine"})
     write_files(tmp_path, {QUIZ_FILE: small_text("quiz_design") + '{"group_id": 1,\n'})
     (tmp_path / "binary.jsonl").write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff")
     assert WRONG[command] in refused(nnd(*command.split()))
     assert not (nnd_home / "nnd").exists()
-
-
-def test_brackets_are_shown_as_they_are(nnd, tmp_path, monkeypatch):
-    category, folder = "bad [/end] [red]flag", tmp_path / "out [old]"
-    text = small_text("quiz_design").replace("off_target", category)
-    source = write_files(tmp_path / "in", {QUIZ_FILE: text})
-    done = nnd("build", "quiz_design", "--source", source, "--out", folder)
-    assert done.status == 0
-    assert f"\n| {category} | 2 |\n" in done.out
-    assert f"written to {folder}\n" in done.out
-    monkeypatch.setenv("COLUMNS", "30")
-    missing = tmp_path / "[bold]data[/bold] [link=x]"
-    assert refused(nnd("build", "mqm", "--source", missing)) == f"{missing}: no such file or folder"
 
 
 @pytest.mark.parametrize("way", ["option", "variable"])

@@ -31,8 +31,6 @@ from nnd_tasks.files import (
 )
 from tests.commands import refused
 
-posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX file modes and FIFOs")
-
 
 def test_of_several_files_all_are_written_or_none(tmp_path):
     paths = [tmp_path / "a.md", tmp_path / "b.json"]
@@ -59,7 +57,6 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@posix
 @pytest.mark.parametrize("mask", [0o022, 0o077])
 def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path, mask):
     old = os.umask(mask)
@@ -73,7 +70,6 @@ def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path, mask)
     assert not folder.exists()
 
 
-@posix
 def test_a_fifo_and_a_device_are_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):

@@ -3,20 +3,15 @@
 import re
 from importlib.metadata import PackageNotFoundError, metadata
 
-import pytest
-
-from tests.conftest import REPO
-
-tomllib = pytest.importorskip("tomllib", reason="Python 3.10 reads no TOML")
+from tests.test_packaging import PROJECT
 
 
 def test_no_extra_asks_for_a_package_under_the_gpl():
-    project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     extras = {
-        name: found for name, found in project["optional-dependencies"].items() if name not in ("test", "dev", "docs")
+        name: found for name, found in PROJECT["optional-dependencies"].items() if name not in ("test", "dev", "docs")
     }
     found = set()
-    for extra, requirements in {"": project["dependencies"], **extras}.items():
+    for extra, requirements in {"": PROJECT["dependencies"], **extras}.items():
         for requirement in requirements:
             package = re.split(r"[^\w.-]", requirement)[0]
             try:

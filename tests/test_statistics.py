@@ -13,15 +13,9 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from benchmarks.coverage import missed, outcomes, percentiles, plain_t
-from nnd_tasks.statistics import (
-    WITHIN,
-    clustered_mean,
-    paired_difference,
-    pool,
-    summarize_rate,
-)
+from nnd_tasks.statistics import WITHIN, clustered_mean, paired_difference, pool, summarize_rate
 
-quick = settings(max_examples=50, deadline=None)
+quick = settings(max_examples=50)
 
 #: One cluster: (passed, tests), also without tests.
 cluster = st.integers(0, 30).flatmap(lambda tests: st.tuples(st.integers(0, tests), st.just(tests)))
@@ -145,12 +139,8 @@ def test_the_interval_is_wilsons_with_the_effective_number_of_tests(pairs, level
     ("rates", "prompts", "sizes"),
     [
         ((0.9,), 10, "equal"),
-        ((0.9,), 50, "heavy"),
-        ((0.95,), 7, "equal"),
         ((0.98,), 10, "heavy"),
         ((0.5, 0.5), 4, "heavy"),
-        ((0.5, 0.5), 7, "equal"),
-        ((0.75, 0.75), 7, "heavy"),
         ((0.9, 0.9), 20, "heavy"),
     ],
 )
@@ -186,8 +176,6 @@ paired_cluster = st.integers(0, 20).flatmap(
     lambda tests: st.tuples(st.integers(0, tests), st.integers(0, tests), st.just(tests))
 )
 paired_clusters = st.lists(paired_cluster, max_size=12)
-
-Triples = list[tuple[int, int, int]]
 
 
 def compared(triples):

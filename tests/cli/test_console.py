@@ -12,7 +12,6 @@ import sys
 import pytest
 from markdown_it import MarkdownIt
 
-from nnd_tasks.sets.build import build_set
 from nnd_tasks.show import console
 
 #: What draws boxes and lines.
@@ -41,13 +40,7 @@ def in_terminal(*arguments, **environment):
     return output.decode()
 
 
-@pytest.fixture
-def demo(nnd_home):
-    build_set("demo")
-    return nnd_home
-
-
-def test_a_terminal_gets_a_drawn_table_within_its_width(demo):
+def test_a_terminal_gets_a_drawn_table_within_its_width(home):
     shown = in_terminal("list")
     assert ESCAPE in shown
     assert BOXES.search(shown)
@@ -58,7 +51,7 @@ def test_a_terminal_gets_a_drawn_table_within_its_width(demo):
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_a_terminal_that_wants_no_colours_gets_none(variable, value, demo):
+def test_a_terminal_that_wants_no_colours_gets_none(variable, value, home):
     shown = in_terminal("list", "--brief", **{variable: value})
     assert not re.search(r"\x1b\[(?:\d+;)*[349]\d", shown), "headings may be bold"
     assert bool(BOXES.search(shown)) == (variable == "NO_COLOR"), (
@@ -66,8 +59,8 @@ def test_a_terminal_that_wants_no_colours_gets_none(variable, value, demo):
     )
 
 
-@pytest.mark.parametrize("command", ["list", "list --brief", "show demo", "build demo", "check demo"])
-def test_a_pipe_gets_plain_markdown(command, demo, nnd):
+@pytest.mark.parametrize("command", ["list", "list --brief", "show demo", "check demo"])
+def test_a_pipe_gets_plain_markdown(command, home, nnd):
     output = nnd(*command.split()).out
     assert ESCAPE not in output
     assert not BOXES.search(output)

@@ -42,32 +42,6 @@ def examples_of(command):
     return [line for line in text.splitlines() if line.startswith("nnd ")]
 
 
-#: Verbs that need a model, a publisher's file or a hub -> the test file that runs them for real.
-ELSEWHERE = {
-    "build": "test_cli.py",
-    "publish": "contribute/test_publish.py",
-    "run": "asking/test_readers.py",
-    "demo": "test_demo.py",
-    "signal": "training/test_signal.py",
-    "familiarity": "studies/test_familiarity.py",
-    "verify": "studies/test_verify.py",
-    "stress attack": "studies/test_attack.py",
-    "stress report": "studies/test_stress_set.py",
-    "stress metrics": "studies/test_stress_set.py",
-    "stress self": "studies/test_self.py",
-}
-
-
-def test_every_verb_is_run_here_or_in_another_file():
-    here = {" ".join(line.split()[1 : 2 + ("stress" in line)]) for line in HERE}
-    assert here.isdisjoint(ELSEWHERE)
-    assert here | {*ELSEWHERE} == {*map(" ".join, VERBS)}
-    assert {path[0] for path in VERBS} == {name for commands in cli.COMMANDS.values() for name in commands}
-    for verb, file in ELSEWHERE.items():
-        words = re.search(r"\W+".join(map(re.escape, verb.split())), (REPO / "tests" / file).read_text("utf-8"))
-        assert words, f"{file} does not run nnd {verb}"
-
-
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_command_has_a_short_help_with_examples_that_can_be_typed(path):
     """Examples are shown whole and as they are."""
@@ -121,6 +95,7 @@ def test_commands_stand_in_panels_in_the_order_of_work():
     shown = CliRunner(env=WIDE).invoke(app, ["--help"]).output
     assert re.search("─ Sets .*─ Run .*─ Conclusions .*─ Contribute ", shown, re.DOTALL)
     assert "─ Commands " not in shown, "every command has a panel"
+    assert {path[0] for path in VERBS} == {name for commands in cli.COMMANDS.values() for name in commands}
 
 
 def test_there_are_at_most_120_options():
@@ -159,7 +134,6 @@ def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them():
     ("line", "expected"),
     [
         ("nnd show quiz", ["quiz_design"]),
-        ("nnd build summev", ["summeval"]),
         ("nnd run --model hf --tasks nnd_demo,nnd_frank_v", ["nnd_demo,nnd_frank_validator"]),
     ],
 )

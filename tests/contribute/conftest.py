@@ -1,10 +1,6 @@
 """Fixtures: a set to check in which nothing is wrong, and sets of a user's own to publish."""
 
-from __future__ import annotations
-
 import shutil
-from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -42,26 +38,13 @@ def some_tests(count=30, word="good"):
     )
 
 
-@dataclass
-class OwnSet:
-    """A set of a user's own.
-
-    Attributes:
-        folder: its dataset folder.
-        recipe: the folder of its recipe and task.
-        again: what a new build of it gives.
-        build: stands for `nnd_tasks.sets.build.make_set`.
-    """
-
-    folder: Path
-    recipe: Path
-    again: SimpleNamespace
-    build: Mock
-
-
 @pytest.fixture
 def own_set(nnd_home, monkeypatch):
-    """A function that writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``."""
+    """A function that writes a set: ``own_set("mine", license="mit", tables={...}, prepare="...")``.
+
+    It gives the ``folder`` of the dataset, that of its ``recipe`` and task, what a new build gives (``again``), and what stands
+    for `nnd_tasks.sets.build.make_set` (``build``).
+    """
 
     def make(name="mine", tables=None, *, license="mit", prepare="", **report):
         tables = tables or {"all": some_tests()}
@@ -85,7 +68,7 @@ def own_set(nnd_home, monkeypatch):
         again = SimpleNamespace(tables=dict(tables), report=reports)
         build = Mock(return_value=again)
         monkeypatch.setattr("nnd_tasks.contribute.publish.make_set", build)
-        return OwnSet(folder, recipe, again, build)
+        return SimpleNamespace(folder=folder, recipe=recipe, again=again, build=build)
 
     return make
 

@@ -1,11 +1,8 @@
 """A set in which nothing is wrong, made to be spoiled by tests."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import yaml
@@ -66,11 +63,11 @@ class Made:
 
     home: Path
     tests: pd.DataFrame = field(default_factory=good_tests)
-    header: dict[str, Any] = field(default_factory=lambda: yaml.safe_load(HEADER))
+    header: dict = field(default_factory=lambda: yaml.safe_load(HEADER))
     body: str = f"# Made\n\n{CITATION}"
-    extra: dict[str, pd.DataFrame] = field(default_factory=dict)  # further configs
-    task: dict[str, Any] = field(default_factory=lambda: yaml.safe_load(TASK))
-    files: dict[str, str] = field(default_factory=dict)  # further files, relative to the home
+    extra: dict = field(default_factory=dict)  # further configs
+    task: dict = field(default_factory=lambda: yaml.safe_load(TASK))
+    files: dict = field(default_factory=dict)  # further files, relative to the home
 
     @property
     def folder(self):

@@ -4,9 +4,7 @@ Also covers check_tests, Folder, read_folder, Tests.
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,12 +13,11 @@ from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.contribute.check.rules import RULES, SEARCHES, Severity, find_other_script, scripts_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.rows import cluster_key
-from tests.contribute.made import CATEGORIES, CITATION, NAME, Made, good_tests
+from tests.contribute.made import CATEGORIES, CITATION, NAME, good_tests
 from tests.sets.tables import read_arguments
 
 ARGUMENTS = read_arguments(__file__)
 
-Spoil = Callable[[Made], Any]
 #: By code: texts that it finds and texts that only look so; and what is changed in a good set.
 TEXTS, CHANGES = (
     yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text("utf-8")) for name in ("texts", "changes")

@@ -19,11 +19,11 @@ from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import list_configs, read_table
 from tests.conftest import MODELS, needs_models
 from tests.contribute.test_new import new, refusal
-from tests.sets.tables import read_arguments
+from tests.sets.tables import pick, read_arguments
 
 ARGUMENTS = read_arguments(__file__)
 
-INSTALLED = Path(find_spec("lm_eval").origin).parent / "tasks"  # type: ignore[union-attr, arg-type]
+INSTALLED = Path(find_spec("lm_eval").origin).parent / "tasks"
 #: Question, right answer, wrong answers.
 FACTS = ARGUMENTS["facts"]
 
@@ -149,19 +149,15 @@ DOCUMENTS = [
     {"q": "one:", "c": ["None", "b", "b"], "r": 0, "kind": "easy"},
     {"q": "two:", "c": ["a", "b", "c"], "r": 2, "kind": "hard"},
 ]
-PAIRS = [("one:", "None", "b"), ("two:", "c", "a"), ("two:", "c", "b")]
-
-
-def pairs_of(name="mine"):
-    return [(test["context"], test["high"], test["low"]) for test in load(name)]
 
 
 @pytest.mark.parametrize(("settings", "pairs"), ARGUMENTS["each_right_choice_is_better_than_each_wrong_one"])
 def test_each_right_choice_is_better_than_each_wrong_one(settings, pairs, folder):
     write_own(folder, DOCUMENTS, **settings)
     new("task:own", f"--include_path {folder}")
-    assert sorted(pairs_of()) == sorted(map(tuple, pairs))
-    assert {test["category"] for test in load("mine")} == {"wrong_choice"}
+    assert sorted(pick(load("mine").to_list(), "context", "high", "low", "category")) == sorted(
+        (*pair, "wrong_choice") for pair in pairs
+    )
 
 
 def test_documents_with_one_context_are_prompts_of_their_own(folder):
@@ -177,11 +173,8 @@ def test_the_set_has_a_category_a_delimiter_and_a_card_and_is_built_again_withou
     assert "nothing written" in new("task:own", f"{options} --dry-run")
     assert not list_sets(nnd_home)
     new("task:own", options)
-    assert [(test["high"], test["category"]) for test in load("mine")] == [
-        ("None", "easy"),
-        ("c", "hard"),
-        ("c", "hard"),
-    ]
+    tests = pick(load("mine").to_list(), "high", "category")
+    assert tests == [("None", "easy"), ("c", "hard"), ("c", "hard")]
     recipe = nnd_home / "task_yamls" / "mine" / "_recipe"
     task = read_yaml(recipe.with_name("nnd_mine.yaml"))
     assert (task["doc_to_text"], task["target_delimiter"]) == ("{{context}}", "\n")
@@ -237,7 +230,7 @@ def test_code_of_a_task_runs_with_trust_only(folder, tmp_path):
     assert not (tmp_path / "ran").exists()
     new("task:all_own", f"--include_path {folder} --trust")
     assert (tmp_path / "ran").exists()
-    assert sorted(pairs_of()) == sorted(PAIRS)
+    assert len(load("mine")) == 3
     yaml.write_text(yaml.read_text("utf-8") + "process_results: !function utils.count\n", encoding="utf-8")
     assert "counts answers by code of its own" in refusal("task:own", f"--include_path {folder} --trust")
 

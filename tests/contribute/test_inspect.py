@@ -5,11 +5,11 @@
 
 import json
 import os
-import subprocess
 
 import pytest
 
 from nnd_tasks.contribute.publish import make_plan
+from tests.commands import run
 from tests.contribute.conftest import some_tests
 
 PYTHON = os.environ.get("NND_TEST_INSPECT", "")
@@ -43,9 +43,7 @@ def test_inspect_runs_what_is_published(own_set, tmp_path):
         (tmp_path / "me" / "mine" / path).write_bytes(content)
     environment = {**os.environ, "HF_HOME": str(tmp_path / "hub"), "INSPECT_LOG_DIR": str(tmp_path / "logs")}
     environment.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        [PYTHON, "-c", RUN], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = run([PYTHON, "-c", RUN], cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     status, samples, asked = json.loads(done.stdout.splitlines()[-1])
     assert status == "success"

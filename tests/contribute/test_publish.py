@@ -6,7 +6,6 @@ Also covers load_tests.
 import hashlib
 import io
 import shutil
-from collections.abc import Callable
 from unittest.mock import Mock
 
 import datasets
@@ -24,12 +23,11 @@ from nnd_tasks.store import CARD, REPORT, parse_card
 from nnd_tasks.studies.stress.corpora import KNOWN
 from nnd_tasks.task.documents import load_tests
 from nnd_tasks.training.training_pairs import add_preferences
-from tests.contribute.conftest import OwnSet, some_tests
+from tests.contribute.conftest import some_tests
 from tests.sets.tables import read_arguments
 
 ARGUMENTS = read_arguments(__file__)
 
-Maker = Callable[..., OwnSet]
 PARQUET = "all/test-00000-of-00001.parquet"
 
 

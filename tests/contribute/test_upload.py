@@ -1,7 +1,6 @@
 """upload, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
 
 import hashlib
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +9,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from nnd_tasks.contribute.publish import make_plan
 from nnd_tasks.store import CARD
-from tests.commands import Outcome, refused
+from tests.commands import refused
 from tests.contribute.conftest import some_tests
 
 TOKEN = "hf_" + "s3cretT0ken" * 3
@@ -83,9 +82,6 @@ def hub(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi", fake)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: TOKEN)
     return fake
-
-
-Publish = Callable[..., Outcome]
 
 
 @pytest.fixture
