@@ -2,7 +2,7 @@
 
     python benchmarks/shared_prefix.py                     # on a CPU: three models, three rounds
     python benchmarks/shared_prefix.py --device cuda       # bfloat16, a 1B-parameter model, all of SummEval
-    python benchmarks/shared_prefix.py --only prefill      # tokens per second as a share of the dense prefill, sdpa and flex
+    python benchmarks/shared_prefix.py --only prefill      # tokens per second as a share of the dense prefill
 
 All methods score the same requests with the same weights in one process, round by round; a ratio is taken within a round.
 """
@@ -117,12 +117,10 @@ def prefill(lm: HFLM, tree: Sequence[int], row: int = 4096) -> None:
         lm.model.base_model(input_ids=torch.tensor([tree[first : first + row]], device=lm.device), use_cache=False)
 
 
-def share_of_prefill(
-    shape: str, work: workloads.Workload, arguments: dict[str, Any], rounds: int, attention: str
-) -> str:
+def share_of_prefill(shape: str, work: workloads.Workload, arguments: dict[str, Any], rounds: int) -> str:
     """Return a table row: tokens per second of ours, and as a share of those of the dense prefill, which uses sdpa."""
     dense = HFLM(**arguments, attn_implementation="sdpa")
-    lm = SharedPrefixLM(**arguments, attn_implementation=attention)
+    lm = SharedPrefixLM(**arguments)
     assert lm.why_not() is None, lm.why_not()
     tree, _ = tree_of([(prompt, *lm._encode_pair(prompt, text)) for prompt, text in work.distinct])
     score(lm, work.distinct)
@@ -133,7 +131,7 @@ def share_of_prefill(
     ours, least = (len(tree) / statistics.median(seconds) for seconds in zip(*pairs, strict=True))
     shares = [least_seconds / our_seconds for our_seconds, least_seconds in pairs]
     return (
-        f"| {shape} | {work.name} | {attention} | {rounds} | {len(tree):,} | {ours:,.0f} | {least:,.0f} | "
+        f"| {shape} | {work.name} | {rounds} | {len(tree):,} | {ours:,.0f} | {least:,.0f} | "
         f"{statistics.median(shares):.0%} | {min(shares):.0%} to {max(shares):.0%} |"
     )
 
@@ -349,9 +347,6 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", help="only these shapes")
     parser.add_argument("--skip", nargs="*", default=[], choices=PARTS)
     parser.add_argument("--only", nargs="*", default=PARTS, choices=PARTS, help="only these parts")
-    parser.add_argument(
-        "--attention", nargs="*", default=["sdpa", "flex_attention"], help="kinds to compare in prefill"
-    )
     parser.add_argument("--memory-of")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--backend")
@@ -391,14 +386,11 @@ def main() -> None:
                     print(against_floor(shape, work, prepared[shape], given.rounds), flush=True)
         if "prefill" not in skip:
             print("\nTokens per second as a share of the dense prefill, which uses sdpa and no vocabulary head:\n")
-            print(
-                "| model | set | attention | rounds | tokens | ours, per second | prefill, per second | share | spread |"
-            )
-            print("|---|---|---|---|---|---|---|---|---|", flush=True)
+            print("| model | set | rounds | tokens | ours, per second | prefill, per second | share | spread |")
+            print("|---|---|---|---|---|---|---|---|", flush=True)
             for shape in (shape for shape in shapes if prepared[shape]["backend"] == "causal"):
                 for work in works:
-                    for attention in given.attention:
-                        print(share_of_prefill(shape, work, prepared[shape], given.rounds, attention), flush=True)
+                    print(share_of_prefill(shape, work, prepared[shape], given.rounds), flush=True)
         if "full" not in skip and not gpu:
             full = [workloads.quiz_design(None), workloads.summeval(None)]
             arguments = {**prepare("tiny Llama", full, Path(home) / "tiny"), **common}

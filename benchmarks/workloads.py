@@ -173,7 +173,7 @@ _BART = {
     "decoder_start_token_id": 1,
     **_SPECIAL,
 }
-#: Name -> (type of transformers, its config). The last five are small models with the layers of well-known large ones.
+#: Name -> (type of transformers, its config). The last six are small models with the layers of well-known large ones.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT-2 small": ("gpt2", {"vocab_size": VOCABULARY, "n_positions": WINDOW, **_SPECIAL}),
     "Llama 8 x 512": ("llama", {**_WIDE_512, "num_hidden_layers": 8}),
@@ -184,6 +184,8 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
         {"vocab_size": 32128, "n_positions": WINDOW, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1},
     ),
     "BART 6 x 768": ("bart", _BART),
+    # Attention by distance (ALiBi).
+    "BLOOM 8 x 512": ("bloom", {"vocab_size": VOCABULARY, "hidden_size": 512, "n_layer": 8, "n_head": 8, **_SPECIAL}),
     # Five layers with a window to one without.
     "Gemma 3 6 x 512": ("gemma3_text", {**_WIDE_512, "num_hidden_layers": 6, "sliding_window": 256}),
     # Each token goes to 4 of 16 experts.
