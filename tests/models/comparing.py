@@ -1,10 +1,10 @@
-"""Plain models and sharing ones of the same weights, and requests that share beginnings in every way."""
+"""Plain models and sharing ones of the same weights, and requests that share beginnings in every way or are of texts."""
 
 import random
-from typing import Any
 from unittest.mock import patch
 
 import torch
+from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
@@ -13,8 +13,6 @@ from nnd_tasks.models import tree_layers
 from nnd_tasks.models.prefix_scoring import SortedRequests
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from tests.models.families import LENGTH, VOCABULARY, tiny
-
-Requests = list[tuple[Any, list[int], list[int]]]
 
 
 def pair_of(model):
@@ -57,9 +55,18 @@ def adversarial(count=None):
     return splits + found[:count]
 
 
+def instances(requests, kind="loglikelihood"):
+    """Return requests of lm-eval; each has some texts."""
+    return [Instance(kind, {}, request, i) for i, request in enumerate(requests)]
+
+
+def score_tokens(lm, requests):
+    return lm._loglikelihood_tokens(requests, disable_tqdm=True)
+
+
 def one_by_one(lm, requests):
     """Score each request alone: sent together, 0.4.13 can mix up split points."""
-    return [lm._loglikelihood_tokens([request], disable_tqdm=True)[0] for request in requests]
+    return [score_tokens(lm, [request])[0] for request in requests]
 
 
 def assert_close(requests, found, expected, loose=1):
@@ -78,7 +85,7 @@ def assert_same(plain, sharing, requests, rows=(1024,)):
             patch.multiple(sharing, **sizes),
             patch.multiple(tree_layers, CALL=call, COPY=min(call, tree_layers.COPY)),
         ):
-            assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
+            assert_close(requests, score_tokens(sharing, requests), expected)
 
 
 def run_out_of_memory(monkeypatch, at):

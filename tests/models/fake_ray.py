@@ -23,12 +23,8 @@ class RayTaskError(RayError):
 
 
 class Actor:
-    """Args:
-    machine: on which it is.
-    """
-
-    def __init__(self, cls, machine):
-        self._machine, self._object = machine, cls()
+    def __init__(self, cls):
+        self._object = cls()
 
     def __getattr__(self, name):
         return SimpleNamespace(remote=lambda *arguments: Call(self, getattr(self._object, name), arguments))
@@ -80,7 +76,7 @@ class FakeRay(ModuleType):
     def remote(self, **needs):
         def make(cls):
             def begin():
-                self.actors.append(Actor(cls, self))
+                self.actors.append(Actor(cls))
                 return self.actors[-1]
 
             return SimpleNamespace(remote=begin)

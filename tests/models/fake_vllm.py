@@ -4,8 +4,6 @@ Only what lm-eval's `VLLM` and ours use. Rows of cached tokens hold what other r
 log-probabilities, of the right tokens.
 """
 
-from __future__ import annotations
-
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,7 +52,7 @@ class LLM:
         skew: how far log-probabilities are off where something came from the cache.
     """
 
-    made: list[LLM] = []  # noqa: RUF012
+    made = []  # noqa: RUF012
     short = lies = False
     skew = 0.0
 

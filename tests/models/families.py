@@ -1,28 +1,25 @@
 """Tiny models of every type that may share prefixes; ``families.yaml`` has their configs."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 _FAMILIES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
-VOCABULARY: int = _FAMILIES["parts"]["size"]["vocab_size"]
+VOCABULARY = _FAMILIES["parts"]["size"]["vocab_size"]
 #: Most tokens that the models read: more than what recurrent layers read at once.
-LENGTH: int = _FAMILIES["parts"]["size"]["max_position_embeddings"]
+LENGTH = _FAMILIES["parts"]["size"]["max_position_embeddings"]
 #: Windows and chunks, shorter than most of the tests' requests.
-WINDOW: int = _FAMILIES["parts"]["kinds"]["sliding_window"]
+WINDOW = _FAMILIES["parts"]["kinds"]["sliding_window"]
 #: Name -> (settings, what `describe_layers` says of it). The first word of a name is the type.
-TINY: dict[str, tuple[dict[str, Any], str]] = {
+TINY = {
     name: (settings, layout) for layout, configs in _FAMILIES["configs"].items() for name, settings in configs.items()
 }
 #: Name -> settings of those that take the plain path.
-PLAIN: dict[str, dict[str, Any]] = _FAMILIES["plain"]
+PLAIN = _FAMILIES["plain"]
 #: Type, what its config has besides, and why it cannot share.
-UNSUITABLE: list[list[Any]] = _FAMILIES["unsuitable"]
+UNSUITABLE = _FAMILIES["unsuitable"]
 #: Types that few people run.
 RARE = set(_FAMILIES["rare"])
 

@@ -6,7 +6,6 @@ Tokenizers that end every text with a token of their own, and the windows of bac
 import shutil
 
 import pytest
-from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 from tokenizers import processors
 from transformers import AutoTokenizer, MambaConfig
@@ -16,6 +15,7 @@ from nnd_tasks.models.lengths import TokenCounter, warn_once
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.task.request import split_before_candidate
+from tests.models.comparing import instances
 from tests.random_models import CHAT_TEMPLATE, evaluate
 from tests.task.tasks import run_stock, run_task
 
@@ -53,7 +53,7 @@ def test_a_tokenizer_that_appends_a_token_is_refused_on_every_way_to_a_causal_mo
     # A task of lm-eval's own asks no counter.
     model = SharedPrefixLM(**arguments, device="cpu")
     with pytest.raises(ModelError, match=REFUSED):
-        model.loglikelihood([Instance("loglikelihood", {}, ("The cat", " sat"), 0)], disable_tqdm=True)
+        model.loglikelihood(instances([("The cat", " sat")]), disable_tqdm=True)
 
 
 def test_add_bos_token_false_scores_the_candidates_as_without_the_token(llama, home, tmp_path):
@@ -78,7 +78,6 @@ def test_prompts_that_begin_with_bos_get_no_token_and_are_scored(llama, home, tm
     ("context", "text", "scored"),
     [
         ("<|assistant|>\n", "The cat.", "The cat."),
-        ("<|assistant|>\n\n", "The cat.", "The cat."),
         ("<|assistant|>", "The cat.", "The cat."),
         ("Answer:", " The cat.", " The cat."),
         ("Answer: ", "The cat.", " The cat."),  # a space is part of the first token
@@ -126,8 +125,7 @@ def test_a_window_that_nothing_tells_is_lm_evals_default_with_a_model_and_unknow
 @pytest.mark.parametrize(
     ("model_type", "arguments", "most"),
     [
-        ("hf", {}, 101),  # the last token is never an input
-        (None, {}, 101),
+        (None, {}, 101),  # the last token is never an input
         ("vllm", {}, 99),
         (None, {"gpu_memory_utilization": 0.5}, 99),
         ("hf", {"gpu_memory_utilization": 0.5}, 101),

@@ -6,13 +6,10 @@ The engine is simulated: blocks are cached when they are scheduled, the longest 
 is read, and the rows of cached tokens are garbage that looks like log-probabilities, as with vLLM.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +19,6 @@ from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring
 
 VOCABULARY = range(1, 6)
 GARBAGE = -0.125  # a plausible log-probability; no sum of the model has it in its digits
-Tokens = tuple[int, ...]
 
 
 def logprob(prefix, token):
@@ -56,29 +52,25 @@ class FakeAnswer:
         return scored(self.ask.tokens, token)
 
 
-@dataclass
 class FakeEngine:
     """An engine with a prefix cache of ``blocks`` blocks.
 
-    Attributes:
+    Args:
         silent: it does not say how much came from its cache.
         meddle: called before each prompt, with the cache.
     """
 
-    block: int
-    blocks: int = 10**6
-    silent: bool = False
-    meddle: Callable[[OrderedDict[Tokens, None]], None] | None = None
-    cache: OrderedDict[Tokens, None] = field(default_factory=OrderedDict)
-    asks: list[Ask] = field(default_factory=list)
-    computed: list[Tokens] = field(default_factory=list)
+    def __init__(self, block, blocks=10**6, silent=False, meddle=lambda cache: None):
+        self.block, self.blocks, self.silent, self.meddle = block, blocks, silent, meddle
+        self.cache = OrderedDict()
+        self.asks = []
+        self.computed = []
 
     def send(self, asks):
         return [self._one(ask) for ask in asks]
 
     def _one(self, ask):
-        if self.meddle is not None:
-            self.meddle(self.cache)
+        self.meddle(self.cache)
         self.asks.append(ask)
         cached = 0
         if not ask.fresh:

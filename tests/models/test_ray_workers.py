@@ -3,11 +3,11 @@
 `tests/ray` has the same with Ray itself.
 """
 
+import os
 import random
 from pathlib import Path
 
 import pytest
-from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
 
 import nnd_tasks
@@ -16,6 +16,7 @@ from nnd_tasks.models import ray_workers
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.ray_workers import AGAIN, LEAST, RayWorkers, divide
 from tests import random_models
+from tests.models.comparing import instances
 from tests.models.fake_ray import fake_ray
 from tests.ray.fake_engine import FakeEngine, use_fake_engine
 from tests.run.test_backends import assert_same, samples_of
@@ -47,10 +48,8 @@ def test_every_request_is_in_one_batch_and_sources_stay_together():
     batches = divide(requests)
     assert sorted(index for batch in batches for index in batch) == list(range(len(requests)))
     assert 4 < len(batches) < 20
-    for part in (0, slice(0, 300)):  # prompts; sources
-        for one, batch in enumerate(batches):
-            others = {requests[i][0][part] if part else requests[i][0] for more in batches[one + 1 :] for i in more}
-            assert not others & {requests[i][0][part] if part else requests[i][0] for i in batch}
+    sources = [source for batch in batches for source in {requests[index][0][:300] for index in batch}]
+    assert len(sources) == len({*sources}) == 200
     for batch in batches[:-1]:
         assert sum(len(context) + len(text) for context, text in {requests[i] for i in batch}) >= LEAST
 
@@ -98,10 +97,6 @@ def _environment(monkeypatch):
         monkeypatch.delenv(name)
 
 
-def instances(requests):
-    return [Instance("loglikelihood", {}, request, i) for i, request in enumerate(requests)]
-
-
 def expected(requests, folder):
     """Answer each batch by an engine in this process."""
     engine, answers = FakeEngine(str(folder)), [None] * len(requests)
@@ -111,13 +106,18 @@ def expected(requests, folder):
     return answers
 
 
+def count_batches(ray):
+    """Count those that were answered."""
+    return sum(method == "answer" for method, _ in ray.calls)
+
+
 @pytest.mark.parametrize("lost", [(), (3,), (4, 5, 9)])
 def test_workers_answer_in_the_order_of_the_requests_whatever_is_lost(lost, tmp_path):
     requests = pairs(60)
     with fake_ray(lose=lambda number: number in lost) as ray:
         lm = RayWorkers("fake", workers=3, folder=str(tmp_path))
         assert lm.loglikelihood(instances(requests), disable_tqdm=True) == expected(requests, tmp_path)
-        assert len([call for call in ray.calls if call[0] == "answer"]) == len(divide(requests))
+        assert count_batches(ray) == len(divide(requests))
         assert len(ray.actors) == 3
         assert lm.loglikelihood([]) == []
     assert len(list(tmp_path.glob("loaded-*"))) == 1, "all in this process"
@@ -192,9 +192,7 @@ def test_fewer_places_than_workers_are_said(caplog):
     ]
 
 
-def test_ray_starts_here_with_private_files_or_connects(monkeypatch):
-    import os
-
+def test_ray_starts_here_with_private_files_or_connects():
     with fake_ray() as ray:
         RayWorkers("fake", workers=64, folder=".")
         [(where, options)] = ray.started
@@ -229,7 +227,7 @@ def test_a_run_that_stopped_goes_on_with_the_same_batches(tmp_path, monkeypatch)
                 answers = cached.loglikelihood(instances(requests))
             finally:
                 cached.dbdict.close()
-            return answers, len([call for call in ray.calls if call[0] == "answer"])
+            return answers, count_batches(ray)
 
     monkeypatch.setattr(RayWorkers, "_keep", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
@@ -251,14 +249,13 @@ def through_ray(folder, **kwargs):
         return results, ray
 
 
-def test_a_run_is_that_of_the_engine(tiny_models, home, monkeypatch):
+def test_a_run_is_that_of_the_engine(llama, home, monkeypatch):
     """Outcomes, tokens, signature; the number of workers is in its environment."""
     monkeypatch.setattr(ray_workers, "LEAST", 2000)
-    llama = tiny_models["llama"]
     options = {"limit": 8, "apply_chat_template": True, "metadata": {"tokens": True}}
     plain = random_models.evaluate(llama, ["nnd_demo"], **options)
     results, ray = through_ray(llama, model_args={"dtype": "float32"}, **options)
-    assert len([call for call in ray.calls if call[0] == "answer"]) > 2
+    assert count_batches(ray) > 2
     assert_same(samples_of(results), samples_of(plain))
     ours, theirs = (each["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for each in (results, plain))
     assert ours == {**theirs, "line": ours["line"], "environment": {**theirs["environment"], "workers": 2}}
@@ -270,7 +267,6 @@ def test_mistakes_are_those_of_the_engine(gpt2, home):
     for arguments, message in (
         ({"engine": "hff"}, "--model hff: lm-eval has no such model type"),
         ({"dtype": "float31"}, "dtype=float31: no such type"),
-        ({"workers": "no"}, "--model ray: workers=no: expected a number"),
     ):
         with pytest.raises(NNDError, match=message):
             through_ray(gpt2, model_args=arguments, limit=2)

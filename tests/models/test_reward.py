@@ -5,14 +5,15 @@
 
 import pytest
 import torch
-from lm_eval.api.instance import Instance
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.text_models import RewardModel
+from tests.models.comparing import instances
 from tests.random_models import evaluate
+from tests.task.tasks import read_task, run_task
 
 REQUESTS = [
     ("One day the cat", " went to the house."),
@@ -41,10 +42,10 @@ def reward_of(folder, text, *, special=True):
 
 @pytest.mark.parametrize("batch_size", [1, 2, 16])
 @pytest.mark.parametrize("chat", [True, False], ids=["chat", "plain"])
-def test_rewards_are_those_of_each_text_alone(chat, batch_size, tiny_models, tmp_path):
-    folder = write_reward_model(tmp_path / "reward", tiny_models["llama"], chat=chat)
+def test_rewards_are_those_of_each_text_alone(chat, batch_size, llama, tmp_path):
+    folder = write_reward_model(tmp_path / "reward", llama, chat=chat)
     lm = RewardModel(str(folder), device="cpu", batch_size=batch_size)
-    found = lm.loglikelihood([Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(REQUESTS)])
+    found = lm.loglikelihood(instances(REQUESTS))
     for (context, text), (reward, greedy) in zip(REQUESTS, found, strict=True):
         turns = f"<|user|>\n{context.strip()}\n<|assistant|>\n{text.strip()}\n"
         # The template writes special tokens itself.
@@ -53,37 +54,36 @@ def test_rewards_are_those_of_each_text_alone(chat, batch_size, tiny_models, tmp
         assert greedy is False
 
 
-def test_a_reward_is_not_divided_by_tokens(tiny_models, home, tmp_path):
-    folder = write_reward_model(tmp_path / "reward", tiny_models["llama"], chat=False)
-    results = evaluate(folder, ["nnd_demo"], kind="nnd_reward", limit=3)
+def test_a_reward_is_not_divided_by_tokens(llama, home, tmp_path):
+    folder = write_reward_model(tmp_path / "reward", llama, chat=False)
+    run = run_task(folder, kind="nnd_reward", limit=3)
     options = {"limit": 3, "bootstrap_iters": 0}
     ready_made = nnd_tasks.evaluate(["nnd_demo"], RewardModel(str(folder), device="cpu"), **options)
-    assert ready_made["samples"] == results["samples"]
-    for sample in results["samples"]["nnd_demo"]:
+    assert read_task(ready_made).samples == run.samples
+    for sample in run.samples:
         rewards = [reward_of(folder, "".join(pair)) for pair in sample["arguments"]]
         for test, outcome in zip(sample["doc"]["tests"], sample["tests"], strict=True):
             assert outcome["passed"] is (rewards[test["high"]] > rewards[test["low"]])
         assert [record["mean"] for record in sample["candidates"]] == pytest.approx(rewards, abs=1e-5)
-    assert "margin,none" not in results["results"]["nnd_demo"], "rewards are no likelihoods"
-    protocol = results["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["protocol"]
-    assert protocol["reader"] == "reward"
+    assert "margin" not in run.rates, "rewards are no likelihoods"
+    assert run.facts["signature"]["protocol"]["reader"] == "reward"
 
 
-def test_a_context_too_long_for_the_reward_model_is_shortened(tiny_models, home, tmp_path):
-    folder = write_reward_model(tmp_path / "reward", tiny_models["llama"])
-    found = evaluate(folder, ["nnd_demo"], kind="nnd_reward", model_args={"max_length": 90}, limit=5)
-    assert found["results"]["nnd_demo"]["truncated_contexts,none"] > 0
+def test_a_context_too_long_for_the_reward_model_is_shortened(llama, home, tmp_path):
+    folder = write_reward_model(tmp_path / "reward", llama)
+    run = run_task(folder, kind="nnd_reward", model_args={"max_length": 90}, limit=5)
+    assert run.rates["truncated_contexts"] > 0
 
 
-def test_mistakes_are_named(tiny_models, home, tmp_path):
-    two = write_reward_model(tmp_path / "two", tiny_models["llama"], labels=2)
+def test_mistakes_are_named(llama, home, tmp_path):
+    two = write_reward_model(tmp_path / "two", llama, labels=2)
     with pytest.raises(ModelError, match="gives 2 numbers; a reward model gives one"):
         RewardModel(str(two), device="cpu")
     with pytest.raises(ModelError, match="no reward model could be loaded"):
         RewardModel(str(tmp_path / "none"), device="cpu")
-    lm = RewardModel(str(write_reward_model(tmp_path / "one", tiny_models["llama"])), device="cpu", max_length=20)
+    lm = RewardModel(str(write_reward_model(tmp_path / "one", llama)), device="cpu", max_length=20)
     with pytest.raises(ModelError, match="more than the model's window of 20"):
-        lm.loglikelihood([Instance("loglikelihood", {}, REQUESTS[2], 0)])
+        lm.loglikelihood(instances(REQUESTS[2:]))
     with pytest.raises(
         NNDError, match="applies the chat template of its model itself; leave out --apply_chat_template"
     ):

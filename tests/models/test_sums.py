@@ -11,7 +11,6 @@ import lm_eval
 import pytest
 import torch
 from accelerate import dispatch_model
-from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
@@ -27,11 +26,15 @@ from tests.models.comparing import (
     adversarial,
     assert_close,
     assert_same,
+    instances,
     one_by_one,
     pair_of,
     run_out_of_memory,
+    score_tokens,
 )
 from tests.models.families import LENGTH, PLAIN, RARE, TINY, tiny
+from tests.run.test_backends import assert_same as assert_same_outcomes
+from tests.run.test_backends import samples_of
 
 #: Configs that show one thing more of a type, and rare types: `make test` leaves them out.
 MORE = {name for name in TINY if " " in name and name.split()[0] in TINY} | RARE
@@ -64,9 +67,9 @@ def test_what_cannot_share_is_scored_as_by_plain_hf_also_token_by_token(name):
     requests = adversarial(20)
     expected = one_by_one(plain, requests)
     sharing.batch_size_per_gpu = 1 if "longrope" in name else 4  # its frequencies would follow from the batch
-    assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
+    assert_close(requests, score_tokens(sharing, requests), expected)
     sharing.token_scores = True
-    answers = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    answers = score_tokens(sharing, requests)
     assert_close(requests, answers, expected)
     for answer, (_, _, continuation) in zip(answers, requests, strict=True):
         assert len(answer.logprobs) == len(continuation)
@@ -89,34 +92,38 @@ TEXTS = [
 ]
 
 
+def assert_answers(found, expected):
+    for (total, greedy), (other, likeliest) in zip(found, expected, strict=True):
+        assert (total, greedy) == (pytest.approx(other, rel=1e-6, abs=1e-4), likeliest)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 def test_texts_and_rolling_likelihoods_score_as_with_plain_hf(name, tiny_models):
     """Merges, empty contexts, unicode, texts beyond the window."""
     settings = {"pretrained": str(tiny_models[name]), "dtype": "float32", "device": "cpu", "max_length": LENGTH}
     plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
-    instances = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(TEXTS)]
-    expected = [plain.loglikelihood([instance], disable_tqdm=True)[0] for instance in instances]
-    found = sharing.loglikelihood(instances, disable_tqdm=True)
-    for (total, greedy), (other, likeliest) in zip(expected, found, strict=True):
-        assert (total, greedy) == (pytest.approx(other, rel=1e-6, abs=1e-4), likeliest)
+    requests = instances(TEXTS)
+    expected = [plain.loglikelihood([request], disable_tqdm=True)[0] for request in requests]
+    found = sharing.loglikelihood(requests, disable_tqdm=True)
+    assert_answers(found, expected)
     text = "A text that is longer than the window of the model. " * 40
-    rolling = [Instance("loglikelihood_rolling", {}, (text,), 0)]
+    rolling = instances([(text,)], "loglikelihood_rolling")
     [one], [two] = (lm.loglikelihood_rolling(rolling, disable_tqdm=True) for lm in (plain, sharing))
     assert one == pytest.approx(two, rel=1e-5)
     with pytest.raises(ModelError, match="the continuation '' has no token"):
-        sharing.loglikelihood([Instance("loglikelihood", {}, ("a b", ""), 0)], disable_tqdm=True)
+        sharing.loglikelihood(instances([("a b", "")]), disable_tqdm=True)
 
 
 @pytest.mark.parametrize(("context", "continuation"), [([5, 6], []), ([], [5]), ([5], [6] * (LENGTH + 1))])
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_what_cannot_be_scored_is_an_error_never_a_score(name, context, continuation):
     with pytest.raises(ModelError, match=r"no token|do not fit"):
-        pair_of(name)[1]._loglikelihood_tokens([(("c", "x"), context, continuation)], disable_tqdm=True)
+        score_tokens(pair_of(name)[1], [(("c", "x"), context, continuation)])
 
 
 def test_cut_requests_are_counted_in_one_warning(caplog):
     requests = [(("c", "x"), [5] * length, [6, 7]) for length in (LENGTH - 1, LENGTH, LENGTH + 1)]
-    pair_of("gpt2")[1]._loglikelihood_tokens(requests, disable_tqdm=True)
+    score_tokens(pair_of("gpt2")[1], requests)
     assert f"2 requests are longer than the window of {LENGTH} tokens" in caplog.text
 
 
@@ -139,7 +146,7 @@ def test_every_distinct_token_is_read_once(name, row):
 
     requests = [(("c", "x"), [5] * 50, [i, 6, 7]) for i in range(6, 46)]
     with patch.object(body, "forward", counting):
-        sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+        score_tokens(sharing, requests)
     assert sum(read) == 50 + 40 * 2
     assert row < 1024 or len(read) == 1
 
@@ -176,7 +183,7 @@ def test_where_memory_runs_out_rows_get_shorter(name, monkeypatch):
     assert sharing.why_not() is None
     requests, before = adversarial(), sharing.row_tokens
     run_out_of_memory(monkeypatch, (1, 3, 4))
-    assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), one_by_one(plain, requests))
+    assert_close(requests, score_tokens(sharing, requests), one_by_one(plain, requests))
     assert sharing.row_tokens == before // 8
 
     def hopeless(*_):
@@ -184,19 +191,19 @@ def test_where_memory_runs_out_rows_get_shorter(name, monkeypatch):
 
     monkeypatch.setattr(SortedRequests, "score_targets", hopeless)
     with pytest.raises(torch.OutOfMemoryError, match="no memory at all"):
-        sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+        score_tokens(sharing, requests)
 
 
 # ---------------------------------------------------------------- types of numbers, devices, adapters, kinds of attention
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_sixteen_bits_sum_in_float32(dtype, tiny_models):
-    settings = {"pretrained": str(tiny_models["llama"]), "dtype": dtype, "device": "cpu", "max_length": LENGTH}
+def test_sixteen_bits_sum_in_float32(dtype, llama):
+    settings = {"pretrained": str(llama), "dtype": dtype, "device": "cpu", "max_length": LENGTH}
     reference, sharing = HFLM(**settings, softmax_dtype="float32", batch_size=1), SharedPrefixLM(**settings)
     assert sharing.why_not() is None
     requests = adversarial(40)
-    found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    found = score_tokens(sharing, requests)
     for (_, _, continuation), (total, _), (other, _) in zip(
         requests, one_by_one(reference, requests), found, strict=True
     ):
@@ -212,7 +219,7 @@ def test_on_a_gpu_the_numbers_are_those_of_plain_hf(name, tiny_models):
     plain, sharing = HFLM(**settings, batch_size=1), SharedPrefixLM(**settings)
     assert sharing.why_not() is None
     requests = adversarial()
-    found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    found = score_tokens(sharing, requests)
     assert_close(requests, found, one_by_one(plain, requests), loose=10)
 
 
@@ -251,7 +258,7 @@ def test_a_model_with_a_part_on_disk_is_scored_as_the_whole(name, away, reason, 
     assert any(parameter.is_meta for parameter in model.parameters())
     sharing = SharedPrefixLM(model, tokenizer=AutoTokenizer.from_pretrained(tiny_models[name]), max_length=LENGTH)
     assert sharing.why_not() == reason
-    assert_close(requests, sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected)
+    assert_close(requests, score_tokens(sharing, requests), expected)
 
 
 # ---------------------------------------------------------------- the vocabulary head
@@ -277,16 +284,13 @@ def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size, 
 # ---------------------------------------------------------------- whole runs
 
 
-def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(tiny_models, home, caplog):
+def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(llama, home, caplog):
     with caplog.at_level("INFO"):
-        shared = random_models.evaluate(tiny_models["llama"], ["nnd_demo"], limit=10)
+        shared = random_models.evaluate(llama, ["nnd_demo"], limit=10)
     assert sum("every distinct token is read once" in record.message for record in caplog.records) == 1
-    plain = random_models.evaluate(tiny_models["llama"], ["nnd_demo"], limit=10, shared_prefix=False)
+    plain = random_models.evaluate(llama, ["nnd_demo"], limit=10, shared_prefix=False)
     assert (shared["config"]["model"], plain["config"]["model"]) == ("hf-shared-prefix", "hf")
-    for one, two in zip(shared["samples"]["nnd_demo"], plain["samples"]["nnd_demo"], strict=True):
-        assert [test["passed"] for test in one["tests"]] == [test["passed"] for test in two["tests"]]
-        for a, b in zip(one["candidates"], two["candidates"], strict=True):
-            assert (a["sum"], a["tokens"]) == (pytest.approx(b["sum"], rel=1e-5), b["tokens"])
+    assert_same_outcomes(samples_of(shared), samples_of(plain))
 
 
 TEXT = "One day the cat went to the house of the dog and nobody knew the song"
@@ -305,7 +309,7 @@ metric_list: [{{metric: acc}}, {{metric: acc_norm}}, {{metric: acc_mutual_info}}
 """
 
 
-def test_a_task_of_lm_eval_with_several_choices_gets_the_numbers_of_hf(tiny_models, tmp_path):
+def test_a_task_of_lm_eval_with_several_choices_gets_the_numbers_of_hf(llama, tmp_path):
     """The literal `lm_eval.simple_evaluate`, without our runner and our task class; later releases ask for the entry point."""
     [entry] = entry_points(group="lm_eval.models", name="hf-shared-prefix")
     assert entry.load() is get_model("hf-shared-prefix") is SharedPrefixLM
@@ -318,7 +322,7 @@ def test_a_task_of_lm_eval_with_several_choices_gets_the_numbers_of_hf(tiny_mode
     table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (tmp_path / "choices.yaml").write_text(CHOICES.format(table=table, cache=tmp_path / "cache"), encoding="utf-8")
     manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
-    arguments = {"pretrained": str(tiny_models["llama"]), "dtype": "float32"}
+    arguments = {"pretrained": str(llama), "dtype": "float32"}
     plain, shared = (
         lm_eval.simple_evaluate(
             model, arguments, ["choices"], num_fewshot=2, device="cpu", task_manager=manager, bootstrap_iters=0
@@ -328,5 +332,4 @@ def test_a_task_of_lm_eval_with_several_choices_gets_the_numbers_of_hf(tiny_mode
     assert shared["results"]["choices"] == plain["results"]["choices"]
     for one, two in zip(shared["samples"]["choices"], plain["samples"]["choices"], strict=True):
         assert len(one["filtered_resps"]) == 8
-        for (total, greedy), (other, likeliest) in zip(one["filtered_resps"], two["filtered_resps"], strict=True):
-            assert (total, greedy) == (pytest.approx(other, rel=1e-6, abs=1e-4), likeliest)
+        assert_answers(one["filtered_resps"], two["filtered_resps"])

@@ -7,13 +7,13 @@ from functools import cache
 
 import pytest
 import torch
-from lm_eval.api.instance import Instance
 from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, RobertaForMaskedLM
 
-import nnd_tasks
 from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.models.text_models import MaskedLM
 from nnd_tasks.studies.stress.stress_set import load_fill
+from tests.models.comparing import instances
+from tests.task.tasks import run_task
 
 REQUESTS = [
     ("One day the cat", " went to the house of the dog."),
@@ -47,12 +47,12 @@ def brute_force(folder, context, continuation, window=512):
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 def test_pseudo_log_likelihoods_are_those_of_a_loop(batch_size, masked_model):
     lm = MaskedLM(str(masked_model), device="cpu", batch_size=batch_size)
-    found = lm.loglikelihood([Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(REQUESTS)])
+    found = lm.loglikelihood(instances(REQUESTS))
     for pair, (total, greedy) in zip(REQUESTS, found, strict=True):
         expected, likeliest = brute_force(masked_model, *pair)
         assert total == pytest.approx(expected, abs=1e-4)
         assert greedy == likeliest
-    [rolling] = lm.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, (REQUESTS[1][1],), 0)])
+    [rolling] = lm.loglikelihood_rolling(instances([REQUESTS[1][1:]], "loglikelihood_rolling"))
     assert rolling == pytest.approx(found[1][0])
 
 
@@ -72,18 +72,15 @@ def test_roberta_has_two_positions_less(masked_model, tmp_path):
     RobertaForMaskedLM(config).eval().save_pretrained(tmp_path)
     lm = MaskedLM(str(tmp_path), device="cpu")
     assert lm.max_length == 64
-    [(total, _)] = lm.loglikelihood([Instance("loglikelihood", {}, REQUESTS[3], 0)])
+    [(total, _)] = lm.loglikelihood(instances(REQUESTS[3:]))
     assert total == pytest.approx(brute_force(tmp_path, *REQUESTS[3], window=64)[0], abs=1e-4)
     with pytest.raises(ModelError, match="more than the model's window of 62"):
-        lm.loglikelihood([Instance("loglikelihood", {}, ("", "the " * 70), 0)])
+        lm.loglikelihood(instances([("", "the " * 70)]))
 
 
 def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(masked_model, home):
-    results = nnd_tasks.evaluate(
-        "nnd_demo", "nnd_mlm", {"pretrained": str(masked_model), "device": "cpu"}, limit=1, bootstrap_iters=0
-    )
     tokenizer, _ = load(masked_model)
-    for sample in results["samples"]["nnd_demo"]:
+    for sample in run_task(masked_model, kind="nnd_mlm", limit=1).samples:
         for text, candidate, (context, continuation) in zip(
             sample["doc"]["candidates"], sample["candidates"], sample["arguments"], strict=True
         ):
@@ -92,18 +89,18 @@ def test_any_nnd_task_runs_on_it_and_counts_the_tokens_that_are_scored(masked_mo
             assert candidate["sum"] == pytest.approx(brute_force(masked_model, context, continuation)[0], abs=1e-3)
 
 
-def test_wrong_arguments_are_named(masked_model, tiny_models):
+def test_wrong_arguments_are_named(masked_model, gpt2):
     with pytest.raises(ModelError, match="no masked language model could be loaded"):
         MaskedLM("/no/such/folder")
     with pytest.raises(ModelError, match=r"mask token|no masked language model"):
-        MaskedLM(str(tiny_models["gpt2"]))
+        MaskedLM(str(gpt2))
     with pytest.raises(ModelError, match="nnd_mlm has no argument peft"):
         MaskedLM(str(masked_model), peft="x")
     with pytest.raises(ModelError, match="batch_size=auto: nnd_mlm takes a number"):
         MaskedLM(str(masked_model), batch_size="auto")
     lm = MaskedLM(str(masked_model), device="cpu")
     with pytest.raises(ModelError, match="has no token of its own"):
-        lm.loglikelihood([Instance("loglikelihood", {}, ("the cat", " "), 0)])
+        lm.loglikelihood(instances([("the cat", " ")]))
     with pytest.raises(ModelError, match="do not generate"):
         lm.generate_until([])
 

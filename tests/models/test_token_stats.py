@@ -11,7 +11,7 @@ import torch
 
 from nnd_tasks.models import prefix_scoring
 from nnd_tasks.models.token_requests import TokenStats
-from tests.models.comparing import adversarial, pair_of, run_out_of_memory
+from tests.models.comparing import adversarial, pair_of, run_out_of_memory, score_tokens
 
 #: Where a vocabulary is read in slices, a rank may be off by one next to a token that is as likely up to rounding.
 NEAR = 1e-5
@@ -56,9 +56,9 @@ def test_stats_are_those_of_the_logits(name):
     requests = adversarial(30)
     plain, sharing = pair_of(name)
     assert (sharing.why_not() is None) == (name != "mamba")
-    bare = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    bare = score_tokens(sharing, requests)
     sharing.token_stats = True
-    found = sharing._loglikelihood_tokens(requests, disable_tqdm=True)
+    found = score_tokens(sharing, requests)
     assert_stats(found, expected_stats(plain, requests), requests)
     if name == "mamba":
         assert [answer[1] for answer in found] == [answer[1] for answer in bare]
@@ -104,13 +104,13 @@ def test_a_lack_of_memory_does_not_count_a_token_twice(monkeypatch):
     sharing.token_stats = True
     assert sharing.why_not() is None
     run_out_of_memory(monkeypatch, at={2, 3})
-    assert_stats(sharing._loglikelihood_tokens(requests, disable_tqdm=True), expected_stats(plain, requests), requests)
+    assert_stats(score_tokens(sharing, requests), expected_stats(plain, requests), requests)
 
 
 def test_tokens_and_stats_together():
     requests = adversarial(10)
     _, sharing = pair_of("llama")
     sharing.token_stats = sharing.token_scores = True
-    for answer in sharing._loglikelihood_tokens(requests, disable_tqdm=True):
+    for answer in score_tokens(sharing, requests):
         assert float(sum(answer.logprobs.tolist())) == pytest.approx(answer[0], rel=1e-6)
         assert answer.stats.entropy > 0
