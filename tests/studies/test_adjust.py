@@ -3,11 +3,8 @@
 Also covers summarize_rate.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,12 +13,10 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.statistics import summarize_rate
-from nnd_tasks.studies.adjust import ADJUSTED, Floats, Margins, adjust, curve, fit, influence, left_over, won
+from nnd_tasks.studies.adjust import ADJUSTED, Margins, adjust, curve, fit, influence, left_over, won
 from tests.results.fake_runs import make_document, sample_of_tokens, write_run
 
 PER_TOKEN, PER_NAT = -3.0, -0.35
-#: Token ids of each candidate of each prompt.
-Texts = list[list[list[int]]]
 
 
 def lengths(rng, prompts, longer=3.0):
@@ -73,10 +68,9 @@ def test_the_fit_is_weighted_least_squares_with_a_constant_per_category_without_
     assert link.learnable.all()
 
 
-SCORERS: dict[str, Callable[[Floats], Floats]] = {
+SCORERS = {
     "every token costs the same": lambda n: -3.0 * n,
     "the mean grows with length": lambda n: n * n,
-    "first tokens cost more": lambda n: -2 * n - 6 * np.log(n + 0.5),
     "a bend": lambda n: -np.minimum(n, 20.0),
 }
 

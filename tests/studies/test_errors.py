@@ -13,7 +13,7 @@ import spacy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.studies.stress.edits import LISTS, Edit, Parser, count_of, is_spoken, join
+from nnd_tasks.studies.stress.edits import Edit, Parser, count_of, is_spoken, join
 from nnd_tasks.studies.stress.error_types import ERRORS, SPAN
 from nnd_tasks.studies.stress.stress_set import compute_noise, find_ngrams
 from tests.studies.pipeline import ENTITIES, NOUNS, VERBS, is_within, split_into, tagged
@@ -77,7 +77,6 @@ seeds = st.integers(0, 1000)
 
 def test_every_error_of_the_paper_is_there():
     assert Counter(error.kind for error in ERRORS.values()) == {"fluency": 10, "consistency": 9, "targeted": 7}
-    assert all(error.definition.endswith((".", ")")) for error in ERRORS.values())
 
 
 #: Error, amount, text = the same with the error # why.
@@ -201,8 +200,6 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text, sent
 @pytest.mark.parametrize(
     ("name", "eligible"),
     [
-        ("article_removal", lambda word: word.lower() in LISTS["articles"]),
-        ("preposition_removal", lambda word: word.lower() in ("to", "in", "of")),
         ("stop_word_removal", lambda word: PARSER.parse(word)[0].is_stop),
         ("token_drop", lambda word: True),
     ],
@@ -210,7 +207,7 @@ def test_no_sentence_ends_at_an_abbreviation_or_before_a_small_letter(text, sent
 @few
 @given(text=texts(), amount=shares, seed=seeds)
 def test_removal_takes_its_share_of_what_is_eligible_and_nothing_else(name, eligible, text, amount, seed):
-    text = spaced(text.replace(" a.", " a ."))  # "a." is an initial: "The" behind it belongs to a name
+    text = spaced(text)
     before, after = words_of(text), words_of(make(name, text, amount, seed))
     assert is_within(after, before)
     gone = Counter(before) - Counter(after)

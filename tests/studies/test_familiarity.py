@@ -166,9 +166,9 @@ def test_the_command_prints_and_writes_the_tables(nnd, nnd_home, tmp_path):
     assert "m likes texts by A more: +0." in done.out
     assert "n likes" not in done.out
     assert "| m | A | 80 | 40 | +0." in done.out
-    own = pd.read_csv(tmp_path / "out" / "familiarity_nnd_made_up_own.csv")
-    assert set(own["model"]) == {"m"}
-    assert set(own["systems"]) == {"A, B"}
+    assert "| m | A, B | familiarity |" in done.out
+    assert "| n | A, B |" not in done.out
+    assert (tmp_path / "out" / "familiarity_nnd_made_up_own.csv").is_file()
 
 
 @pytest.mark.parametrize(

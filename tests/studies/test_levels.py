@@ -3,11 +3,8 @@
 Also covers Corpus, is_alone, like.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -21,9 +18,11 @@ from tests.studies.pipeline import is_within, rough, split_into
 
 PARSER = Parser(rough())
 DONORS = [f"This is sentence {i} of another text." for i in range(40)]
-FILLS = ["violet", "marble", "seven"]
-DRAFT = Edit(PARSER, sentences_of_others=[(donor, "other") for donor in DONORS], fill=lambda words, place: FILLS)
-Check = Callable[[str, str, str], bool]
+DRAFT = Edit(
+    PARSER,
+    sentences_of_others=[(donor, "other") for donor in DONORS],
+    fill=lambda words, place: ["violet", "marble", "seven"],
+)
 
 
 def letters(text, gold=""):
@@ -60,7 +59,7 @@ def same_words_gone(gold, lower, higher):
     return not (before - Counter(lower.split())) - (before - Counter(higher.split()))
 
 
-CHECKS: dict[str, Check] = {
+CHECKS = {
     **dict.fromkeys(["token_drop", "stop_word_removal", "article_removal", "preposition_removal"], taken_away),
     **dict.fromkeys(["noised_punctuation", "middle_swap"], same(letters)),
     **dict.fromkeys(["verb_lemmatization", "bert_diverge"], same(words)),

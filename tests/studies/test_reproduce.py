@@ -123,9 +123,9 @@ def bart(folder):
     inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
     torch.manual_seed(4)
-    sizes = {f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("layers", "attention_heads")}
-    sizes |= {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
-    config = BartConfig(vocab_size=len(tokenizer), d_model=32, max_position_embeddings=2048, **sizes)
+    config = BartConfig(
+        vocab_size=len(tokenizer), d_model=32, encoder_layers=2, decoder_layers=2, max_position_embeddings=2048
+    )
     return random_models._save(BartForConditionalGeneration(config), tokenizer, folder, 3.0)
 
 
@@ -133,17 +133,15 @@ def prophetnet(folder):
     """ProphetNet: its tokenizer names no EOS token."""
     folder.mkdir(parents=True)
     texts = (row[key] for row in load("quiz_design", "authors") for key in ("context", "high", "low"))
-    words = sorted({word for text in texts for word in text.lower().split() if word.isalpha() and word[1:]})
-    letters = [mark + letter for letter in "abcdefghijklmnopqrstuvwxyz0123456789" for mark in ("", "##")]
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[X_SEP]", *letters, *".,;:!?'\"()-", *words]
+    words = {word for text in texts for word in text.lower().split() if word.isalpha()}
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[X_SEP]", *sorted(words)]
     file = folder / "prophetnet.tokenizer"
     file.write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
     torch.manual_seed(6)
-    sides = ("encoder", "decoder")
-    sizes = {f"num_{side}_{name}": 2 for side in sides for name in ("layers", "attention_heads")}
-    sizes |= dict.fromkeys(("decoder_start_token_id", "bos_token_id", "eos_token_id"), 3)
+    special = dict.fromkeys(("decoder_start_token_id", "bos_token_id", "eos_token_id"), 3)
     # It makes buckets of all pairs of positions in every call.
-    config = ProphetNetConfig(vocab_size=len(vocabulary), hidden_size=32, max_position_embeddings=512, **sizes)
+    sizes = {"hidden_size": 32, "num_encoder_layers": 2, "num_decoder_layers": 2, "max_position_embeddings": 512}
+    config = ProphetNetConfig(vocab_size=len(vocabulary), **special, **sizes)
     return random_models._save(ProphetNetForConditionalGeneration(config), ProphetNetTokenizer(str(file)), folder, 3.0)
 
 
@@ -183,16 +181,15 @@ def authors_rates(folder, rows, source, prefix, ends):
     ids=["bart", "prophetnet", "t5-mixqg", "t5-prefix"],
 )
 def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
-    build, name, model, source, prefix, ends, real_sets, tmp_path, monkeypatch
+    build, name, model, source, prefix, ends, link_sets, tmp_path
 ):
-    monkeypatch.setenv("NND_HOME", str(real_sets(name).parents[1]))
+    link_sets(name)
     contexts = 1 if name == "mqm" else 3  # of MQM, contexts have a hundred tests
     [config] = [published.config for published in EXPERIMENTS[name].models if published.name == model]
     table = load(name, config).to_pandas()
     rows = table[table["cluster_id"].isin(table["cluster_id"].unique()[:contexts])].to_dict("records")
     folder = build(tmp_path / "model")
     report = reproduce(name, [f"{model}={folder}"], out=tmp_path, limit=contexts)
-    assert not report.facts["failed"]
     [result] = read_results(tmp_path / name)
     assert (len(result.documents), len(result.tests), result.truncated) == (contexts, len(rows), 0)
     expected = authors_rates(folder, rows, source, prefix, ends)
@@ -206,14 +203,10 @@ def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
 # ---------------------------------------------------------------- whole runs
 
 
-@pytest.fixture
-def quiz_home(real_sets, monkeypatch):
-    monkeypatch.setenv("NND_HOME", str(real_sets("quiz_design").parents[1]))
-
-
 def test_stand_ins_end_to_end_although_one_is_broken_and_again_where_one_is_missing(
-    tiny_models, quiz_home, tmp_path, nnd
+    tiny_models, link_sets, tmp_path, nnd
 ):
+    link_sets("quiz_design")
     (tmp_path / "config.json").write_text("{}")
     weights = {"bartl_sup": tmp_path, "dgpt2_sup": tiny_models["gpt2"], "mixqg": tiny_models["t5"]}
 
@@ -261,5 +254,5 @@ def test_released_weights_come_from_the_hub():
         (["quiz_design", "--weights", "dgpt2_sup"], "dgpt2_sup: never released by the authors"),
     ],
 )
-def test_a_wrong_input_is_named(arguments, message, quiz_home, nnd):
+def test_a_wrong_input_is_named(arguments, message, nnd):
     assert message in refused(nnd("reproduce", *arguments))

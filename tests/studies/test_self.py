@@ -4,23 +4,21 @@ Also covers make_requests.
 """
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.stats import ttest_1samp
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.studies.stress import scorers
 from nnd_tasks.studies.stress.scorers import draw_prompts, report_own_texts, score_own_texts
 from tests.sets.tables import write_rows
-from tests.studies.pipeline import mean_likelihood
 
 TEXTS = [
     f"The river {verb} in January, and the barges waited at the lock." for verb in ("froze", "rose", "fell", "ran")
@@ -39,6 +37,16 @@ def models(tiny_models):
     return [str(tiny_models["gpt2"]), str(tiny_models["llama"])]
 
 
+def mean_likelihood(folder, context, text):
+    """Return the mean log-likelihood per token of a text after a context."""
+    tokenizer, model = (kind.from_pretrained(folder) for kind in (AutoTokenizer, AutoModelForCausalLM))
+    before, whole = (tokenizer(part, return_tensors="pt")["input_ids"] for part in (context, context + text))
+    labels = whole.clone()
+    labels[:, : before.shape[1]] = -100  # they do not count
+    with torch.inference_mode():
+        return -float(model(whole, labels=labels).loss)
+
+
 def test_scores_are_those_of_the_models(nnd, models, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(scorers, "PIECE", 2)
     monkeypatch.setitem(scorers._SAMPLING, "max_gen_toks", 8)
@@ -46,13 +54,11 @@ def test_scores_are_those_of_the_models(nnd, models, corpus, tmp_path, monkeypat
     done = nnd(*words, "--out", tmp_path / "out")
     assert done.status == 0, done.err
     assert "| scorer | gpt2 | llama |" in done.out
-    assert (tmp_path / "out" / "self_given.csv").read_text().count("\n") == 5
     report = json.loads((tmp_path / "out" / "self.json").read_text())
-    assert [one["model"] for one in report["tables"]["own"]] == ["gpt2", "llama"]
 
     prompt, text = report["texts"][3]["prompt"], report["texts"][3]["llama"]
     assert prompt == "The river ran in January,"
-    expected = mean_likelihood(Path(models[0]), prompt, text)
+    expected = mean_likelihood(models[0], prompt, text)
     assert report["scores"]["gpt2"][3][1] == pytest.approx(expected, abs=1e-4)
     again = score_own_texts(models, str(corpus), words=5).facts
     assert again["texts"].to_dict("records") == report["texts"], "the same command gives the same texts"
@@ -83,7 +89,7 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not():
     given, own_texts = (table.data for table in report.tables)
     a, b = own_texts.itertuples()
     assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
-    assert "Left out: 1 prompt " in to_markdown(report)
+    assert report.notes[1].startswith("Left out: 1 prompt ")
     assert (a.beyond, b.beyond) == pytest.approx((0.8, 0.4), abs=0.1)
     kept = np.delete(scores, 7, axis=0)
     own = kept[:, 0, 0] - kept[:, 0, 1]

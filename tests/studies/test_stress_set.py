@@ -19,22 +19,7 @@ from nnd_tasks.studies.stress.error_types import ERRORS
 from nnd_tasks.studies.stress.stress_set import build_stress_set, compute_noise
 from tests.conftest import REPO
 from tests.sets.tables import write_rows
-from tests.studies.pipeline import tagged
-
-TEXTS = [
-    "Anna went to the office in Boston. She talked about the dog, and the staff left. It was late.",
-    "A song is a song. The house can wait! Did it rain on Monday? Nobody knows.",
-    "He flew from Paris to Boston, of course. The day was long. The staff of the office had left.",
-]
-#: What a plain file lacks.
-NEEDS = {"tags", "entities", "source", "reference corpus", "masked model"}
-
-
-@pytest.fixture
-def plain(tmp_path):
-    path = tmp_path / "mine.txt"
-    path.write_text("\n".join([*TEXTS, "", TEXTS[0]]) + "\n", encoding="utf-8")
-    return path
+from tests.studies.pipeline import TEXTS, tagged
 
 
 @pytest.fixture
@@ -50,8 +35,8 @@ def pipeline(tmp_path_factory):
     return str(folder)
 
 
-def build(corpus, out, **settings):
-    return build_stress_set("mine", str(corpus), out=out, **settings)
+def build(path, out, **settings):
+    return build_stress_set("mine", str(path), out=out, **settings)
 
 
 def rows_of(result):
@@ -61,10 +46,10 @@ def rows_of(result):
 # ---------------------------------------------------------------- files
 
 
-def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain, tmp_path):
-    result = build(plain, tmp_path / "out")
+def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(corpus, tmp_path):
+    result = build(corpus, tmp_path / "out")
     rows, report = rows_of(result), result.report
-    assert set(report["left_out"]) == {name for name, kind in ERRORS.items() if NEEDS & {*kind.needs}}
+    assert set(report["left_out"]) == {name for name, kind in ERRORS.items() if kind.needs}
     assert {row["high"] for row in rows} == set(TEXTS), "the repeated text is one"
     without = sum(report["unchanged"].values()) + sum(report["repeated"].values())
     assert len(rows) + without == 3 * sum(map(len, report["levels"].values()))
@@ -79,14 +64,13 @@ def test_a_plain_file_gives_tests_of_every_error_that_needs_nothing(plain, tmp_p
     assert f"| `stress` | truncation | {report['trivial_rules']['truncation']['shorter']:.3f} |" in card
 
 
-def test_the_same_command_gives_the_same_set_in_every_release(plain, tmp_path, monkeypatch):
+def test_the_same_command_gives_the_same_set_in_every_release(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(edits, "PIPELINE", "not installed")
-    assert build(plain, tmp_path / "out", levels="paper", seeds=2).summary.fingerprint == "f008c89fab29ac49"
+    assert build(corpus, tmp_path / "out", levels="paper", seeds=2).summary.fingerprint == "f008c89fab29ac49"
 
 
 def test_with_tags_sources_and_references_every_error_is_made(pairs, pipeline, masked_model, tmp_path):
-    words = [f"w{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(120)]
-    (tmp_path / "pairs_reference.txt").write_text("\n".join(" ".join(words[k : k + 30]) for k in range(90)))
+    (tmp_path / "pairs_reference.txt").write_text("\n".join(TEXTS))
     rows = rows_of(build(pairs, tmp_path / "out", spacy=pipeline, mlm=str(masked_model), seeds=2))
     seeds = pd.DataFrame(rows).groupby("category")["seed"].agg(set)
     assert set(seeds.index) == set(ERRORS)
@@ -95,9 +79,9 @@ def test_with_tags_sources_and_references_every_error_is_made(pairs, pipeline, m
     assert all(row["low"] == row["context"] for row in rows if row["category"] == "copy_source")
 
 
-def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(plain, tmp_path):
-    rows = {row["test_id"]: row for row in rows_of(build(plain, tmp_path / "out", seeds=2))}
-    fewer = {row["test_id"]: row for row in rows_of(build(plain, tmp_path / "fewer", texts=2, seeds=2))}
+def test_a_test_does_not_depend_on_which_other_texts_are_asked_for(corpus, tmp_path):
+    rows = {row["test_id"]: row for row in rows_of(build(corpus, tmp_path / "out", seeds=2))}
+    fewer = {row["test_id"]: row for row in rows_of(build(corpus, tmp_path / "fewer", texts=2, seeds=2))}
     assert fewer
     assert fewer.items() <= rows.items()
 
@@ -136,7 +120,6 @@ def test_wrong_arguments_are_named(settings, message, tmp_path):
     [
         ("a.txt", b"\n\n", "it holds no text"),
         ("a.jsonl", b'{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: gold: Field required"),
-        ("a.jsonl", b"{\n", "a.jsonl, line 1: is not valid JSON"),
         ("a.jsonl", b'{"gold": "x", "references": [1]}\n', r"line 1: references.*0: .*string"),
         ("a.jsonl", b'{"gold": "x", "source": "s"}\n{"gold": "y"}\n', "1 of 2 texts have no source"),
         ("b.txt", b"x", "a.txt: there is no such file, and it is not one of wikitext, "),
@@ -206,13 +189,13 @@ def test_a_set_of_ones_own_is_built_listed_scored_and_judged(nnd, pairs, gpt2, f
     assert task.read_text().endswith("description: mine\n")
 
 
-def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(plain, tmp_path):
+def test_a_set_that_was_made_otherwise_is_not_replaced_unasked(corpus, tmp_path):
     out = tmp_path / "out"
-    first = build(plain, out, errors="truncation")
-    assert build(plain, out, errors="truncation").summary == first.summary, "the same again is no conflict"
+    first = build(corpus, out, errors="truncation")
+    assert build(corpus, out, errors="truncation").summary == first.summary, "the same again is no conflict"
     with pytest.raises(NNDError, match=r"out: holds a stress set of other texts, errors, .*take another name"):
-        build(plain, out, errors="token_drop")
+        build(corpus, out, errors="token_drop")
     assert {row["category"] for row in rows_of(first)} == {"truncation"}
-    assert {row["category"] for row in rows_of(build(plain, out, errors="token_drop", replace=True))} == {"token_drop"}
+    assert {row["category"] for row in rows_of(build(corpus, out, errors="token_drop", replace=True))} == {"token_drop"}
     with making(out.absolute()), pytest.raises(NNDError, match="out: another command is making this set"):
-        build(plain, out, errors="token_drop")
+        build(corpus, out, errors="token_drop")
