@@ -4,7 +4,6 @@ Validator and choice against the models' own logits, and what a YAML may say of 
 """
 
 import functools
-import json
 import math
 from statistics import fmean
 
@@ -15,6 +14,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.task_files import read_task_yaml
+from tests.asking.test_judge import CUES
 from tests.random_models import evaluate
 from tests.task.tasks import build_task, read_cases, read_task, run_task, small_set, write_yaml
 from tests.task.test_oracle import Oracle
@@ -34,8 +34,7 @@ def log_odds(oracle, text, words):
 
 def write_question(doc, text, rival, category, reader, *, swapped):
     """Write by hand what the demo asks about a candidate; the prompt is that of the writer."""
-    cue = {"question_answering": "Question: {context}\nAnswer:", "summarization": "{context}\n\nSummary:"}
-    prompt = cue.get(doc["kind"], "{context}\n\nAnswer: {answer}\nQuestion:").format(**doc)
+    prompt = CUES[doc["kind"]].format(**doc)
     shown = f" {text}" if reader == "validator" else f"\nA: {text}\nB: {rival}"
     begin = "Is this" if reader == "validator" else "Which one is closer to"
     words = " or ".join(WORDS[reader][:: -1 if swapped else 1])
@@ -179,9 +178,10 @@ def test_the_signature_tells_readers_and_questions_apart(gpt2, home, yamls):
     write_yaml(yamls, "other", reader="choice", question="another text")
     tasks = ["nnd_demo", *WORDS, "other"]
     results = evaluate(gpt2, tasks, include_path=yamls, limit=1)
-    protocols = [read_task(results, task).facts["signature"]["protocol"] for task in tasks]
-    assert [protocol.get("reader") for protocol in protocols] == [None, "validator", "choice", "choice"]
-    assert len({json.dumps(protocol, sort_keys=True) for protocol in protocols}) == 4
+    signatures = [read_task(results, task).facts["signature"] for task in tasks]
+    readers = [signature["protocol"].get("reader") for signature in signatures]
+    assert readers == [None, "validator", "choice", "choice"]
+    assert len({signature["protocol_digest"] for signature in signatures}) == 4
 
 
 def test_every_set_has_both_readers_and_a_question():

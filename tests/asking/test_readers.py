@@ -35,18 +35,11 @@ def read_by(reader, passed=(), model="m", **changes):
         document["scores"] = [
             dict(zip(keys, (*rng.normal(size=2), 0.25), strict=False)) for _ in document["candidates"]
         ]
-    margin = rng.normal(size=60)
-    return replace(run, tests=run.tests.assign(margin_no_context=margin, high_no_context=margin, low_no_context=0.0))
+    return replace(run, tests=run.tests.assign(high_no_context=rng.normal(size=60), low_no_context=0.0))
 
 
 def outcomes(seed, rate):
     return (np.random.default_rng(seed).random(60) < rate).tolist()
-
-
-def scores_of(run):
-    """Return the scores of the better and of the worse text of each test."""
-    high, low = (take_values(run.documents, run.tests, side, "scores") for side in SIDES)
-    return pd.DataFrame(high), pd.DataFrame(low)
 
 
 def _report(comparison):
@@ -72,9 +65,6 @@ def test_the_four_cells_are_shares_of_all_tests():
             for (notices, well), cell in CELLS.items():
                 share = np.mean([asked[i] == notices and wrote[i] == well for i in chosen])
                 assert cells[category, name, cell] == pytest.approx(share)
-            assert cells[category, name].sum() == pytest.approx(1)
-    differences = found["differences"].set_index(["category", "second", "first"])["difference"]
-    assert differences["all", "validator", "writer"] == pytest.approx(np.mean(said) - np.mean(wrote))
 
 
 def test_checks_say_whether_a_reader_reads():
@@ -83,8 +73,8 @@ def test_checks_say_whether_a_reader_reads():
     checks = tables(read_by("writer", outcomes(1, 0.1)), read_by("validator", said), choice)["checks"]
     verdicts = {"writer": "below chance", "validator": "above chance", "choice": "at chance"}
     assert checks["verdict"].to_dict() == verdicts
-    high, low = scores_of(choice)
-    alone = (choice.tests["margin_no_context"] > 0).mean()
+    high, low = (pd.DataFrame(take_values(choice.documents, choice.tests, side, "scores")) for side in SIDES)
+    alone = (choice.tests["high_no_context"] > 0).mean()
     expected = {
         "flips": ((high["sum"] > 0) == (low["sum"] > 0)).mean(),
         "swapped": (high["swapped"] > low["swapped"]).mean(),
@@ -119,8 +109,9 @@ def test_ties_of_what_is_judged_in_writing_count_half_where_readers_are_compared
 
 
 def test_runs_without_the_context_scored_have_no_gain():
-    columns = dict.fromkeys(("margin_no_context", "high_no_context", "low_no_context"), np.nan)
-    runs = [replace(run, tests=run.tests.assign(**columns)) for run in map(read_by, ("writer", "validator"))]
+    runs = [
+        replace(run, tests=run.tests.assign(high_no_context=np.nan)) for run in map(read_by, ("writer", "validator"))
+    ]
     [comparison] = compare_readers(runs)
     shown = to_markdown(_report(comparison))
     assert "answers swapped" in shown

@@ -1,10 +1,8 @@
 """Tasks and small sets of the tests of this folder."""
 
-from __future__ import annotations
-
 import json
+from collections import namedtuple
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import lm_eval
 import yaml
@@ -65,18 +63,9 @@ def small_set(folder, rows, **settings):
     return write_yaml(folder / "yaml", "small", tasks_dir() / "_base", **settings)
 
 
-class TaskRun(NamedTuple):
-    """What a run says of one task.
-
-    Attributes:
-        rates: metric -> value, without the name of the filter.
-        samples: of each document.
-        facts: what the results file has of us.
-    """
-
-    rates: dict[str, Any]
-    samples: list[dict[str, Any]]
-    facts: dict[str, Any]
+#: What a run says of one task: metric -> value, without the name of the filter; the samples of each document; and what the
+#: results file has of us.
+TaskRun = namedtuple("TaskRun", ["rates", "samples", "facts"])
 
 
 def read_task(results, task="nnd_demo"):

@@ -17,18 +17,16 @@ RELIANCE = {"context_reliance": True}
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5"])
 def test_the_rates_with_context_stay_and_the_others_are_the_models_own(kind, home, tiny_models):
-    plain, found = (run_task(tiny_models[kind], limit=6, metadata=asked) for asked in ({}, RELIANCE))
-    rates, samples, _ = found
+    plain = run_task(tiny_models[kind], limit=6)
+    rates, samples, _ = run_task(tiny_models[kind], limit=6, metadata=RELIANCE)
     assert plain.rates.items() <= rates.items()
     oracle = Oracle(tiny_models[kind])
     for sample in samples[2:4]:
-        assert sample["doc"]["context"] in sample["arguments"][0][0]
         requests = sample["arguments"][len(sample["candidates"]) :]
-        for (prompt, text), whole, alone in zip(requests, sample["candidates"], sample["no_context"], strict=True):
+        for (prompt, text), alone in zip(requests, sample["no_context"], strict=True):
             assert sample["doc"]["context"] not in prompt
             total, count = oracle.sum_and_count(*oracle.split(prompt, text))
             assert (alone["sum"], alone["tokens"]) == (pytest.approx(total, rel=1e-4), count)
-            assert alone["sum"] != whole["sum"]
     for category in (None, "disfluent", "off_target", "unfaithful"):
         pmi, survivors = [], []
         for sample in samples:

@@ -26,8 +26,8 @@ def letters(tmp_path):
     return str(tmp_path / "letters")
 
 
-def small(folder, prompt):
-    return [small_set(folder, ROWS, doc_to_text=prompt, target_delimiter="")]
+def small(folder, prompt, rows=ROWS, delimiter=""):
+    return [small_set(folder, rows, doc_to_text=prompt, target_delimiter=delimiter)]
 
 
 def test_each_is_counted_in_results_and_samples_and_warned_of_once(letters, gpt2, tmp_path, home, caplog):
@@ -63,17 +63,14 @@ def test_what_the_model_will_read_is_counted(prompt, metadata, merged, twice, le
 
 
 def test_a_candidate_that_merges_wholly_into_the_prompt_is_an_error_that_names_its_test(letters, tmp_path):
-    include = small_set(
-        tmp_path, [("xa", "b", "ok"), ("xa", "c", "wrong")], doc_to_text="{{context}}", target_delimiter=""
-    )
+    include = small(tmp_path, "{{context}}", [("xa", "b", "ok"), ("xa", "c", "wrong")])
     with pytest.raises(NNDError, match=r"the candidate 'b' of test [0-9a-f]{16} has no token of its own"):
-        build_task("small", {"tokenizer": letters}, [include])
+        build_task("small", {"tokenizer": letters}, include)
 
 
 @pytest.mark.parametrize(("prompt", "delimiter", "warned"), [(" ", " ", 3), (" ", "", 0), ("", " ", 0), ("\n", " ", 0)])
 def test_a_space_on_both_sides_of_the_border_is_warned_of(prompt, delimiter, warned, letters, tmp_path, caplog):
     rows = [("xc", "b", "ok"), ("xc", "c", "wrong"), ("xc", "bc", "wrong")]
-    include = small_set(tmp_path, rows, doc_to_text=f"{{{{context}}}}{prompt}", target_delimiter=delimiter)
-    build_task("small", {"tokenizer": letters}, [include])
+    build_task("small", {"tokenizer": letters}, small(tmp_path, f"{{{{context}}}}{prompt}", rows, delimiter))
     found = [message for message in caplog.messages if "the model reads two" in message]
     assert [message.split()[1] for message in found] == ([str(warned)] if warned else [])

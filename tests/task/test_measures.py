@@ -76,9 +76,6 @@ def test_a_run_measures_what_the_logits_say(gpt2, home):
     # Without token_stats the rest is the same, to the bit.
     of_stats = tuple(name for name in MEASURES if name not in BASIC)
     assert {name: rate for name, rate in stats.rates.items() if not name.startswith(of_stats)} == bare.rates
-    for sample, other in zip(stats.samples, bare.samples, strict=True):
-        for record, without in zip(sample["candidates"], other["candidates"], strict=True):
-            assert record.items() - without.items() == {(name, record[name]) for name in ("top1", "rank", "entropy")}
     assert stats.facts["signature"] == bare.facts["signature"], "a number does not rest on what is measured besides"
 
 

@@ -101,8 +101,6 @@ def test_scores_and_outcomes_equal_the_models_own_logits(name, options, tiny_mod
     rates, samples, facts = run_task(tiny_models[name], limit=6, **options)
     oracle = Oracle(tiny_models[name])
     assert check_against(oracle, samples) == (rates["candidates"], rates["tests"])
-    outcomes = [test["passed"] for sample in samples for test in sample["tests"]]
-    assert rates["pass_rate"] == pytest.approx(sum(outcomes) / len(outcomes))
     assert rates["truncated_contexts"] == 0, "lm-eval and this file have read the same"
     assert facts["tokenization"] == {"merged": 0, "bos_twice": 0, "empty": 0}
     chat, eos = options.get("apply_chat_template"), oracle.tokenizer.eos_token

@@ -3,10 +3,6 @@
 Log-likelihoods that 16 bits round are told of before the model scores, and named in the results.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 from lm_eval.models.huggingface import HFLM
@@ -20,7 +16,7 @@ from tests.task.tasks import read_task, run_stock
 _SUMS, _LOGITS = "add softmax_dtype=float32", "computes its logits in"
 SHARED, ALONE = {"shared_prefix": True}, {"shared_prefix": False}
 #: How a model of 16 bits is run -> what is told before it scores, and the type that the results name.
-ROUNDING: dict[str, tuple[dict[str, Any], dict[str, Any], str, str | None]] = {
+ROUNDING = {
     "stock lm_eval": ({}, {}, _SUMS, "bfloat16"),
     "nnd run without shared prefixes": ({}, ALONE, _LOGITS, "bfloat16"),
     "nnd run": ({}, SHARED, _LOGITS, "bfloat16"),
@@ -57,8 +53,9 @@ def test_rounding_is_told_before_the_model_scores_anything(how, half, home, monk
         monkeypatch.setattr(model, "loglikelihood", watched(model.loglikelihood))
     warn_once.cache_clear()
     if options:
-        settings = {"tasks": ["nnd_demo"], "limit": 2, "device": "cpu", "bootstrap_iters": 0, **options}
-        run = read_task(nnd_tasks.evaluate(model_args=arguments, **settings))
+        run = read_task(
+            nnd_tasks.evaluate("nnd_demo", model_args=arguments, limit=2, device="cpu", bootstrap_iters=0, **options)
+        )
     else:
         run = run_stock(arguments, limit=2)
     assert before[0] == told

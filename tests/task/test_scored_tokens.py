@@ -3,11 +3,8 @@
 Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds.
 """
 
-from __future__ import annotations
-
 import itertools
 import unicodedata
-from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 
@@ -76,7 +73,7 @@ def _unigram():
 
 
 SPACES = normalizers.Replace(" ", "▁")
-MAKE: dict[str, Callable[[], Tokenizer]] = {
+MAKE = {
     "GPT-2": lambda: _byte_level(trim=True),
     "GPT-NeoX": lambda: _byte_level(trim=False),
     "Llama 2": lambda: _byte_fallback(normalizers.Prepend("▁"), SPACES),
@@ -153,7 +150,7 @@ def test_numbers_that_are_put_before_lines_stand_for_no_character(text):
     counter = counter_of("GPT-2")
     ids, _ = tokens_and_characters(counter, "How?", continuation)
     request = SimpleNamespace(doc={"candidates": [text]}, candidate=0, args=("How?", continuation))
-    scored = ScoredTokens.of(request, SimpleNamespace(logprobs=[-1.0] * len(ids)), counter)  # type: ignore[arg-type]
+    scored = ScoredTokens.of(request, SimpleNamespace(logprobs=[-1.0] * len(ids)), counter)
     assert scored is not None
     assert "".join(text[start:end] for start, end in scored.spans) == text
     numbers = [counter.tokenizer.decode([one]) for one, (a, b) in zip(ids, scored.spans, strict=True) if a == b]

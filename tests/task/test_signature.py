@@ -6,7 +6,6 @@ The signature: every item of the protocol changes it, and what is not in it does
 
 import json
 import shutil
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +31,6 @@ from tests.random_models import CHAT_TEMPLATE
 from tests.task.tasks import CASES, load_task, run_task, write_yaml
 
 LIMIT = 3  # clusters: enough for numbers that differ
-Signed = tuple[dict[str, Any], dict[str, Any]]
 
 
 def run(model, task="nnd_demo", **kwargs):
@@ -65,7 +63,8 @@ def base(_runs, llama):
 
 @pytest.fixture
 def plain(base):
-    return base()
+    signature, _ = base()
+    return signature
 
 
 def changed(one, two):
@@ -90,11 +89,9 @@ def test_a_change_of_the_protocol_changes_its_items_and_no_others(change, base, 
         after, others = run(llama, **options)
     assert changed(before, after) == {*items}
     assert items or numbers == others
-    models = [{key: value for key, value in one["model"].items() if key != "chat_template"} for one in (before, after)]
-    assert models[0] == models[1]
-    assert [bool(one["model"]["chat_template"]) for one in (before, after)] == [
-        bool(one["protocol"]["chat_template"]) for one in (before, after)
-    ]
+    assert {**before["model"], "chat_template": None} == {**after["model"], "chat_template": None}
+    for signature in (before, after):
+        assert bool(signature["model"]["chat_template"]) == bool(signature["protocol"]["chat_template"])
 
 
 def test_the_delimiter_after_a_system_instruction_counts(llama, tmp_path):
@@ -122,7 +119,7 @@ def test_a_letter_in_the_data_changes_it(plain, llama, tmp_path, monkeypatch):
     (tmp_path / DEMO.name).write_text(text.replace("leave her sourdough", "leave his sourdough"), encoding="utf-8")
     build_set("demo", tmp_path, tmp_path / "nnd" / "demo")
     monkeypatch.setenv("NND_HOME", str(tmp_path))
-    assert changed(plain[0], run(llama)[0]) == {"data"}
+    assert changed(plain, run(llama)[0]) == {"data"}
 
 
 def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(llama, home, tmp_path, monkeypatch):
@@ -147,23 +144,22 @@ def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(l
 )
 def test_an_argument_of_the_model_changes_its_part(model, arguments, items, plain, tiny_models):
     signature, _ = run(tiny_models[model], model_args=arguments)
-    assert changed(plain[0], signature) == set()
-    assert signature["environment"] == plain[0]["environment"]
-    found = {key for key in signature["model"] if signature["model"][key] != plain[0]["model"][key]}
+    assert changed(plain, signature) == set()
+    assert signature["environment"] == plain["environment"]
+    found = {key for key in signature["model"] if signature["model"][key] != plain["model"][key]}
     assert {*items} <= found
-    assert bool(items) == bool(found) == (signature["line"] != plain[0]["line"])
+    assert bool(items) == bool(found) == (signature["line"] != plain["line"])
 
 
 def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plain):
-    signature = plain[0]
-    assert "\n" not in signature["line"]
-    parts = [dict(item.split(":", 1) for item in part.split("|")) for part in signature["line"].split(" || ")]
+    assert "\n" not in plain["line"]
+    parts = [dict(item.split(":", 1) for item in part.split("|")) for part in plain["line"].split(" || ")]
     assert len(parts) == 3
-    assert list(parts[0]) == list(signature["protocol"])
+    assert list(parts[0]) == list(plain["protocol"])
     assert parts[0]["set"] == "nnd/demo"
     assert parts[0]["eos"] == "no"
     assert parts[2]["lm_eval"].startswith("0.4")
-    assert json.loads(json.dumps(signature)) == signature
+    assert json.loads(json.dumps(plain)) == plain
 
 
 def test_secrets_among_the_arguments_are_not_written(tiny_models, home):
@@ -209,9 +205,9 @@ def test_adapters_count_as_part_of_the_model(plain, llama, tmp_path):
     base = AutoModelForCausalLM.from_pretrained(llama)
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(tmp_path)
     signature, _ = run(llama, model_args={"peft": str(tmp_path)})
-    assert changed(plain[0], signature) == set()
+    assert changed(plain, signature) == set()
     assert signature["model"]["adapter"]
-    assert signature["model"]["weights"] == plain[0]["model"]["weights"]
+    assert signature["model"]["weights"] == plain["model"]["weights"]
 
 
 def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models):
@@ -219,22 +215,18 @@ def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models):
     assert tokenizer_digest(one) == tokenizer_digest(two)
     two.add_tokens(["boats"])
     assert tokenizer_digest(one) != tokenizer_digest(two)
-    assert tokenizer_digest(one) != tokenizer_digest(AutoTokenizer.from_pretrained(tiny_models["llama"]))
 
 
 def test_digests_tell_functions_by_their_source_and_selections_by_their_clusters():
     assert digest(changed) == digest(changed) != digest(run)
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1, "b": 3})
-    assert selection(["b", "a"], 2) == "all"
     assert selection(["b", "a"], 3) == selection(["a", "b"], 3) != selection(["a", "c"], 3)
-    assert selection(["a"], 3).startswith("1 of 3 (")
 
 
 def test_the_short_signature_names_the_run_without_its_place(plain):
-    signature, _ = plain
-    protocol, model, versions = (signature[name] for name in ("protocol", "model", "environment"))
-    short = signature["short"]
-    assert short.startswith(f"nnd:{versions['nnd_tasks']}|demo/authors:{signature['protocol_digest']}|llama:")
+    protocol, model, versions = (plain[name] for name in ("protocol", "model", "environment"))
+    short = plain["short"]
+    assert short.startswith(f"nnd:{versions['nnd_tasks']}|demo/authors:{plain['protocol_digest']}|llama:")
     elsewhere = {**model, "name": "/home/anna/copies/llama/", "tokenizer": "/home/anna/copies/llama/"}
     assert short_signature(protocol, elsewhere, versions) == short
     for changed in ({**model, "dtype": "bfloat16"}, {**model, "weights": "0"}, {**model, "weights": None}):
