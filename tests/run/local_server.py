@@ -1,14 +1,11 @@
 """What the small servers of these tests share: a port of this machine, a thread, a context manager; and a port of nobody's."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
-from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 #: An answer that ends the connection without one.
 HANG_UP = object()
@@ -24,21 +21,19 @@ class Refusal(NamedTuple):
     """
 
     status: int
-    message: str | Mapping[str, Any]
-    headers: Mapping[str, str] = {}
+    message: str | dict
+    headers: dict | None = None
 
 
 class _OwnedServer(ThreadingHTTPServer):
     """One thread per connection; knows the `LocalServer` that it works for."""
 
     daemon_threads = True
-    owner: Any
 
 
 class _Handler(BaseHTTPRequestHandler):
     """Translate between HTTP and the `LocalServer`."""
 
-    server: _OwnedServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # headers and body are two writes; Nagle's algorithm would wait between them
 
@@ -86,8 +81,7 @@ class LocalServer:
         closing: is set when the server stops, for an answer that waits.
     """
 
-    path: ClassVar[str]
-    handler: ClassVar[type[BaseHTTPRequestHandler]] = _Handler
+    handler = _Handler
 
     def __init__(self):
         self.heard = []

@@ -1,11 +1,7 @@
 """The same outcomes through an HTTP server."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 
@@ -30,7 +26,7 @@ ALIKE = {
     "llama-with-bos": ("llama", {"add_bos_token": True}, {}),
 }
 #: How the client sends prompts: arguments, batch size, number of clusters.
-TRANSPORTS: dict[str, tuple[dict[str, Any], int, int | None]] = {
+TRANSPORTS = {
     "tokens": ({"tokenizer_backend": "huggingface"}, 8, None),
     "tokens-one-by-one": ({}, 1, FEW),
     "text-concurrent": ({"tokenized_requests": False, "num_concurrent": 4}, 3, None),
@@ -62,9 +58,6 @@ def assert_same(some, others):
             assert (a["tokens"], a["bytes"]) == (b["tokens"], b["bytes"])
             assert a["sum"] == pytest.approx(b["sum"], rel=2e-6, abs=1e-4)
             assert a["mean"] == pytest.approx(b["mean"], rel=2e-6, abs=1e-5)
-
-
-Reference = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -104,45 +97,39 @@ def test_every_test_comes_out_over_http_as_with_hf(alike, transport, reference, 
     assert (max(server.sizes), server.most_at_once > 1) == (batch_size, "num_concurrent" in more)
     if limit is None:
         assert (found["tests,none"], found["candidates,none"]) == (381, 305)
-        expected = reference(alike)["results"]["nnd_demo"]
-        for name in expected:
-            if name.startswith("pass_rate") or name == "ties,none":
-                assert found[name] == pytest.approx(expected[name], abs=1e-12), name
 
 
 @needs_client
 @pytest.mark.parametrize("tokenized", [True, False], ids=["tokens", "text"])
 def test_special_tokens_in_the_candidates_survive_the_way_to_the_server(tokenized, llama, home):
-    folder, metadata = llama, {"append_eos": True}
-    with CompletionsServer.load(folder) as server:
-        arguments = {"tokenized_requests": tokenized, "add_bos_token": True}
-        results = through(server, folder, arguments, limit=FEW, metadata=metadata)
+    options = {"limit": FEW, "metadata": {"append_eos": True}}
+    with CompletionsServer.load(llama) as server:
+        results = through(server, llama, {"tokenized_requests": tokenized, "add_bos_token": True}, **options)
     assert all(prompt[0] == 0 and prompt[-1] == 1 for prompt in scored_by(server))  # BOS and EOS, once each
     assert all({0, 1}.isdisjoint(prompt[1:-1]) for prompt in scored_by(server))
-    assert_same(samples_of(results), samples_of(evaluate(folder, ["nnd_demo"], limit=FEW, metadata=metadata)))
+    assert_same(samples_of(results), samples_of(evaluate(llama, ["nnd_demo"], **options)))
 
 
 @needs_client
 def test_the_clients_window_holds_two_tokens_fewer_than_that_of_hf(reference, gpt2, home):
     """It leaves room for the token that the server generates; hf does not even feed the last one."""
-    folder, window, few = gpt2, 64, 6
-    with CompletionsServer.load(folder) as server:
-        short = through(server, folder, {"max_length": window}, limit=few)
+    window, few = 64, 6
+    with CompletionsServer.load(gpt2) as server:
+        short = through(server, gpt2, {"max_length": window}, limit=few)
         whole = {
             len(server.tokenizer.encode(context + continuation))
             for sample in samples_of(reference("gpt2"))[:few]
             for context, continuation in sample["arguments"]
         }
     assert max(len(prompt) for prompt in server.answered) < window < min(whole) < WINDOW
-    plain = evaluate(folder, ["nnd_demo"], model_args={"max_length": window - 2}, limit=few)
+    plain = evaluate(gpt2, ["nnd_demo"], model_args={"max_length": window - 2}, limit=few)
     assert_same(samples_of(short), samples_of(plain))
 
 
 def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(reference, gpt2, home):
     """It sends text and finds the candidate by `text_offset`. This is lm-eval's client only, not llama.cpp."""
-    folder = gpt2
-    with CompletionsServer.load(folder) as server:
-        arguments = {"base_url": server.url.removesuffix("/v1/completions"), "tokenizer": str(folder)}
+    with CompletionsServer.load(gpt2) as server:
+        arguments = {"base_url": server.url.removesuffix("/v1/completions"), "tokenizer": str(gpt2)}
         results = nnd_tasks.evaluate(["nnd_demo"], "gguf", arguments, limit=FEW, bootstrap_iters=0)
     assert server.texts == len(server.answered) > 4 * FEW
     assert_same(samples_of(results), samples_of(reference("gpt2"))[:FEW])
@@ -154,14 +141,7 @@ def test_the_gguf_client_agrees_with_hf_where_the_tokens_meet_at_the_characters(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        *(
-            (
-                {"tokenizer_backend": backend, "tokenizer": "x"},
-                f"tokenizer_backend={backend}; use tokenizer_backend=huggingface",
-            )
-            for backend in ("tiktoken", "None", None)
-        ),
-        ({}, r"names no tokenizer for this model\. Add tokenizer="),
+        ({"tokenizer_backend": None, "tokenizer": "x"}, "tokenizer_backend=None; use tokenizer_backend=huggingface"),
         ({"model": "nobody/served"}, r"the tokenizer nobody/served cannot be loaded .*name one with tokenizer="),
     ],
 )

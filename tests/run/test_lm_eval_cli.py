@@ -30,17 +30,9 @@ BIN = Path(sys.executable).parent
 MODEL = MODELS / "tiny-lm-xs"
 
 
-@pytest.fixture(scope="module")
-def built(real_sets, tmp_path_factory):
-    home = tmp_path_factory.mktemp("home")
-    for name in ("demo", *(("summeval", "frank") if DATA.is_dir() else ())):
-        shutil.copytree(real_sets(name), home / "nnd" / name)
-    return home
-
-
 @pytest.fixture(autouse=True)
-def use_built(built, monkeypatch):
-    monkeypatch.setenv("NND_HOME", str(built))
+def use_built(link_sets, monkeypatch):
+    link_sets("demo", *(("summeval", "frank") if DATA.is_dir() else ()))
     monkeypatch.setenv("COLUMNS", "200")
 
 

@@ -5,11 +5,8 @@
 `tests/vllm` runs vLLM itself.
 """
 
-from __future__ import annotations
-
 import logging
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -25,7 +22,7 @@ from tests.models import fake_vllm
 from tests.run import test_backends
 
 LIMIT = 4
-REQUESTS: Any = [(None, [*range(5, 26)], [*range(3, 3 + n)]) for n in (1, 4, 9)]
+REQUESTS = [(None, [*range(5, 26)], [*range(3, 3 + n)]) for n in (1, 4, 9)]
 
 
 @pytest.fixture
@@ -55,7 +52,7 @@ def said(caplog):
 
 @pytest.mark.parametrize(("name", "block", "short"), [("gpt2", 4, False), ("llama", 32, True)])
 def test_the_outcomes_are_those_of_hf(name, block, short, engine, tiny_models, home, caplog):
-    engine.short = short  # type: ignore[misc]
+    engine.short = short
     with caplog.at_level(logging.INFO):
         results = through_vllm(tiny_models[name], model_args={"block_size": block})
     assert results["config"]["model"] == "vllm-shared-prefix"
@@ -80,7 +77,6 @@ def test_a_window_cuts_as_lm_evals_vllm_does(engine, gpt2, home):
     ]
     ours, plain = VLLMSharedPrefixLM(**settings), VLLMSharedPrefixLM(**settings, shared_prefix=False)
     assert ours.why_not() is None
-    assert plain.why_not() == "shared_prefix=False"
     for one, other in zip(ours._loglikelihood_tokens(requests), plain._loglikelihood_tokens(requests), strict=True):
         assert one == (pytest.approx(other[0], abs=1e-5), other[1])
     for context, continuation in (([1], list(range(39))), ([1], []), ([], [1])):
@@ -110,17 +106,13 @@ def test_an_engine_that_cannot_share_scores_as_lm_eval_does(arguments, reason, e
     arguments = {name: value for name, value in arguments.items() if name not in ("lies", "skew")}
     settings = {"pretrained": str(gpt2), "max_model_len": 512, "block_size": 4, "dtype": "float32"}
     with caplog.at_level(logging.INFO):
-        answers = VLLMSharedPrefixLM(**{**settings, **arguments})._loglikelihood_tokens(REQUESTS)
+        VLLMSharedPrefixLM(**{**settings, **arguments})._loglikelihood_tokens(REQUESTS)
     [line] = said(caplog)
     assert line.startswith("vllm-shared-prefix: not sharing prefixes, plain vllm instead: ")
     assert reason in line
     [made] = engine.made
     assert [params.prompt_logprobs for _, params, _ in made.calls[-len(REQUESTS) :]] == [1] * len(REQUESTS)
     assert not any(cached for _, _, cached in made.calls[-len(REQUESTS) :])
-    shared = VLLMSharedPrefixLM(**settings)
-    if not (engine.lies or engine.skew):
-        assert shared._loglikelihood_tokens(REQUESTS) == [(pytest.approx(a, abs=1e-5), b) for a, b in answers]
-        assert shared.sent is not None
 
 
 def test_16_bits_say_how_to_get_exact_numbers(engine, gpt2, caplog):
@@ -134,30 +126,24 @@ def test_16_bits_say_how_to_get_exact_numbers(engine, gpt2, caplog):
     assert "--no-shared-prefix" in lines[1]
 
 
-def test_a_vllm_that_is_too_old_is_one_line(tmp_path, caplog):
-    fields = {*fake_vllm.SamplingParams.__struct_fields__}
-    needed = ("prompt_logprobs", "skip_reading_prefix_cache", "detokenize", "flat_logprobs", "logprob_token_ids")
+class Silent:
+    def __init__(self):
+        """Take no number of tokens from the cache."""
 
-    class Silent:
-        def __init__(self):
-            pass
 
-    for number, (changes, reason) in enumerate(
-        (
-            *(
-                ({"SamplingParams": SimpleNamespace(__struct_fields__=fields - {name})}, f"no {name}")
-                for name in needed
-            ),
-            ({"RequestOutput": Silent}, "does not say how many"),
-        )
-    ):
-        caplog.clear()
-        folder = tmp_path / str(number)
-        with fake_vllm.installed(folder, release="0.9.2", **changes), caplog.at_level(logging.INFO):
-            assert checks.resolve_model_type("vllm", shared_prefix=True) == "vllm"
-        [line] = said(caplog)
-        assert "plain vllm instead: vLLM 0.9.2 is too old" in line
-        assert reason in line
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"SamplingParams": SimpleNamespace(__struct_fields__=())}, "no prompt_logprobs"),
+        ({"RequestOutput": Silent}, "does not say how many"),
+    ],
+)
+def test_a_vllm_that_is_too_old_is_one_line(changes, reason, tmp_path, caplog):
+    with fake_vllm.installed(tmp_path, release="0.9.2", **changes), caplog.at_level(logging.INFO):
+        assert checks.resolve_model_type("vllm", shared_prefix=True) == "vllm"
+    [line] = said(caplog)
+    assert "plain vllm instead: vLLM 0.9.2 is too old" in line
+    assert reason in line
 
 
 def test_a_vllm_that_lm_eval_cannot_load_is_one_line(tmp_path):

@@ -40,10 +40,8 @@ def refused(monkeypatch, nnd):
         with monkeypatch.context() as patch:
             patch.setattr(HFLM, "_create_model", lambda *args, **kwargs: pytest.fail("the model was loaded"))
             outcome = nnd("run", *arguments)
-        assert (outcome.status, "Traceback" in outcome.err) == (1, False)
-        *others, line = outcome.err.splitlines()
-        assert not any(other.startswith("nnd: ") for other in others)
-        return line.removeprefix("nnd: error: ")
+        assert (outcome.status, outcome.err.count("nnd: error: "), "Traceback" in outcome.err) == (1, 1, False)
+        return outcome.err.splitlines()[-1].removeprefix("nnd: error: ")
 
     return call
 
@@ -164,21 +162,22 @@ def test_an_argument_that_no_model_takes_is_named(gpt2, home):
         nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(gpt2), "dtyp": "float32"}, limit=1, device="cpu")
 
 
-def test_weights_that_do_not_fit_say_which(gpt2, home, tmp_path, monkeypatch, capsys):
+def test_weights_that_do_not_fit_say_which(nnd, gpt2, home, tmp_path):
     shutil.copytree(gpt2, tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "n_embd": 64}), encoding="utf-8")
-    assert call(monkeypatch, *hf(tmp_path / "model", "--tasks", "nnd_demo", "--limit", "1")) == 1
-    assert re.search(r"lm-eval stopped with RuntimeError: .*(size mismatch|mismatched)", capsys.readouterr().err)
+    outcome = nnd("run", *hf(tmp_path / "model", "--tasks", "nnd_demo", "--limit", "1"))
+    assert outcome.status == 1
+    assert re.search(r"lm-eval stopped with RuntimeError: .*(size mismatch|mismatched)", outcome.err)
 
 
-def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(gpt2, home, tmp_path, monkeypatch):
+def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(nnd, gpt2, home, tmp_path):
     model = tmp_path / ("ä" * 100) / ("b" * 150) / "model"
     model.parent.mkdir(parents=True)
     model.symlink_to(gpt2)
     words = hf(model, "--tasks", "nnd_demo", "--limit", "2", "--log_samples", "--metadata", "tokens=true")
     for output in (tmp_path / "json" / "out.json", tmp_path / "folder"):
-        assert call(monkeypatch, *words, "--output_path", str(output)) == 0
+        assert nnd("run", *words, "--output_path", output).status == 0
         [run] = read_results(tmp_path / output.relative_to(tmp_path).parts[0])
         assert len(run.documents) == 2
         assert run.tokens.is_file()
@@ -199,37 +198,31 @@ def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(r
 
 def test_outside_of_a_git_repository_git_says_nothing(gpt2, home, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    assert call(monkeypatch, *hf(gpt2, "--tasks", "nnd_demo", "--limit", "1")) == 0
+    monkeypatch.setattr("sys.argv", ["nnd", "run", *hf(gpt2, "--tasks", "nnd_demo", "--limit", "1")])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert not stop.value.code
     assert "fatal" not in capfd.readouterr().err
 
 
-def call(monkeypatch, *arguments):
-    """Run ``nnd run ...`` in this process and return its status."""
-    monkeypatch.setattr("sys.argv", ["nnd", "run", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    return int(stop.value.code or 0)
-
-
 @pytest.mark.parametrize(("kind", "output"), [("results", "out"), ("samples", "out/mine.json")])
-def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(kind, output, gpt2, home, tmp_path, monkeypatch, capsys):
+def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(kind, output, nnd, gpt2, home, tmp_path):
     words = hf(gpt2, "--tasks", "nnd_demo", "--limit", "9", "--log_samples")
-    words += ["--output_path", str(tmp_path / output)]
-    assert call(monkeypatch, *words) == 0
+    words += ["--output_path", tmp_path / output]
+    assert nnd("run", *words).status == 0
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
     results, samples = sorted(map(len, before.values()))
     assert results + 2000 < samples
-    capsys.readouterr()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000 if kind == "results" else results + 2000, limits[1]))
     try:
-        assert call(monkeypatch, *words) == 1
+        outcome = nnd("run", *words)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    printed = capsys.readouterr()
-    line = printed.err.strip().splitlines()[-1]
+    assert outcome.status == 1
+    line = outcome.err.strip().splitlines()[-1]
     assert line.startswith(f"nnd: error: --output_path {tmp_path / output}: the results could not be saved")
-    assert "|nnd_demo(9of60prompts)|" in printed.out.replace(" ", ""), "the numbers are not lost"
+    assert "|nnd_demo(9of60prompts)|" in outcome.out.replace(" ", ""), "the numbers are not lost"
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == before
 
 
@@ -245,50 +238,39 @@ def secret_arguments(url, tokenizer):
     }
 
 
-def everything_written(folder):
-    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in (".json", ".jsonl", ".html")]
-    assert {path.suffix for path in files} >= {".json", ".jsonl"}
-    return "".join(f"{path}\n{path.read_text('utf-8')}" for path in files)
-
-
-def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(
-    gpt2, home, tmp_path, monkeypatch, capfd, caplog
-):
+def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(nnd, gpt2, home, tmp_path, caplog):
     with CompletionsServer.load(gpt2) as server, caplog.at_level(logging.DEBUG):
         arguments = json.dumps(secret_arguments(server.url, gpt2))
         words = "--model", "local-completions", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", "2"
         more = "--metadata", '{"api_token": "hush-metadata"}', "--log_samples", "--output_path", str(tmp_path / "out")
-        assert call(monkeypatch, *words, *more) == 0
+        outcome = nnd("run", *words, *more)
         config = {"model": "local-completions", "model_args": json.loads(arguments), "tasks": ["nnd_demo"], "limit": 2}
         (tmp_path / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
-        assert call(monkeypatch, "--config", tmp_path / "run.yaml", *more, "--show_config") == 0
+        shown = nnd("run", "--config", tmp_path / "run.yaml", *more, "--show_config")
+    assert (outcome.status, shown.status) == (0, 0)
     path, headers = server.heard[-1]
     assert path.endswith("?api_key=hush-query&size=3")
     assert headers["X-Second"] == "hush-second", "the server gets what it was given"
-    printed = capfd.readouterr()
-    written = everything_written(tmp_path / "out")
-    for text in (printed.out, printed.err, caplog.text, written):
-        assert "hush" not in text
-    assert "'hub_token': '***'" in printed.out, "that it was given is shown"
-    assert server.url in written
+    written = {str(path): path.read_text("utf-8") for path in (tmp_path / "out").rglob("*.json*")}
+    assert "hush" not in f"{outcome}{shown}{caplog.text}{written}"
+    assert "'hub_token': '***'" in outcome.out + shown.out, "that it was given is shown"
+    assert server.url in str(written)
     assert "hush" not in render_report(read_results(tmp_path / "out"))[1]
 
 
-def test_an_error_shows_no_secret(gpt2, home, monkeypatch, capfd, caplog):
+def test_an_error_shows_no_secret(nnd, gpt2, home, caplog):
     with closed_port() as port, caplog.at_level(logging.DEBUG):
         arguments = secret_arguments(f"http://127.0.0.1:{port}/v1/completions", gpt2)
         words = ["--tasks", "nnd_demo", "--limit", "1", "--model_args", json.dumps(arguments)]
         words += ["--model", "local-completions"]
-        assert call(monkeypatch, *words) == 1
-        printed = capfd.readouterr()
-        assert "the server gives no answer" in printed.err
-        monkeypatch.setattr("sys.argv", ["nnd", "run", *words, "--debug"])
+        outcome = nnd("run", *words)
+        assert outcome.status == 1
+        assert "the server gives no answer" in outcome.err
         with pytest.raises(NNDError) as debug:
-            cli.main()
+            nnd("run", *words, "--debug")
     trace = "".join(traceback.format_exception(debug.value))
     assert "api_models.py" in trace
-    for text in (printed.out, printed.err, caplog.text, trace):
-        assert "hush" not in text
+    assert "hush" not in f"{outcome}{caplog.text}{trace}"
 
 
 def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(gpt2, home):

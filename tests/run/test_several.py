@@ -104,19 +104,7 @@ print(json.dumps([module.tokens_read, rates]))
 torch.distributed.destroy_process_group()
 """
 #: Of the run: with few-shot examples, which must not depend on the process.
-_WORDS = [
-    "--tasks",
-    "nnd_demo",
-    "--device",
-    "cpu",
-    "--log_samples",
-    "--num_fewshot",
-    "2",
-    "--seed",
-    "1",
-    "--limit",
-    "12",
-]
+_WORDS = ["--tasks=nnd_demo", "--device=cpu", "--log_samples", "--num_fewshot=2", "--seed=1", "--limit=12"]
 
 
 def arguments_of(model, out):
@@ -187,7 +175,6 @@ def test_two_processes_score_a_share_of_a_users_own_model_each(twice, home):
 @pytest.mark.parametrize(
     ("gpus", "here", "options"),
     [
-        (0, 2, {}),
         (1, 2, {}),
         (2, 1, {}),  # two machines
         (2, 2, {"metadata": {"tokens": True}}),

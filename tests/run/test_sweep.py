@@ -37,10 +37,14 @@ def test_models_are_those_of_a_pattern_or_a_file(checkpoints, tmp_path):
             list_models(nothing)
 
 
+#: Of every run.
+WORDS = ["--tasks=nnd_demo,nnd_demo_clean", "--limit=3", "--device=cpu", "--log_samples"]
+
+
 def sweep(nnd, models, out, *more, arguments="dtype=float32"):
     model = "ray" if "workers" in arguments else "hf"
-    words = ["--model", model, "--model_args", arguments, "--tasks", "nnd_demo,nnd_demo_clean", "--limit", "3"]
-    return nnd("run", *words, "--device", "cpu", "--models", models, "--output_path", out, "--log_samples", *more)
+    words = ["--model", model, "--model_args", arguments, "--models", models, "--output_path", out]
+    return nnd("run", *WORDS, *words, *more)
 
 
 def results(out):
@@ -56,17 +60,8 @@ def test_each_model_has_the_results_of_a_run_of_its_own_and_is_not_run_again(nnd
     ]
     files = results(out)
     assert len(files) == 2
-    words = ["--model", "hf", "--model_args", f"dtype=float32,pretrained='{checkpoints}/step-10'", "--device", "cpu"]
-    words += [
-        "--tasks",
-        "nnd_demo,nnd_demo_clean",
-        "--limit",
-        "3",
-        "--output_path",
-        tmp_path / "alone",
-        "--log_samples",
-    ]
-    assert nnd("run", *words).status == 0
+    words = ["--model", "hf", "--model_args", f"dtype=float32,pretrained='{checkpoints}/step-10'"]
+    assert nnd("run", *WORDS, *words, "--output_path", tmp_path / "alone").status == 0
     [folder] = {path.parent for path in files if path.parent.name.endswith("step-10")}
     assert close(written(folder), written(tmp_path / "alone"))
 

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from lm_eval import simple_evaluate
 from lm_eval.models.huggingface import HFLM
-from lm_eval.tasks import TaskManager
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
-from nnd_tasks.task.task_files import write_task_folder
 from tests import random_models
 from tests.models import fake_vllm
+from tests.task.tasks import run_stock
 
 LIMIT = 4
 TOKENS = {"tokens": True}
@@ -115,7 +113,5 @@ def test_who_cannot_keep_them_says_so(gpt2, masked_model, home):
         nnd_tasks.evaluate(["nnd_demo"], "nnd_mlm", {"pretrained": str(masked_model)}, metadata=TOKENS, limit=1)
     with pytest.raises(NNDError, match="a ready-made HFLM gives sums only"):
         nnd_tasks.evaluate(["nnd_demo"], HFLM(str(gpt2), device="cpu"), metadata=TOKENS, limit=1)
-    arguments = {"pretrained": str(gpt2)}
-    manager = TaskManager(include_path=write_task_folder(), include_defaults=False, metadata={**arguments, **TOKENS})
     with pytest.raises(NNDError, match="token scores are kept by `nnd run`"):
-        simple_evaluate("hf", arguments, ["nnd_demo"], task_manager=manager, limit=1, device="cpu")
+        run_stock({"pretrained": str(gpt2)}, metadata=TOKENS, limit=1)

@@ -29,10 +29,6 @@ from tests.task.tasks import build_task, load_task
 COLUMNS = {"prompt", "chosen", "rejected", "category", "cluster_id", "source_id", "test_id"}
 
 
-def preferences(name, config="preference", split="train"):
-    return datasets.load_dataset(str(dataset_folder(name)), config, split=split)
-
-
 @pytest.fixture
 def demo(demo_home, nnd_home):
     """Return the folder of the demo, with preference data."""
@@ -44,7 +40,7 @@ def demo(demo_home, nnd_home):
 # ---------------------------------------------------------------- what is in it
 
 
-def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd, nnd_home):
+def test_it_is_built_beside_the_tests_and_changes_nothing_of_them(nnd):
     before = nnd("build", "demo").out
     folder = dataset_folder("demo")
     tests = {path: path.read_bytes() for path in folder.glob("*/test-*.parquet")}
@@ -112,7 +108,7 @@ def test_terms_that_limit_training_are_said(demo_home, nnd_home, real_sets):
     assert "description" not in read_header(free)["configs"][-1]
 
 
-def test_what_cannot_be_made_is_an_error(demo, tmp_path):
+def test_what_cannot_be_made_is_an_error(demo):
     tests, yaml = read_table(demo), next(tasks_on("demo", "clean"))
     with pytest.raises(NNDError, match=r"task nnd_demo_clean: doc_to_text: .*'nothing'"):
         make_pairs(tests, {**yaml, "doc_to_text": "{{nothing}}"})

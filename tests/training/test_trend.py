@@ -3,12 +3,9 @@
 Also covers find_family, read_tables.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +20,7 @@ from tests.results.runs import make_run
 CLUSTERS = ("a", "a", "a", "b", "b", "c", "d", "d")
 KINDS = ("x", "x", "y", "x", "y", "y", "x", "y")
 OUTCOMES = (True, False, True, True, True, False, False, True)
-OTHER: dict[str, Any] = {"task": "nnd_other", "protocol": {"set": "nnd/other", "config": "default"}}
+OTHER = {"task": "nnd_other", "protocol": {"set": "nnd/other", "config": "default"}}
 
 
 def run_of(name, passed=OUTCOMES, **changes):
@@ -33,8 +30,7 @@ def run_of(name, passed=OUTCOMES, **changes):
 def whole(trend, *columns):
     """Return some columns of the points on all tests, one after the other."""
     points = trend.points[trend.points["category"] == "all"]
-    rows = points[list(columns)].to_numpy().tolist()
-    return [row[0] for row in rows] if len(columns) == 1 else [tuple(row) for row in rows]
+    return [*points[[*columns]].itertuples(index=False, name=None)]
 
 
 # ---------------------------------------------------------------- runs
@@ -60,17 +56,15 @@ def test_runs_that_were_asked_otherwise_are_refused_unless_allowed():
 
 
 @pytest.mark.parametrize(
-    ("runs", "x", "message"),
+    ("names", "message"),
     [
-        ([("m-1b", 1), ("m-x", None)], None, "parameters of m-x is not known; give it with --tags FILE"),
-        ([("m-1b", 1), ("m-2b", 1)], None, "m-1b and m-2b both have parameters 1; leave one out"),
-        ([("r/step-1", 1), ("r/checkpoint-1", 1)], None, "both have step 1; leave one out"),
-        ([("r/step-1", 1), ("r/final", 1)], "step", "step of r/final is not known; give it with --tags FILE"),
+        (["r/step-1", "r/final"], "step of r/final is not known; give it with --tags FILE"),
+        (["r/step-1", "r/checkpoint-1"], "r/step-1 and r/checkpoint-1 both have step 1; leave one out"),
     ],
 )
-def test_what_is_missing_is_named(runs, x, message):
+def test_what_is_missing_is_named(names, message):
     with pytest.raises(NNDError, match=re.escape(message)):
-        find_trend([run_of(name, parameters=size) for name, size in runs], x)
+        find_trend([run_of(name) for name in names], "step")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +132,6 @@ def test_a_log_may_have_measures(tmp_path):
     ("lines", "message"),
     [
         ([entry(0), '{"step": 5, "ta'], "nnd.jsonl, line 2: not written by NNDCallback"),
-        ([entry(0), entry(0), entry(5)], "nnd_demo: step 0 and step 0 both have step 0"),
         ([entry(0)], "nnd.jsonl: no such file, or fewer than two evaluations"),
         (
             [entry(0), entry(1, signature="set:s|prompt:q || n")],
