@@ -16,6 +16,7 @@ from nnd_tasks.likelihood.margin_parts import (
     AFTER,
     AT,
     BEFORE,
+    add_margin_parts,
     character_blocks,
     label_tokens,
     margin_parts,
@@ -24,16 +25,17 @@ from nnd_tasks.likelihood.margin_parts import (
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import CandidateTokens
+from nnd_tasks.show.report import Report
 from nnd_tasks.task.scored_tokens import tokens_and_characters
 from tests.results import fake_runs
 from tests.task.test_scored_tokens import TEXTS, counter_of
 
-#: Tokens of a text: id, first character, the character after the last.
-Spans = list[tuple[int, int, int]]
-
 
 def brute_force(blocks, texts):
-    """Return the labels of the tokens of two texts: what a difference touches spreads until nothing changes."""
+    """Return the labels of the tokens of two texts: what a difference touches spreads until nothing changes.
+
+    A token of a text is its id, its first character and the character after the last.
+    """
     touched = set()  # (text, character)
     gaps = set()  # (text, place between characters) where the other text has more
     partner = {}
@@ -111,7 +113,7 @@ def tokenizer(name):
     return divide
 
 
-TOKENIZERS = [*map(tokenizer, ("GPT-2", "Gemma", "T5", "BERT")), with_line_numbers]
+TOKENIZERS = [*map(tokenizer, ("GPT-2", "Gemma", "T5", "BERT")), with_ends, with_line_numbers]
 WORDS = sorted(
     {word for text in TEXTS for word in text.split()} | {"harbour's", "(", "))", "a_b", "1.5", "\n   ", "é", "ë"}
 )
@@ -142,25 +144,6 @@ def test_the_parts_are_those_of_the_definition(texts, divide):
     tokens = [divide(text) for text in texts]
     labels = label_tokens(blocks, *map(candidate, tokens))
     assert [own.tolist() for own in labels] == brute_force(blocks, tokens)
-
-
-@pytest.mark.parametrize(
-    ("divide", "high", "low", "expected"),
-    [
-        (by_character, "a c", "a b c", ("BFF", "BAAFF")),  # inserted: the better text has no token at it
-        (with_ends, "a b", "a x", ("BBAAF", "BBAAF")),
-        # Tokens before the edit that are others because of it.
-        (
-            {"ab c": [(1, 0, 1), (2, 1, 2), (3, 2, 4)], "ab d": [(4, 0, 2), (5, 2, 4)]}.get,
-            "ab c",
-            "ab d",
-            ("AAA", "AA"),
-        ),
-    ],
-)
-def test_each_token_is_before_at_or_after_the_difference(divide, high, low, expected):
-    labels = label_tokens(character_blocks(high, low), *map(candidate, map(divide, (high, low))))
-    assert tuple("".join("BAF"[label] for label in of_text) for of_text in labels) == expected
 
 
 # ---------------------------------------------------------------- runs with planted log-probabilities
@@ -258,20 +241,22 @@ def test_the_shares_add_up_to_the_tests_with_a_positive_margin_of_sums(tmp_path)
     assert min(parts["swap"].noticed, parts["swap"].only_after, parts["swap"].lost_after) > 0
 
 
-def test_the_last_table_of_a_comparison_has_the_parts_where_a_run_has_token_scores(tmp_path, nnd):
-    for kind in ("some", "none"):
-        results, out = tmp_path / kind, tmp_path / f"{kind}_report"
-        write_run(results, "m-at", at_it, tokens=kind == "some")
-        write_run(results, "m-after", after_it, tokens=False)
-        tables = json.loads(nnd("compare", results, "--format", "json").out)["tables"]
-        assert (list(tables)[-1] == "margin_parts") == (kind == "some")
-        assert {row["model"] for row in tables.get("margin_parts", [])} == ({"m-at"} if kind == "some" else set())
-        assert nnd("report", results, "-o", out / "report.html", "--out", out).status == 0
-        assert json.loads((out / "compare_nnd_made_up.json").read_text("utf-8"))["tables"] == tables
-        assert ("Margin parts" in (out / "report.html").read_text("utf-8")) == (kind == "some")
+def test_the_last_table_of_a_comparison_has_the_parts_of_runs_with_token_scores(tmp_path, nnd):
+    results, out = tmp_path / "results", tmp_path / "out"
+    write_run(results, "m-at", at_it)
+    write_run(results, "m-after", after_it, tokens=False)
+    tables = json.loads(nnd("compare", results, "--format", "json").out)["tables"]
+    assert list(tables)[-1] == "margin_parts"
+    assert {row["model"] for row in tables["margin_parts"]} == {"m-at"}
+    assert nnd("report", results, "-o", out / "report.html", "--out", out).status == 0
+    assert json.loads((out / "compare_nnd_made_up.json").read_text("utf-8"))["tables"] == tables
+    assert "Margin parts" in (out / "report.html").read_text("utf-8")
 
 
-def test_texts_that_all_share_too_little_need_no_table(tmp_path):
-    [paired] = pair(read_results([write_run(tmp_path / "m", "m", at_it, prompts=2, edits={})]))
-    assert len(paired.tests) == 4
-    assert margin_parts(paired).empty
+def test_without_token_scores_or_texts_that_share_enough_there_is_no_table(tmp_path):
+    report = Report("compare", "m")
+    for kind, tokens, edits in (("short", False, EDITED), ("different", True, {})):
+        folder = write_run(tmp_path / kind, "m", at_it, prompts=2, edits=edits, tokens=tokens)
+        [paired] = pair(read_results([folder]))
+        assert len(paired.tests) > 0
+        assert add_margin_parts(report, paired) is report

@@ -1,11 +1,6 @@
 """Pages in a browser, as a user opens them."""
 
-from typing import TYPE_CHECKING
-
 from lxml import html
-
-if TYPE_CHECKING:
-    pass
 
 
 def open_page(browser, path, **options):
@@ -22,6 +17,10 @@ def open_page(browser, path, **options):
 def parse(text):
     """Return a page as elements."""
     return html.document_fromstring(text)
+
+
+def read_page(path):
+    return parse(path.read_text("utf-8"))
 
 
 def text_of(element):

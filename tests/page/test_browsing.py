@@ -7,7 +7,6 @@ import base64
 import json
 import re
 import zlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +23,9 @@ from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.text import counted
 from tests.commands import refused
-from tests.page.pages import open_page, parse, text_of
+from tests.page.pages import open_page, parse, read_page, text_of
 from tests.results.runs import PROTOCOL, make_run
 from tests.results.token_runs import documents, write_run
-
-if TYPE_CHECKING:
-    pass
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script>&amp;"
 MODELS = ("m-a", "m-b", "m-<i>c")
@@ -99,8 +95,6 @@ def test_the_data_are_those_of_the_runs(paired, monkeypatch):
 def test_a_tie_and_a_test_without_outcome_are_no_failures_like_others():
     run = make_run("m", [True, False, None, False], ["a"] * 4, margins=[1.0, -1.0, float("nan"), 0.0])
     run.tests.loc[3, "tie"] = True
-    for document in run.documents:
-        document["scores"] = [None] * len(document["candidates"])
     [section] = unpacked(pack(pair([run]), PAGE_LIMIT).pieces[0])
     assert section["outcome"] == [["passed", "failed", "not scored", "failed, equal"]]
     assert section["margin"] == [[1.0, -1.0, None, 0.0]]
@@ -166,8 +160,7 @@ def test_one_test_is_shown_with_what_each_model_made_of_it(paired):
 
 def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers():
     def read_by(reader, *scores):
-        protocol = PROTOCOL if reader == "writer" else {**PROTOCOL, "reader": reader}
-        run = make_run(reader, [True, reader == "writer"], ["a", "a"], protocol=protocol)
+        run = make_run(reader, [True, reader == "writer"], ["a", "a"], protocol={**PROTOCOL, "reader": reader})
         run.documents[0] |= {"scores": scores, "reader_views": [{"rival": ""}] * 4}
         return run
 
@@ -195,7 +188,7 @@ def test_what_a_judge_wrote_about_a_test_stands_beside_the_other_readers():
 def test_the_command_line_prints_a_test_and_writes_its_page(folder, tmp_path, nnd):
     done = nnd("report", folder, "--test", "00005-1", "-o", tmp_path / "t.html")
     assert done.out.startswith("# nnd_marked, test 00005-1\n")
-    page = parse((tmp_path / "t.html").read_text("utf-8"))
+    page = read_page(tmp_path / "t.html")
     [section], _ = map(unpacked, page.xpath("//script[@class='data']/text()"))
     assert section["id"] == ["00005-1"]
     messages = {
@@ -222,7 +215,7 @@ def ids(page):
 def total(page):
     shown(page)
     said = page.locator("#browse output").inner_text()
-    return int(re.search(r"of ([\d,]+)", said)[1].replace(",", "")) if " of " in said else 0  # type: ignore[index]
+    return int(re.search(r"of ([\d,]+)", said)[1].replace(",", "")) if " of " in said else 0
 
 
 @pytest.mark.complete

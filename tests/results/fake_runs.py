@@ -21,9 +21,7 @@ PROTOCOL = {
     "shots": 0,
     "selection": "all",
 }
-CATEGORIES = ("disfluent", "off_target")
-#: A token of a candidate: id, first character, the character after the last, log-probability.
-Token = tuple[int, int, int, float]
+CHANCES = {"disfluent": 0.7, "off_target": 0.7}
 
 
 def score(mean, tokens=10, size=40):
@@ -51,11 +49,14 @@ def make_sample(doc, scores, **more):
 
 
 def sample_of_tokens(doc, tokens, **more):
-    """Return a line of a samples file with the tokens of each candidate, which `write_run` puts into a file of their own."""
+    """Return a line of a samples file with the tokens of each candidate, which `write_run` puts into a file of their own.
+
+    A token is its id, its first character, the character after the last, and its log-probability.
+    """
     scores = []
     for text, own in zip(doc["candidates"], tokens, strict=True):
         total = float(np.sum([token[-1] for token in own], dtype=np.float64))
-        scores.append({"sum": total, "mean": total / len(own), "tokens": len(own), "bytes": len(text.encode())})
+        scores.append(score(total / len(own), len(own), len(text.encode())))
     return make_sample(doc, scores, scored_tokens=tokens, **more)
 
 
@@ -69,7 +70,7 @@ def sample(doc_id, chances, rng):
 def write_run(
     folder,
     name,
-    chances=None,
+    chances=CHANCES,
     *,
     task="nnd_made_up",
     contexts=30,
@@ -104,8 +105,7 @@ def write_run(
         config: what to add to the arguments that lm-eval was given.
     """
     rng = random.Random(seed)
-    chosen = chances or dict.fromkeys(CATEGORIES, 0.7)
-    samples = samples or [sample(i, chosen, rng) for i in range(contexts)]
+    samples = samples or [sample(i, chances, rng) for i in range(contexts)]
     kept = tokens and "scored_tokens" in samples[0]
     asked = {**PROTOCOL, "set": task.replace("nnd_", "nnd/", 1), **(protocol or {})}
     model = {
@@ -118,8 +118,8 @@ def write_run(
     parts = {"protocol": asked, "model": model, "environment": {"torch": "2"}}
     line = " || ".join("|".join(f"{key}:{value}" for key, value in part.items()) for part in parts.values())
     answers = answers_digest(score for item in samples for score in item["candidates"])
-    nnd = {"signature": {"line": line, **parts, "spans": spans}, "settings": {"tokens": True} if kept else {}}
-    nnd["answers"] = answers
+    signature = {"line": line, **parts, "spans": spans}
+    nnd = {"signature": signature, "settings": {"tokens": True} if kept else {}, "answers": answers}
     given = {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters, **config}
     results = {
         "configs": {task: {"task": task, "metadata": {"nnd": nnd}}},

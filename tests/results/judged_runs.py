@@ -6,7 +6,13 @@ from nnd_tasks.task.documents import cluster_documents, load_tests
 from tests.results.fake_runs import make_sample, score, write_run
 from tests.sets.folders import to_table, write
 
-SYSTEMS = ("A", "B", "C")
+#: The systems that wrote the six texts of a prompt; the last text is of two of them.
+WRITERS = ("A", "B", "C", "A", "B", "B|C")
+#: What people said of the two texts of a test, by the kind of the set.
+JUDGEMENTS = {
+    "score": {"high_score": 5.0, "low_score": 2.0},
+    "label": {"high_label": "No error", "low_label": "disfluent"},
+}
 
 
 def write_set(home, kind, prompts=40):
@@ -19,30 +25,23 @@ def write_set(home, kind, prompts=40):
     """
     tests = []
     for prompt in range(prompts):
-        texts = [(f"text {i} of {prompt}", SYSTEMS[i % 3] if i < 5 else "B|C") for i in range(6)]
         for high in range(3):
             for low in range(3, 6):
-                better, worse = (
-                    ((high, low) if (prompt + high) % 2 else (low, high)) if kind == "pairs" else (high, low)
-                )
-                extra = {}
-                if kind != "nobody":
-                    extra = {"high_system": texts[better][1], "low_system": texts[worse][1]}
-                if kind == "score":
-                    extra |= {"high_score": 5.0, "low_score": 2.0}
-                if kind == "label":
-                    extra |= {"high_label": "No error", "low_label": "disfluent"}
+                swapped = kind == "pairs" and (prompt + high) % 2 == 0
+                better, worse = (low, high) if swapped else (high, low)
+                systems = {"high_system": WRITERS[better], "low_system": WRITERS[worse]}
                 tests.append(
                     {
                         "test_id": f"{prompt:08x}{high}{low}",
                         "context_id": str(prompt),
                         "cluster_id": f"{prompt:04x}",
                         "context": f"context {prompt}",
-                        "high": texts[better][0],
-                        "low": texts[worse][0],
+                        "high": f"text {better} of {prompt}",
+                        "low": f"text {worse} of {prompt}",
                         "category": "cd"[prompt % 2],
                         "high_first": True,
-                        **extra,
+                        **(systems if kind != "nobody" else {}),
+                        **JUDGEMENTS.get(kind, {}),
                     }
                 )
     write(home / "nnd" / "made_up", {"default": to_table(tests)})

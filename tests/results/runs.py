@@ -22,20 +22,21 @@ def make_run(
     """Return a run with one test per outcome; candidates 2i and 2i + 1 belong to test i of a cluster."""
     labels = list(categories or ["c"] * len(passed))
     names = list(dict.fromkeys(clusters))
-    documents = [{"cluster_id": name, "context": "the cat sat", "candidates": []} for name in names]
+    prompt = {"context": "the cat sat", "no_context": None}
+    documents = [{"cluster_id": name, **prompt, "candidates": [], "scores": []} for name in names]
     rows = []
     for i, (outcome, cluster, category) in enumerate(zip(passed, clusters, labels, strict=True)):
         place = names.index(cluster)
         texts = documents[place]["candidates"]
         texts += [f"better cat {i}", f"worse text {i} here"]
+        documents[place]["scores"] += [None, None]
         about = {"test_id": f"t{i}", "cluster_id": cluster, "category": category, "subcategory": "", "severity": ""}
         about |= {"document": place, "high": len(texts) - 2, "low": len(texts) - 1, "passed": outcome, "tie": False}
         margin = margins[i] if margins is not None else (1.0 if outcome else -1.0)
-        scores = {
-            f"{side}_{kind}": value for side, value in (("high", margin), ("low", 0.0)) for kind in ("sum", "mean")
-        }
+        margins_and_high = ("margin", "margin_sum", "margin_bytes", "high_sum", "high_mean")
+        scores = {**dict.fromkeys(margins_and_high, margin), "low_sum": 0.0, "low_mean": 0.0}
         lengths = dict.fromkeys(("high_tokens", "low_tokens", "high_bytes", "low_bytes"), 1.0)
-        rows.append({**about, **scores, **lengths, **dict.fromkeys(("margin", "margin_sum", "margin_bytes"), margin)})
+        rows.append({**about, **scores, **lengths})
     tests = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"passed": "boolean", "seed": "Int64"})
     settings = {
         "model": model,
