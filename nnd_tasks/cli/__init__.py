@@ -47,6 +47,10 @@ def load_app(command: str = "") -> Typer:
             if not module.startswith(str(error.name)):
                 raise
     root: Typer = import_module("nnd_tasks.cli.typer_app").app
+    order = [name for names in COMMANDS.values() for name in names]
+    root.registered_commands.sort(
+        key=lambda command: order.index(str(command.name))
+    )  # a module may be imported before others
     return root
 
 

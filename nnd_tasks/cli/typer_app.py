@@ -150,7 +150,7 @@ def verb(
         # Typer keeps the line breaks of a docstring, which are those of our editors.
         text = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(function.__doc__ or ""))
         settings.update(help=text, rich_help_panel=panel, epilog=examples(*lines))
-        return group.command(name, cls=_Verb, **settings)(function)
+        return group.command(name or function.__name__, cls=_Verb, **settings)(function)
 
     return add
 
