@@ -47,10 +47,9 @@ def load_app(command: str = "") -> Typer:
             if not module.startswith(str(error.name)):
                 raise
     root: Typer = import_module("nnd_tasks.cli.typer_app").app
+    # A module may have been imported before those whose commands come first.
     order = [name for names in COMMANDS.values() for name in names]
-    root.registered_commands.sort(
-        key=lambda command: order.index(str(command.name))
-    )  # a module may be imported before others
+    root.registered_commands.sort(key=lambda command: order.index(str(command.name)))
     return root
 
 
