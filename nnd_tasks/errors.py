@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from nnd_tasks.models.model_error import ModelError
 
@@ -83,3 +84,14 @@ def engine_errors() -> Iterator[None]:
         yield
     except ModelError as error:
         raise NNDError(str(error)) from error
+
+
+def has_room(room: str) -> bool:
+    """Whether a room that one can take away is there."""
+    return find_spec(f"nnd_tasks.{room}") is not None
+
+
+def need_room(room: str, wanted_by: str) -> None:
+    """Raise NNDError where a room is not there that another room needs."""
+    if not has_room(room):
+        raise NNDError(f"{wanted_by}: needs nnd_tasks/{room}/, which this installation lacks")

@@ -14,11 +14,9 @@ from nnd_tasks.cli.typer_app import (
     Out,
     Results,
     Select,
-    has_room,
-    need_room,
     verb,
 )
-from nnd_tasks.errors import NNDError, noting
+from nnd_tasks.errors import NNDError, has_room, need_room, noting
 from nnd_tasks.show.console import say, warn
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from typer import Argument, Context, Option, echo
 
-from nnd_tasks.cli.typer_app import RUN_GPT2, need_room, verb
-from nnd_tasks.errors import NNDError, reason_of, visible
+from nnd_tasks.cli.typer_app import RUN_GPT2, verb
+from nnd_tasks.errors import NNDError, need_room, reason_of, visible
 from nnd_tasks.show.console import say
 from nnd_tasks.text import counted
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -85,17 +84,6 @@ def announce_tasks(names: Sequence[str]) -> None:
     except NNDError as error:
         warn(f"note: lm_eval does not know the new tasks: {error}")
     say(f"run it: nnd run --model hf --model_args pretrained=MODEL --tasks {','.join(names)}")
-
-
-def has_room(room: str) -> bool:
-    """Whether a room that one can take away is there."""
-    return find_spec(f"nnd_tasks.{room}") is not None
-
-
-def need_room(room: str, wanted_by: str) -> None:
-    """Raise NNDError where a room is not there that a command or an option of another room needs."""
-    if not has_room(room):
-        raise NNDError(f"{wanted_by}: needs nnd_tasks/{room}/, which this installation lacks")
 
 
 def complete_set(incomplete: str) -> list[str]:

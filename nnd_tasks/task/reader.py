@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import datasets
 import numpy as np
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, need_room
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.task.metrics import Breakdown, Counts, score_document
 from nnd_tasks.task.request import Answer, Doc, Prompt, Request
@@ -63,11 +63,8 @@ def load_class(name: str, needed_by: str) -> Any:
     Raises:
         NNDError: the room is not there.
     """
-    try:
-        return pkgutil.resolve_name(name)
-    except ModuleNotFoundError as error:
-        room = name.rpartition(".")[0].replace(".", "/")
-        raise NNDError(f"{needed_by}: needs {room}/, which this installation lacks") from error
+    need_room(name.split(".")[1], needed_by)
+    return pkgutil.resolve_name(name)
 
 
 class Writer:
