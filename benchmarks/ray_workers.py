@@ -24,9 +24,9 @@ from lm_eval.api.registry import register_model
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # workers import the engine from here
 
 import nnd_tasks
-from nnd_tasks.models import ray_workers
-from nnd_tasks.models.ray_workers import RayWorkers, divide
 from nnd_tasks.run.smollm2 import resolve_model
+from shared_prefix import ray_workers
+from shared_prefix.ray_workers import RayWorkers, divide
 
 
 @register_model("without-work")
@@ -91,7 +91,7 @@ def measure_cost(prompts: int, texts: int) -> None:
 
 
 def measure_speed(model: str, task: str, rounds: int) -> None:
-    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+    from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
     folder = resolve_model(model)
     catcher = Catcher(folder)

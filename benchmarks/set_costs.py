@@ -19,12 +19,12 @@ import pandas as pd
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.prefix_scoring import PrefixScoring
-from nnd_tasks.models.prefix_tree import PackLimits, make_packs
 from nnd_tasks.run.run import run_lm_eval
 from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.significance import planned
 from nnd_tasks.store import dataset_folder, read_table
+from shared_prefix.prefix_scoring import PrefixScoring
+from shared_prefix.prefix_tree import PackLimits, make_packs
 
 #: Parameters of a model -> tokens that it reads in a second: 135M on one CPU core; 7B on one GPU, 70B on four. The last two are
 #: 2 FLOP per parameter and token, at 125 TFLOP/s a GPU (40% of an A100's peak in bfloat16).

@@ -30,9 +30,9 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from benchmarks import workloads
-from nnd_tasks.models.prefix_scoring import VocabularyHead
-from nnd_tasks.models.prefix_tree import common_prefix
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
+from shared_prefix.prefix_scoring import VocabularyHead
+from shared_prefix.prefix_tree import common_prefix
 
 PARTS = ("speed", "floor", "prefill", "full", "memory", "growth")
 #: Shapes that are timed on a CPU: those that have been from the start, and windows, experts and hybrids.

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from benchmarks import workloads
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.task.request import make_requests
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
 
 def measure(lm: SharedPrefixLM, work: workloads.Workload, rounds: int) -> tuple[list[float], list[float]]:

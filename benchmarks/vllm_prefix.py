@@ -70,7 +70,7 @@ def main() -> None:
     given = parser.parse_args()
     from lm_eval.models.vllm_causallms import VLLM
 
-    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+    from shared_prefix.vllm_shared_prefix import VLLMSharedPrefixLM
 
     print(f"Machine: {workloads.machine()}; blocks of {given.block}, {given.dtype}\n")
     settings: dict[str, Any] = {

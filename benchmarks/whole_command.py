@@ -55,7 +55,7 @@ IMPORTS = {
     "transformers": ("transformers.modeling_utils",),
     "datasets, with pandas": ("datasets",),
     "lm-eval": ("lm_eval.models.huggingface", "lm_eval.evaluator", "lm_eval.loggers"),
-    "nnd-tasks: runs": ("nnd_tasks.run.run", "nnd_tasks.task.task", "nnd_tasks.models.shared_prefix"),
+    "nnd-tasks: runs": ("nnd_tasks.run.run", "nnd_tasks.task.task", "shared_prefix.hf_shared_prefix"),
 }
 
 
@@ -90,8 +90,8 @@ def run_parts(arguments: list[str]) -> None:
         parts[f"import: {name}"] += seconds()
     for name, module, attributes in (
         ("documents and checks", "nnd_tasks.task.task", ("NNDTask.__init__", "NNDTask.prepare")),
-        ("loading the model", "nnd_tasks.models.shared_prefix", ("SharedPrefixLM._create_model",)),
-        ("the model", "nnd_tasks.models.shared_prefix", ("SharedPrefixLM._loglikelihood_tokens",)),
+        ("loading the model", "shared_prefix.hf_shared_prefix", ("SharedPrefixLM._create_model",)),
+        ("the model", "shared_prefix.hf_shared_prefix", ("SharedPrefixLM._loglikelihood_tokens",)),
         ("lm-eval's look-up of the machine", "lm_eval.evaluator", ("add_env_info",)),
     ):
         parts[name] = np.zeros(2)
@@ -119,7 +119,7 @@ def run_one(kind: str, arguments: list[str]) -> None:
         sys.argv = ["lm_eval", "run", *arguments]
     else:
         from nnd_tasks.cli import main
-        from nnd_tasks.models.shared_prefix import SharedPrefixLM
+        from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
         SharedPrefixLM._loglikelihood_tokens = timed(SharedPrefixLM._loglikelihood_tokens, spent)
         sys.argv = ["nnd", "run", *arguments]

@@ -30,7 +30,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.models.score_file import request_id
+from shared_prefix.score_file import request_id
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "outputs"

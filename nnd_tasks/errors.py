@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from nnd_tasks.models.model_error import ModelError
+from shared_prefix.model_error import ModelError
 
 
 def reason_of(error: BaseException) -> str:

@@ -64,8 +64,9 @@ def test_one_version_and_one_paper():
 
 
 def test_every_model_type_of_ours_is_an_entry_point():
-    declared = PROJECT["entry-points"]["lm_eval.models"]
-    sources = [path.read_text("utf-8") for path in (REPO / "nnd_tasks").rglob("*.py")]
+    engine = tomllib.loads((REPO / "engine" / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = engine["entry-points"]["lm_eval.models"]
+    sources = [path.read_text("utf-8") for path in (REPO / "engine" / "shared_prefix").rglob("*.py")]
     assert sum(len(re.findall(r"^@register_model\(", source, re.MULTILINE)) for source in sources) == len(declared)
     for name, value in declared.items():
         module, _, class_name = value.partition(":")

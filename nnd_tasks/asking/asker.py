@@ -26,7 +26,7 @@ from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
 
 if TYPE_CHECKING:
-    from nnd_tasks.models.lengths import BaseCounter
+    from shared_prefix.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 

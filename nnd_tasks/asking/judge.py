@@ -18,7 +18,6 @@ from pydantic import Field, field_validator
 
 from nnd_tasks.asking.asker import VIEW, Asked, Asker
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.servers import WrittenText
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.metrics import Breakdown, Counts
@@ -26,9 +25,10 @@ from nnd_tasks.task.reader import Groups
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
 from nnd_tasks.task.settings import SAMPLE, Settings, sample_of
 from nnd_tasks.task.signature import digest
+from shared_prefix.servers import WrittenText
 
 if TYPE_CHECKING:
-    from nnd_tasks.models.lengths import BaseCounter
+    from shared_prefix.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 

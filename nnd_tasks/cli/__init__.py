@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nnd_tasks.errors import NNDError, cut_middle
-from nnd_tasks.models.model_error import ModelError
+from shared_prefix.model_error import ModelError
 
 if TYPE_CHECKING:
     from typer import Typer

@@ -28,13 +28,13 @@ from lm_eval.utils import simple_parse_args_string
 
 from nnd_tasks.errors import NNDError, engine_errors
 from nnd_tasks.files import changing, write_text, writing_all
-from nnd_tasks.models.servers import checked_servers
 from nnd_tasks.redact import Veiled, bare_urls
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task_files import registered_folder, write_task_folder
 from nnd_tasks.text import did_you_mean
+from shared_prefix.servers import checked_servers
 
 __all__ = ["LM"]
 
@@ -384,8 +384,8 @@ def _name_folder(model: Any, arguments: Mapping[str, Any]) -> str | None:
     Raises:
         NNDError: the file of scores cannot be read.
     """
-    from nnd_tasks.models.lengths import name_engine
-    from nnd_tasks.models.score_file import FILE  # imports torch
+    from shared_prefix.lengths import name_engine
+    from shared_prefix.score_file import FILE  # imports torch
 
     if model == FILE:
         with engine_errors():

@@ -392,7 +392,7 @@ def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
         return model
     if find_spec("vllm") is None:
         raise NNDError(f"--model {model}: vLLM is not installed; pip install vllm (docs/backends.md)")
-    from nnd_tasks.models import upstream  # imports torch
+    from shared_prefix import upstream  # imports torch
 
     try:
         upstream.vllm_class()
@@ -406,7 +406,7 @@ def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
     if (reason := upstream.why_vllm_is_too_old()) is not None:
         logger.info("vllm-shared-prefix: not sharing prefixes, plain vllm instead: %s", reason)
         return VLLM
-    import_module("nnd_tasks.models.vllm_shared_prefix")  # registers it
+    import_module("shared_prefix.vllm_shared_prefix")  # registers it
     return SHARED
 
 
@@ -443,10 +443,10 @@ def with_token_scores(model: Any, arguments: Mapping[str, Any], tracker: Any) ->
     if keeping not in _KEEPING.values():
         raise NNDError(f"metadata tokens: --model {model} gives sums only; {_WHO}")
     if keeping == SHARED:
-        from nnd_tasks.models.upstream import why_vllm_is_too_old  # imports torch
+        from shared_prefix.upstream import why_vllm_is_too_old  # imports torch
 
         if (reason := why_vllm_is_too_old()) is not None:
             raise NNDError(f"metadata tokens: {reason}")
-        import_module("nnd_tasks.models.vllm_shared_prefix")  # registers it
+        import_module("shared_prefix.vllm_shared_prefix")  # registers it
     more = {} if keeping == model else {"shared_prefix": False}
     return keeping, {**arguments, **more, "token_scores": True}

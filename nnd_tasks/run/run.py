@@ -56,13 +56,11 @@ def _evaluate_checked(
     types ``hf`` and ``vllm`` read common beginnings of requests once, if that is known to give the same numbers. Only the model
     gets the secrets among the arguments.
     """
-    import nnd_tasks.models.score_file  # registers nnd_file
-    import nnd_tasks.models.shared_prefix  # registers hf-shared-prefix
-    import nnd_tasks.models.text_models  # noqa: F401 - registers nnd_mlm and nnd_reward
-    from nnd_tasks.models.encodings import TokenizingOnce
-    from nnd_tasks.models.model_error import ModelError
-    from nnd_tasks.models.ray_workers import RAY, RayWorkers
     from nnd_tasks.task.scored_tokens import token_table
+    from shared_prefix import hf_shared_prefix, score_file, text_models  # noqa: F401 - they register their model types
+    from shared_prefix.encodings import TokenizingOnce
+    from shared_prefix.model_error import ModelError
+    from shared_prefix.ray_workers import RAY, RayWorkers
 
     tracker, use_cache = options.get("evaluation_tracker"), options.get("use_cache")
     engine, arguments, cluster = checks.split_cluster(model, model_args or {})

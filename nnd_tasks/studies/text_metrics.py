@@ -88,7 +88,7 @@ def bartscore(model: str) -> Metric:
     Raises:
         NNDError: the model cannot be loaded.
     """
-    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+    from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
     with _loading(FAITHFUL, model):
         # On a machine without that GPU lm-eval takes the CPU.

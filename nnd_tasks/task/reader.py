@@ -23,7 +23,7 @@ from nnd_tasks.task.request import Answer, Doc, Prompt, Request
 from nnd_tasks.task.settings import Settings
 
 if TYPE_CHECKING:
-    from nnd_tasks.models.lengths import BaseCounter
+    from shared_prefix.lengths import BaseCounter
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -21,8 +21,8 @@ from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
-    from nnd_tasks.models.lengths import BaseCounter
-    from nnd_tasks.models.token_requests import TokenStats
+    from shared_prefix.lengths import BaseCounter
+    from shared_prefix.token_requests import TokenStats
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -314,7 +314,7 @@ class Answer(tuple[float, bool, int]):
         context_part: see `Request`.
         flaws: see `Request`.
         tokens: its scored tokens, where the setting ``tokens`` keeps them.
-        stats: what the model expected in their places, see `nnd_tasks.models.token_requests.TokenStats`; None where it does
+        stats: what the model expected in their places, see `shared_prefix.token_requests.TokenStats`; None where it does
             not say so.
     """
 

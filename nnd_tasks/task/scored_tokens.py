@@ -26,8 +26,8 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.task.settings import Settings
 
 if TYPE_CHECKING:
-    from nnd_tasks.models.lengths import BaseCounter
     from nnd_tasks.task.request import Request
+    from shared_prefix.lengths import BaseCounter
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from nnd_tasks.task.signature import Signature, answers_digest
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
-    from nnd_tasks.models.lengths import BaseCounter
+    from shared_prefix.lengths import BaseCounter
 
 # A name below lm-eval's own logger, so that its verbosity settings apply here too.
 logger = logging.getLogger("lm_eval.nnd")
@@ -211,7 +211,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
     def counter(self) -> BaseCounter:
         """The tokenizer of the evaluated model, loaded at first use; none in lm-eval's own tests and behind some APIs."""
         if self._counter is None or not self._counter.will_answer:
-            from nnd_tasks.models.lengths import make_counter  # imports torch and transformers
+            from shared_prefix.lengths import make_counter  # imports torch and transformers
 
             with engine_errors():
                 self._counter = make_counter(

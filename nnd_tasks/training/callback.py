@@ -21,12 +21,12 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.measures import MEASURES
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.run import evaluate
 from nnd_tasks.schema import category_slugs
 from nnd_tasks.task.settings import check_selection
 from nnd_tasks.training.training_log import LOG_NAME, Line, read_log, write_log
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -9,9 +9,9 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from nnd_tasks.models import tree_layers
-from nnd_tasks.models.prefix_scoring import SortedRequests
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from shared_prefix import tree_layers
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
+from shared_prefix.prefix_scoring import SortedRequests
 from tests.models.families import LENGTH, VOCABULARY, tiny
 
 

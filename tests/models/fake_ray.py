@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import torch
 
-from nnd_tasks.models.ray_workers import RayWorkers
+from shared_prefix.ray_workers import RayWorkers
 
 
 class RayError(Exception):

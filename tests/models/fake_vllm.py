@@ -153,7 +153,7 @@ def installed(folder, *, release="0.32.0", **changes):
         "vllm.platforms": {"current_platform": SimpleNamespace(is_cpu=lambda: True)},
     }
     LLM.made = engine.made
-    loaded = ("lm_eval.models.vllm_causallms", "nnd_tasks.models.vllm_shared_prefix")
+    loaded = ("lm_eval.models.vllm_causallms", "shared_prefix.vllm_shared_prefix")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         for name in loaded:

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as tf
 
-from nnd_tasks.models.shared_prefix import why_not_config, why_unsuitable
+from shared_prefix.hf_shared_prefix import why_not_config, why_unsuitable
 from tests.models.families import TINY, UNSUITABLE, tiny
 
 

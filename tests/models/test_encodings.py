@@ -9,9 +9,9 @@ import pytest
 from lm_eval.models.huggingface import HFLM
 from transformers import PreTrainedTokenizerFast
 
-from nnd_tasks.models.encodings import TokenizingOnce
-from nnd_tasks.models.lengths import TokenCounter
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from shared_prefix.encodings import TokenizingOnce
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
+from shared_prefix.lengths import TokenCounter
 from tests.random_models import evaluate
 
 

@@ -11,10 +11,10 @@ from tokenizers import processors
 from transformers import AutoTokenizer, MambaConfig
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.lengths import TokenCounter, warn_once
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.task.request import split_before_candidate
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
+from shared_prefix.lengths import TokenCounter, warn_once
+from shared_prefix.model_error import ModelError
 from tests.models.comparing import instances
 from tests.random_models import CHAT_TEMPLATE, evaluate
 from tests.task.tasks import run_stock, run_task

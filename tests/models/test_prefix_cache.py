@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring
+from shared_prefix.prefix_cache import Ask, CacheLayout, PrefixCacheScoring
 
 VOCABULARY = range(1, 6)
 GARBAGE = -0.125  # a plausible log-probability; no sum of the model has it in its digits

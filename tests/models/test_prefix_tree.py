@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnd_tasks.models.architectures import Reach
-from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs
+from shared_prefix.architectures import Reach
+from shared_prefix.prefix_tree import PackLimits, TreeMask, make_packs
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)

@@ -12,9 +12,9 @@ from lm_eval.api.model import CachingLM
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models import ray_workers
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.ray_workers import AGAIN, LEAST, RayWorkers, divide
+from shared_prefix import ray_workers
+from shared_prefix.model_error import ModelError
+from shared_prefix.ray_workers import AGAIN, LEAST, RayWorkers, divide
 from tests import random_models
 from tests.models.comparing import instances
 from tests.models.fake_ray import fake_ray

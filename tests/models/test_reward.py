@@ -9,8 +9,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.text_models import RewardModel
+from shared_prefix.model_error import ModelError
+from shared_prefix.text_models import RewardModel
 from tests.models.comparing import instances
 from tests.random_models import evaluate
 from tests.task.tasks import read_task, run_task

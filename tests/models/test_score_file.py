@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nnd_tasks
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.score_file import ScoreFile, most_tokens, request_id
+from shared_prefix.model_error import ModelError
+from shared_prefix.score_file import ScoreFile, most_tokens, request_id
 from tests.conftest import REPO
 from tests.run.test_backends import assert_same, samples_of
 from tests.task.tasks import read_task

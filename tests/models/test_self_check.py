@@ -12,19 +12,19 @@ import pytest
 import torch
 import transformers as tf
 
-from nnd_tasks.models import tree_layers
-from nnd_tasks.models.architectures import Reach, layout_of
-from nnd_tasks.models.prefix_scoring import VocabularyHead
-from nnd_tasks.models.prefix_tree import TreeMask
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
-from nnd_tasks.models.tree_layers import TreeScan, _Reading
+from shared_prefix import tree_layers
+from shared_prefix.architectures import Reach, layout_of
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
+from shared_prefix.prefix_scoring import VocabularyHead
+from shared_prefix.prefix_tree import TreeMask
+from shared_prefix.tree_layers import TreeScan, _Reading
 from tests.models.comparing import adversarial, assert_close, one_by_one, pair_of, score_tokens
 from tests.models.families import LENGTH, TINY, WINDOW
 
 # ---------------------------------------------------------------- layouts, trees, positions
 
 #: The module that reads layouts.
-SCORING = "nnd_tasks.models.prefix_scoring"
+SCORING = "shared_prefix.prefix_scoring"
 
 
 def _reach(change):

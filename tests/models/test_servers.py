@@ -14,7 +14,7 @@ import pytest
 from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.servers import BusyError, RefusedError, check_status, explain_refusal
+from shared_prefix.servers import BusyError, RefusedError, check_status, explain_refusal
 from tests.asking.test_judge import judge, last_message, pick
 from tests.random_models import evaluate
 from tests.run.chat_server import HANG_UP, ChatServer, Refusal

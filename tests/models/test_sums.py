@@ -17,10 +17,10 @@ from lm_eval.tasks import TaskManager
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from nnd_tasks.models.architectures import DECODERS, SEQ2SEQ, layout_of
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.prefix_scoring import PackedDecoder, SortedRequests, VocabularyHead
-from nnd_tasks.models.shared_prefix import SharedPrefixLM, describe_layers
+from shared_prefix.architectures import DECODERS, SEQ2SEQ, layout_of
+from shared_prefix.hf_shared_prefix import SharedPrefixLM, describe_layers
+from shared_prefix.model_error import ModelError
+from shared_prefix.prefix_scoring import PackedDecoder, SortedRequests, VocabularyHead
 from tests import random_models
 from tests.models.comparing import (
     adversarial,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, RobertaForMaskedLM
 
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.text_models import MaskedLM
 from nnd_tasks.studies.stress.stress_set import load_fill
+from shared_prefix.model_error import ModelError
+from shared_prefix.text_models import MaskedLM
 from tests.models.comparing import instances
 from tests.task.tasks import run_task
 

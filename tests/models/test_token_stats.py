@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from nnd_tasks.models import prefix_scoring
-from nnd_tasks.models.token_requests import TokenStats
+from shared_prefix import prefix_scoring
+from shared_prefix.token_requests import TokenStats
 from tests.models.comparing import adversarial, pair_of, run_out_of_memory, score_tokens
 
 #: Where a vocabulary is read in slices, a rank may be off by one next to a token that is as likely up to rounding.

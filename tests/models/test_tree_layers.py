@@ -12,9 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.models import tree_layers
-from nnd_tasks.models.prefix_tree import PackLimits, TreeMask, make_packs
-from nnd_tasks.models.tree_layers import TreeScan, _Reading, blocks_of, in_blocks
+from shared_prefix import tree_layers
+from shared_prefix.prefix_tree import PackLimits, TreeMask, make_packs
+from shared_prefix.tree_layers import TreeScan, _Reading, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
 sequences = st.lists(

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from nnd_tasks.models import ray_workers
+from shared_prefix import ray_workers
 
 
 def use_fake_engine(monkeypatch):

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from lm_eval.api.instance import Instance
 
-from nnd_tasks.models import ray_workers
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.ray_workers import SPARE, RayWorkers, divide
+from shared_prefix import ray_workers
+from shared_prefix.model_error import ModelError
+from shared_prefix.ray_workers import SPARE, RayWorkers, divide
 from tests.commands import Outcome
 from tests.conftest import REPO
 from tests.models.test_ray_workers import expected, instances, pairs
@@ -192,8 +192,8 @@ def test_engines_answer_as_they_do_alone(engine, llama, masked_model):
     import ray
     from lm_eval.api.registry import get_model
 
-    import nnd_tasks.models.shared_prefix
-    import nnd_tasks.models.text_models  # noqa: F401 - registers them
+    import shared_prefix.hf_shared_prefix
+    import shared_prefix.text_models  # noqa: F401 - registers them
 
     folder = masked_model if engine == "nnd_mlm" else llama
     arguments = {"pretrained": str(folder), "dtype": "float32", "batch_size": 4, "device": "cpu"}
@@ -229,7 +229,7 @@ def test_engines_answer_as_they_do_alone(engine, llama, masked_model):
 #: A command that ends, as by SIGKILL, after some batches; small batches, so that the demo has many.
 KILLED = """
 import os, signal, sys
-from nnd_tasks.models import ray_workers
+from shared_prefix import ray_workers
 ray_workers.LEAST, kept, most = 2000, [], int(sys.argv[1])
 keep = ray_workers.RayWorkers._keep
 def counted(self, *batch):

@@ -9,10 +9,10 @@ import itertools
 import pytest
 from transformers import AutoTokenizer
 
-from nnd_tasks.models.lengths import TokenCounter
-from nnd_tasks.models.prefix_scoring import PrefixScoring
-from nnd_tasks.models.prefix_tree import PackLimits, make_packs
 from nnd_tasks.task.scored_tokens import tokens_and_characters
+from shared_prefix.lengths import TokenCounter
+from shared_prefix.prefix_scoring import PrefixScoring
+from shared_prefix.prefix_tree import PackLimits, make_packs
 from tests.random_models import evaluate
 from tests.task.tasks import folders_of, load_task
 from tests.task.test_oracle import Oracle, check_against

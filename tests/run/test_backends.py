@@ -6,8 +6,8 @@ from importlib.util import find_spec
 import pytest
 
 import nnd_tasks
-from nnd_tasks.models.lengths import TokenCounter
-from nnd_tasks.models.model_error import ModelError
+from shared_prefix.lengths import TokenCounter
+from shared_prefix.model_error import ModelError
 from tests.random_models import WINDOW, evaluate
 from tests.run.completions_server import PROBE, CompletionsServer
 

@@ -11,9 +11,9 @@ from lm_eval.api.model import CacheHook
 from transformers import AutoModelForCausalLM
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
 from nnd_tasks.run import run as module
 from nnd_tasks.run.run import cache_key
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
 from tests.random_models import evaluate
 
 

@@ -11,12 +11,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import nnd_tasks
-import nnd_tasks.models.shared_prefix  # registers its model type before the stand-in takes the registry
 from nnd_tasks.errors import NNDError
-from nnd_tasks.models.model_error import ModelError
 from nnd_tasks.run import checks
 from nnd_tasks.run.run import cache_key
 from nnd_tasks.task.signature import environment
+from shared_prefix.model_error import ModelError
 from tests import random_models
 from tests.models import fake_vllm
 from tests.run import test_backends
@@ -69,7 +68,7 @@ def test_the_outcomes_are_those_of_hf(name, block, short, engine, tiny_models, h
 
 
 def test_a_window_cuts_as_lm_evals_vllm_does(engine, gpt2, home):
-    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+    from shared_prefix.vllm_shared_prefix import VLLMSharedPrefixLM
 
     settings = {"pretrained": str(gpt2), "max_model_len": 40, "block_size": 4}
     requests = [
@@ -99,7 +98,7 @@ def test_a_window_cuts_as_lm_evals_vllm_does(engine, gpt2, home):
     ],
 )
 def test_an_engine_that_cannot_share_scores_as_lm_eval_does(arguments, reason, engine, gpt2, caplog):
-    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+    from shared_prefix.vllm_shared_prefix import VLLMSharedPrefixLM
 
     for name in ("lies", "skew"):  # a faulty engine
         setattr(engine, name, arguments.get(name, getattr(engine, name)))
@@ -116,7 +115,7 @@ def test_an_engine_that_cannot_share_scores_as_lm_eval_does(arguments, reason, e
 
 
 def test_16_bits_say_how_to_get_exact_numbers(engine, gpt2, caplog):
-    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+    from shared_prefix.vllm_shared_prefix import VLLMSharedPrefixLM
 
     lm = VLLMSharedPrefixLM(pretrained=str(gpt2), max_model_len=512, dtype="bfloat16")
     with caplog.at_level(logging.INFO):

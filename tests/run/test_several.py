@@ -145,7 +145,7 @@ def test_a_callback_in_two_processes_evaluates_and_writes_once(twice, llama, hom
     """Real data-parallel training with gloo: the lines are those of the weights, which stay the same in both processes."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+    from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
     folder, _ = twice
     weights = [torch.load(folder / f"weights-{k}") for k in range(2)]

@@ -9,8 +9,8 @@ from lm_eval.models.huggingface import HFLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import nnd_tasks
-from nnd_tasks.models.lengths import warn_once
-from nnd_tasks.models.shared_prefix import SharedPrefixLM
+from shared_prefix.hf_shared_prefix import SharedPrefixLM
+from shared_prefix.lengths import warn_once
 from tests.task.tasks import read_task, run_stock
 
 _SUMS, _LOGITS = "add softmax_dtype=float32", "computes its logits in"

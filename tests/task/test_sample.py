@@ -60,7 +60,7 @@ def outcomes(run):
 def test_a_run_of_a_sample_is_a_part_of_the_whole_run_and_scores_only_what_the_cache_lacks(
     gpt2, home, tmp_path, monkeypatch
 ):
-    from nnd_tasks.models.shared_prefix import SharedPrefixLM
+    from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
     scored = []
     score = SharedPrefixLM.loglikelihood

@@ -13,7 +13,6 @@ import pytest
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from nnd_tasks.models.lengths import TokenCounter
 from nnd_tasks.schema import SPANS
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import read_table
@@ -26,6 +25,7 @@ from nnd_tasks.task.signature import (
     tokenizer_digest,
     weights_digest,
 )
+from shared_prefix.lengths import TokenCounter
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
 from tests.random_models import CHAT_TEMPLATE
 from tests.task.tasks import CASES, load_task, run_task, write_yaml

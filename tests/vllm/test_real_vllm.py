@@ -123,7 +123,7 @@ def test_token_scores_are_those_of_hf(sharing, quiz_home, model, of_hf, hf_folde
 
 @pytest.fixture(scope="module")
 def engine(model):
-    from nnd_tasks.models.vllm_shared_prefix import VLLMSharedPrefixLM
+    from shared_prefix.vllm_shared_prefix import VLLMSharedPrefixLM
 
     return VLLMSharedPrefixLM(str(model), batch_size="auto", block_size=32, **ENGINE)
 
@@ -159,7 +159,7 @@ def test_requests_of_all_shapes_have_lm_evals_sums(engine):
 
 def test_a_hit_beyond_the_context_is_not_believed(engine, monkeypatch):
     """Somebody else has read a candidate already; vLLM gives garbage for it, and says how much."""
-    from nnd_tasks.models.prefix_cache import Ask
+    from shared_prefix.prefix_cache import Ask
 
     context, candidate = list(range(100, 150)), list(range(300, 400))
     requests = [(None, context, candidate), (None, context, candidate[:70])]

@@ -23,7 +23,6 @@ from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError, engine_errors, typed_reason_of
 from nnd_tasks.files import expand
-from nnd_tasks.models.lengths import TokenCounter
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.run.adapter import parse_model_args
 from nnd_tasks.sets.catalogue import list_recipes
@@ -35,6 +34,7 @@ from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
 from nnd_tasks.task.request import make_requests
 from nnd_tasks.text import counted
+from shared_prefix.lengths import TokenCounter
 
 
 class Scorer:
@@ -72,7 +72,7 @@ class Scorer:
         Raises:
             NNDError: it cannot be loaded.
         """
-        from nnd_tasks.models.shared_prefix import SharedPrefixLM
+        from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
         try:
             # lm-eval takes the CPU where there is no such GPU.

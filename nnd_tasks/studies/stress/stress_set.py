@@ -20,8 +20,6 @@ from tqdm import tqdm
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.text_models import MaskedLM
 from nnd_tasks.schema import ConfigSummary, short_hash
 from nnd_tasks.sets.build import BuiltSet
 from nnd_tasks.sets.catalogue import list_recipes
@@ -35,6 +33,8 @@ from nnd_tasks.studies.stress.corpora import KNOWN, Corpus, Gold, read_corpus
 from nnd_tasks.studies.stress.edits import Edit, Parser, is_spoken, join, load_parser
 from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
 from nnd_tasks.text import counted
+from shared_prefix.model_error import ModelError
+from shared_prefix.text_models import MaskedLM
 
 
 def build_stress_set(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from nnd_tasks.models.model_error import ModelError
+from shared_prefix.model_error import ModelError
 
 
 class TokenStats(NamedTuple):

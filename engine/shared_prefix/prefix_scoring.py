@@ -21,11 +21,11 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, EncoderDecoderCache
 
-from nnd_tasks.models.architectures import FULL, Layout, Reach, layout_of
-from nnd_tasks.models.encodings import TokenizingOnce
-from nnd_tasks.models.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_packs
-from nnd_tasks.models.token_requests import ScoredRequest, TokenRequest
-from nnd_tasks.models.tree_layers import States, TreeScan, along_tree, body_of
+from shared_prefix.architectures import FULL, Layout, Reach, layout_of
+from shared_prefix.encodings import TokenizingOnce
+from shared_prefix.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_packs
+from shared_prefix.token_requests import ScoredRequest, TokenRequest
+from shared_prefix.tree_layers import States, TreeScan, along_tree, body_of
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -44,7 +44,7 @@ class PrefixScoring(TokenizingOnce):
     decoder_row_tokens = 256
     #: Most tokens of contexts that are encoded together. A longer context is encoded alone.
     source_tokens = 640
-    #: Whether ranks and entropies are computed, see `nnd_tasks.models.token_requests.TokenStats`.
+    #: Whether ranks and entropies are computed, see `shared_prefix.token_requests.TokenStats`.
     token_stats = False
     #: Cost of one more call of a scan, in tokens; and the most states of recurrent layers that a pack keeps. A state is as
     #: large as the keys and values of some hundreds of tokens.
@@ -310,7 +310,7 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         return TreeScan(ends, origins, np.zeros(0, dtype=np.int64) if self.complete else self.keep, price)
 
     def get_conv_state(self, *_: Any, **__: Any) -> None:
-        """Give none: `nnd_tasks.models.tree_layers` keeps the states of recurrent layers."""
+        """Give none: `shared_prefix.tree_layers` keeps the states of recurrent layers."""
 
     get_recurrent_state = get_conv_state
 
@@ -445,7 +445,7 @@ class VocabularyHead:
 
         Returns:
             The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,). Then, if
-            asked for, its `nnd_tasks.models.token_requests.TokenStats`, shape (tokens, 3), else (tokens, 0).
+            asked for, its `shared_prefix.token_requests.TokenStats`, shape (tokens, 3), else (tokens, 0).
         """
         hidden = hidden.to(self.weight.device)
         rows, targets = rows.to(hidden.device), targets.to(hidden.device)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnd_tasks.models.model_error import ModelError
-from nnd_tasks.models.upstream import HFLM
+from shared_prefix.model_error import ModelError
+from shared_prefix.upstream import HFLM
 
 #: (text, add_special_tokens, add_bos_token, prefix token) -> tokens. HFLM's ``tok_encode`` depends on nothing else. All are kept:
 #: they take less memory than lm-eval's lists of its requests.

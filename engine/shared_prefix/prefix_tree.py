@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nnd_tasks.models.architectures import Reach
+from shared_prefix.architectures import Reach
 
 Ints = NDArray[np.int64]
 

@@ -28,7 +28,7 @@ import numpy as np
 from lm_eval.api.model import hash_args
 from numpy.typing import NDArray
 
-from nnd_tasks.models.model_error import ModelError
+from shared_prefix.model_error import ModelError
 
 #: How many times as often a server is asked that says that it is busy.
 _PATIENCE = 20

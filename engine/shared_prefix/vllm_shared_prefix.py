@@ -1,7 +1,7 @@
 """``vllm-shared-prefix``: lm-eval's `VLLM`, which computes each context once and then takes it from vLLM's cache.
 
 lm-eval asks vLLM for the log-probabilities of whole prompts. For these, vLLM fills its cache of prefixes but does not use it
-(`SamplingParams.__post_init__`). Here it does, and `nnd_tasks.models.prefix_cache` takes no log-probabilities from rows that
+(`SamplingParams.__post_init__`). Here it does, and `shared_prefix.prefix_cache` takes no log-probabilities from rows that
 vLLM did not compute. Importing this module imports vLLM.
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 from vllm import SamplingParams, TokensPrompt
 from vllm.platforms import current_platform
 
-from nnd_tasks.models.model_error import reason_with_type
-from nnd_tasks.models.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Sent
-from nnd_tasks.models.token_requests import Response, TokenAnswer, TokenRequest, check_requests, collect_responses
-from nnd_tasks.models.upstream import register_model, vllm_class
+from shared_prefix.model_error import reason_with_type
+from shared_prefix.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Sent
+from shared_prefix.token_requests import Response, TokenAnswer, TokenRequest, check_requests, collect_responses
+from shared_prefix.upstream import register_model, vllm_class
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -40,7 +40,7 @@ class _Reply:
         output: its `vllm.RequestOutput`.
 
     Attributes:
-        cached: see `nnd_tasks.models.prefix_cache.Reply`.
+        cached: see `shared_prefix.prefix_cache.Reply`.
     """
 
     def __init__(self, ask: Ask, output: Any) -> None:
@@ -84,7 +84,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
 
     Args:
         shared_prefix: False scores every request as `VLLM` does.
-        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_requests`.
+        token_scores: whether responses keep the log-probability of every token, see `shared_prefix.token_requests`.
 
     Attributes:
         sent: what the last call sent to the engine; None if it was scored as `VLLM` does.

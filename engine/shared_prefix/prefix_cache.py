@@ -16,8 +16,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nnd_tasks.models.prefix_tree import common_prefix
-from nnd_tasks.models.token_requests import Response, TokenAnswer
+from shared_prefix.prefix_tree import common_prefix
+from shared_prefix.token_requests import Response, TokenAnswer
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 
 from tqdm import tqdm
 
-from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.upstream import LM, Instance, get_model, hash_args, register_model
+from shared_prefix.model_error import ModelError, reason_with_type
+from shared_prefix.upstream import LM, Instance, get_model, hash_args, register_model
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -33,10 +33,10 @@ logger = logging.getLogger("lm_eval.nnd")
 RAY = "ray"
 #: Engines of ours -> the module that registers them.
 MODULES = {
-    "hf-shared-prefix": "nnd_tasks.models.shared_prefix",
-    "vllm-shared-prefix": "nnd_tasks.models.vllm_shared_prefix",
-    "nnd_mlm": "nnd_tasks.models.text_models",
-    "nnd_reward": "nnd_tasks.models.text_models",
+    "hf-shared-prefix": "shared_prefix.hf_shared_prefix",
+    "vllm-shared-prefix": "shared_prefix.vllm_shared_prefix",
+    "nnd_mlm": "shared_prefix.text_models",
+    "nnd_reward": "shared_prefix.text_models",
 }
 #: Seconds without an answer after which it is said what is waited for, and after which a run without a worker ends.
 NOTICE, PATIENCE = 30.0, 3600.0

@@ -2,7 +2,7 @@
 
 Requests of all tasks are sorted by their tokens, so that neighbours share as much as possible. The vocabulary head runs at
 the scored positions only. Models that are not known to give the same numbers this way, or that fail a check on small
-requests, are scored as `HFLM` does. `nnd_tasks.models.prefix_scoring` does the scoring.
+requests, are scored as `HFLM` does. `shared_prefix.prefix_scoring` does the scoring.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from nnd_tasks.models.architectures import (
+from shared_prefix.architectures import (
     DECODERS,
     REFUSED,
     SEQ2SEQ,
@@ -28,16 +28,16 @@ from nnd_tasks.models.architectures import (
     layout_of,
     text_config,
 )
-from nnd_tasks.models.model_error import reason_with_type
-from nnd_tasks.models.prefix_scoring import PrefixScoring
-from nnd_tasks.models.token_requests import (
+from shared_prefix.model_error import reason_with_type
+from shared_prefix.prefix_scoring import PrefixScoring
+from shared_prefix.token_requests import (
     Response,
     ScoredRequest,
     TokenRequest,
     check_requests,
     collect_responses,
 )
-from nnd_tasks.models.upstream import register_model
+from shared_prefix.upstream import register_model
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -51,7 +51,7 @@ class SharedPrefixLM(PrefixScoring):
 
     Args:
         shared_prefix: False scores every request as `HFLM` does.
-        token_scores: whether responses keep the log-probability of every token, see `nnd_tasks.models.token_requests`.
+        token_scores: whether responses keep the log-probability of every token, see `shared_prefix.token_requests`.
         token_stats: whether they have `TokenStats`, computed in the same forward pass without keeping tokens. Sums are the
             same; where nothing is shared, those of `HFLM` up to rounding.
     """

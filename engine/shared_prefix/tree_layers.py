@@ -36,8 +36,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from nnd_tasks.models.architectures import Layout
-from nnd_tasks.models.prefix_tree import Ints, Ranges, TreeMask, chains
+from shared_prefix.architectures import Layout
+from shared_prefix.prefix_tree import Ints, Ranges, TreeMask, chains
 
 
 @contextmanager

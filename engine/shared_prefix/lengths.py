@@ -17,10 +17,10 @@ import datasets
 import torch
 import transformers
 
-from nnd_tasks.models.encodings import Tokenizing, TokenizingOnce
-from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.score_file import FILE, read_scores, request_id
-from nnd_tasks.models.text_models import MASKED, REWARD, encode_chat, text_window
+from shared_prefix.encodings import Tokenizing, TokenizingOnce
+from shared_prefix.model_error import ModelError, reason_with_type
+from shared_prefix.score_file import FILE, read_scores, request_id
+from shared_prefix.text_models import MASKED, REWARD, encode_chat, text_window
 
 logger = logging.getLogger("lm_eval.nnd")
 

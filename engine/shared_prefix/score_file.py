@@ -32,9 +32,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.token_requests import TokenAnswer
-from nnd_tasks.models.upstream import TemplateLM, register_model
+from shared_prefix.model_error import ModelError, reason_with_type
+from shared_prefix.token_requests import TokenAnswer
+from shared_prefix.upstream import TemplateLM, register_model
 
 logger = logging.getLogger("lm_eval.nnd")
 

@@ -37,8 +37,8 @@ class DecoderType:
         ropes: kinds of rotary embedding that do not depend on the length of the input.
         places: whether some layers count the places in a row instead of reading ``position_ids``.
         alibi: whether the attention has linear biases, unless ``alibi`` of the config turns them off; see
-            `nnd_tasks.models.tree_layers`.
-        recurrent: whether there are recurrent layers, which take no mask; see `nnd_tasks.models.tree_layers`.
+            `shared_prefix.tree_layers`.
+        recurrent: whether there are recurrent layers, which take no mask; see `shared_prefix.tree_layers`.
         scan: number of tokens that the recurrent layers read at once, where it stands in the code and not in the config.
     """
 

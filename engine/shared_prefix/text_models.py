@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from nnd_tasks.models.model_error import ModelError, reason_with_type
-from nnd_tasks.models.upstream import LM, TemplateLM, register_model
+from shared_prefix.model_error import ModelError, reason_with_type
+from shared_prefix.upstream import LM, TemplateLM, register_model
 
 
 class TextScorer(LM):  # type: ignore[misc]
