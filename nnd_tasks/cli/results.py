@@ -88,15 +88,11 @@ def compare(
 @verb(
     "Conclusions",
     "nnd report  # a page with every test to look at",
-    "nnd report anna ben --site site --select limit=all  # a site of two people's runs, on whole sets",
+    "nnd report anna ben --select limit=all  # two people's runs, on whole sets",
 )
 def report(
     runs: Results = None,
     output: Annotated[Path, Option("--output", "-o", help="The page to write.")] = Path("report.html"),
-    site: Annotated[
-        Path | None,
-        Option(file_okay=False, help="Folder for a site instead: a front page, and a page per set."),
-    ] = None,
     test: Annotated[str | None, Option(metavar="TEST_ID", help="Print one test, and write its page.")] = None,
     hub: Annotated[
         Path | None,
@@ -116,11 +112,10 @@ def report(
     from nnd_tasks.results.read_runs import load_runs, locate_results, read_results
     from nnd_tasks.show.terminal import show_reports
 
-    options = {"--hub": hub, "--site": site, "--test": test, "--out": out, "--allow": allow}
-    given = [option for option, value in options.items() if value]
-    if (hub or site) and len(given) > 1:
-        raise NNDError(f"{given[0]}: takes --select only; leave {', '.join(given[1:])} out")
     if hub is not None:
+        given = [option for option, value in {"--test": test, "--out": out, "--allow": allow}.items() if value]
+        if given:
+            raise NNDError(f"--hub: takes --select only; leave {', '.join(given)} out")
         need_room("contribute", "--hub")
         from nnd_tasks.contribute.publish import list_hub_results
 
@@ -128,14 +123,6 @@ def report(
         say(f"written: {hub}")
         return
     need_room("page", "nnd report")
-    if site is not None:
-        from nnd_tasks.page.page import write_site
-
-        front, skipped = write_site(locate_results(runs), site, select or (), _report_comparison)
-        for line in skipped:
-            warn(f"left out: {line}")
-        say(f"written: {front}")
-        return
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 

@@ -1,1 +1,1 @@
-"""Pages of HTML: a report's page, a site of many people's results, and tests to browse."""
+"""Pages of HTML: a report's page, and tests to browse."""

@@ -204,13 +204,13 @@ def segments(tokens: CandidateTokens) -> tuple[NDArray[np.int64], NDArray[np.int
 # ---------------------------------------------------------------- on a page
 
 
-def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed | None, *, alone: bool = False) -> dict[str, Any]:
+def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed, *, alone: bool = False) -> dict[str, Any]:
     """What a page needs that shows tests.
 
     Args:
         title: of the page.
         pairs: models on the same tests, for each set.
-        packed: these tests; None shows none.
+        packed: these tests.
         alone: the page shows one test, so it has no search.
     """
     return {

@@ -87,7 +87,7 @@ def test_examples_that_can_run_here_run(tmp_path, monkeypatch):
         done = CliRunner().invoke(app, shlex.split(line)[1:])
         # `nnd check` finds that nobody has written the set's facts yet.
         assert done.exit_code == (2 if line.startswith("nnd check") else 0), (line, done.exception)
-    written = "tables/compare_nnd_made_up.md report.html site/index.html figures/trend_nnd_made_up.svg report.md"
+    written = "tables/compare_nnd_made_up.md report.html figures/trend_nnd_made_up.svg report.md"
     assert [file for file in written.split() if not (tmp_path / file).is_file()] == []
 
 

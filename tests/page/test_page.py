@@ -1,9 +1,6 @@
 """`render_report`, `make_section`, `command_of`: what is on the page of `nnd report`, and the commands to run again.
 
-Also covers render_page.
-
-That texts of others are inert, and that it works in a browser, is tested with the site (`test_site.py`), whose pages are made
-in the same way, and in `test_browsing.py`.
+Also covers render_page, Section. `test_browsing.py` searches its tests in a browser.
 """
 
 import json
@@ -20,7 +17,7 @@ from nnd_tasks.page.page import command_of, make_section, render_report
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from tests.conftest import REPO
-from tests.page.pages import parse, text_of
+from tests.page.pages import open_page, parse, read_page, text_of
 from tests.results.fake_runs import write_run
 from tests.results.runs import make_run
 
@@ -106,6 +103,62 @@ def test_the_command_on_the_page_asks_a_real_model_the_same_again(few_tasks, hom
     assert again.line == first.line
     assert again.tests["margin"].to_numpy() == pytest.approx(first.tests["margin"].to_numpy())
     assert first.protocol["shots"] == 1
+
+
+# ---------------------------------------------------------------- texts of strangers
+
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">\"'&amp;{{ 7 * 7 }}"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """Return a page of honest runs and of some whose every text is an attack."""
+    folder = tmp_path_factory.mktemp("hostile")
+    attack = SCRIPT.replace("/", "")
+    protocol = {"set": f"nnd/../..{attack}", "config": attack, "system": SCRIPT}
+    given = {"token": "hf_secret1", "base_url": "https://u:secret2@host/v1?key=secret3"}
+    for seed, name in enumerate(("../../x", f"org/{SCRIPT}", "\u202egnp.exe", "long" * 30)):
+        run_of(folder / "honest", f"m{seed}", seed)
+        more = {"task": f"nnd_{attack}", "protocol": protocol, "model_args": {"pretrained": name, **given}}
+        chances = {SCRIPT: 0.5, "../../y": 0.5, "\u202eevil": 0.5}
+        for path in write_run(folder / "bad", name, chances, contexts=5, seed=seed, **more).rglob("*.json*"):
+            text = path.read_text("utf-8").replace('"line": "', '"line": "api_key=secret4 ')
+            path.write_text(re.sub("context 0|good text 0", lambda _: json.dumps(SCRIPT)[1:-1], text), "utf-8")
+    file = folder / "<script>owned()<" / "results_<img src=x onerror=owned()>.json"
+    file.parent.mkdir()
+    file.write_text("{")
+    skipped = []
+    page = folder / "report.html"
+    page.write_text(render_report(read_results([folder], skipped=skipped), skipped=skipped)[1], "utf-8")
+    assert [line for line in skipped if "is not valid JSON" in line]
+    return page
+
+
+def test_texts_of_strangers_are_never_markup_and_secrets_are_left_out(hostile):
+    text, page = hostile.read_text("utf-8"), read_page(hostile)
+    assert not re.search(r"secret\d", text)
+    assert len(page.xpath("//script[not(@type)]")) == 1
+    assert all(re.fullmatch("[A-Za-z0-9+/=]+", data) for data in page.xpath("//script[@class='data']/text()"))
+    assert not page.xpath("//img | //iframe | //object | //link | //@onerror | //@src | //form/@action")
+    assert not re.search(r"url\(|@import", page.xpath("string(//style)"))
+    [policy] = page.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")
+    assert policy.startswith("default-src 'none';")
+    links = page.xpath("//a/@href")
+    assert {link.removeprefix("#") for link in links} <= set(page.xpath("//@id"))
+    body = page.xpath("string(//body)")
+    assert "document.title = 'owned'" in body
+    assert "49" not in re.findall(r"&amp;(\S+)", body), "a text ran as a template"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [320, 1280])
+def test_attacks_are_inert_and_the_page_does_not_scroll_sideways(browser, hostile, width):
+    context = {"viewport": {"width": width, "height": 800}, "color_scheme": "dark" if width == 320 else "light"}
+    page, complaints = open_page(browser, hostile, **context)
+    page.evaluate("document.querySelectorAll('details').forEach((details) => { details.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.title() == "NND report"
+    assert complaints == []
 
 
 # ---------------------------------------------------------------- wrong input, and files

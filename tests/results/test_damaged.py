@@ -23,7 +23,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
 from nnd_tasks.likelihood.margin_parts import add_margin_parts
 from nnd_tasks.page.browsing import look_up_test
-from nnd_tasks.page.page import render_report, write_site
+from nnd_tasks.page.page import render_report
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results
@@ -203,7 +203,6 @@ def use_all(folder, out):
         write_text(out / "report.html", render_report(runs)[1])
     with suppress(NNDError):
         write_text(out / "test.html", look_up_test("00000-0", runs)[1])
-    write_site([folder], out / "site")
     for run in runs:
         assert (run.tests["passed"].sum(), run.tests["passed"].count()) == count_passes(run.path)
 

@@ -3,12 +3,10 @@
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.page.page import write_site
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from tests.page.pages import read_page, text_of
 from tests.results.fake_runs import write_run
 from tests.sets.tables import read_arguments
 
@@ -49,13 +47,7 @@ def test_models_trained_alike_are_compared(tmp_path):
     assert [one.models for one in pair(alike)] == [["a", "b"]]
 
 
-def test_command_and_site_mark_it(nnd, tmp_path):
+def test_the_command_says_what_to_do(nnd, tmp_path):
     run(tmp_path / "r", "a", "made_up:train")
     run(tmp_path / "r", "b", seed=1)
     assert "run both with --split test" in nnd("compare", tmp_path / "r").err
-    front, skipped = write_site([tmp_path / "r"], tmp_path / "site")
-    assert skipped == []
-    page = read_page(front)
-    assert "a was trained on made_up:train." in text_of(page)
-    [apart] = page.xpath("//table[contains(@class, 'apart')]/tbody/tr")
-    assert {"a", "trained on made_up:train"} <= {text_of(cell) for cell in apart}

@@ -342,29 +342,6 @@
   };
   start().catch(() => { document.getElementById("old")?.removeAttribute("hidden"); });
 
-  // ---------------------------------------------------------------- tables that can be sorted
-
-  for (const table of document.querySelectorAll("table.sortable")) {
-    const body = table.tBodies[0];
-    [...table.tHead.rows[0].cells].forEach((head, column) => {
-      const button = Object.assign(make("button", "sort", "↕"), { type: "button", ariaLabel: `Sort by ${head.textContent}` });
-      button.addEventListener("click", () => {
-        const text = (row) => row.cells[column].textContent.trim();
-        const numeric = [...body.rows].every((row) => !text(row) || !Number.isNaN(parseFloat(text(row))));
-        const up = head.ariaSort ? head.ariaSort === "descending" : !numeric;  // numbers begin with the largest, names with A
-        const order = (a, b) => (numeric ? parseFloat(a) - parseFloat(b) : a.localeCompare(b, "en"));
-        const filled = [...body.rows].filter(text);
-        filled.sort((a, b) => (up ? 1 : -1) * order(text(a), text(b)));
-        body.append(...filled, ...[...body.rows].filter((row) => !text(row)));  // what has no value stays last
-        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-        for (const other of table.querySelectorAll(".sort")) other.textContent = "↕";
-        head.setAttribute("aria-sort", up ? "ascending" : "descending");
-        button.textContent = up ? "↑" : "↓";
-      });
-      head.append(button);
-    });
-  }
-
   // On paper nothing can be unfolded.
   window.addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
