@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -48,8 +47,8 @@ def new(
     candidate: Annotated[str, _column("The text that was judged.")] = "",
     label: Annotated[str, _column("A label.")] = "",
     score: Annotated[str, _column("A number, or a list of them.")] = "",
-    system: Annotated[str, _column("Who wrote the candidate; A,B: the systems that have columns of their own.")] = "",
-    rater: Annotated[str, _column("Who judged it; A,B: columns of one rater each.")] = "",
+    system: Annotated[str, _column("Who wrote the candidate.")] = "",
+    rater: Annotated[str, _column("Who judged it.")] = "",
     attribute: Annotated[list[str] | None, _column("NAME=COLUMN of one attribute; repeat it.")] = None,
     category: Annotated[str, _column("Category of the tests.")] = "",
     group: Annotated[str, _column("Pairs stay within it.")] = "",
@@ -78,10 +77,10 @@ def new(
     """Make a set out of a table of judged texts or of pairs, or of a task of lm-eval.
 
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
-    edit it for all else, and build again. For other files a recipe and a prepare.py are written, for you to complete.
+    edit it for all else, and build again. Where a row holds several texts, a recipe and a prepare.py are written for you to
+    complete.
     """
-    from nnd_tasks.contribute.new import draft_set
-    from nnd_tasks.contribute.shapes import NeedsPrepareError
+    from nnd_tasks.contribute.new import NeedsPrepareError, draft_set
     from nnd_tasks.files import write_texts
 
     keys = _drop_empty({
@@ -101,14 +100,17 @@ def new(
         else:
             draft = draft_set(name, source, keys, replace=replace)
     except NeedsPrepareError as needs:
-        files = needs.draft_files(name, replace=replace)
         say(str(needs))
+        prepare, recipe = needs.files
         if dry_run:
-            say_lines(f"\n{next(iter(files.values()))}\nnothing written (--dry-run)")
+            say_lines(f"\n{needs.files[prepare]}\nnothing written (--dry-run)")
             return
-        write_texts(files)
-        _say_what_to_complete(files)
-        say(f"then: nnd build {name} --source {source}")
+        if recipe.exists() and not replace:
+            raise NNDError(f"{recipe}: is there already; take another name, or --replace") from None
+        write_texts(needs.files)
+        comment = needs.files[recipe].splitlines()[-1].startswith("#")
+        lacking = f", and the last line of {recipe}" if comment else ""
+        say(f'complete each "?" in {prepare}{lacking}; then: nnd build {name} --source {source}')
         return
     _preview(draft)
     if dry_run:
@@ -181,18 +183,6 @@ def _split_spans(value: str) -> dict[str, Any]:
     if any(re.match(r"[\w@]", name) for name in names):
         return {"start": names[0], "end": names[1]}
     return {"marks": names}
-
-
-def _say_what_to_complete(files: Mapping[Path, str]) -> None:
-    """Name the lines of a ``prepare.py`` and its recipe that `NeedsPrepareError.draft_files` leaves to a person."""
-    from nnd_tasks.contribute.shapes import TO_COMPLETE
-
-    (prepare, code), (recipe, text) = files.items()
-    lines = enumerate(code.splitlines(), start=1)
-    numbers = [str(number) for number, line in lines if TO_COMPLETE in line.partition("#")[0]]
-    say(f"complete lines {', '.join(numbers)} of {prepare}" if numbers else f"written to {prepare}; read what it takes")
-    if text.splitlines()[-1].startswith("#"):
-        say(f"complete the last line of {recipe}: the rule that says what is better")
 
 
 def _preview(draft: Draft) -> None:

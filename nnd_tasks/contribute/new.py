@@ -7,34 +7,33 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as change
+from glob import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.contribute.shapes import (
-    COLUMN_NAMES,
-    MOST_COLUMNS,
-    NAMES,
-    NeedsPrepareError,
-    Shape,
-    columns_of,
-)
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import dump_yaml, write_texts
+from nnd_tasks.files import dump_yaml, read_yaml, write_texts
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
-from nnd_tasks.sets.catalogue import check_free_name, check_set_name, find_prepare
-from nnd_tasks.sets.cells import PATH, as_number, is_missing, render
+from nnd_tasks.sets.catalogue import check_free_name, check_set_name
+from nnd_tasks.sets.cells import PATH, ROW, as_number, is_chat, is_missing, render, unpack
 from nnd_tasks.sets.download import Source, open_source
-from nnd_tasks.sets.read import read_json, read_table
-from nnd_tasks.sets.recipe import FILE, KEY, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
+from nnd_tasks.sets.read import read_table
+from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
 from nnd_tasks.sets.spans import read_items
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
 from nnd_tasks.text import some_of
 
+COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))
+#: Role -> names of columns that are taken for it where no option says it, the likelier first.
+NAMES: Mapping[str, Sequence[str]] = COLUMN_NAMES["roles"]
 _HEAD = 1000  # rows that are looked at for labels and numbers
+_MOST_COLUMNS = 500  # of a table in which two columns of texts are looked for
+#: Keys of a recipe that hold beside a ``prepare.py``.
+_BESIDE_PREPARE = ("decimal", "missing", "ignore", "best", "better", "order", "min_gap", "majority", "facts")
 #: Options of which one may be given and the other is found by its name.
 _PAIRS = ("chosen", "rejected", "pair", "winner", "winners")
 #: Keys of the positions of error spans, as files call them.
@@ -69,7 +68,29 @@ class Draft:
         write_built(self.set_recipe, self.built_set, folder, replace=replace)
         files = {self.set_recipe.path.with_name(file): text for file, text in self.beside.items()}
         write_texts({**files, self.set_recipe.path: dump_yaml(self.set_recipe.recipe.dump())})
+        self.set_recipe.path.with_name(PREPARE).unlink(missing_ok=True)  # of what is replaced
         return write_tasks(self.set_recipe, self.built_set, replace=replace)
+
+
+class NeedsPrepareError(NNDError):
+    """A row of the file is not one judged text, so that no option can say what it is.
+
+    Attributes:
+        files: path -> text of the ``prepare.py`` and the recipe that a person completes.
+    """
+
+    def __init__(self, problem: str, set_recipe: SetRecipe, source: Source) -> None:
+        super().__init__(f"{problem}, so a row is not one judged text; a prepare.py says what is")
+        names = [*source.files]
+        pattern = names[0] if len(names) == 1 else f"*{Path(names[0]).suffix}"
+        skeleton = Path(__file__).with_name("skeleton.py").read_text("utf-8")
+        recipe = set_recipe.recipe
+        keys = {key: value for key, value in recipe.dump().items() if key in _BESIDE_PREPARE}
+        text = dump_yaml({"files": {file: {} for file in names}, **keys})
+        if not recipe.rules:
+            text += "# better: [LABEL]  # complete: the labels that are better than all others; of scores: min_gap: 1\n"
+        path = set_recipe.path
+        self.files = {path.with_name(PREPARE): skeleton.replace('"FILE"', repr(escape(pattern))), path: text}
 
 
 def draft_set(
@@ -93,14 +114,19 @@ def draft_set(
     check_set_name(name)
     check_free_name(name)
     path = user_tasks_dir() / name / RECIPE
+    if path.with_name(PREPARE).exists() and not replace:
+        raise NNDError(
+            f"{path.with_name(PREPARE)}: says what a row of {name} is; complete it, and: nnd build {name} --source {source}; or "
+            "take another name, or --replace"
+        )
     earlier = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
     facts = {**(facts or {}), **earlier, **keys.get("facts", {})}
     pairs = {key: value for key, value in keys.items() if key in _PAIRS}
     single = {key: value for key, value in keys.items() if key not in _PAIRS}
     recipe = make_recipe({**single, **({"facts": facts} if facts else {})}, "options")
-    set_recipe = SetRecipe(name, path, "own", find_prepare(path), recipe=recipe)
+    set_recipe = SetRecipe(name, path, "own", recipe=recipe)
     with open_source(change(set_recipe, path=Path("_")), source) as files:
-        named, proposed = _name_columns(files, recipe, pairs)
+        named, proposed = _name_columns(set_recipe, files, pairs)
     set_recipe = change(set_recipe, recipe=named)
     built_set = make_set(set_recipe, source)
     reports = built_set.report.values()
@@ -112,33 +138,46 @@ def draft_set(
     return Draft(change(set_recipe, recipe=recipe), built_set, proposed)
 
 
-def _name_columns(source: Source, recipe: Recipe, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
+def _name_columns(set_recipe: SetRecipe, source: Source, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
     """Add the columns of the first file that are called as their roles to a recipe; return it and these roles."""
-    table = _read_head(source, recipe)
+    recipe = set_recipe.recipe
+    path = _choose_file(source, recipe)
+    try:
+        table = read_table(path, recipe).head(_HEAD)
+    except NNDError as error:
+        if path.suffix.lower() != ".json" or recipe.candidate or pairs or "not valid JSON" in str(error):
+            raise
+        raise NeedsPrepareError(str(error), set_recipe, source) from error
     paired = {**pairs, **_find_pairs(table, recipe, pairs)}
     by_name = _name_roles(table, make_recipe({**recipe.dump(), **paired}, "options"))
     recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
     if not recipe.pairs:
-        column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
-        complete = bool(recipe.context and recipe.candidate and column)
-        if shape := Shape.recognise(table, recipe, complete=complete):
-            keys = [KEY] if KEY in table else []
-            raise NeedsPrepareError(source.files, recipe, shape, [*keys, *columns_of(table)])
-        _check_enough(recipe, table, column)
+        nested = [column for column in columns_of(table) if any(map(_holds_texts, table[column]))]
+        if nested and not recipe.candidate:
+            problem = f"{path}: there is no column of candidates, and {nested[0]!r} holds lists or objects"
+            raise NeedsPrepareError(problem, change(set_recipe, recipe=recipe), source)
+        _check_enough(recipe, table)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]
 
 
-def _read_head(source: Source, recipe: Recipe) -> pd.DataFrame:
-    """The first rows of the first file that is not left out; raise NeedsPrepareError where it is JSON without rows."""
+def _choose_file(source: Source, recipe: Recipe) -> Path:
+    """The first file that is not left out."""
     left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]
     paths = list(source.files.values())
-    path = next((path for path in paths if path.name.split(".")[0].casefold() not in left_out), paths[0])
-    try:
-        return read_table(path, recipe).head(_HEAD)
-    except NNDError as error:
-        if path.suffix.lower() != ".json" or recipe.candidate or recipe.pairs or "not valid JSON" in str(error):
-            raise
-        raise NeedsPrepareError(source.files, recipe, Shape.of_other_json(read_json(path, recipe.encoding))) from error
+    return next((path for path in paths if path.name.split(".")[0].casefold() not in left_out), paths[0])
+
+
+def columns_of(table: pd.DataFrame) -> list[str]:
+    """The columns of a file itself."""
+    return [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
+
+
+def _holds_texts(cell: Any) -> bool:
+    """Whether a cell holds a list or an object with texts in it; a chat is one text."""
+    cell = unpack(cell)
+    if isinstance(cell, Mapping):
+        return any(isinstance(value, (str, list, Mapping)) for value in cell.values())
+    return isinstance(cell, (list, tuple)) and not is_chat(cell) and any(isinstance(v, (str, Mapping)) for v in cell)
 
 
 def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
@@ -233,7 +272,7 @@ def _find_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any])
 
 def _find_sides(table: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Two columns of texts whose names differ in one word, such as a and b -> the mean length of their cells."""
-    names = columns_of(table) if table.shape[1] < MOST_COLUMNS else []
+    names = columns_of(table) if table.shape[1] < _MOST_COLUMNS else []
     words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in names}
     by_words = {tuple(map(str.casefold, parts)): name for name, parts in words.items()}
     sides = {}
@@ -249,17 +288,18 @@ def _find_sides(table: pd.DataFrame) -> dict[tuple[str, str], float]:
 # ---------------------------------------------------------------- what is lacking
 
 
-def _check_enough(recipe: Recipe, table: pd.DataFrame, column: str | None) -> None:
+def _check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
     """Raise NNDError where a column or the rule is lacking; the error names what the table offers."""
+    column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
     lacking = [role for role in ("context", "candidate") if not getattr(recipe, role)]
     if lacking or column is None:
         hint = (
             f"of the {lacking[0]} with --{lacking[0]}"
             if lacking
-            else "of judgements with --label, --score or --attribute"
+            else "of judgements with --label, --score or, of each attribute, --attribute (a column per rater needs a prepare.py)"
         )
         if lacking == ["candidate"]:
-            hint += " (where each system has its own, --system A,B with the names of the systems)"
+            hint += " (where a row holds several texts, write a prepare.py, as docs/contribute.md says)"
         offered = some_of(columns_of(table), 40, str)
         raise NNDError(f"{table[PATH].iat[0]}: name the column {hint}; there are: {offered}")
     if column not in table:

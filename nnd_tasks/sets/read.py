@@ -66,8 +66,6 @@ def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambd
         problem = f"{type(error).__name__}: {reason_of(error)}"
         if isinstance(error, KeyError) and error.args:
             problem = f"no field {error.args[0]!r}"
-        if "llipsis" in problem:  # a key of an object, or an index of a list
-            raise NNDError(f"{path}: a field [...] is still to be named{tell_more(error)}") from error
         raise NNDError(f"{_Progress.last_row or path}: {problem}{tell_more(error)}; is it the right file?") from error
 
 

@@ -191,27 +191,47 @@ NESTED = {
 
 def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path, nnd_home, recipe):
     source = write_files(tmp_path, {"nested.json": json.dumps(NESTED)}) / "nested.json"
+    assert "'answers' holds lists or objects, so a row is not one judged text" in new(source, "--dry-run")
+    assert not nnd_home.exists()
     said, prepare = new(source, "--license mit"), recipe.with_name("prepare.py")
+    assert f'complete each "?" in {prepare}, and the last line of {recipe}' in said.replace("\n", " ")
     text = prepare.read_text("utf-8")
-    lines = [number for number, line in enumerate(text.splitlines(), 1) if "[...]" in line.partition("#")[0]]
-    assert f"complete lines {', '.join(map(str, lines))} of {prepare}" in said
-    assert f"complete the last line of {recipe}" in said
-    assert 'record["doc"], record["answers"], item["one"], item["two"], item["mark"]' in text
     assert not (nnd_home / "nnd").exists()
-    with pytest.raises(NNDError, match=re.escape(f"{prepare}, line {lines[0]}")):
+    with pytest.raises(NNDError, match=rf"nested.json, key '1': no field '\?' \({re.escape(str(prepare))}, line"):
         build_set("mine", source)
-    prepare.write_text(text.replace("[...]", '["one"]'), encoding="utf-8")
+    for field in ("doc", "one", "mark", "answers"):
+        text = text.replace('["?"]', f"[{field!r}]", 1)
+    prepare.write_text(text, encoding="utf-8")
     recipe.write_text(recipe.read_text("utf-8").replace("# better: [LABEL]", "better: [ok]"), encoding="utf-8")
     assert build_set("mine", source).notes == []
     tests = pick(load("mine").to_list(), "context", "high", "low", "category")
     assert tests == [("D1", "a1", "b1", "no"), ("D2", "a2", "b2", "no")]
-    assert "a recipe is there already" in refusal(source)
+    assert "says what a row of mine is; complete it" in refusal(source)
 
 
-def test_json_without_records_gives_a_skeleton_and_a_file_that_is_cut_off_none(tmp_path, nnd_home, recipe):
-    files = {"notes.json": '{"meta": {"by": "us"}, "rows": [1, 2]}', "cut.json": '[{"context": "x", "candidate"'}
-    write_files(tmp_path, files)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("notes.json", '{"meta": {"by": "us"}, "rows": [1, 2]}'),
+        ("t.csv", 'q,answers\nq,"{""x"": {""text"": ""bb""}}"'),
+        ("t.xml", '<d><s><q>a</q><h score="1">bb</h><h score="3">aa</h></s><s><q>b</q></s></d>'),
+        ("t.jsonl", '{"question": "q", "texts": ["bb", "aa"], "scores": [1, 3]}'),
+    ],
+)
+def test_a_file_that_is_no_table_gives_a_prepare(name, text, tmp_path, nnd_home, recipe):
+    new(write_files(tmp_path, {name: text}) / name)
+    assert f"folder.rglob({name!r})" in recipe.with_name("prepare.py").read_text("utf-8")
+
+
+def test_a_file_that_was_cut_off_gives_nothing(tmp_path, nnd_home):
+    write_files(tmp_path, {"cut.json": '[{"context": "x", "candidate"'})
     assert "cut.json: is not valid JSON" in refusal(tmp_path / "cut.json")
     assert not nnd_home.exists()
-    new(tmp_path / "notes.json")
-    assert 'for record in read_json(folder / "notes.json")[...]' in recipe.with_name("prepare.py").read_text("utf-8")
+
+
+def test_a_set_of_a_table_takes_the_place_of_a_prepare_on_request_only(table, tmp_path, recipe):
+    new(write_files(tmp_path, {"nested.json": json.dumps(NESTED)}) / "nested.json")
+    assert "--replace" in refusal(table, LABEL)
+    new(table, f"{LABEL} --replace")
+    assert not recipe.with_name("prepare.py").exists()
+    assert "--replace" in refusal(tmp_path / "nested.json")
