@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from shared_prefix.model_error import ModelError
-
 
 def reason_of(error: BaseException) -> str:
     """Say in one line why something failed, for an error message that names the file or the thing itself.
@@ -77,21 +75,17 @@ def noting(skipped: list[str] | None) -> Iterator[None]:
         skipped.append(str(error))
 
 
-@contextmanager
-def engine_errors() -> Iterator[None]:
-    """Raise an `NNDError` in the place of a `ModelError` of the block, as the engine knows no errors of ours."""
-    try:
-        yield
-    except ModelError as error:
-        raise NNDError(str(error)) from error
+def has_package(name: str) -> bool:
+    """Tell whether an optional package of ``nnd_tasks`` is installed."""
+    return find_spec(f"nnd_tasks.{name}") is not None
 
 
-def has_room(room: str) -> bool:
-    """Whether a room that one can take away is there."""
-    return find_spec(f"nnd_tasks.{room}") is not None
+def need_package(name: str, wanted_by: str) -> None:
+    """Raise NNDError if an optional package of ``nnd_tasks`` is not installed.
 
-
-def need_room(room: str, wanted_by: str) -> None:
-    """Raise NNDError where a room is not there that another room needs."""
-    if not has_room(room):
-        raise NNDError(f"{wanted_by}: needs nnd_tasks/{room}/, which this installation lacks")
+    Args:
+        name: of the package.
+        wanted_by: the option, command or task that needs it, for the error.
+    """
+    if not has_package(name):
+        raise NNDError(f"{wanted_by}: needs the package nnd_tasks.{name}, which is not installed")

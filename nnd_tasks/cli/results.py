@@ -16,7 +16,7 @@ from nnd_tasks.cli.typer_app import (
     Select,
     verb,
 )
-from nnd_tasks.errors import NNDError, has_room, need_room, noting
+from nnd_tasks.errors import NNDError, has_package, need_package, noting
 from nnd_tasks.show.console import say, warn
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _report_comparison(comparison: Comparison) -> Report:
         from nnd_tasks.asking.readers import add_reader_tables
 
         report = add_reader_tables(report, comparison.paired)
-    if any(run.tokens for run in comparison.paired.runs) and has_room("likelihood"):
+    if any(run.tokens for run in comparison.paired.runs) and has_package("likelihood"):
         from nnd_tasks.likelihood.margin_parts import add_margin_parts
 
         report = add_margin_parts(report, comparison.paired)
@@ -67,7 +67,7 @@ def compare(
 
     chosen = load_runs(runs, select)
     if readers:
-        need_room("asking", "--readers")
+        need_package("asking", "--readers")
         from nnd_tasks.asking.readers import compare_readers
 
         comparisons = compare_readers(chosen, allow)
@@ -75,7 +75,7 @@ def compare(
         comparisons = compare_runs(chosen, allow, alone=adjust)
     reports = [_report_comparison(comparison) for comparison in comparisons]
     if adjust:
-        need_room("studies", "--adjust")
+        need_package("studies", "--adjust")
         from nnd_tasks.studies.adjust import add_adjusted_rates
 
         reports = [
@@ -116,13 +116,13 @@ def report(
         given = [option for option, value in {"--test": test, "--out": out, "--allow": allow}.items() if value]
         if given:
             raise NNDError(f"--hub: takes --select only; leave {', '.join(given)} out")
-        need_room("contribute", "--hub")
+        need_package("contribute", "--hub")
         from nnd_tasks.contribute.publish import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select))), hint="name a file with --hub")
         say(f"written: {hub}")
         return
-    need_room("page", "nnd report")
+    need_package("page", "nnd report")
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 
@@ -135,7 +135,7 @@ def report(
         show_reports(reports, out=out)
     else:
         readers = []
-        if has_room("asking") and len({run.reader for run in chosen}) > 1:
+        if has_package("asking") and len({run.reader for run in chosen}) > 1:
             from nnd_tasks.asking.readers import pair_readers
 
             with noting(left_out):

@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Argument, Context, Option, echo
 
 from nnd_tasks.cli.typer_app import RUN_GPT2, verb
-from nnd_tasks.errors import NNDError, need_room, reason_of, visible
+from nnd_tasks.errors import NNDError, need_package, reason_of, visible
 from nnd_tasks.show.console import say
 from nnd_tasks.text import counted
 
@@ -125,7 +125,7 @@ def demo(
     """
     from nnd_tasks.run.smollm2 import SMOLLM2
 
-    need_room("page", "nnd demo")
+    need_package("page", "nnd demo")
     run_demo(folder, SMOLLM2)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, verb
-from nnd_tasks.errors import need_room
+from nnd_tasks.errors import need_package
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
 
@@ -94,7 +94,7 @@ def build(
     from nnd_tasks.sets.tasks import write_tasks
 
     if preference or chat:
-        need_room("training", "--preference")
+        need_package("training", "--preference")
     set_recipe = find_recipe(name)
     result = build_set(set_recipe, source, out, trust=trust, replace=replace, progress=sys.stderr.isatty())
     tasks = [] if out is not None else write_tasks(set_recipe, result, replace=replace)

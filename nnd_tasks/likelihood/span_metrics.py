@@ -23,7 +23,7 @@ from nnd_tasks.task.scored_tokens import marked_tokens
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:
-    from nnd_tasks.task.request import Answer
+    from nnd_tasks.task.reader import Answer
 
 #: ``span_auc``: within a text, the probability that a marked token is more surprising than one that is not marked, averaged over
 #: texts. ``span_excess``: the same of words, less that of `unigram_surprise`. With ``context_reliance`` also without the context.

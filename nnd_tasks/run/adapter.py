@@ -26,9 +26,10 @@ import pyarrow.parquet as pq
 from lm_eval.api.model import LM
 from lm_eval.utils import simple_parse_args_string
 
-from nnd_tasks.errors import NNDError, engine_errors
+from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, write_text, writing_all
 from nnd_tasks.redact import Veiled, bare_urls
+from nnd_tasks.task.request import engine_errors
 from nnd_tasks.task.sandbox import render
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 import datasets
 import numpy as np
 
-from nnd_tasks.errors import NNDError, need_room
+from nnd_tasks.errors import NNDError, need_package
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.task.metrics import Breakdown, Counts, score_document
-from nnd_tasks.task.request import Answer, Doc, Prompt, Request
+from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
+from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.task.settings import Settings
 
 if TYPE_CHECKING:
     from shared_prefix.lengths import BaseCounter
+    from shared_prefix.token_requests import TokenStats
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -54,17 +56,53 @@ def read_reader(config: Mapping[str, Any], settings: Settings) -> Writer:
 
 
 def load_class(name: str, needed_by: str) -> Any:
-    """Load a class from a room that one can take away.
+    """Load a class from an optional package.
 
     Args:
         name: ``module:Class``.
         needed_by: what needs it, for the error.
 
     Raises:
-        NNDError: the room is not there.
+        NNDError: the package is not installed.
     """
-    need_room(name.split(".")[1], needed_by)
+    need_package(name.split(".")[1], needed_by)
     return pkgutil.resolve_name(name)
+
+
+class Answer(tuple[float, bool, int]):
+    """What lm-eval writes to the samples for one request: (sum of log-probabilities, is_greedy, number of tokens).
+
+    Attributes:
+        candidate: see `Request`.
+        context_part: see `Request`.
+        flaws: see `Request`.
+        tokens: its scored tokens, where the setting ``tokens`` keeps them.
+        stats: what the model expected in their places, see `shared_prefix.token_requests.TokenStats`; None where it does
+            not say so.
+    """
+
+    candidate: int | None
+    context_part: ContextPart
+    flaws: list[str]
+    tokens: ScoredTokens | None
+    stats: TokenStats | None
+
+    @classmethod
+    def to(cls, request: Request, response: Sequence[Any], counter: BaseCounter | None = None) -> Answer:
+        """Return the model's ``response`` (sum, is_greedy) to a request, with its tokens if there is a ``counter``.
+
+        With lm-eval 0.5, it is the only response in a list.
+
+        Raises:
+            NNDError: the model gave no log-probabilities of tokens, or the tokenizer does not tell what tokens stand for.
+        """
+        if isinstance(response, list):
+            (response,) = response
+        answer = cls((*response[:2], request.tokens))
+        answer.candidate, answer.context_part, answer.flaws = request.candidate, request.context_part, request.flaws
+        answer.tokens = None if counter is None else ScoredTokens.of(request, response, counter)
+        answer.stats = getattr(response, "stats", None)
+        return answer
 
 
 class Writer:

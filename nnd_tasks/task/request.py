@@ -1,4 +1,4 @@
-"""Prompts, requests and answers, each with what the later steps need to know of it."""
+"""Prompts and requests, each with what the later steps need to know of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
@@ -17,12 +18,11 @@ from lm_eval.api.samplers import ContextSampler
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.sandbox import doubles_space
-from nnd_tasks.task.scored_tokens import ScoredTokens
 from nnd_tasks.text import counted
+from shared_prefix.model_error import ModelError
 
 if TYPE_CHECKING:
     from shared_prefix.lengths import BaseCounter
-    from shared_prefix.token_requests import TokenStats
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -209,6 +209,15 @@ def make_requests(method: str, arguments: Iterable[tuple[Any, ...]]) -> list[Ins
     return [Instance(method, {}, of_request, i) for i, of_request in enumerate(arguments)]
 
 
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Raise an `NNDError` in the place of a `ModelError` of the block, as the engine knows no errors of ours."""
+    try:
+        yield
+    except ModelError as error:
+        raise NNDError(str(error)) from error
+
+
 class OverlongError(NNDError):
     """A candidate does not fit the model's window, with its context shortened as far as it may be.
 
@@ -301,42 +310,3 @@ def shorten(text: str, fits: Callable[[str], bool]) -> str | None:
     ends = _ends(text)[::-1]
     longest = bisect_left(ends, True, key=lambda end: fits(text[:end]))
     return text[: ends[longest]] if longest < len(ends) else None
-
-
-# ---------------------------------------------------------------- answers
-
-
-class Answer(tuple[float, bool, int]):
-    """What lm-eval writes to the samples for one request: (sum of log-probabilities, is_greedy, number of tokens).
-
-    Attributes:
-        candidate: see `Request`.
-        context_part: see `Request`.
-        flaws: see `Request`.
-        tokens: its scored tokens, where the setting ``tokens`` keeps them.
-        stats: what the model expected in their places, see `shared_prefix.token_requests.TokenStats`; None where it does
-            not say so.
-    """
-
-    candidate: int | None
-    context_part: ContextPart
-    flaws: list[str]
-    tokens: ScoredTokens | None
-    stats: TokenStats | None
-
-    @classmethod
-    def to(cls, request: Request, response: Sequence[Any], counter: BaseCounter | None = None) -> Answer:
-        """Return the model's ``response`` (sum, is_greedy) to a request, with its tokens if there is a ``counter``.
-
-        With lm-eval 0.5, it is the only response in a list.
-
-        Raises:
-            NNDError: the model gave no log-probabilities of tokens, or the tokenizer does not tell what tokens stand for.
-        """
-        if isinstance(response, list):
-            (response,) = response
-        answer = cls((*response[:2], request.tokens))
-        answer.candidate, answer.context_part, answer.flaws = request.candidate, request.context_part, request.flaws
-        answer.tokens = None if counter is None else ScoredTokens.of(request, response, counter)
-        answer.stats = getattr(response, "stats", None)
-        return answer

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.task import ConfigurableTask
 
 from nnd_tasks import __version__, measures
-from nnd_tasks.errors import NNDError, engine_errors
+from nnd_tasks.errors import NNDError
 from nnd_tasks.task import metrics
 from nnd_tasks.task.documents import load_documents
 from nnd_tasks.task.reader import Writer, load_class, read_reader
@@ -32,6 +32,7 @@ from nnd_tasks.task.request import (
     Prompt,
     Request,
     count_flaws,
+    engine_errors,
     shorten,
     split_before_candidate,
     warn_of_requests,

@@ -21,7 +21,7 @@ import torch
 from scipy.stats import ttest_1samp
 from tqdm import tqdm
 
-from nnd_tasks.errors import NNDError, engine_errors, typed_reason_of
+from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.run.adapter import parse_model_args
@@ -32,7 +32,7 @@ from nnd_tasks.significance import holm
 from nnd_tasks.statistics import summarize_rate
 from nnd_tasks.store import look_up_set, read_table
 from nnd_tasks.studies.stress.corpora import KNOWN, read_corpus
-from nnd_tasks.task.request import make_requests
+from nnd_tasks.task.request import engine_errors, make_requests
 from nnd_tasks.text import counted
 from shared_prefix.lengths import TokenCounter
 

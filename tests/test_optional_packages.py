@@ -1,4 +1,4 @@
-"""Covers has_room, load_class, load_runs, locate_results, need_room: the package without the rooms that one can take away."""
+"""The package works without its optional packages."""
 
 import os
 import re
@@ -11,9 +11,9 @@ from nnd_tasks.cli import COMMANDS
 from tests.commands import run
 from tests.conftest import REPO
 
-ROOMS = ("asking", "contribute", "likelihood", "page", "studies", "training")
+PACKAGES = ("asking", "contribute", "likelihood", "page", "studies", "training")
 VERBS = {verb for verbs in COMMANDS.values() for verb in verbs}
-IN_ROOMS = {verb for module, verbs in COMMANDS.items() if module.split(".")[1] in ROOMS for verb in verbs}
+OPTIONAL = {verb for module, verbs in COMMANDS.items() if module.split(".")[1] in PACKAGES for verb in verbs}
 
 #: Runs all commands in one process, as importing torch takes seconds.
 STEPS = """
@@ -39,12 +39,12 @@ main()
 
 
 @pytest.mark.slow
-def test_without_the_rooms_that_one_can_take_away(tmp_path, gpt2, llama):
-    """Each is taken away with the others: none of them is needed, so no one of them is."""
+def test_without_the_optional_packages(tmp_path, gpt2, llama):
+    """All are removed at once: if none of them is needed, no single one is."""
     for name in ("nnd_tasks", "task_yamls"):
         shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for room in ROOMS:
-        shutil.rmtree(tmp_path / "nnd_tasks" / room)
+    for name in PACKAGES:
+        shutil.rmtree(tmp_path / "nnd_tasks" / name)
     (tmp_path / "matplotlib.py").write_text("raise SystemExit('matplotlib is imported')", "utf-8")
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NND_HOME": str(tmp_path / "home")}
     models = [gpt2, llama]
@@ -56,8 +56,8 @@ def test_without_the_rooms_that_one_can_take_away(tmp_path, gpt2, llama):
     )
     assert out.startswith(str(tmp_path / "nnd_tasks"))
     assert "; llama: nnd:" in out, "the signatures below the tables of nnd compare"
-    assert {command for command in VERBS if f"│ {command} " in out} == VERBS - IN_ROOMS
-    assert "nnd: error: nnd report: needs nnd_tasks/page/, which this installation lacks\n" in done.stderr
+    assert {command for command in VERBS if f"│ {command} " in out} == VERBS - OPTIONAL
+    assert "nnd: error: nnd report: needs the package nnd_tasks.page, which is not installed\n" in done.stderr
     assert "No such command 'check'" in done.stderr
-    asking = "task nnd_demo_judge: reader='judge': needs nnd_tasks/asking/, which this installation lacks"
+    asking = "task nnd_demo_judge: reader='judge': needs the package nnd_tasks.asking, which is not installed"
     assert done.stderr.endswith(f"nnd: error: {asking}\n")
