@@ -5,8 +5,7 @@
     python docs/figures.py --run --cost minutes           # what takes seconds or minutes; hours: all
     python docs/figures.py --run --cost hours --page small_model.md --only challenge300
 
-``figures.yaml`` names every measured number of `PAGES` with the commands that give it; what is a definition, an example or a
-number of others stands there too. A test fails for a number that is in neither. Commands run once each, in the folder
+``figures.yaml`` names measured numbers of the docs with the commands that give them. Commands run once each, in the folder
 ``--work``, where their results stay. ``nnd build`` takes the publishers' files from ``NND_TEST_DATA`` where that is set. What
 cannot run here, such as a set that cannot be downloaded, is named.
 """
@@ -29,33 +28,14 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 COSTS = ("seconds", "minutes", "hours")
-PAGES = [
-    "README.md",
-    "CHANGELOG.md",
-    "benchmarks/reference.md",
-    *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md"))),
-]
 #: Set -> its folder in ``NND_TEST_DATA``, where that is not the set's name.
 SOURCES = {
     "webnlg": "extra_raw/webnlg",
     "humanevalfix": "today/humanevalpack",
 }
 
-#: What looks like a measured number. In a table every number does, but for those in code.
 _MINUS = "\N{MINUS SIGN}"
 _NUMBER = rf"[+\-{_MINUS}]?(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?:\.\d+)?"
-_UNITS = (
-    "(?:%|(?:points?|seconds?|minutes?|hours?|times|tests|prompts|texts|pairs|sources|articles|words|steps|requests|tokens"
-    "|nats|MB|GB|MiB|GiB)(?!\\w))"
-)
-_TIMES = "an hour|(?:two|three|four|five|six|seven|eight|nine|ten|twenty) (?:seconds?|minutes?|hours?)"
-IN_TEXT = re.compile(
-    rf"{_NUMBER}(?= ?{_UNITS})|{_NUMBER}(?= of (?:the )?\d)|{_TIMES}"  # 5 points, 3 of 4, two minutes
-    rf"|[+\-{_MINUS}]?\d*\.\d+|\d{{1,3}}(?:,\d{{3}})+|(?<=\[)[+\-]?\d+(?=, [+\-]?\d+\])"  # 0.5, 1,000, [3, 4]
-)
-IN_TABLE = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w)")
-#: What only looks so: levels, identifiers, versions, links, code.
-_NO_NUMBER = r"95%(?: Wilson)? intervals?|arXiv:[\d.]+|\b\d+\.\d+\.\d[\w.]*|https?:\S+|`[^`]*`|\]\([^)]*\)"
 
 
 def split_blocks(page: str) -> Iterator[str]:
@@ -66,61 +46,15 @@ def split_blocks(page: str) -> Iterator[str]:
             yield block.strip() if block.lstrip().startswith("|") else " ".join(block.split())
 
 
-def hide(pattern: str, text: str) -> str:
-    """Return the text with what a pattern finds blanked out; all else keeps its place."""
-    return re.sub(pattern, lambda match: " " * len(match[0]), text)
-
-
 def to_pattern(text: str) -> str:
     """Return a regular expression for a text of the page, in which each ``{...}`` stands for a number."""
     return re.sub(r"\\\{.*?\\\}", lambda _: _NUMBER, re.escape(text))
 
 
-def find_uncovered(page: str, said: list[str], tables: list[str]) -> list[str]:
-    """Return the measured numbers of a page that no entry names, each with the words around it.
-
-    Args:
-        page: the text of the page.
-        said: parts of the page, with their numbers or with ``{...}`` in place of them.
-        tables: the beginnings of tables whose every number is named.
-    """
-    problems = []
-    for block in split_blocks(page):
-        if block.startswith(tuple(tables)):
-            continue
-        spans = [match.span() for text in said for match in re.finditer(to_pattern(text), block)]
-        numbers = (IN_TABLE if block.startswith("|") else IN_TEXT).finditer(hide(_NO_NUMBER, block))
-        problems += [
-            block[max(0, number.start() - 40) : number.end() + 40].replace("\n", " ")
-            for number in numbers
-            if not any(start <= number.start() and number.end() <= end for start, end in spans)
-        ]
-    return problems
-
-
-def find_unused(page: str, said: list[str], tables: list[str]) -> list[str]:
-    """Return the texts and tables of entries that the page no longer has."""
-    blocks = list(split_blocks(page))
-    unused = [table for table in tables if not any(block.startswith(table) for block in blocks)]
-    return unused + [text for text in said if not any(re.search(to_pattern(text), block) for block in blocks)]
-
-
-def read_entries() -> dict[str, Any]:
-    """Return what ``figures.yaml`` says of measured numbers (a list) and of others (by reason and page)."""
-    entries: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "figures.yaml").read_text("utf-8"))
+def read_entries() -> list[dict[str, Any]]:
+    """Return the entries of ``figures.yaml``."""
+    entries: list[dict[str, Any]] = yaml.safe_load((ROOT / "docs" / "figures.yaml").read_text("utf-8"))["measured"]
     return entries
-
-
-def list_covered(page: str) -> tuple[list[str], list[str]]:
-    """Return the texts, and the beginnings of tables, of which ``figures.yaml`` says what they are."""
-    entries = read_entries()
-    measured = [entry for entry in entries["measured"] if entry["page"] == page]
-    others = [text for pages in entries["not_measured"].values() for text in pages.get(page, [])]
-    said = [text for entry in measured for text in entry.get("says", [])]
-    tables = [text for entry in measured for text in entry.get("tables", [])]
-    return said + [text for text in others if not text.startswith("|")], tables + [
-        text for text in others if text.startswith("|")
-    ]
 
 
 def words_of(command: str) -> list[str]:
@@ -233,7 +167,7 @@ def main() -> int:
     highest = COSTS.index(options.cost or ("seconds" if options.run else "hours"))
     chosen = [
         entry
-        for entry in read_entries()["measured"]
+        for entry in read_entries()
         if options.page in entry["page"]
         and options.only in " ".join(entry["commands"])
         and COSTS.index(entry["cost"]) <= highest

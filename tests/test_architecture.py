@@ -1,13 +1,10 @@
-"""Covers load.
+"""Modules import from layers below their own, the package itself imports fast, and nothing that is read is run."""
 
-Modules import downwards only, the package itself imports fast, and one name stands for one thing.
-"""
-
-import ast
 import re
 import sys
-from collections import Counter
+from graphlib import TopologicalSorter
 
+import grimp
 from importlinter.api import read_configuration
 
 import nnd_tasks
@@ -21,15 +18,15 @@ PACKAGES = ("nnd_tasks", "hub_upload", "engine/shared_prefix")
 MODULES = [path for package in PACKAGES for path in sorted((REPO / package).rglob("*.py"))]
 
 
-# ---------------------------------------------------------------- floors
+# ---------------------------------------------------------------- layers
 
 
-def floors():
+def layers():
     contracts = read_configuration(str(PYPROJECT))["contracts_options"]
     return [layer for contract in contracts if contract["type"] == "layers" for layer in contract["layers"]]
 
 
-def test_every_module_imports_only_from_floors_below_its_own():
+def test_every_module_imports_only_from_layers_below_its_own():
     code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     command = [sys.executable, "-c", code, "--no-cache", "--no-logo", "--config", str(PYPROJECT)]
     result = run(command, cwd=REPO)
@@ -38,15 +35,24 @@ def test_every_module_imports_only_from_floors_below_its_own():
     assert " 0 kept" not in result.stdout
 
 
-def test_every_module_stands_on_a_floor():
-    placed = {f"{name.strip()}." for layer in floors() for name in layer.replace(":", "|").split("|")}
+def test_every_module_stands_in_a_layer():
+    placed = {f"{name.strip()}." for layer in layers() for name in layer.replace(":", "|").split("|")}
     modules = {
         f"{'.'.join(path.relative_to(REPO).with_suffix('').parts).removeprefix('engine.')}."
         for path in MODULES
         if path.parts[-1][0] != "_"
     }
     assert {module for module in modules if not module.startswith(tuple(placed))} == set()
-    assert floors()[-1] == "shared_prefix", "the engine imports nothing of the rest"
+    assert layers()[-1] == "shared_prefix", "the engine imports nothing of the rest"
+
+
+def test_modules_of_the_task_import_each_other_in_one_direction():
+    """Imports for type checkers count, too: one that reads a module needs to know what it refers to."""
+    graph = grimp.build_graph("nnd_tasks", cache_dir=None)
+    modules = {"nnd_tasks.errors", *graph.find_descendants("nnd_tasks.task")}
+    below = {name: graph.find_modules_directly_imported_by(name) & modules for name in modules}
+    TopologicalSorter(below).prepare()  # raises CycleError
+    assert not any(name.startswith("nnd_tasks") for name in graph.find_modules_directly_imported_by("nnd_tasks.errors"))
 
 
 # ---------------------------------------------------------------- imports
@@ -82,13 +88,7 @@ def test_nothing_that_is_read_is_run():
     assert found == {"rows.py": "noqa: S102"}, "of a set whose prepare.py the user trusts"
 
 
-# ---------------------------------------------------------------- one name, one thing
-
-
-def test_no_two_modules_have_one_name():
-    """Files of verbs (`cli/`) are named by the room that they serve."""
-    names = Counter(path.stem for path in MODULES if path.parent.name != "cli" or path.stem.startswith("__"))
-    assert {name for name, count in names.items() if count > 1} == {"__init__", "__main__"}
+# ---------------------------------------------------------------- lm-eval
 
 
 def test_lm_eval_is_imported_in_five_files_only():
@@ -97,29 +97,3 @@ def test_lm_eval_is_imported_in_five_files_only():
     places = {"/".join(path.parts[-2:]) for path in MODULES if met.search(path.read_text("utf-8"))}
     engine = {"shared_prefix/upstream.py", "shared_prefix/servers.py"}
     assert places == {"task/task.py", "task/request.py", "run/adapter.py", *engine}
-
-
-def test_files_can_be_read_in_one_sitting():
-    assert not [path for path in MODULES if len(path.read_text("utf-8").splitlines()) > 600]
-
-
-# ---------------------------------------------------------------- tests
-
-
-def names_covered(path):
-    """Read what a test file says that it covers: in backticks, before the colon of its first line, or after "covers"."""
-    head, *rest = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n\n")
-    before, colon, _ = head.partition(":")
-    texts = [*re.findall(r"`.*?`", head), before if colon else "", *(p for p in (head, *rest) if "overs " in p[:13])]
-    return set(re.findall(r"\w+", " ".join(texts)))
-
-
-def test_what_one_module_gives_to_another_is_named_at_the_head_of_a_test_file():
-    """Functions and classes that another module imports."""
-    trees = [ast.parse(path.read_text("utf-8")) for path in MODULES]
-    imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    imported = {alias.name for node in imports for alias in node.names if str(node.module).startswith("nnd_tasks.")}
-    definitions = [node for tree in trees for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    public = {node.name for node in definitions if not node.name.startswith("_")} & imported
-    named = set().union(*map(names_covered, (REPO / "tests").rglob("test_*.py")))
-    assert public - named == set()

@@ -1,8 +1,4 @@
-"""`nnd list` and `nnd show`: every set, built or not, of the package and of the user, broken ones included.
-
-Also covers header_values, is_open, licence_columns, licence_id, licence_names,
-report_set, report_sets, tabulate_examples, Terms, terms_of, texts_may_go, training_note.
-"""
+"""`nnd list` and `nnd show`: every set, built or not, of the package and of the user, broken ones included."""
 
 import json
 import re

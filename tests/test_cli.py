@@ -1,7 +1,4 @@
-"""Covers build, stress_build, demo.
-
-The command `nnd`: what it prints where, its exit status, and how it reports what a user got wrong.
-"""
+"""The command `nnd`: what it prints where, its exit status, and how it reports what a user got wrong."""
 
 import json
 import os

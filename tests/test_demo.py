@@ -1,7 +1,4 @@
-"""The demo: its set cannot be passed by a trivial rule, and the whole command runs, here with a tiny model.
-
-Also covers baseline_passes, baseline_rates, favourite, run_demo, table_rates, writers_of.
-"""
+"""The demo: its set cannot be passed by a trivial rule, and the whole command runs, here with a tiny model."""
 
 import json
 import re

@@ -1,9 +1,4 @@
-"""Covers changing, cut_middle, expand, new_folder, NNDError, only_writer, parse_json, parse_yaml, PlainLoader,
-read_bytes, read_json, read_text, read_yaml, reading, reason_of, rewriting, StrictLoader, typed_reason_of, visible,
-write_text, write_texts, writing, writing_all.
-
-Files and folders are written whole or not at all, and a stranger's file cannot hang or flood its reader.
-"""
+"""Files and folders are written whole or not at all, and a stranger's file cannot hang or flood its reader."""
 
 import os
 import stat

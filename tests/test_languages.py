@@ -1,7 +1,4 @@
-"""Covers config_of, language_pair, translation_prompt, write_tasks.
-
-Pairs of languages, read off names, and the tasks that `nnd build` writes for them.
-"""
+"""Pairs of languages, read off names, and the tasks that `nnd build` writes for them."""
 
 from pathlib import Path
 

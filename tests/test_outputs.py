@@ -1,7 +1,4 @@
-"""Covers main.
-
-What the manual shows of commands is what they print: docs/outputs.py runs them all, without a model.
-"""
+"""What the manual shows of commands is what they print: docs/outputs.py runs them all, without a model."""
 
 import re
 

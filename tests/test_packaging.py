@@ -1,7 +1,4 @@
-"""The wheel, the sdist, and what describes the package: version, citation, addresses.
-
-Covers no function of the package.
-"""
+"""The wheel, the sdist, and what describes the package: version, citation, addresses."""
 
 import re
 import subprocess

@@ -1,7 +1,4 @@
-"""Covers bare_urls, hidden_in_logs, hide, is_secret, Veiled, without_secrets.
-
-Secrets: known by their names, at any depth; URLs without user, password and query.
-"""
+"""Secrets: known by their names, at any depth; URLs without user, password and query."""
 
 import json
 import logging

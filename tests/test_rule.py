@@ -1,7 +1,4 @@
-"""Covers Likelihood, Normalization, normalize, passes, passes_all, Ties.
-
-`nnd_tasks.rule`: passes and normalize, by cases and in exact fractions.
-"""
+"""`nnd_tasks.rule`: passes and normalize, by cases and in exact fractions."""
 
 import math
 from fractions import Fraction

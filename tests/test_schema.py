@@ -1,7 +1,4 @@
-"""Covers category_slugs, cluster_key, normalize, severity_slugs, short_hash, slug.
-
-Names, hashes and columns of the schema.
-"""
+"""Names, hashes and columns of the schema."""
 
 import re
 import string

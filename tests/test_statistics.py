@@ -1,7 +1,4 @@
-"""Covers clustered_mean, ClusteredMean, effective_tests, paired_difference, pool, summarize_rate, wilson.
-
-Rates and errors against slow definitions, in exact fractions and by simulation.
-"""
+"""Rates and errors against slow definitions, in exact fractions and by simulation."""
 
 import math
 from fractions import Fraction

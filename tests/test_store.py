@@ -1,9 +1,4 @@
-"""Covers check_table, config_names, dataset_folder, default_config, find_dataset, find_faults, fingerprint,
-how_to_build, is_name, list_configs, list_files, look_up_set, nnd_home, preference_files, read_card,
-read_config, read_table, results_dir, summarize.
-
-Dataset folders: what is written is what is read, and what is there is never lost.
-"""
+"""Dataset folders: what is written is what is read, and what is there is never lost."""
 
 import hashlib
 import json

@@ -1,7 +1,4 @@
-"""Words that people read: names from outside, counts, lists and suggestions.
-
-Also covers counted, did_you_mean, escape_markdown, some_of.
-"""
+"""Words that people read: names from outside, counts, lists and suggestions."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""Covers Asked, Asker, finite_or_none, read_reader, Writer.
-
-Validator and choice against the models' own logits, and what a YAML may say of them.
-"""
+"""Validator and choice against the models' own logits, and what a YAML may say of them."""
 
 import functools
 import math

@@ -1,7 +1,4 @@
-"""Covers AskedInWriting, Judge, WrittenAnswer, WrittenText, is_chat_api, check_chat_api.
-
-Judges and ratings behind a chat API over real HTTP, against counts that are made of the server's answers.
-"""
+"""Judges and ratings behind a chat API over real HTTP, against counts that are made of the server's answers."""
 
 import json
 import logging

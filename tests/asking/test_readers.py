@@ -1,7 +1,4 @@
-"""`compare_readers`, `pair_readers`, `add_reader_tables`: readers side by side, against a slow definition, and as users see them.
-
-Also covers check_writers.
-"""
+"""Readers side by side, against a slow definition, and as users see them."""
 
 import re
 from dataclasses import replace

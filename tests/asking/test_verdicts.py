@@ -1,4 +1,4 @@
-"""Covers read_word, read_number: forms in which models answer, and that prose without a mark is never read."""
+"""Answers of judges are read in every form that models use, and prose without a mark is never read."""
 
 import pytest
 from hypothesis import given

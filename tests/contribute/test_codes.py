@@ -1,7 +1,4 @@
-"""check_set: for every code a set that has it, beside the same set without; and what looks like it but is not.
-
-Also covers check_tests, Folder, read_folder, Tests.
-"""
+"""For every code of a check, a set that has it beside the same set without; and what looks like it but is not."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Covers draft_task, sandboxed_templates.
-
-`nnd new NAME --from task:...`: any multiple-choice task of lm-eval is a set, whose rates of prompts are the task's own.
+"""`nnd new NAME --from task:...`: any multiple-choice task of lm-eval is a set, whose rates of prompts are the task's own.
 
 The documents are made up here, in the format of each publisher, and lm-eval's own YAMLs read them.
 """

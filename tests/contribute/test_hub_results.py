@@ -1,4 +1,4 @@
-"""Covers list_hub_results."""
+"""Results on the Hub, listed as runs."""
 
 import pytest
 import yaml

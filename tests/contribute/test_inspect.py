@@ -1,4 +1,4 @@
-"""make_plan: a real inspect_ai runs what ``eval.yaml`` describes, on the files that would be published.
+"""A real inspect_ai runs what ``eval.yaml`` describes, on the files that would be published.
 
 ``make test-inspect`` runs this file. ``NND_TEST_INSPECT`` names the Python that has inspect_ai.
 """

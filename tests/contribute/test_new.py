@@ -1,7 +1,4 @@
-"""draft_set, Draft.write: from options to a recipe, tests and a task; or to a prepare.py to complete.
-
-Also covers NeedsPrepareError, read_report.
-"""
+"""`nnd new`: from options to a recipe, tests and a task; or to a prepare.py to complete."""
 
 import json
 import re

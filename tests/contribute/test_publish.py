@@ -1,7 +1,4 @@
-"""make_plan: complete cards, data that a new build gives, no text that may not go out.
-
-Also covers load_tests.
-"""
+"""`nnd publish`: complete cards, data that a new build gives, no text that may not go out."""
 
 import hashlib
 import io

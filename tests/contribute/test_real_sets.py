@@ -1,4 +1,4 @@
-"""check_set on published sets: what is found in their tests is what a person has read."""
+"""Checks of published sets: what is found in their tests is what a person has read."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""check_set on recipes and their code (check_recipe, check_code): as somebody sent them, and beside built data.
-
-Also covers Severity.
-"""
+"""Checks of recipes and their code: as somebody sent them, and beside built data."""
 
 import json
 

@@ -1,7 +1,4 @@
-"""Covers dump_task_yaml, Function, NNDTask.
-
-check_set on the tasks of a set (check_tasks, read_task_yaml), without lm-eval.
-"""
+"""Checks of the tasks of a set, without lm-eval."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""upload, find_token: what gets to a hub in memory, and what a refusal says and leaves."""
+"""What gets to a hub in memory, and what a refusal says and leaves."""
 
 import hashlib
 from types import SimpleNamespace

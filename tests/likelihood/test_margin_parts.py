@@ -1,7 +1,4 @@
-"""`character_blocks`, `label_tokens`, `margin_table`, `margin_parts`: where a test is won or lost, against a slow definition.
-
-Also covers add_margin_parts, CandidateTokens, split_words.
-"""
+"""Where a test is won or lost, against a slow definition."""
 
 import json
 import math

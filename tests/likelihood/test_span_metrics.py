@@ -1,7 +1,4 @@
-"""Covers cluster_documents, marked_tokens, ScoredTokens, SpanMetrics, unigram_surprise.
-
-Error-span NND against its definition, and on planted errors.
-"""
+"""Error-span NND against its definition, and on planted errors."""
 
 import datasets
 import numpy as np
@@ -12,7 +9,7 @@ from hypothesis import strategies as st
 from nnd_tasks.likelihood.span_metrics import SpanMetrics, auc, first_tokens
 from nnd_tasks.task.documents import cluster_documents
 from nnd_tasks.task.metrics import break_down
-from nnd_tasks.task.request import Answer
+from nnd_tasks.task.reader import Answer
 from nnd_tasks.task.scored_tokens import ScoredTokens, marked_tokens, unigram_surprise
 
 Marks = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=30)

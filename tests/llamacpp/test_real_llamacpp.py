@@ -1,6 +1,4 @@
-"""Covers evaluate.
-
-llama.cpp behind the server of llama-cpp-python: what lm-eval's clients make of its log-probabilities.
+"""llama.cpp behind the server of llama-cpp-python: what lm-eval's clients make of its log-probabilities.
 
 ``make test-llamacpp`` runs this file. ``NND_TEST_LLAMACPP`` names the Python that has ``llama_cpp`` and ``gguf``.
 """

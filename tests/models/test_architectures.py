@@ -1,7 +1,4 @@
-"""Covers config_parts, text_config, why_not_config, why_unsuitable.
-
-What cannot share prefixes says why.
-"""
+"""What cannot share prefixes says why."""
 
 import pytest
 import torch

@@ -1,7 +1,4 @@
-"""Covers TokenizingOnce.
-
-Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for.
-"""
+"""Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for."""
 
 from collections import Counter
 

@@ -1,7 +1,4 @@
-"""Covers BaseCounter, engine_errors, Tokenizing, split_before_candidate.
-
-Tokenizers that end every text with a token of their own, and the windows of backends.
-"""
+"""Tokenizers that end every text with a token of their own, and the windows of backends."""
 
 import shutil
 

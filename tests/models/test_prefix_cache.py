@@ -1,6 +1,4 @@
-"""Covers Ask, CacheLayout, PrefixCacheScoring, Sent, TokenAnswer.
-
-Scoring with an engine that caches prefixes: garbage for what it read from its cache must never get into a sum.
+"""Scoring with an engine that caches prefixes: garbage for what it read from its cache must never get into a sum.
 
 The engine is simulated: blocks are cached when they are scheduled, the longest cached beginning is taken, at least one token
 is read, and the rows of cached tokens are garbage that looks like log-probabilities, as with vLLM.

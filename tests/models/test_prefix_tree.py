@@ -1,7 +1,4 @@
-"""Covers common_prefix, make_packs, Pack, PackLimits, Row, TreeMask.
-
-Packs of a prefix tree: every sequence is there, and every token sees its own ancestors and nothing else.
-"""
+"""Packs of a prefix tree: every sequence is there, and every token sees its own ancestors and nothing else."""
 
 import numpy as np
 from hypothesis import given, settings

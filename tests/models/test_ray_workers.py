@@ -1,4 +1,4 @@
-"""Covers RayWorkers, divide, split_cluster: batches, the loop over workers, and runs, with a stand-in for Ray.
+"""Ray workers: batches, the loop over workers, and runs, with a stand-in for Ray.
 
 `tests/ray` has the same with Ray itself.
 """

@@ -1,7 +1,4 @@
-"""Covers encode_chat.
-
-``nnd_reward`` against plain transformers, one text at a time.
-"""
+"""``nnd_reward`` against plain transformers, one text at a time."""
 
 import pytest
 import torch

@@ -1,7 +1,4 @@
-"""Covers ScoreFile, Scores, read_scores, request_id, most_tokens, EngineCounter, make_counter, is_of_file, name_engine.
-
-``nnd_file``: requests out, scores in; the example scores them with plain transformers, and sums are those of ``--model hf``.
-"""
+"""``nnd_file``: requests out, scores in; sums of plain transformers are those of ``--model hf``."""
 
 import json
 import runpy

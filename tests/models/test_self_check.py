@@ -1,8 +1,4 @@
-"""Covers along_tree, body_of, check_requests, collect_responses, Layout, layout_of, Reach,
-TokenizingOnce.
-
-The check of a model on itself finds every way to read a tree wrongly, and says what it covered.
-"""
+"""The check of a model on itself finds every way to read a tree wrongly, and says what it covered."""
 
 import logging
 from dataclasses import replace

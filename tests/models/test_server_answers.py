@@ -1,7 +1,4 @@
-"""`shared_prefix.servers`: servers that answer badly give one clear error, and nothing of it is cached.
-
-Also covers BadAnswerError, check_order, read_answers.
-"""
+"""Servers that answer badly give one clear error, and nothing of it is cached."""
 
 import copy
 import random

@@ -1,9 +1,4 @@
-"""Covers checked_servers, check_status, explain_refusal, simple_evaluate, name_server, one_line.
-
-Also covers BusyError, FilteredError, RefusedError.
-
-What becomes of a run when a chat server refuses, is busy, fails, dies, moves, or answers in other shapes, over real HTTP.
-"""
+"""What becomes of a run when a chat server refuses, is busy, fails, dies, moves, or answers in other shapes, over real HTTP."""
 
 import gc
 import json

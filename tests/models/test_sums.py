@@ -1,7 +1,4 @@
-"""Covers describe_layers, PrefixScoring, reason_with_type, ScoredRequest, SharedPrefixLM, SortedRequests.
-
-``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request.
-"""
+"""``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request."""
 
 import json
 from importlib.metadata import entry_points

@@ -1,7 +1,4 @@
-"""Covers MaskedLM, ModelError, text_window.
-
-``nnd_mlm`` against a loop that masks one token after the other.
-"""
+"""``nnd_mlm`` against a loop that masks one token after the other."""
 
 from functools import cache
 

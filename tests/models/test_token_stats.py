@@ -1,7 +1,4 @@
-"""Covers TokenStats, VocabularyHead.
-
-``token_stats=True``: the share of likeliest tokens, ranks and entropies, against those straight from the model's logits.
-"""
+"""``token_stats=True``: the share of likeliest tokens, ranks and entropies, against those straight from the model's logits."""
 
 import math
 from unittest.mock import patch

@@ -1,6 +1,4 @@
-"""Covers chains, States, TreeScan.
-
-Attention in blocks: what it leaves out is masked. Recurrent layers: each token goes on from its own sequence. That models give
+"""Attention in blocks: what it leaves out is masked. Recurrent layers: each token goes on from its own sequence. That models give
 the same numbers is shown in `test_sums.py`, where rows are also read in as many blocks as there can be.
 """
 

@@ -1,7 +1,4 @@
-"""`pack`, `look_up_test`: all tests of a report as data, in a browser, and one of them alone.
-
-Also covers frame_tests, Paired, read_tokens.
-"""
+"""All tests of a report as data, in a browser, and one of them alone."""
 
 import base64
 import json

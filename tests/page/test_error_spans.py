@@ -1,7 +1,4 @@
-"""`around_errors`: surprise around marked errors, against loops over the file of token scores, and on the page.
-
-Also covers add_adjusted_rates.
-"""
+"""Surprise around marked errors, against loops over the file of token scores, and on the page."""
 
 import re
 from collections import Counter, defaultdict

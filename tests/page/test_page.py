@@ -1,7 +1,4 @@
-"""`render_report`, `make_section`, `command_of`: what is on the page of `nnd report`, and the commands to run again.
-
-Also covers render_page, Section. `test_browsing.py` searches its tests in a browser.
-"""
+"""What is on the page of `nnd report`, and the commands to run again. `test_browsing.py` searches its tests in a browser."""
 
 import json
 import re

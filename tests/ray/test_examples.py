@@ -1,7 +1,4 @@
-"""The examples for SLURM and Kubernetes, as far as they can be checked without either.
-
-Covers no function of the package.
-"""
+"""The examples for SLURM and Kubernetes, as far as they can be checked without either."""
 
 import re
 import shlex

@@ -1,6 +1,4 @@
-"""Covers RayWorkers.
-
-Ray itself, with several raylets in the place of machines: whatever is lost, the right numbers or one clear line.
+"""Ray itself, with several raylets in the place of machines: whatever is lost, the right numbers or one clear line.
 
 ``make test-ray`` runs this file; it takes minutes. `tests/models/test_ray_workers.py` has what needs no Ray.
 """

@@ -1,6 +1,4 @@
-"""Covers TokenCounter, tokens_and_characters, make_packs.
-
-A real model: its sums are those of plain transformers, and the demo has the rates that the README states, on three prompts
+"""A real model: its sums are those of plain transformers, and the demo has the rates that the README states, on three prompts
 here, on all with ``make test-all``.
 """
 

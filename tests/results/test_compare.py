@@ -1,8 +1,4 @@
-"""`compare`, `rank`, `report_comparison`, `give_verdicts` and `significance`: against slow definitions, scipy, simulations.
-
-Also covers category_rates, compare_runs, Comparison, CountsByPrompt, detectable, holm, is_few, is_underpowered, make_table,
-marked_points, needed, permutation_p, planned_by_category, sum_by_prompt.
-"""
+"""Comparisons of runs, ranks and significance, against slow definitions, scipy and simulations."""
 
 import itertools
 import math

@@ -1,7 +1,5 @@
 """`read_results` on results that are damaged or of several runs: refused in one line, never a traceback.
 
-Also covers check_types, name_outcome, notes_on, noting, read_lines, read_samples, recount, Sample, take_values, TaskResults.
-
 NND_FUZZ is the number of mutations, 9 if it is not set.
 """
 

@@ -1,7 +1,4 @@
-"""`read_results`, `select_runs`, `short_names`, `pair`, `diagnostics_of`, `baselines_of`: on real results of lm-eval.
-
-Also covers run_lm_eval.
-"""
+"""Reading and pairing of real results of lm-eval."""
 
 import json
 import math

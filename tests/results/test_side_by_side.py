@@ -1,7 +1,4 @@
-"""`pair`, `not_compared`, `find_conflict`: which runs can be compared, on which tests, and what is said of the others.
-
-Also covers asked_texts, pair_several.
-"""
+"""Which runs can be compared, on which tests, and what is said of the others."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`Run.training_overlap`: models that were trained on a set are noted, and compared on tests that they have not seen."""
+"""Models that were trained on a set are noted, and compared on tests that they have not seen."""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""Covers cache_key, run_key.
-
-``--use_cache`` keyed by model: no answer of another model, and none asked for twice.
-"""
+"""``--use_cache`` keyed by model: no answer of another model, and none asked for twice."""
 
 import shutil
 from collections import Counter

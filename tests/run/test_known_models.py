@@ -1,7 +1,4 @@
-"""Covers resolve_model.
-
-``pretrained=smollm2``; `tests/real` runs the model itself.
-"""
+"""``pretrained=smollm2``; `tests/real` runs the model itself."""
 
 import importlib.util
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Covers model_types, parse_model_args, run_command_line, simple_evaluate, task_manager, without_look_ups, words_by_option.
-
-The real command lines: the literal ``lm_eval`` in a process of its own once, all else in this one.
-"""
+"""The real command lines: the literal ``lm_eval`` in a process of its own once, all else in this one."""
 
 import contextlib
 import json

@@ -1,6 +1,4 @@
-"""Covers environment, resolve_model_type, vllm_class, vllm_version, why_vllm_is_too_old.
-
-``--model vllm`` with a stand-in for vLLM: which model type it becomes, what is sent, and that the numbers are those of hf.
+"""``--model vllm`` with a stand-in for vLLM: which model type it becomes, what is sent, and that the numbers are those of hf.
 
 `tests/vllm` runs vLLM itself.
 """

@@ -1,7 +1,4 @@
-"""`register`, `unregister`, `registered_folder`: what stock lm-eval knows, and what is left when one of them is killed.
-
-Also covers announce_tasks, is_filled, task_manager, update_registration, workshop, written_folders.
-"""
+"""`nnd register`: what stock lm-eval knows then, and what is left when a process is killed."""
 
 import shutil
 import subprocess

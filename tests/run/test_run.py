@@ -1,7 +1,4 @@
-"""`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded.
-
-Also covers check_options, check_request, saved_folder, check_run, check_words, model_parameters, main.
-"""
+"""`nnd run`: a user's mistake ends in one line that says what to do, before any model is loaded."""
 
 import json
 import logging

@@ -1,7 +1,4 @@
-"""Runs in several processes: lm-eval divides the documents, and what would be scored twice is refused.
-
-Also covers check_output, results_folder.
-"""
+"""Runs in several processes: lm-eval divides the documents, and what would be scored twice is refused."""
 
 import json
 import os

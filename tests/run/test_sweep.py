@@ -1,7 +1,4 @@
-"""Covers list_models, run_sweep.
-
-``nnd run --models``: many models by one command, each as if it were run alone, and none again.
-"""
+"""``nnd run --models``: many models by one command, each as if it were run alone, and none again."""
 
 import json
 import shutil

@@ -1,7 +1,4 @@
-"""Covers with_token_scores, token_table.
-
-``--metadata '{"tokens": true}'``: the log-probabilities of tokens, against those straight from the model.
-"""
+"""``--metadata '{"tokens": true}'``: the log-probabilities of tokens, against those straight from the model."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,4 @@
-"""Covers describe_accounts, find_repeated_prompts, find_space_twins, look_at_texts, say_why_nothing, tally_counts,
-tally_rows, tally_table, UserTask, write_task.
-
-Rows read are rows used and rows left out for a reason (`nnd_tasks.sets.account`), whatever the file is.
-"""
+"""Rows read are rows used and rows left out for a reason (`nnd_tasks.sets.account`), whatever the file is."""
 
 import csv
 import json

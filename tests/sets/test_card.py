@@ -1,7 +1,4 @@
-"""Covers CardFacts, ConfigSummary, escape_markdown, fenced, find_fact, find_todos, make_card, parse_card.
-
-What a card says, what of it people may write, and that no text of a stranger becomes markup.
-"""
+"""What a card says, what of it people may write, and that no text of a stranger becomes markup."""
 
 import re
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""Covers check_same_recipe, compare_counts, count_categories, write_built.
-
-The real evaluations give exactly the tests that their papers report, and that the short programs below form anew.
+"""The real evaluations give exactly the tests that their papers report, and that the short programs below form anew.
 
 The programs read the publishers' files and share no code with the package. ``pins.json`` holds what each config was; a change
 of it changes numbers of users, so it is made on purpose (``NND_WRITE_PINS=1 pytest tests/sets/test_counts.py``) and told in

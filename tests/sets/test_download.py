@@ -1,7 +1,4 @@
-"""Covers build_set, BuiltSet, check_unpacked, make_set, open_source, read_content, read_text, sha256_of, Source,
-span_cells, split_ending, warn_once.
-
-Downloads and archives: checked, recorded, tried again, and never taken for what they are not.
+"""Downloads and archives: checked, recorded, tried again, and never taken for what they are not.
 
 The publisher is a server of this process on 127.0.0.1; recipes take https only, so theirs are made without that check.
 """

@@ -1,7 +1,4 @@
-"""Covers find_by_hash, find_by_name, list_files, list_source_folders, load, making, provide_set, sources_folder.
-
-The first use of a set builds it, from files that the user has; several processes, a kill and a lack of network do no harm.
-"""
+"""The first use of a set builds it, from files that the user has; several processes, a kill and a lack of network do no harm."""
 
 import re
 import signal

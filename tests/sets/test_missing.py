@@ -1,8 +1,4 @@
-"""Covers as_number, as_texts, is_chat, is_missing, join_messages, kind_of, place_of, read_messages, render, take_column,
-traces_of, unpack.
-
-Traces of missing values, and what prepare.py may return: one rule for all roles, said with the way to keep them.
-"""
+"""Traces of missing values, and what prepare.py may return: one rule for all roles, said with the way to keep them."""
 
 import pytest
 

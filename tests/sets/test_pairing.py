@@ -1,4 +1,4 @@
-"""`make_tests`: tests are those of the definition in `tests.sets.slow_pairing`, on random tables."""
+"""Pairing: tests are those of the definition in `tests.sets.slow_pairing`, on random tables."""
 
 import pytest
 from hypothesis import assume, given, settings

@@ -1,4 +1,4 @@
-"""`take_pairs`, `find_winners`, `make_tests`: ready-made pairs of texts or chats, or two columns and a winner."""
+"""Ready-made pairs of texts or chats, or two columns and a winner."""
 
 import unicodedata
 from functools import partial

@@ -1,7 +1,4 @@
-"""Covers find_recipe, make_set, build.
-
-Sets with a `prepare.py`: rows in pandas, errors that name the file and its place, and code of others only with trust.
-"""
+"""Sets with a `prepare.py`: rows in pandas, errors that name the file and its place, and code of others only with trust."""
 
 import shutil
 from pathlib import Path

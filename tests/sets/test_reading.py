@@ -1,8 +1,4 @@
-"""Covers clean_rows, exclude, json_lines, naming_place, number_rows, parse_json_sequence, read_json,
-read_recipe, read_records, read_rows, read_table.
-
-Files as people have them are read strictly: texts and numbers as written, and one line that names file and row.
-"""
+"""Files as people have them are read strictly: texts and numbers as written, and one line that names file and row."""
 
 import bz2
 import gzip

@@ -1,8 +1,4 @@
-"""Covers check_free_name, check_set_name, dump_yaml, find_prepare, find_recipe, find_recipe_file, LabelRule,
-list_recipes, load_recipe, make_recipe, PairRule, Recipe, RecipeFile, ScoreRule, SetRecipe.
-
-Recipes are checked as a whole: one line with every mistake, and no way out of their folder.
-"""
+"""Recipes are checked as a whole: one line with every mistake, and no way out of their folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`normalize_text`, `take_marks`, `locate_spans`, `place_spans`, `read_items`: spans mark the words that people marked."""
+"""Spans mark the words that people marked."""
 
 import json
 import unicodedata

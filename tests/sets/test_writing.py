@@ -1,7 +1,4 @@
-"""Covers making, write_dataset, write_parquet.
-
-Writing dataset folders: as a whole or not at all, by one process at a time, and only where the user may write.
-"""
+"""Writing dataset folders: as a whole or not at all, by one process at a time, and only where the user may write."""
 
 import errno
 import io

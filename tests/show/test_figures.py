@@ -1,7 +1,4 @@
-"""`draw_lines`, `write_figure`: what tells lines apart, and names and numbers on them.
-
-Also covers figure_text.
-"""
+"""What tells lines apart, and names and numbers on them."""
 
 from itertools import pairwise
 

@@ -1,8 +1,4 @@
-"""`Table.cells`, `write_cell`, `show_reports`, `write_reports` and the forms of `nnd_tasks.show.forms`.
-
-Also covers dump_json, escape_cell, file_stem, is_missing, markdown_table, print_counts,
-print_table, render, Report, Table, to_csv, to_html, to_json, to_latex, to_markdown.
-"""
+"""The forms of a report: terminal, Markdown, CSV, JSON, LaTeX and HTML."""
 
 import csv
 import io

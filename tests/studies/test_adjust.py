@@ -1,7 +1,4 @@
-"""`adjust`, `fit`, `left_over`, `influence`: what is planted comes out, and what is only length goes.
-
-Also covers summarize_rate.
-"""
+"""Adjusted rates: what is planted comes out, and what is only length goes."""
 
 import math
 from collections import Counter

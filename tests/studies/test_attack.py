@@ -1,7 +1,4 @@
-"""search, propose_errors, propose_edits, build_attack_set: errors that a model prefers, and whom else they fool.
-
-Also covers choose_errors, Gold, load_parser, name_scorers, Scorer.
-"""
+"""Attacks: errors that a model prefers, and whom else they fool."""
 
 import shutil
 

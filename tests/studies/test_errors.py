@@ -1,7 +1,4 @@
-"""ERRORS, negate, find_ngrams, count_of, choose_levels: every error type keeps its promise, by its definition.
-
-Also covers find_end, is_spoken, join, Parser.
-"""
+"""Every error type keeps its promise, by its definition."""
 
 import random
 import re

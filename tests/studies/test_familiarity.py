@@ -1,4 +1,4 @@
-"""`Effects`, `report_familiarity`: against least squares with dummies, on planted effects, through the command line."""
+"""Against least squares with dummies, on planted effects, through the command line."""
 
 import numpy as np
 import pandas as pd

@@ -1,7 +1,4 @@
-"""ErrorType.make, switch, Edit.draw: a higher level of an error adds to a lower one, in real texts.
-
-Also covers Corpus, is_alone, like.
-"""
+"""A higher level of an error adds to a lower one, in real texts."""
 
 import random
 from collections import Counter

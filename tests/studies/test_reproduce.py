@@ -1,7 +1,4 @@
-"""`load_experiments`, `measure`, `reproduce`: against the published numbers, and the authors' own rule on stand-ins.
-
-Also covers list_experiments, pick, shipped_task.
-"""
+"""Experiments of papers, against the published numbers, and the authors' own rule on stand-ins."""
 
 import json
 import math

@@ -1,7 +1,4 @@
-"""score_own_texts, draw_prompts, report_own_texts: texts and scores of tiny models, the table, and mistakes of users.
-
-Also covers make_requests.
-"""
+"""A model's own texts: texts and scores of tiny models, the table, and mistakes of users."""
 
 import json
 from types import SimpleNamespace

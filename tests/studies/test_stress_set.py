@@ -1,7 +1,4 @@
-"""build_stress_set, read_corpus: sets of synthetic errors, from files of every kind to the verdict of the command line.
-
-Also covers compute_noise, make_row, NewSet, prepare_draft, StressSet.
-"""
+"""Sets of synthetic errors, from files of every kind to the verdict of the command line."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""load_metrics, report_metric: the values of text metrics by definition, and their verdicts on real summaries."""
+"""The values of text metrics by definition, and their verdicts on real summaries."""
 
 import sys
 

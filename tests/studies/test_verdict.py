@@ -1,4 +1,4 @@
-"""judge, decide, report_results, draw_levels: the paper's rule against slow definitions."""
+"""The verdict of `nnd stress`: the paper's rule against slow definitions."""
 
 import math
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""`correlate`, `verify_rates`, `verify_scores`, `verify_sets`: known answers on the real files, scipy, slow definitions."""
+"""Raters and rates of metrics are verified: known answers on the real files, scipy, slow definitions."""
 
 import json
 from collections import defaultdict

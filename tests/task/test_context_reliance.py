@@ -1,7 +1,4 @@
-"""Covers Likelihood, score_document, break_down.
-
-Each candidate also without its context: scores against the model itself, rates against slow counting.
-"""
+"""Each candidate also without its context: scores against the model itself, rates against slow counting."""
 
 import pytest
 

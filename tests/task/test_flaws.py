@@ -1,7 +1,4 @@
-"""Candidates that merge with their prompt, are empty, or follow a BOS token twice: counted in the results, and said once.
-
-Also covers check_languages, doubles_space.
-"""
+"""Candidates that merge with their prompt, are empty, or follow a BOS token twice: counted in the results, and said once."""
 
 import pytest
 from tokenizers import Tokenizer, models, processors

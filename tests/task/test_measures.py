@@ -1,7 +1,4 @@
-"""Covers list_measures, measure_document, measure_tests, weigh_measures, weigh_tests.
-
-`nnd_tasks.measures`: from a run to its results, samples and tables, against transformers' own logits and sums test by test.
-"""
+"""`nnd_tasks.measures`: from a run to its results, samples and tables, against transformers' own logits and sums test by test."""
 
 import math
 

@@ -1,8 +1,4 @@
-"""Covers aggregate_rate, aggregate_stderr, aggregations, break_down, PooledRecords, coarse_precision, list_rates, score_document,
-sizes_by.
-
-Against a slow recomputation, test by test.
-"""
+"""Rates and their errors, against a slow recomputation, test by test."""
 
 import json
 import math

@@ -1,8 +1,4 @@
-"""Covers check_sums, count_flaws, OverlongError, Prompt, RewardReader,
-warn_of_requests.
-
-What the task used, recomputed straight from the models' logits.
-"""
+"""What the task used, recomputed straight from the models' logits."""
 
 import itertools
 import json

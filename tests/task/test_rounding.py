@@ -1,7 +1,4 @@
-"""Covers SharedPrefixLM, tasks_dir, warn_once.
-
-Log-likelihoods that 16 bits round are told of before the model scores, and named in the results.
-"""
+"""Log-likelihoods that 16 bits round are told of before the model scores, and named in the results."""
 
 import pytest
 import torch

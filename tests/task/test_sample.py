@@ -1,7 +1,4 @@
-"""Covers check_places, check_selection, sample_of, sample_order, select_prompts.
-
-Samples of prompts: the same ones in every run, spread over categories, and a part of every larger sample.
-"""
+"""Samples of prompts: the same ones in every run, spread over categories, and a part of every larger sample."""
 
 import json
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Covers candidate_offsets, ScoredTokens.
-
-Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds.
-"""
+"""Token scores: which characters a token stands for, against the bytes of the tokens; and what the table holds."""
 
 import itertools
 import unicodedata

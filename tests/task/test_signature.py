@@ -1,8 +1,4 @@
-"""Covers answers_digest, digest, engine_packages, model_files, model_part, selection,
-short_signature, weights_digest, Signature.
-
-The signature: every item of the protocol changes it, and what is not in it does not change a number.
-"""
+"""The signature: every item of the protocol changes it, and what is not in it does not change a number."""
 
 import json
 import shutil

@@ -1,7 +1,4 @@
-"""Covers Answer, check_config, ClusterSampler, first_mistake, load_documents, plain_metadata, Request, Settings, tasks_dir.
-
-The task inside the harness: documents, requests, settings, exemplars, results.
-"""
+"""The task inside the harness: documents, requests, settings, exemplars, results."""
 
 import copy
 import json
@@ -15,7 +12,8 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import read_table
-from nnd_tasks.task.request import Answer, ClusterSampler, Request
+from nnd_tasks.task.reader import Answer
+from nnd_tasks.task.request import ClusterSampler, Request
 from nnd_tasks.task.settings import Settings
 from tests.conftest import REPO
 from tests.random_models import evaluate

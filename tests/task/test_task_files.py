@@ -1,7 +1,4 @@
-"""`write_task_folder`, `fill_folder`, `list_variants`, `change_task`, `tasks_on`: the tasks that lm-eval is given.
-
-Also covers read_task_yaml.
-"""
+"""The folder of tasks that lm-eval is given."""
 
 import hashlib
 import importlib

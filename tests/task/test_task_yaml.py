@@ -1,7 +1,4 @@
-"""Covers check_settings.
-
-What a task's YAML may set: it is used, or refused before a model is loaded; no template reaches into Python.
-"""
+"""What a task's YAML may set: it is used, or refused before a model is loaded; no template reaches into Python."""
 
 import pytest
 from lm_eval.utils import env

@@ -1,7 +1,4 @@
-"""Prompts that do not fit the model's window: the context loses its end, and nothing else is ever cut.
-
-Also covers shorten.
-"""
+"""Prompts that do not fit the model's window: the context loses its end, and nothing else is ever cut."""
 
 import pytest
 from hypothesis import given

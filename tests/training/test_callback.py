@@ -1,7 +1,4 @@
-"""`NNDCallback`: it changes nothing in a training run, logs what `evaluate` measures, and leaves a sound file.
-
-Also covers read_log, write_log.
-"""
+"""The callback changes nothing in a training run, logs what `evaluate` measures, and leaves a sound file."""
 
 import json
 import logging

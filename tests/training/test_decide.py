@@ -1,7 +1,4 @@
-"""Covers full_name, report_decisions.
-
-``nnd trend --decide``: decision accuracies of made-up trainings, against pairs compared one by one.
-"""
+"""``nnd trend --decide``: decision accuracies of made-up trainings, against pairs compared one by one."""
 
 import json
 import math

@@ -1,7 +1,4 @@
-"""`report_signals`, `compare_pairs`, `step_variance`, `find_families`: planted signal and noise, numbers by their definitions.
-
-Also covers Tags.
-"""
+"""`nnd signal`: planted signal and noise, numbers by their definitions."""
 
 import math
 from itertools import combinations, product

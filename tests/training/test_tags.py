@@ -1,4 +1,4 @@
-"""`read_tags`, `known_number`, `guess_family`, `guess_step`, `guess_training`: what tags, names and revisions say of models."""
+"""What tags, names and revisions say of models."""
 
 import json
 import re

@@ -1,8 +1,4 @@
-"""Covers add_preferences, built_sets, clean_name, find_table, read_header, sources_of, split_of, task_yamls, tasks_on,
-user_tasks_dir, without_preferences.
-
-Preference data: the strings that a task scores, in splits that share no text; TRL trains on them as they are.
-"""
+"""Preference data: the strings that a task scores, in splits that share no text; TRL trains on them as they are."""
 
 import json
 import runpy

@@ -1,7 +1,4 @@
-"""`read_trend`, `find_trend`, `read_logs`, `report_trend`: rates against sizes and steps, their figures, and wrong input.
-
-Also covers find_family, read_tables.
-"""
+"""Trends: rates against sizes and steps, their figures, and wrong input."""
 
 import json
 import math

@@ -1,7 +1,4 @@
-"""Covers category_measures.
-
-Measures of likelihoods in `nnd compare` and `nnd trend`: from samples, with and without ``token_stats``.
-"""
+"""Measures of likelihoods in `nnd compare` and `nnd trend`: from samples, with and without ``token_stats``."""
 
 import math
 

@@ -1,6 +1,4 @@
-"""Covers Ask, VLLMSharedPrefixLM.
-
-vLLM itself: outcomes of hf, the sums of lm-eval's `VLLM` with contexts read once, and vLLM's own server.
+"""vLLM itself: outcomes of hf, the sums of lm-eval's `VLLM` with contexts read once, and vLLM's own server.
 
 ``make test-vllm`` runs this file, in a virtual environment of its own: vLLM wants torch and transformers of its own versions.
 """
