@@ -6,44 +6,23 @@ Fixtures import what they need when they are asked for, so that a simple test st
 import functools
 import gc
 import importlib.util
-import logging
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from filelock import FileLock
-from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture import providers
 
+from engine_tests.session import gpt2, leave_out_complete, llama, lm_eval_handlers, make_models, masked_model, once
 from nnd_tasks.sets.catalogue import list_recipes
 from tests.commands import Outcome
 from tests.hanna import write_ratings
 
-# Nothing may wait for a network; set before any test imports datasets or transformers.
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["HF_DATASETS_OFFLINE"] = "1"
-# What datasets keeps is not for the user's home, and goes with this process; those that xdist starts have it from here.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    _CACHE = tempfile.TemporaryDirectory(prefix="nnd-tests-")
-    os.environ["HF_DATASETS_CACHE"] = _CACHE.name
-os.environ["HTTPS_PROXY"] = os.environ["https_proxy"] = "http://127.0.0.1:9"  # nobody listens there
+__all__ = ["gpt2", "llama", "lm_eval_handlers", "masked_model"]
+
 for _name in ("COLUMNS", "FORCE_COLOR", "NND_DEBUG", "NND_SOURCES", "NO_COLOR"):
     os.environ.pop(_name, None)
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# Tests run in parallel processes; more threads in each only slow them down.
-os.environ["OMP_NUM_THREADS"] = "1"
-
-# A busy machine is no mistake. Every run tries the same examples; `make test-all` tries new ones. Hypothesis would also take
-# constants from our modules that happen to be imported, so that the examples would depend on which tests ran before.
-settings.register_profile(
-    "nnd", deadline=None, derandomize=not os.environ.get("NND_TEST_ALL"), suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("nnd")
-providers._get_local_constants = lambda: providers._local_constants  # which are none
 
 REPO = Path(__file__).resolve().parent.parent
 DEMO_ANNOTATIONS = REPO / "task_yamls" / "demo" / "demo_annotations.csv"
@@ -104,10 +83,7 @@ def pytest_collection_modifyitems(items):
     the back of another's. So the last tests are short ones, and no process works alone at the end. A file's tests stay
     together, as they share fixtures.
     """
-    if not os.environ.get("NND_TEST_ALL"):
-        for item in items:
-            if "complete" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="it takes long; make test-all runs it (NND_TEST_ALL=1)"))
+    leave_out_complete(items)
     slow = {item.path for item in items if "slow" in item.keywords}
     items.sort(key=lambda item: item.path not in slow)
 
@@ -119,24 +95,6 @@ def import_script(name):
         return importlib.import_module(name)
     finally:
         sys.path.pop(0)
-
-
-def once(factory, name, make):
-    """Make a folder that no test changes once for all processes of a run.
-
-    Args:
-        factory: of this process.
-        name: of the folder.
-        make: fills it.
-    """
-    root = factory.getbasetemp()
-    folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / name
-    with FileLock(folder.with_suffix(".lock")):
-        if not folder.with_suffix(".made").exists():
-            shutil.rmtree(folder, ignore_errors=True)  # of a process that did not come to its end
-            make(folder)
-            folder.with_suffix(".made").touch()
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -152,15 +110,6 @@ def stay_alone(tmp_path, monkeypatch):
     """Look for what is registered in no lm-eval that others read (`make install` registers there); wait for no download."""
     monkeypatch.setattr("nnd_tasks.task.task_files.lm_eval_tasks_dir", lambda: tmp_path / "lm_eval" / "tasks")
     monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda seconds: None))
-
-
-@pytest.fixture(autouse=True)
-def lm_eval_handlers():
-    """Take away what lm-eval adds to its logger when it starts: it would write to the streams of a test that has ended."""
-    handlers = logging.getLogger("lm_eval").handlers
-    before = list(handlers)
-    yield
-    handlers[:] = before
 
 
 @pytest.fixture(scope="session")
@@ -179,45 +128,12 @@ def models():
     return MODELS
 
 
-# ---------------------------------------------------------------- tiny models
-
-
 @pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory):
     """Return name -> folder of a tiny model."""
+    from tests.random_models import BUILDERS
 
-    def make(root):
-        from tests.random_models import BUILDERS
-
-        for name, build in BUILDERS.items():
-            build(root / name)
-
-    root = once(tmp_path_factory, "tiny_models", make)
-    return {path.name: path for path in root.iterdir()}
-
-
-@pytest.fixture(scope="session")
-def gpt2(tiny_models):
-    """Return the folder of the tiny GPT-2."""
-    return tiny_models["gpt2"]
-
-
-@pytest.fixture(scope="session")
-def llama(tiny_models):
-    """Return the folder of the tiny Llama, which has a BOS token and a chat template."""
-    return tiny_models["llama"]
-
-
-@pytest.fixture(scope="session")
-def masked_model(tmp_path_factory):
-    """Return the folder of a tiny masked language model."""
-
-    def make(folder):
-        from tests.random_models import bert
-
-        bert(folder)
-
-    return once(tmp_path_factory, "masked_model", make)
+    return make_models(tmp_path_factory, "tiny_models", BUILDERS)
 
 
 # ---------------------------------------------------------------- lm-eval with few tasks of its own

@@ -45,7 +45,7 @@ def test_the_sdist_has_what_its_readers_need(built):
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = "CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE Makefile README.md SECURITY.md docs/figures.yaml"
-    assert {*wanted.split(), "tests/models/families.yaml", "hub_upload/__main__.py"} <= names
+    assert {*wanted.split(), "engine/tests/engine_tests/families.yaml", "hub_upload/__main__.py"} <= names
 
 
 def test_one_version_and_one_paper():

@@ -1,6 +1,6 @@
 """Ray itself, with several raylets in the place of machines: whatever is lost, the right numbers or one clear line.
 
-``make test-ray`` runs this file; it takes minutes. `tests/models/test_ray_workers.py` has what needs no Ray.
+``make test-ray`` runs this file; it takes minutes. `engine/tests/test_ray_workers.py` has what needs no Ray.
 """
 
 import json
@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from lm_eval.api.instance import Instance
 
+from engine_tests.comparing import instances
+from engine_tests.fake_engine import expected, pairs, use_fake_engine
 from shared_prefix import ray_workers
 from shared_prefix.model_error import ModelError
 from shared_prefix.ray_workers import SPARE, RayWorkers, divide
 from tests.commands import Outcome
 from tests.conftest import REPO
-from tests.models.test_ray_workers import expected, instances, pairs
-from tests.ray.fake_engine import use_fake_engine
 
 pytestmark = pytest.mark.skipif(
     find_spec("ray") is None or not os.environ.get("NND_TEST_RAY"), reason="make test-ray runs it, with Ray installed"
@@ -38,7 +38,7 @@ def _fake_engine(monkeypatch):
     # Ray reads them once in a process.
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
-    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPO), str(REPO / "engine" / "tests")]))
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import nnd_tasks
+from engine_tests import fake_vllm
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run import checks
 from nnd_tasks.run.run import cache_key
 from nnd_tasks.task.signature import environment
 from shared_prefix.model_error import ModelError
 from tests import random_models
-from tests.models import fake_vllm
 from tests.run import test_backends
 
 LIMIT = 4

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from engine_tests.fake_ray import fake_ray
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run.run import list_models
-from tests.models.fake_ray import fake_ray
 from tests.run.test_several import close, written
 
 

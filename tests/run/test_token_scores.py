@@ -7,9 +7,9 @@ import transformers as tf
 from lm_eval.models.huggingface import HFLM
 
 import nnd_tasks
+from engine_tests import fake_vllm
 from nnd_tasks.errors import NNDError
 from tests import random_models
-from tests.models import fake_vllm
 from tests.task.tasks import run_stock
 
 LIMIT = 4

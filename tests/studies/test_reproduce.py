@@ -116,14 +116,14 @@ def test_rates_are_pooled_over_tests_and_their_errors_over_prompts():
 
 
 def bart(folder):
-    inner = random_models._byte_level(["<s>", "<pad>", "</s>", "<unk>"])
+    inner = random_models.byte_level(["<s>", "<pad>", "</s>", "<unk>"], random_models.texts())
     inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", pad_token="<pad>")
     torch.manual_seed(4)
     config = BartConfig(
         vocab_size=len(tokenizer), d_model=32, encoder_layers=2, decoder_layers=2, max_position_embeddings=2048
     )
-    return random_models._save(BartForConditionalGeneration(config), tokenizer, folder, 3.0)
+    return random_models.save(BartForConditionalGeneration(config), tokenizer, folder, 3.0)
 
 
 def prophetnet(folder):
@@ -139,7 +139,7 @@ def prophetnet(folder):
     # It makes buckets of all pairs of positions in every call.
     sizes = {"hidden_size": 32, "num_encoder_layers": 2, "num_decoder_layers": 2, "max_position_embeddings": 512}
     config = ProphetNetConfig(vocab_size=len(vocabulary), **special, **sizes)
-    return random_models._save(ProphetNetForConditionalGeneration(config), ProphetNetTokenizer(str(file)), folder, 3.0)
+    return random_models.save(ProphetNetForConditionalGeneration(config), ProphetNetTokenizer(str(file)), folder, 3.0)
 
 
 def authors_rates(folder, rows, source, prefix, ends):
@@ -172,8 +172,8 @@ def authors_rates(folder, rows, source, prefix, ends):
     [
         (bart, "quiz_design", "bartl_sup", "{answer} \n {context}", "", (0, 2)),
         (prophetnet, "quiz_design", "prophetnet", "{answer} [SEP] {context}", "", (3, 3)),
-        (random_models.t5, "quiz_design", "mixqg", "{answer} \\n {context}", "", (0, 1)),
-        (random_models.t5, "mqm", "T5 Large", "{context}", "translate English to German:", (0, 1)),
+        (random_models.BUILDERS["t5"], "quiz_design", "mixqg", "{answer} \\n {context}", "", (0, 1)),
+        (random_models.BUILDERS["t5"], "mqm", "T5 Large", "{context}", "translate English to German:", (0, 1)),
     ],
     ids=["bart", "prophetnet", "t5-mixqg", "t5-prefix"],
 )

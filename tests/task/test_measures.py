@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from engine_tests.comparing import count_stats
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MEASURES, list_measures, weigh_measures
 from nnd_tasks.results.compare import category_measures
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.run.run import run_lm_eval
-from tests.models.test_token_stats import count_stats
 from tests.random_models import evaluate
 from tests.task.tasks import read_task, run_task
 from tests.task.test_oracle import Oracle

@@ -1,6 +1,6 @@
-"""Ray workers: batches, the loop over workers, and runs, with a stand-in for Ray.
+"""Ray workers: batches and the loop over workers, with a stand-in for Ray.
 
-`tests/ray` has the same with Ray itself.
+The repository's `tests/ray` has the same with Ray itself.
 """
 
 import os
@@ -10,33 +10,14 @@ from pathlib import Path
 import pytest
 from lm_eval.api.model import CachingLM
 
-import nnd_tasks
-from nnd_tasks.errors import NNDError
+from engine_tests.comparing import instances
+from engine_tests.fake_engine import expected, pairs, use_fake_engine
+from engine_tests.fake_ray import count_batches, fake_ray
 from shared_prefix import ray_workers
 from shared_prefix.model_error import ModelError
 from shared_prefix.ray_workers import AGAIN, LEAST, RayWorkers, divide
-from tests import random_models
-from tests.models.comparing import instances
-from tests.models.fake_ray import fake_ray
-from tests.ray.fake_engine import FakeEngine, use_fake_engine
-from tests.run.test_backends import assert_same, samples_of
 
 # ---------------------------------------------------------------- batches
-
-
-def pairs(sources, prompts=3, texts=4, length=700):
-    """Make requests: each source is read in several prompts, each with several texts, in no order."""
-    made = [
-        (
-            f"Read this.\n{str(source) * (length // len(str(source)))}\nQuestion {prompt}?",
-            f" Text {source} {prompt} {text}.",
-        )
-        for source in range(1000, 1000 + sources)
-        for prompt in range(prompts)
-        for text in range(texts)
-    ]
-    random.Random(0).shuffle(made)
-    return made
 
 
 def texts_of(requests, batches):
@@ -95,20 +76,6 @@ def _environment(monkeypatch):
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "1")  # so that it is restored
         monkeypatch.delenv(name)
-
-
-def expected(requests, folder):
-    """Answer each batch by an engine in this process."""
-    engine, answers = FakeEngine(str(folder)), [None] * len(requests)
-    for batch in divide(requests):
-        for index, answer in zip(batch, engine.loglikelihood(instances([requests[i] for i in batch])), strict=True):
-            answers[index] = answer
-    return answers
-
-
-def count_batches(ray):
-    """Count those that were answered."""
-    return sum(method == "answer" for method, _ in ray.calls)
 
 
 @pytest.mark.parametrize("lost", [(), (3,), (4, 5, 9)])
@@ -235,38 +202,3 @@ def test_a_run_that_stopped_goes_on_with_the_same_batches(tmp_path, monkeypatch)
     monkeypatch.setattr(RayWorkers, "_keep", keep)
     assert run(1) == (expected(requests, tmp_path), len(divide(requests)) - 3)
     assert run(1) == (expected(requests, tmp_path), 0)
-
-
-# ---------------------------------------------------------------- runs
-
-
-def through_ray(folder, **kwargs):
-    """Evaluate some of the demo."""
-    arguments = {"engine": "hf", "workers": 2, "pretrained": str(folder), **kwargs.pop("model_args", {})}
-    with fake_ray() as ray:
-        results = nnd_tasks.evaluate(["nnd_demo"], "ray", arguments, bootstrap_iters=0, **kwargs)
-        assert ray.actors == [], "they leave room for the next model"
-        return results, ray
-
-
-def test_a_run_is_that_of_the_engine(llama, home, monkeypatch):
-    """Outcomes, tokens, signature; the number of workers is in its environment."""
-    monkeypatch.setattr(ray_workers, "LEAST", 2000)
-    options = {"limit": 8, "apply_chat_template": True, "metadata": {"tokens": True}}
-    plain = random_models.evaluate(llama, ["nnd_demo"], **options)
-    results, ray = through_ray(llama, model_args={"dtype": "float32"}, **options)
-    assert count_batches(ray) > 2
-    assert_same(samples_of(results), samples_of(plain))
-    ours, theirs = (each["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"] for each in (results, plain))
-    assert ours == {**theirs, "line": ours["line"], "environment": {**theirs["environment"], "workers": 2}}
-    assert results["config"]["model"] == "ray"
-    assert results["tokens"]["nnd_demo"].num_rows == plain["tokens"]["nnd_demo"].num_rows
-
-
-def test_mistakes_are_those_of_the_engine(gpt2, home):
-    for arguments, message in (
-        ({"engine": "hff"}, "--model hff: lm-eval has no such model type"),
-        ({"dtype": "float31"}, "dtype=float31: no such type"),
-    ):
-        with pytest.raises(NNDError, match=message):
-            through_ray(gpt2, model_args=arguments, limit=2)

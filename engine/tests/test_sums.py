@@ -14,12 +14,7 @@ from lm_eval.tasks import TaskManager
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-from shared_prefix.architectures import DECODERS, SEQ2SEQ, layout_of
-from shared_prefix.hf_shared_prefix import SharedPrefixLM, describe_layers
-from shared_prefix.model_error import ModelError
-from shared_prefix.prefix_scoring import PackedDecoder, SortedRequests, VocabularyHead
-from tests import random_models
-from tests.models.comparing import (
+from engine_tests.comparing import (
     adversarial,
     assert_close,
     assert_same,
@@ -29,9 +24,11 @@ from tests.models.comparing import (
     run_out_of_memory,
     score_tokens,
 )
-from tests.models.families import LENGTH, PLAIN, RARE, TINY, tiny
-from tests.run.test_backends import assert_same as assert_same_outcomes
-from tests.run.test_backends import samples_of
+from engine_tests.families import LENGTH, PLAIN, RARE, TINY, tiny
+from shared_prefix.architectures import DECODERS, SEQ2SEQ, layout_of
+from shared_prefix.hf_shared_prefix import SharedPrefixLM, describe_layers
+from shared_prefix.model_error import ModelError
+from shared_prefix.prefix_scoring import PackedDecoder, SortedRequests, VocabularyHead
 
 #: Configs that show one thing more of a type, and rare types: `make test` leaves them out.
 MORE = {name for name in TINY if " " in name and name.split()[0] in TINY} | RARE
@@ -278,17 +275,7 @@ def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size, 
     assert (of_torch.mean() > 5e-6) == biased, "docs/backends.md says so"
 
 
-# ---------------------------------------------------------------- whole runs
-
-
-def test_evaluate_shares_by_default_and_gives_the_outcomes_of_plain_hf(llama, home, caplog):
-    with caplog.at_level("INFO"):
-        shared = random_models.evaluate(llama, ["nnd_demo"], limit=10)
-    assert sum("every distinct token is read once" in record.message for record in caplog.records) == 1
-    plain = random_models.evaluate(llama, ["nnd_demo"], limit=10, shared_prefix=False)
-    assert (shared["config"]["model"], plain["config"]["model"]) == ("hf-shared-prefix", "hf")
-    assert_same_outcomes(samples_of(shared), samples_of(plain))
-
+# ---------------------------------------------------------------- a task of lm-eval
 
 TEXT = "One day the cat went to the house of the dog and nobody knew the song"
 #: A task as lm-eval's own with several choices, such as hellaswag; acc_mutual_info also asks for the choices alone.

@@ -1,5 +1,6 @@
 """Plain models and sharing ones of the same weights, and requests that share beginnings in every way or are of texts."""
 
+import math
 import random
 from unittest.mock import patch
 
@@ -9,10 +10,14 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
+from engine_tests.families import LENGTH, VOCABULARY, tiny
 from shared_prefix import tree_layers
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
 from shared_prefix.prefix_scoring import SortedRequests
-from tests.models.families import LENGTH, VOCABULARY, tiny
+from shared_prefix.token_requests import TokenStats
+
+#: Where a vocabulary is read in slices, a rank may be off by one next to a token that is as likely up to rounding.
+NEAR = 1e-5
 
 
 def pair_of(model):
@@ -99,3 +104,14 @@ def run_out_of_memory(monkeypatch, at):
             raise torch.OutOfMemoryError
 
     monkeypatch.setattr(SortedRequests, "score_targets", failing)
+
+
+def count_stats(logits, tokens):
+    """Count what logits, a row for each token, say of these tokens."""
+    top1, ranks, entropy = 0, 0.0, 0.0
+    for of_token, token in zip(logits.double(), tokens, strict=True):
+        top1 += int(of_token.argmax()) == token
+        ranks += math.log2(1 + int((of_token > of_token[token] + NEAR).sum()))
+        p = of_token.softmax(dim=-1)
+        entropy -= float((p * p.log()).sum())
+    return TokenStats(top1, ranks, entropy)

@@ -117,3 +117,8 @@ def fake_ray(resources=None, lose=lambda number: False, slots=99):
         finally:
             RayWorkers.stop_all()
             torch.set_num_threads(threads)
+
+
+def count_batches(ray):
+    """Count those that were answered."""
+    return sum(method == "answer" for method, _ in ray.calls)

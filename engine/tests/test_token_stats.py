@@ -6,12 +6,8 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from engine_tests.comparing import NEAR, adversarial, count_stats, pair_of, run_out_of_memory, score_tokens
 from shared_prefix import prefix_scoring
-from shared_prefix.token_requests import TokenStats
-from tests.models.comparing import adversarial, pair_of, run_out_of_memory, score_tokens
-
-#: Where a vocabulary is read in slices, a rank may be off by one next to a token that is as likely up to rounding.
-NEAR = 1e-5
 
 
 def expected_stats(plain, requests):
@@ -27,17 +23,6 @@ def expected_stats(plain, requests):
                 logits = plain.model(read).logits[0, -len(continuation) :]
         stats.append(count_stats(logits, continuation))
     return stats
-
-
-def count_stats(logits, tokens):
-    """Count what logits, a row for each token, say of these tokens."""
-    top1, ranks, entropy = 0, 0.0, 0.0
-    for of_token, token in zip(logits.double(), tokens, strict=True):
-        top1 += int(of_token.argmax()) == token
-        ranks += math.log2(1 + int((of_token > of_token[token] + NEAR).sum()))
-        p = of_token.softmax(dim=-1)
-        entropy -= float((p * p.log()).sum())
-    return TokenStats(top1, ranks, entropy)
 
 
 def assert_stats(found, expected, requests):

@@ -4,6 +4,7 @@
 """
 
 import os
+import random
 import signal
 from hashlib import sha256
 from pathlib import Path
@@ -12,11 +13,13 @@ from time import monotonic, sleep
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
+from engine_tests.comparing import instances
 from shared_prefix import ray_workers
+from shared_prefix.ray_workers import divide
 
 
 def use_fake_engine(monkeypatch):
-    monkeypatch.setitem(ray_workers.MODULES, "fake", "tests.ray.fake_engine")
+    monkeypatch.setitem(ray_workers.MODULES, "fake", "engine_tests.fake_engine")
 
 
 def number(*texts):
@@ -79,3 +82,27 @@ class FakeEngine(LM):
         if chat_history[0]["role"] == "system":
             raise ValueError("no system role")
         return f"{chat_history}{add_generation_prompt}"
+
+
+def pairs(sources, prompts=3, texts=4, length=700):
+    """Make requests: each source is read in several prompts, each with several texts, in no order."""
+    made = [
+        (
+            f"Read this.\n{str(source) * (length // len(str(source)))}\nQuestion {prompt}?",
+            f" Text {source} {prompt} {text}.",
+        )
+        for source in range(1000, 1000 + sources)
+        for prompt in range(prompts)
+        for text in range(texts)
+    ]
+    random.Random(0).shuffle(made)
+    return made
+
+
+def expected(requests, folder):
+    """Answer each batch by an engine in this process."""
+    engine, answers = FakeEngine(str(folder)), [None] * len(requests)
+    for batch in divide(requests):
+        for index, answer in zip(batch, engine.loglikelihood(instances([requests[i] for i in batch])), strict=True):
+            answers[index] = answer
+    return answers

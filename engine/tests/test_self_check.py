@@ -8,14 +8,14 @@ import pytest
 import torch
 import transformers as tf
 
+from engine_tests.comparing import adversarial, assert_close, one_by_one, pair_of, score_tokens
+from engine_tests.families import LENGTH, TINY, WINDOW
 from shared_prefix import tree_layers
 from shared_prefix.architectures import Reach, layout_of
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
 from shared_prefix.prefix_scoring import VocabularyHead
 from shared_prefix.prefix_tree import TreeMask
 from shared_prefix.tree_layers import TreeScan, _Reading
-from tests.models.comparing import adversarial, assert_close, one_by_one, pair_of, score_tokens
-from tests.models.families import LENGTH, TINY, WINDOW
 
 # ---------------------------------------------------------------- layouts, trees, positions
 

@@ -1,37 +1,10 @@
-"""Every distinct string is tokenized once, whoever asks, and only by the tokenizer that was asked for."""
+"""Encodings are shared by those who name the same tokenizer, and by nobody else."""
 
-from collections import Counter
-
-import pytest
 from lm_eval.models.huggingface import HFLM
-from transformers import PreTrainedTokenizerFast
 
 from shared_prefix.encodings import TokenizingOnce
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
 from shared_prefix.lengths import TokenCounter
-from tests.random_models import evaluate
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """Return how often each string was tokenized, with and without special tokens."""
-    counts = Counter()
-    encode = PreTrainedTokenizerFast.encode
-
-    def counting(self, text, *args, **kwargs):
-        counts[text, kwargs.get("add_special_tokens")] += 1
-        return encode(self, text, *args, **kwargs)
-
-    monkeypatch.setattr(PreTrainedTokenizerFast, "encode", counting)
-    return counts
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
-def test_a_run_tokenizes_each_distinct_string_once(name, tiny_models, home, asked):
-    """Two tasks over one set, which ask for the same texts."""
-    evaluate(tiny_models[name], ["nnd_demo", "nnd_demo_clean"], limit=20)
-    assert len(asked) > 100
-    assert {*asked.values()} == {1}
 
 
 def test_encodings_are_those_of_the_tokenizer(tiny_models):

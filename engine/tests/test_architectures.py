@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers as tf
 
+from engine_tests.families import TINY, UNSUITABLE, tiny
 from shared_prefix.hf_shared_prefix import why_not_config, why_unsuitable
-from tests.models.families import TINY, UNSUITABLE, tiny
 
 
 @pytest.mark.parametrize(("kind", "settings", "reason"), UNSUITABLE)
