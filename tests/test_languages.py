@@ -9,7 +9,7 @@ from nnd_tasks.sets.build import build_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.rows import config_of
 from nnd_tasks.sets.tasks import write_tasks
-from nnd_tasks.task.sandbox import render
+from nnd_tasks.task.sandbox import fill_template
 from tests.sets.small_files import small_text, write_files
 
 #: Names of files, and the languages in them.
@@ -56,8 +56,8 @@ def test_every_pair_with_english_is_known_in_every_form():
 
 def test_a_prompt_names_its_languages_or_none():
     doc = {"context": "Text."}
-    assert render(translation_prompt(("zh", "en")), doc, "") == "Chinese: Text.\nEnglish:"
-    assert render(translation_prompt(None), doc, "") == "Source: Text.\nTranslation:"
+    assert fill_template(translation_prompt(("zh", "en")), doc, "") == "Chinese: Text.\nEnglish:"
+    assert fill_template(translation_prompt(None), doc, "") == "Source: Text.\nTranslation:"
 
 
 # ---------------------------------------------------------------- tasks
@@ -69,7 +69,7 @@ def test_a_config_without_a_task_of_the_package_gets_one(tmp_path, nnd_home):
         source = write_files(tmp_path / file, {file: small_text("mqm")}) / file
         for task in write_tasks(find_recipe("mqm"), build_set("mqm", source)):
             assert task.path.parent == nnd_home / "task_yamls" / "mqm"
-            prompts[task.name] = render(
+            prompts[task.name] = fill_template(
                 yaml.safe_load(task.path.read_text("utf-8"))["doc_to_text"], {"context": "T."}, ""
             )
     chinese, unknown = "Chinese: T.\nEnglish:", "Source: T.\nTranslation:"

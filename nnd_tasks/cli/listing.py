@@ -257,11 +257,11 @@ def _render_prompt(name: str, config: str, row: dict[str, Any]) -> str:
 
     A template that cannot be rendered is returned as it is.
     """
-    from nnd_tasks.task.sandbox import render
+    from nnd_tasks.task.sandbox import fill_template
     from nnd_tasks.task.task_files import tasks_on
 
     template = next((settings["doc_to_text"] for settings in tasks_on(name, config)), "")
     try:
-        return str(render(template, row, name))
+        return str(fill_template(template, row, name))
     except NNDError:
         return template

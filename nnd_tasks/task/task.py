@@ -37,7 +37,7 @@ from nnd_tasks.task.request import (
     split_before_candidate,
     warn_of_requests,
 )
-from nnd_tasks.task.sandbox import render
+from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.scored_tokens import unigram_surprise
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, is_chat_api, plain_metadata
 from nnd_tasks.task.signature import Signature, answers_digest
@@ -318,7 +318,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if not template:
             return None
         keys = [key for key in ("description", "gen_prefix") if template == getattr(self.config, key)]
-        return render(template, doc, f"task {self.config.task}: {[*keys, 'fewshot_config.gen_prefix'][0]}")
+        return fill_template(template, doc, f"task {self.config.task}: {[*keys, 'fewshot_config.gen_prefix'][0]}")
 
     _resolve_field = resolve_field  # the name in 0.5
 
@@ -344,7 +344,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         template = self.config.doc_to_text if doc_to_text is None else doc_to_text
         if isinstance(template, str):
             key = "doc_to_text" if template == self.config.doc_to_text else "fewshot_config.doc_to_text"
-            prompt = str(render(template, doc, f"task {self.config.task}: {key}"))
+            prompt = str(fill_template(template, doc, f"task {self.config.task}: {key}"))
         else:
             prompt = str(super().doc_to_text(doc, doc_to_text))
         return f"{prompt}{self.reader.show_question(doc)}" if self.reader.asks else prompt

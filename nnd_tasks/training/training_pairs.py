@@ -30,7 +30,7 @@ from nnd_tasks.store import (
     read_table,
     without_preferences,
 )
-from nnd_tasks.task.sandbox import render
+from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.scored_tokens import candidate_offsets
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_files import tasks_on
@@ -138,7 +138,7 @@ def make_pairs(tests: pa.Table, task: Mapping[str, Any], *, chat: bool = False) 
     texts: dict[str, list[Any]] = {"prompt": [], "chosen": [], "rejected": []}
     spans = []
     for test in tests.to_pylist():
-        prompt = str(render(task["doc_to_text"], test, f"task {task['task']}: doc_to_text"))
+        prompt = str(fill_template(task["doc_to_text"], test, f"task {task['task']}: doc_to_text"))
         chosen, rejected = (f"{delimiter}{settings.scored(test[side])}" for side in ("high", "low"))
         offsets = candidate_offsets(test["low"], rejected)
         spans.append([_move_span(span, offsets) for span in test.get(SPANS_COLUMN) or ()])

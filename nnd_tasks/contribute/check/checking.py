@@ -43,7 +43,7 @@ from nnd_tasks.store import (
     task_yamls,
     tasks_dir,
 )
-from nnd_tasks.task.sandbox import SANDBOX, doubles_space, render
+from nnd_tasks.task.sandbox import SANDBOX, doubles_space, fill_template
 from nnd_tasks.task.task_files import CLASS, check_settings, list_variants, read_task_yaml, written_folders
 from nnd_tasks.text import code, counted, escape_markdown, some_of
 
@@ -495,7 +495,7 @@ def _check_template(template: str, fields: Mapping[str, str], location: str, *, 
         if loose:
             named = meta.find_undeclared_variables(SANDBOX.parse(template)) - SANDBOX.globals.keys()
             fields = {**dict.fromkeys(named, "some words"), **fields}
-        render(template, fields, location)
+        fill_template(template, fields, location)
     except NNDError as error:
         yield finding("prompt_invalid", str(error))
     except Exception as error:  # a template can be wrong in many ways
@@ -554,8 +554,8 @@ def _check_prompts(task: Task, tests: Tests) -> Iterator[Finding]:
     for row, document in tests.prompts.to_dict("index").items():
         try:
             for template in filter(None, [] if prompts else _around(settings)):
-                render(template, document, f"{task.name}: {template!r}")
-            prompts[row] = str(render(settings["doc_to_text"], document, task.name))
+                fill_template(template, document, f"{task.name}: {template!r}")
+            prompts[row] = str(fill_template(settings["doc_to_text"], document, task.name))
         except NNDError as error:
             rows = tests.list_rows(tests.frame["context"].loc[[row]])
             yield finding("prompt_invalid", str(error), tests.name, rows=rows, count=1)
