@@ -2,7 +2,7 @@
 
     python docs/outputs.py             # name the files that no longer come out
     python docs/outputs.py --write     # write them again
-    python docs/outputs.py --score demo    # score a part of the sample with the real models: demo, readers, errors, quiz
+    python docs/outputs.py --score demo    # score a part of the sample with the real models: demo, readers, errors
 
 All commands run one after the other in one folder. Models are not run: `nnd_file` answers from ``docs/outputs/scores``, where
 ``--score`` has put the log-likelihoods of SmolLM2-135M-Instruct, of its untrained twin, and of small models
@@ -104,8 +104,6 @@ COMMANDS = [
     Shown("check", "nnd check answers", skip=1, first=10, status=2),
     Shown("verify", "nnd verify quiz_design", first=15, needs_data=True),
     Shown("reproduce", "nnd reproduce", first=10),
-    Shown("", scored("SmolLM2-135M-Instruct", "quiz", "nnd_quiz_design", "quiz"), needs_data=True),
-    Shown("familiarity", "nnd familiarity quiz", needs_data=True),
 ]
 #: Verbs that no file shows, each with the reason.
 NOT_SHOWN = {
@@ -233,7 +231,7 @@ def score_sample(what: str, folder: Path) -> None:
     """Run models on a part of the sample, and write their scores; files that are there stay.
 
     Args:
-        what: the last part of the files' names: demo, readers, errors or quiz.
+        what: the last part of the files' names: demo, readers or errors.
         folder: where they run.
     """
     import transformers
@@ -242,7 +240,7 @@ def score_sample(what: str, folder: Path) -> None:
     from nnd_tasks.run.run import run_lm_eval
     from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 
-    tasks = {"demo": "nnd_demo", "readers": READERS, "errors": "nnd_my_errors", "quiz": "nnd_quiz_design"}[what]
+    tasks = {"demo": "nnd_demo", "readers": READERS, "errors": "nnd_my_errors"}[what]
     models = {"SmolLM2-135M-Instruct": resolve_model(SMOLLM2)}
     if what == "demo":
         models["untrained"] = str(make_untrained_twin(models["SmolLM2-135M-Instruct"], folder / "untrained"))
@@ -266,7 +264,7 @@ def main() -> int:
     """Check the files, or write them; return 1 if one no longer comes out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the files")
-    parser.add_argument("--score", help="run the models, and write their scores: demo, readers, errors or quiz")
+    parser.add_argument("--score", help="run the models, and write their scores: demo, readers or errors")
     options = parser.parse_args()
     data = Path(os.environ["NND_TEST_DATA"]) if "NND_TEST_DATA" in os.environ else None
     with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ COMMANDS = {
     "nnd_tasks.cli.running": ("run", "register", "demo"),
     "nnd_tasks.cli.results": ("compare", "report"),
     "nnd_tasks.training.training_verbs": ("trend", "signal"),
-    "nnd_tasks.studies.studies_verbs": ("familiarity", "verify", "reproduce", "stress"),
+    "nnd_tasks.studies.studies_verbs": ("verify", "reproduce", "stress"),
     "nnd_tasks.contribute.contribute_verbs": ("new", "check", "publish"),
 }
 

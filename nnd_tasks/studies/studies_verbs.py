@@ -1,4 +1,4 @@
-"""Commands of studies that repeat experiments of papers: familiarity, verify, reproduce, stress."""
+"""Commands of studies that repeat experiments of papers: verify, reproduce, stress."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from nnd_tasks.cli.typer_app import (
     Metrics,
     Out,
     Replace,
-    Results,
-    Select,
     SetOut,
     announce_tasks,
     app,
@@ -29,33 +27,6 @@ from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.studies.stress.stress_set import StressSet
-
-
-@verb(
-    "Conclusions",
-    "nnd familiarity results  # nats per token by system, for each model and set",
-    "nnd familiarity results --own mixqg  # and pass rates by whether the better text is of mixqg",
-)
-def familiarity(
-    runs: Results = None,
-    own: Annotated[
-        list[str] | None,
-        Option(metavar="[MODEL=]SYSTEM,...", help="Systems that the model, or its family, is; repeatable."),
-    ] = None,
-    select: Select = None,
-    out: Out = None,
-    form: Format = "text",
-) -> None:
-    """Show whose texts a model likes among those judged alike.
-
-    It also says what comes from its own ones. The sets must be built here, as results do not say who wrote a text.
-    """
-    from nnd_tasks.results.read_runs import load_runs
-    from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.studies.familiarity import report_familiarity
-
-    reports = report_familiarity(load_runs(runs, select), own or ())
-    show_reports(reports, out=out, form=form)
 
 
 @verb(
