@@ -1,4 +1,4 @@
-"""Secrets: known by their names, at any depth; URLs without user, password and query."""
+"""Secrets: known by their names, at any depth, and by their values; URLs without user, password and query."""
 
 import json
 import logging
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nnd_tasks.redact import hidden_in_logs, hide, is_secret, without_secrets
+from nnd_tasks.redact import bare_urls, hidden_in_logs, hide, is_secret, keep_secret, without_secrets
 
 SECRET = """userToken clientKey token auth_token hf_token use_auth_token access_token api_token hub_token api_key openai_api_key
     OPENAI_API_KEY apiKey X-API-Key authorization Proxy-Authorization accessToken password client_secret header headers
@@ -72,6 +72,7 @@ def test_secrets_go_from_running_text(text):
         "the key of this set is: context",
         "expected token 'end of print statement', got 'x'",
         "KeyError: 'a'",
+        "--model_args {a: no JSON; or write KEY=VALUE,... without braces",
         "2026-01-01 12:00:00 [run:12] 40% done (3/4)",
     ],
 )
@@ -103,6 +104,16 @@ def test_log_lines_and_their_tracebacks_show_none(caplog):
 )
 def test_arguments_in_text_keep_all_but_secrets(given, kept):
     assert hide(given) == kept
+
+
+def test_values_of_secrets_go_wherever_they_appear(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "qwerty/12345")
+    monkeypatch.setenv("MY_TOKEN", "off")
+    keep_secret({"model": "never-hidden", "header": {"Authorization": "Bearer zxcvbnm-678"}, "size": 3})
+    said = "no qwerty/12345, zxcvbnm-678 or hf_abcdefghijklmnopqr here; the token never-hidden is off"
+    assert hide(said) == "no ***, *** or *** here; the token never-hidden is off"
+    assert bare_urls("http://h/qwerty%2F12345/v1?a=1") == "http://h/***/v1"
+    assert without_secrets({"base_url": "http://h/qwerty/12345/v1"}) == {"base_url": "http://h/***/v1"}
 
 
 @pytest.mark.parametrize("piece", ["a", "a-", "a.", "x://", "x://a@", "token=", "token={", "'token': '", " ", "a="])

@@ -17,7 +17,7 @@ from typing import Any
 
 from nnd_tasks.errors import NNDError, cut_middle, typed_reason_of
 from nnd_tasks.files import expand, read_text
-from nnd_tasks.redact import bare_urls, hidden_in_logs, hide, without_secrets
+from nnd_tasks.redact import bare_urls, hidden_in_logs, hide, keep_secret, without_secrets
 from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
     model_parameters,
@@ -64,7 +64,8 @@ def _evaluate_checked(
 
     tracker, use_cache = options.get("evaluation_tracker"), options.get("use_cache")
     engine, arguments, cluster = checks.split_cluster(model, model_args or {})
-    with hidden_in_logs(), TokenizingOnce.shared_encodings():
+    keep_secret(arguments)
+    with _hidden_in_errors(), hidden_in_logs(), TokenizingOnce.shared_encodings():
         run = checks.check_run(
             task_manager, engine, arguments, tasks, options, sample=sample, shared_prefix=shared_prefix
         )
@@ -434,11 +435,11 @@ def run_sweep(models: str, run: Callable[[list[str]], None]) -> None:
     """
     listed, errors = list_models(models), list[str]()
     for number, (name, words) in enumerate(listed.items(), start=1):
-        say(f"model {number} of {len(listed)}: {name}")
+        say(f"model {number} of {len(listed)}: {hide(name)}")
         try:
             run(["--model_args", words])
         except NNDError as error:
-            warn(f"{name}: {error}")
+            warn(f"{hide(name)}: {error}")
             errors.append(str(error))
             if number == 2 and errors[1:] == errors[:1]:
                 raise

@@ -25,6 +25,7 @@ from tests.commands import nnd_process
 from tests.commands import refused as refused_message
 from tests.conftest import REPO
 from tests.random_models import evaluate
+from tests.run.chat_server import ChatServer, Refusal
 from tests.run.completions_server import CompletionsServer
 from tests.run.local_server import closed_port
 
@@ -268,6 +269,24 @@ def test_an_error_shows_no_secret(nnd, gpt2, home, caplog):
     trace = "".join(traceback.format_exception(debug.value))
     assert "api_models.py" in trace
     assert "hush" not in f"{outcome}{caplog.text}{trace}"
+
+
+@pytest.mark.parametrize("begin", ["", "word " * 57])
+def test_a_key_that_a_server_says_again_or_that_is_in_its_address_is_hidden(begin, nnd, home, monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", "hush-0123456789")
+    with ChatServer(lambda payload: Refusal(401, f"{begin}not {server.heard[-1][1]['Authorization']}")) as server:
+        url = server.url.replace("/v1", "/hush-0123456789/v1")
+        words = [
+            "--model",
+            "local-chat-completions",
+            "--model_args",
+            f"model=m,base_url={url}",
+            "--apply_chat_template",
+        ]
+        outcome = nnd("run", *words, "--tasks", "nnd_demo_judge", "--limit", "1")
+    assert server.heard[-1][0].startswith("/hush-0123456789")
+    assert "the server refuses the request (401)" in outcome.err
+    assert "hush" not in f"{outcome}{caplog.text}"
 
 
 def test_a_raw_model_is_told_how_to_be_passed_and_that_way_works(gpt2, home):

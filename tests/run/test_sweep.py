@@ -8,7 +8,7 @@ import pytest
 
 from engine_tests.fake_ray import fake_ray
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.run import list_models
+from nnd_tasks.run.run import list_models, run_sweep
 from tests.run.test_several import close, written
 
 
@@ -32,6 +32,21 @@ def test_models_are_those_of_a_pattern_or_a_file(checkpoints, tmp_path):
     for nothing in (f"{checkpoints}/epoch-*", str(checkpoints), str(tmp_path / "missing.txt")):
         with pytest.raises(NNDError, match="no model; name a file with a model on each line, or a pattern"):
             list_models(nothing)
+
+
+def test_a_token_in_a_list_of_models_is_not_shown(tmp_path, capsys):
+    file = tmp_path / "models.txt"
+    file.write_text("gpt2,token=hush\n", "utf-8")
+
+    def fail(words):
+        assert words == ["--model_args", "pretrained=gpt2,token=hush"]
+        raise NNDError("it failed")
+
+    with pytest.raises(NNDError, match="1 model of 1 failed"):
+        run_sweep(str(file), fail)
+    shown = "".join(capsys.readouterr())
+    assert "gpt2,token=***" in shown
+    assert "hush" not in shown
 
 
 #: Of every run.
