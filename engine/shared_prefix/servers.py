@@ -13,6 +13,7 @@ import json
 import logging
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import partial, partialmethod
 from json import JSONDecodeError
+from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -34,8 +36,12 @@ from shared_prefix.model_error import ModelError
 _PATIENCE = 20
 #: Seconds: a server that asks to wait for longer ends the run.
 _LONGEST_PAUSE = 600
+#: Seconds that an answer may take where a client names none.
+_TIMEOUT = 300
 #: What OpenAI's servers say with status 429 to somebody who has to pay first.
 _UNPAID = "insufficient_quota"
+#: Redirections that make another request of a POST, without its body.
+_MOVED = (301, 302, 303)
 
 
 @contextmanager
@@ -43,6 +49,7 @@ def checked_servers() -> Iterator[None]:
     """Check every answer of a server within this context."""
     from lm_eval.models import api_models
     from lm_eval.models.openai_completions import LocalCompletionsAPI
+    from requests import Session
 
     if not hasattr(api_models, "retry"):  # the client's packages are not installed
         yield
@@ -55,6 +62,7 @@ def checked_servers() -> Iterator[None]:
             patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", partialmethod(_score, score, parse)),
             patch.object(client, "generate_until", partialmethod(_write, client.generate_until)),
             patch.object(client, "get_batched_requests", partialmethod(_ask_at_once, client.get_batched_requests)),
+            patch.object(Session, "request", partialmethod(_request, Session.request)),
             patch.multiple(
                 api_models,
                 requests=SimpleNamespace(post=partial(api_models.requests.post, hooks={"response": _check_at_once})),
@@ -114,13 +122,17 @@ def check_status(status: int, headers: Mapping[str, str], text: str) -> None:
         BusyError: the same request may be answered later.
         RefusedError: it will not be.
     """
+    if status in _MOVED:
+        place = headers.get("Location", "another address")
+        raise RefusedError(status, f"it sends the request on to {place}; base_url in --model_args names that address")
     if status < 400:
         return
     if status == 400 and "content_filter" in text:
         raise FilteredError(_read_message(text))
     pause = _read_pause(str(headers.get("Retry-After") or ""))
     if (status >= 500 or status in (408, 429)) and _UNPAID not in text and (pause or 0) <= _LONGEST_PAUSE:
-        overloaded = status == 429 or pause is not None
+        # 529 is Anthropic's; OpenAI says "overloaded" with 503.
+        overloaded = status in (429, 529) or "overloaded" in text or pause is not None
         raise BusyError(f"status {status}: {_read_message(text)}", pause, overloaded=overloaded)
     raise RefusedError(status, text)
 
@@ -134,11 +146,43 @@ def _read_pause(asked: str) -> float | None:
     return None
 
 
+def _request(session: Any, request: Any, *args: Any, timeout: Any = None, **options: Any) -> Any:
+    """Send a request, and wait for its whole answer no longer than the time limit.
+
+    Upstream, the time limit is for each piece of an answer, so that a server that sends a byte now and then is never given up;
+    lm-eval's client `gguf` has none. The thread that waits for such a server ends with the process.
+
+    Raises:
+        requests.Timeout: the whole answer took longer.
+    """
+    from requests import Timeout
+
+    limit = timeout if isinstance(timeout, (int, float)) else _TIMEOUT
+    results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def send() -> None:
+        try:
+            results.put((request(session, *args, timeout=timeout or limit, **options), None))
+        except BaseException as error:
+            results.put((None, error))
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        response, error = results.get(timeout=limit)
+    except Empty:
+        raise Timeout(f"the answer is not complete after {limit:g} s") from None
+    if error is not None:
+        raise error
+    return response
+
+
 def _check_at_once(response: Any, **options: Any) -> None:
     check_status(response.status_code, response.headers, response.text)
 
 
 async def _check_later(response: Any) -> None:
+    if response.method != "POST":  # as what was posted was redirected
+        check_status(302, {"Location": str(response.url)}, "")
     check_status(response.status, response.headers, await response.text())
 
 
@@ -246,9 +290,9 @@ def _read_message(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """Write a text that a server sent on one line of at most 300 characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= 300 else f"{line[:299]}…"
+    """Write a text that a server sent on one line of at most 300 characters. No key is cut: half of one cannot be hidden."""
+    line = " ".join(text[:100_000].split())
+    return line if len(line) <= 300 else re.sub(r"[\w+/=.~-]*$", "", line[:299]) + "…"
 
 
 # ---------------------------------------------------------------- likelihoods

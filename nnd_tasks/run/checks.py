@@ -134,6 +134,9 @@ def check_request(
     if engine not in (known := model_types()):
         hint = did_you_mean(engine, known) or f"there are: {', '.join(known)}"
         raise NNDError(f"--model {engine}: lm-eval has no such model type; {hint}")
+    missing = [name for name in ("aiohttp", "requests", "tenacity") if find_spec(name) is None]
+    if missing and ("completions" in engine or is_chat_api(engine)):
+        raise NNDError(f"--model {engine}: needs {' and '.join(missing)}; pip install 'lm-eval[api]'")
     if engine not in (*ON_TORCH, VLLM, SHARED):
         return
     for key in ("dtype", "softmax_dtype", "mixed_precision_dtype"):

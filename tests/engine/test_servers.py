@@ -8,11 +8,12 @@ from collections import Counter
 import pytest
 from sqlitedict import SqliteDict
 
+import nnd_tasks
 from nnd_tasks.errors import NNDError
 from shared_prefix.servers import BusyError, RefusedError, check_status, explain_refusal
 from tests.asking.test_judge import judge, last_message, pick
 from tests.random_models import evaluate
-from tests.run.chat_server import HANG_UP, ChatServer, Refusal
+from tests.run.chat_server import DRIP, HANG_UP, ChatServer, Refusal
 from tests.run.test_backends import needs_client
 from tests.task.tasks import read_task, write_yaml
 
@@ -114,6 +115,14 @@ def test_what_asking_again_does_not_mend_ends_a_run_at_once(refusal, message, ho
     assert len(server.payloads) == 1
 
 
+@pytest.mark.parametrize(("status", "at_once"), [(301, 1), (302, 4)])
+def test_a_redirection_names_the_other_address(status, at_once, home):
+    moved = Refusal(status, "Moved", {"Location": "/login"})
+    message = rf"\({status}\): it sends the request on to \S*/login; base_url in --model_args names that address"
+    with ChatServer(lambda payload: moved) as server, pytest.raises(NNDError, match=message):
+        ask(server, at_once, limit=1)
+
+
 def test_what_a_server_says_is_read_in_any_shape():
     for text in ("Bad Request", '{"error": "Bad Request"}', '{"message": "Bad Request"}', '{"detail": "Bad Request"}'):
         assert (
@@ -125,6 +134,13 @@ def test_what_a_server_says_is_read_in_any_shape():
     assert too_large.endswith("; --gen_kwargs max_gen_toks=N asks for fewer")
     assert explain_refusal(RefusedError(400, ""), {}) == "the server refuses the request (400): "
     assert len(explain_refusal(RefusedError(400, "x" * 10_000), {})) < 400
+
+
+def test_a_client_whose_packages_are_missing_is_one_error_before_anything_is_loaded(monkeypatch):
+    monkeypatch.setattr("nnd_tasks.run.checks.find_spec", lambda name: None if name == "tenacity" else name)
+    for model in ("local-chat-completions", "local-completions"):
+        with pytest.raises(NNDError, match=rf"--model {model}: needs tenacity; pip install 'lm-eval\[api\]'"):
+            nnd_tasks.evaluate(TASK, model, {"base_url": "http://127.0.0.1:1/v1"})
 
 
 # ---------------------------------------------------------------- a server that is busy or fails
@@ -154,6 +170,14 @@ def test_a_server_that_stays_busy_is_one_error_that_says_to_ask_for_fewer_at_onc
         assert len(server.payloads) == 40
 
 
+def test_a_server_that_is_overloaded_is_asked_more_often_than_one_that_fails():
+    says = {(500, "error"): False, (503, "no such host"): False, (503, "The engine is overloaded."): True}
+    for (status, text), overloaded in {**says, (529, "Overloaded"): True, (429, "slow down"): True}.items():
+        with pytest.raises(BusyError) as busy:
+            check_status(status, {}, text)
+        assert busy.value.overloaded is overloaded
+
+
 def test_how_long_a_server_asks_to_wait_is_read():
     pauses = {}
     for value in ("7", "0.5", "-1", "Wed, 21 Oct 2015 07:28:00 GMT", "soon", None):
@@ -179,10 +203,11 @@ def test_a_server_that_fails_is_one_error(at_once, failure, message, home):
         ask(server, at_once, limit=1)
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once, home):
+@pytest.mark.parametrize(("at_once", "drips"), [(1, False), (2, False), (1, True), (2, True)])
+def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once, drips, home):
     match = r"no answer .*; in --model_args, .*timeout=SECONDS"
-    with ChatServer(lambda payload: server.closing.wait() and "") as server, pytest.raises(NNDError, match=match):
+    slow = (lambda payload: DRIP) if drips else (lambda payload: server.closing.wait() and "")
+    with ChatServer(slow) as server, pytest.raises(NNDError, match=match):
         ask(server, at_once, model_args={"timeout": 1}, limit=1)
 
 
@@ -252,8 +277,6 @@ def test_an_answer_in_blocks_is_one_text_and_several_answers_are_an_error(home):
 
 
 def test_anthropics_client_reads_answers_in_blocks_and_their_tokens(home, monkeypatch):
-    import nnd_tasks
-
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     usage = {"input_tokens": 50, "output_tokens": 4}
     blocks = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Answer: B"}]

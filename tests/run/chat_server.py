@@ -5,9 +5,9 @@ with ChatServer(lambda payload: "Answer: A") as server:
     server.payloads  # the requests, in the order of arrival
 """
 
-from tests.run.local_server import HANG_UP, LocalServer, Refusal
+from tests.run.local_server import DRIP, HANG_UP, LocalServer, Refusal
 
-__all__ = ["HANG_UP", "ChatServer", "Refusal"]
+__all__ = ["DRIP", "HANG_UP", "ChatServer", "Refusal"]
 
 
 class ChatServer(LocalServer):

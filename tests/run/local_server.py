@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
-#: An answer that ends the connection without one.
-HANG_UP = object()
+#: An answer that ends the connection without one, and one that never ends: a byte now and then.
+HANG_UP, DRIP = object(), object()
 
 
 class Refusal(NamedTuple):
@@ -43,6 +43,14 @@ class _Handler(BaseHTTPRequestHandler):
         owner.heard.append((self.path, dict(self.headers)))
         answer = owner.respond(json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
         if answer is HANG_UP:
+            self.close_connection = True
+        elif answer is DRIP:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while not owner.closing.wait(0.2):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
             self.close_connection = True
         elif isinstance(answer, Refusal):
             body = {"error": {"message": answer.message}} if isinstance(answer.message, str) else answer.message
@@ -91,7 +99,7 @@ class LocalServer:
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     def respond(self, request):
-        """Return the body of the answer to a request, a `Refusal`, or `HANG_UP`."""
+        """Return the body of the answer to a request, a `Refusal`, `HANG_UP` or `DRIP`."""
         raise NotImplementedError
 
     @property
