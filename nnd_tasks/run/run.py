@@ -33,7 +33,7 @@ from nnd_tasks.run.smollm2 import resolve_model
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.store import results_dir
 from nnd_tasks.task.settings import plain_metadata
-from nnd_tasks.task.signature import digest, engine_packages, environment, model_files, name_server
+from nnd_tasks.task.signature import INDIFFERENT, digest, engine_packages, environment, model_files, name_server
 from nnd_tasks.text import counted, did_you_mean
 
 _VERBS = ("run", "ls", "validate")
@@ -301,19 +301,6 @@ def evaluate(
 
 # ---------------------------------------------------------------- cached answers, and runs that have their results
 
-#: Arguments that do not change what a model answers, except for how the hardware rounds.
-_INDIFFERENT = {
-    "batch_size",
-    "max_batch_size",
-    "device",
-    "num_concurrent",
-    "max_retries",
-    "timeout",
-    "auth_token",
-    "header",
-    "verify_certificate",
-    "ca_cert_path",
-}
 #: Arguments that name a model, an adapter or a tokenizer.
 _NAMES = ("pretrained", "model", "peft", "delta", "tokenizer")
 
@@ -335,7 +322,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -
         raise NNDError(
             "use_cache: a ready-made model has no name to key its answers by; name it with model and model_args"
         )
-    given = {key: value for key, value in name_server(arguments).items() if key not in _INDIFFERENT}
+    given = {key: value for key, value in name_server(arguments).items() if key not in INDIFFERENT}
     for key, value in given.items():
         if not isinstance(value, (str, int, float, bool, list, tuple, dict, type(None))):
             raise NNDError(f"use_cache: model argument {key} is a Python object, by which answers cannot be keyed")
@@ -365,7 +352,7 @@ def run_key(answers: str, tasks: Iterable[Any], options: Mapping[str, Any]) -> s
     configs = [plain_metadata({**vars(task.config), "metadata": None}) for task in tasks]
     ours = [[task.loaded.origin, task.settings.model_dump()] for task in tasks if hasattr(task, "settings")]
     others = {
-        key: value for key, value in options.items() if key not in {*_INDIFFERENT, "metadata", "verbosity", "use_cache"}
+        key: value for key, value in options.items() if key not in {*INDIFFERENT, "metadata", "verbosity", "use_cache"}
     }
     return digest([answers, configs, ours, plain_metadata(others)])
 

@@ -29,6 +29,22 @@ from nnd_tasks.task.settings import Settings
 _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
 #: Arguments of ``--model ray`` that say where its engine runs; they change no number.
 CLUSTER = ("workers", "address", "worker_cpus", "worker_gpus")
+#: Arguments of a model that change no number, except for how the hardware rounds.
+INDIFFERENT = {
+    *("batch_size", "max_batch_size", "device", "num_concurrent", "max_retries", "timeout"),
+    *("auth_token", "header", "verify_certificate", "ca_cert_path"),
+}
+#: Arguments of a model whose default value says nothing.
+_DEFAULTS = {"revision": "main", "subfolder": "", "backend": "default", "use_fast_tokenizer": True}
+#: Other names of types of numbers.
+_DTYPES = {
+    "float": "float32",
+    "half": "float16",
+    "double": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+}
 #: Characters that a short signature has at most.
 SHORT = 99
 _PROBE = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}]
@@ -139,7 +155,7 @@ class Signature:
         Args:
             metadata: see `model_part`.
             counter: see `model_part`.
-            model_type: what ``--model`` names.
+            model_type: what ``--model`` names, see `find_model_type`.
             rounded_to: the 16-bit type of the sums.
             spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
                 depends on it.
@@ -147,8 +163,7 @@ class Signature:
         protocol, packages = self.protocol, dict[str, Any](environment(*engine_packages(model_type)))
         packages |= {key: metadata[key] for key in ("workers",) if key in metadata}
         model = {
-            "type": model_type,
-            **model_part(metadata, counter),
+            **model_part(metadata, counter, model_type),
             "chat_template": self.chat_template,
             "rounded_to": rounded_to,
         }
@@ -196,13 +211,28 @@ def _chat_digest(render: Callable[..., str] | None, template: Any) -> str | None
 # ---------------------------------------------------------------- the model
 
 
-def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
+def find_model_type() -> str | None:
+    """Find what ``--model`` names: stock lm-eval tells it to no task, but `simple_evaluate` runs around it; None elsewhere."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "simple_evaluate":
+        frame = frame.f_back
+    named = frame and frame.f_locals.get("model")
+    return named if isinstance(named, str) else None
+
+
+def model_part(metadata: Mapping[str, Any], counter: Any, model_type: str | None = None) -> dict[str, Any]:
     """Return the second part of the signature: what is known of the model.
+
+    What changes no number makes no other model: types that share beginnings have the names of lm-eval's, and ``auto`` is the
+    type of the weights, where the model is one of transformers.
 
     Args:
         metadata: the parsed ``--model_args`` and ``--metadata``.
         counter: the `TokenCounter` of the run.
+        model_type: what ``--model`` names.
     """
+    kind = model_type and model_type.removesuffix("-shared-prefix")
+    kind = "hf" if kind in ("hf-auto", "huggingface") else kind
     # Left out: shown elsewhere, or without effect on numbers.
     skipped = {
         "version",
@@ -215,16 +245,22 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         "token_stats",
         "engine",
     }
-    skipped |= {*Settings.model_fields, *CLUSTER}
+    skipped |= {*Settings.model_fields, *CLUSTER, *INDIFFERENT, "dtype", "max_length"}
     name = metadata.get("pretrained") or metadata.get("model") or counter.model_name
     stored = getattr(counter.config, "dtype", None)
+    dtype = _name_dtype(metadata.get("dtype") or "auto")
+    if dtype == "auto" and kind in ("hf", "nnd_mlm", "nnd_reward"):
+        dtype = _name_dtype(stored or _read_dtype(name, metadata.get("revision")) or "auto")
+    summed = metadata.get("softmax_dtype") or (model_type == "hf-shared-prefix" and "float32")  # which always sums so
+    arguments = {**metadata, "softmax_dtype": _name_dtype(summed or dtype)}
     items = {
+        "type": kind,
         "name": bare_urls(name) if isinstance(name, str) else type(name).__name__,  # folder, or name on the hub
         "weights": weights_digest(name, str(metadata.get("subfolder") or "")),  # of a local folder
         "adapter": weights_digest(metadata.get("peft")),  # of a local folder
         "commit": getattr(counter.config, "_commit_hash", None),  # of a model of the hub
-        "dtype": str(metadata.get("dtype") or "auto"),  # that the model was asked to compute in
-        "stored_dtype": None if stored is None else str(stored).removeprefix("torch."),  # which ``auto`` takes
+        "dtype": dtype,  # that the model computes in
+        "stored_dtype": None if stored is None else _name_dtype(stored),
         "engine": counter.engine,  # that computed a file of scores
         "backend": "server" if counter.remote else counter.backend,  # causal or seq2seq
         "window": counter.window,  # in tokens
@@ -234,11 +270,32 @@ def model_part(metadata: Mapping[str, Any], counter: Any) -> dict[str, Any]:
         "trained_on": metadata.get("trained_on"),  # splits of our sets
         "arguments": {
             key: _shown(value)
-            for key, value in sorted(name_server(metadata).items())
-            if key.lower() not in skipped and not is_secret(key)
+            for key, value in sorted(name_server(arguments).items())
+            if key.lower() not in skipped
+            and not is_secret(key)
+            and value != {**_DEFAULTS, "softmax_dtype": dtype}.get(key)
         },
     }
     return _without_unset(items)
+
+
+def _name_dtype(dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return _DTYPES.get(name, name)
+
+
+def _read_dtype(name: Any, revision: Any) -> str | None:
+    """Read the type of a model's weights, which transformers takes where its configuration names none; None if not known."""
+    from safetensors import SafetensorError, safe_open
+    from transformers.utils import cached_file
+
+    try:
+        file = cached_file(name, "model.safetensors", revision=str(revision or "main"), local_files_only=True)
+        with safe_open(file, "numpy") as weights:
+            types = [weights.get_slice(key).get_dtype() for key in weights.keys()]  # noqa: SIM118 - no mapping
+    except (OSError, TypeError, ValueError, SafetensorError):
+        return None
+    return next((dtype for dtype in types if dtype in _DTYPES), None)
 
 
 def name_server(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -271,10 +328,12 @@ def _open_query(url: str) -> list[tuple[str, str]]:
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
-    """Return a digest of a tokenizer's vocabulary, rules and special tokens."""
+    """Return a digest of a tokenizer's vocabulary, rules and special tokens, without how it pads: lm-eval sets that itself."""
     inner = getattr(tokenizer, "backend_tokenizer", None)
-    rules = inner.to_str() if inner is not None else json.dumps(sorted(tokenizer.get_vocab().items()))
-    return digest([rules, {name: str(text) for name, text in tokenizer.special_tokens_map.items()}])
+    rules = {"vocabulary": tokenizer.get_vocab()} if inner is None else json.loads(inner.to_str())
+    rules |= {"padding": None, "truncation": None}
+    special_tokens = {name: str(text) for name, text in tokenizer.special_tokens_map.items() if name != "pad_token"}
+    return digest([rules, special_tokens])
 
 
 def weights_digest(name: Any, subfolder: str = "") -> str | None:

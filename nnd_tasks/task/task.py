@@ -40,7 +40,7 @@ from nnd_tasks.task.request import (
 from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.scored_tokens import unigram_surprise
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, is_chat_api, plain_metadata
-from nnd_tasks.task.signature import Signature, answers_digest
+from nnd_tasks.task.signature import Signature, answers_digest, find_model_type
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class ChosenModel:
     """What `NNDTask.prepare` knows.
 
     Attributes:
-        type: what ``--model`` names; None with stock lm-eval, which does not pass it to tasks.
+        type: what ``--model`` names; None if that is not known.
         rounds_to: the 16-bit type that the model computes in; None if it is wider or not known.
     """
 
@@ -254,12 +254,13 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         if not self.counter.will_answer:
             super().build_all_requests(**kwargs)
             return
-        if not self._prepared and not self.reader.writes:
+        if not self._prepared:
             if self.settings.tokens:
                 raise NNDError(
                     "metadata tokens: token scores are kept by `nnd run` and nnd_tasks.evaluate, not by lm_eval itself"
                 )
-            self.model = ChosenModel(None, self.counter.warn_of_rounding())
+            rounds_to = None if self.reader.writes else self.counter.warn_of_rounding()
+            self.model = ChosenModel(find_model_type(), rounds_to)
         if self.reader.writes:
             takes_seeds = "pretrained" not in self.metadata or "vllm" in str(self.model.type)
             self.reader.begin(self.config, self.counter, takes_seeds=takes_seeds)

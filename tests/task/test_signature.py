@@ -24,7 +24,7 @@ from nnd_tasks.task.signature import (
 from shared_prefix.lengths import TokenCounter
 from tests.conftest import DEMO_ANNOTATIONS as DEMO
 from tests.random_models import CHAT_TEMPLATE
-from tests.task.tasks import CASES, load_task, run_task, write_yaml
+from tests.task.tasks import CASES, load_task, run_stock, run_task, write_yaml
 
 LIMIT = 3  # clusters: enough for numbers that differ
 
@@ -147,6 +147,25 @@ def test_an_argument_of_the_model_changes_its_part(model, arguments, items, plai
     assert bool(items) == bool(found) == (signature["line"] != plain["line"])
 
 
+def test_a_model_is_one_however_it_is_run(plain, llama):
+    literal = run_stock({"pretrained": str(llama)}, limit=LIMIT).facts["signature"]
+    others = [run(llama, **options)[0] for options in ({"shared_prefix": False}, {"kind": "huggingface"})]
+    for other in (literal, *others):
+        assert other["model"] == plain["model"]
+    assert (plain["model"]["type"], plain["model"]["dtype"]) == ("hf", "float32")
+
+
+def test_auto_is_the_type_of_the_weights_where_the_configuration_names_none(llama, tmp_path):
+    folder = shutil.copytree(llama, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({key: config[key] for key in config if "dtype" not in key}))
+    models = [
+        model_part({"pretrained": str(folder), **given}, TokenCounter({"pretrained": str(folder)}), "hf")
+        for given in ({}, {"dtype": "float32"}, {"dtype": "half"})
+    ]
+    assert models[0] == models[1] != models[2]
+
+
 def test_the_line_is_one_line_with_three_parts_and_is_stored_in_the_results(plain):
     assert "\n" not in plain["line"]
     parts = [dict(item.split(":", 1) for item in part.split("|")) for part in plain["line"].split(" || ")]
@@ -206,8 +225,10 @@ def test_adapters_count_as_part_of_the_model(plain, llama, tmp_path):
     assert signature["model"]["weights"] == plain["model"]["weights"]
 
 
-def test_tokenizers_differ_by_vocabulary_and_by_special_tokens(tiny_models):
+def test_tokenizers_differ_by_vocabulary_and_by_special_tokens_and_not_by_how_they_pad(tiny_models):
     one, two = (AutoTokenizer.from_pretrained(tiny_models["gpt2"]) for _ in range(2))
+    two.pad_token = two.eos_token
+    two(["a b c", "d"], padding=True)
     assert tokenizer_digest(one) == tokenizer_digest(two)
     two.add_tokens(["boats"])
     assert tokenizer_digest(one) != tokenizer_digest(two)
