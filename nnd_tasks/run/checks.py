@@ -24,6 +24,7 @@ from nnd_tasks.run.adapter import (
     model_types,
     words_by_option,
 )
+from nnd_tasks.run.adapters import check_adapter
 from nnd_tasks.store import list_source_folders
 from nnd_tasks.task.settings import Settings, check_selection, is_chat_api, read_samples, select_prompts
 from nnd_tasks.task.signature import CLUSTER
@@ -146,6 +147,8 @@ def check_request(
         raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
     if isinstance(pretrained, str) and not {"subfolder", "gguf_file"} & arguments.keys():
         _check_holds_model(pretrained)
+    if engine in ("hf", SHARED):
+        check_adapter(arguments)
 
 
 #: Types of torch that weights can have, as both names of each.
