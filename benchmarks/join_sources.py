@@ -25,7 +25,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from nnd_tasks import splits as sources
-from nnd_tasks.schema import normalize
+from nnd_tasks.schema import to_nfc
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.rows import run_prepare
 from nnd_tasks.store import built_sets, dataset_folder, list_configs, read_table
@@ -76,7 +76,7 @@ def publisher_documents(data: Path) -> pd.DataFrame:
         rows, _ = run_prepare(found.prepare, data / folder, found.recipe, found.rule)
         named += [(row["context"], f"{name} {document(row)}") for row in rows.to_dict("records")]
     documents = pd.DataFrame(named, columns=["text", "document"]).drop_duplicates()
-    return documents.assign(text=documents["text"].map(normalize))
+    return documents.assign(text=documents["text"].map(to_nfc))
 
 
 def connect(pairs: pd.DataFrame) -> pd.Series:

@@ -1,7 +1,7 @@
-"""What likelihoods say of a model while it trains, apart from which text is likelier.
+"""What likelihoods say of a model while it trains, besides which text is likelier.
 
 Rates of passed tests move late in a training, likelihoods early. A measure is a mean over tests, of which the better and the
-worse texts are followed apart: a model that learns a language makes both likelier, and one that tells them apart only the
+worse texts are followed separately: a model that learns a language makes both likelier, and one that tells them apart only the
 better ones. A text counts as often as it occurs in tests.
 
 | measure | what it is |
@@ -12,7 +12,7 @@ better ones. A text counts as often as it occurs in tests.
 | ``rank_high``, ``rank_low`` | mean binary logarithm of the rank of a token in the vocabulary; 0 is the likeliest |
 | ``entropy`` | mean entropy of what the model expects in the place of a token, in nats, over both texts |
 
-All but the first three need a model that was asked for ``token_stats``.
+All but the first three need a run with ``token_stats=True``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "rank_low": ("low_tokens",),
     "entropy": ("high_tokens", "low_tokens"),
 }
-#: What a model that is asked for ``token_stats`` gives of a text: tokens that are the likeliest, sum of the binary logarithms of
+#: What a run with ``token_stats=True`` records of a text: tokens that are the likeliest, sum of the binary logarithms of
 #: ranks, sum of entropies in nats.
 TOKEN_STATS = ("top1", "rank", "entropy")
 

@@ -84,7 +84,7 @@ RESERVED_COLUMNS = frozenset(REQUIRED_COLUMNS) | frozenset(OPTIONAL_COLUMNS) | {
 DOCUMENT_COLUMNS = frozenset({"candidates", "tests", "error_spans", "left_out"})
 
 
-def normalize(text: str) -> str:
+def to_nfc(text: str) -> str:
     """Bring text into Unicode NFC; nothing else is changed, nothing is trimmed."""
     return unicodedata.normalize("NFC", text)
 
@@ -244,7 +244,7 @@ def check_table(table: pa.Table, source: str) -> pa.Table:
 
 
 def fingerprint(table: pa.Table) -> str:
-    """Hash a table: 16 hex digits that change with any cell, column name or row order, apart from error spans.
+    """Hash a table: 16 hex digits that change with any cell, column name or row order, except for error spans.
 
     Spans do not affect pass rates, so a set keeps its fingerprint when they are added to it.
     """

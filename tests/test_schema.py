@@ -12,9 +12,9 @@ from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
     category_slugs,
-    normalize,
     short_hash,
     slug,
+    to_nfc,
 )
 from nnd_tasks.sets.recipe import make_recipe
 from nnd_tasks.sets.rows import cluster_key
@@ -87,7 +87,7 @@ def test_the_columns_are_those_of_published_sets_in_their_order():
 
 
 def test_normalize_composes_and_trims_nothing():
-    assert normalize("  e\u0301 \n\ufeff") == "  \xe9 \n\ufeff"
+    assert to_nfc("  e\u0301 \n\ufeff") == "  \xe9 \n\ufeff"
 
 
 pieces = st.lists(st.text(alphabet="ab\0é", max_size=3), max_size=4)

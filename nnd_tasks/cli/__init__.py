@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "app", "load_app", "main"]
 
-#: Module -> the commands that it adds, in the order of the help. A room that one can take away holds its own.
+#: Module -> the commands that it adds, in the order of the help. An optional package holds its own.
 COMMANDS = {
     "nnd_tasks.cli.sets": ("list", "show", "build"),
     "nnd_tasks.cli.running": ("run", "register", "demo"),
@@ -37,7 +37,7 @@ COMMANDS = {
 def load_app(command: str = "") -> Typer:
     """Import the command line with one of its commands; with all of them for any other word, such as ``--help``.
 
-    Commands of a room that somebody took away are unknown.
+    Commands of an optional package that is not installed are unknown.
     """
     modules = [module for module, names in COMMANDS.items() if command in names]
     for module in modules or COMMANDS:

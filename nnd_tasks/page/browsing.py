@@ -20,7 +20,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import SIDES, WRITER, Run, take_values
 from nnd_tasks.results.samples import CandidateTokens, TokenScores, name_outcome, read_tokens
-from nnd_tasks.show.forms import render
+from nnd_tasks.show.forms import fill_page
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.text import counted, did_you_mean, some_of
 
@@ -240,7 +240,7 @@ def look_up_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -
         raise NNDError(f"--test {test_id}: no run has this test; {meant}; samples and nnd report show the ids")
     pairs = pair([run for run in runs if test_id in set(run.tests["test_id"])], allow)
     packed = pack(pairs, PAGE_LIMIT, only=test_id)
-    page = render("test.html.j2", **frame_tests(f"Test {test_id}", pairs, packed, alone=True))
+    page = fill_page("test.html.j2", **frame_tests(f"Test {test_id}", pairs, packed, alone=True))
     return [_report_test(test_id, paired) for paired in pairs], page
 
 

@@ -23,7 +23,7 @@ from nnd_tasks.results.paired import Paired, not_compared, pair
 from nnd_tasks.results.read_runs import notes_on
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import read_tokens
-from nnd_tasks.show.forms import render
+from nnd_tasks.show.forms import fill_page
 from nnd_tasks.show.report import Report, Table, file_stem, make_table
 from nnd_tasks.statistics import clustered_mean
 from nnd_tasks.task.scored_tokens import marked_tokens, unigram_surprise
@@ -48,7 +48,7 @@ class Section:
     settings: Table
 
 
-#: Makes the report of a comparison: `report_comparison`, or that with tables of other rooms.
+#: Makes the report of a comparison: `report_comparison`, or that with tables of optional packages.
 Describe: TypeAlias = Callable[[Comparison], Report]
 
 
@@ -144,7 +144,7 @@ def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = 
     pairs = [section.paired for section in sections]
     rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
     overall = rates[rates["category"] == ALL]
-    return render(
+    return fill_page(
         "page.html.j2",
         overview=Report("summary", title, tables=[make_table("summary", overall)], legend=LEGEND),
         sections=sections,

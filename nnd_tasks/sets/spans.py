@@ -13,7 +13,7 @@ import pandas as pd
 import regex  # type: ignore[import-untyped]
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.schema import normalize
+from nnd_tasks.schema import to_nfc
 from nnd_tasks.sets.cells import is_missing, place_of, render, take_column, traces_of, unpack
 from nnd_tasks.sets.recipe import Recipe, Spans
 
@@ -47,8 +47,8 @@ def take_marks(text: str, opening: str, closing: str) -> tuple[str, list[Span]]:
 
 def find_words(words: str, text: str) -> Span | None:
     """Find the first place of words in the NFC of a text, else the first but for case and white space; None without one."""
-    words = normalize(words)
-    text = normalize(text)
+    words = to_nfc(words)
+    text = to_nfc(text)
     if not words.strip():
         return None
     start = text.find(words)
@@ -78,7 +78,7 @@ def place_span(start: int, end: int, words: str, published: NormalizedText) -> S
         span = {"start": published.starts[start], "end": published.ends[end]}
     if not words.strip():
         return span
-    words = normalize(words)
+    words = to_nfc(words)
     if span and published.text[span["start"] : span["end"]] == words:
         return span
     near = published.starts[min(max(start, 0), length)]
@@ -178,11 +178,11 @@ def normalize_text(text: str) -> NormalizedText:
     ends = [0]
     normalized = ""
     for cluster in regex.findall(r"\X", text):  # no letter composes with one of another cluster
-        changed = normalize(cluster)
-        cuts = [i for i in range(1, len(cluster)) if normalize(cluster[:i]) + normalize(cluster[i:]) == changed]
+        changed = to_nfc(cluster)
+        cuts = [i for i in range(1, len(cluster)) if to_nfc(cluster[:i]) + to_nfc(cluster[i:]) == changed]
         for start, end in pairwise([0, *cuts, len(cluster)]):
             piece = cluster[start:end]
-            new = normalize(piece)
+            new = to_nfc(piece)
             length = len(normalized)
             normalized += new
             if piece == new:

@@ -1,4 +1,4 @@
-"""One room for all that people see: a `Report` on the terminal, and as Markdown, CSV, JSON, LaTeX and HTML."""
+"""All that people see: a `Report` on the terminal, and as Markdown, CSV, JSON, LaTeX and HTML."""
 
 from typing import Literal, TypeAlias
 

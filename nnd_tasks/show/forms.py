@@ -208,10 +208,10 @@ def to_latex(report: Report) -> str:
 
 def to_html(reports: Sequence[Report]) -> str:
     """Write one page with all the reports, their figures in it."""
-    return render("reports.html.j2", reports=reports, title=reports[0].title)
+    return fill_page("reports.html.j2", reports=reports, title=reports[0].title)
 
 
-def render(template: str, **values: Any) -> str:
+def fill_page(template: str, **values: Any) -> str:
     """Fill a template; characters that UTF-8 cannot hold are replaced."""
     return templates().get_template(template).render(values).encode("utf-8", "replace").decode("utf-8")
 

@@ -68,7 +68,7 @@ class Table:
 
 @cache
 def read_tables() -> dict[str, dict[str, Any]]:
-    """Read the tables.yaml of all rooms: table -> ``columns`` (not of baselines), and some have ``name`` and ``caption``."""
+    """Read the tables.yaml of all packages: table -> ``columns`` (not of baselines), and some have ``name`` and ``caption``."""
     paths = sorted(Path(__file__).parents[1].glob("*/tables.yaml"))
     return {key: table for path in paths for key, table in yaml.safe_load(path.read_text("utf-8")).items()}
 

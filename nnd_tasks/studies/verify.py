@@ -115,7 +115,7 @@ def _compare_with_paper(agreement: pd.DataFrame) -> list[str]:
     differences = [f"{row.scorer} {row.statistic} ({row.difference:+.2f})" for row in differing.itertuples()]
     agreeing = len(agreement) - len(differing)
     agree = f"{agreeing} of {counted(len(agreement), 'cell')} of the paper's Table 1 agree to within 0.01."
-    return [agree, *([f"Apart: {', '.join(differences)}."] if differences else [])]
+    return [agree, *([f"Different: {', '.join(differences)}."] if differences else [])]
 
 
 # ---------------------------------------------------------------- what people said of each system's outputs

@@ -179,7 +179,7 @@ def aggregate_rate(items: Sequence[Counts], summarize: Summarize = summarize_rat
     return UNDEFINED if math.isnan(rate) else rate
 
 
-class UnreliableError(float):
+class UnreliableEstimate(float):
     """A standard error that is not to be relied on. In lm-eval's table a mark and the reason follow it."""
 
     why = ""
@@ -191,7 +191,7 @@ class UnreliableError(float):
 def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0, summarize: Summarize = summarize_rate) -> float | str:
     """Return the clustered standard error of the pooled rate times ``unit``; ``N/A`` for fewer than two prompts.
 
-    An error of fewer than `FEW` prompts, or of 0, is an `UnreliableError`.
+    One of fewer than `FEW` prompts, or of 0, is an `UnreliableEstimate`.
     """
     passed, tests = pool(items)
     error = unit * summarize(passed, tests).standard_error
@@ -200,7 +200,7 @@ def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0, summarize: Summ
     prompts = int(np.count_nonzero(tests))
     if prompts >= FEW and error > 0:
         return error
-    unreliable = UnreliableError(error)
+    unreliable = UnreliableEstimate(error)
     unreliable.why = f"{prompts} prompts" if prompts < FEW else "no spread"
     return unreliable
 

@@ -6,15 +6,13 @@ or reach into Python. Tasks of lm-eval may use all of Jinja's sandbox, in a proc
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import subprocess
-import sys
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache, wraps
-from pathlib import Path
-from threading import Timer
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import Any
 
 import jinja2
@@ -28,8 +26,6 @@ from nnd_tasks.errors import NNDError, reason_of
 _SPACES = (" ", "\t", "\u00a0")
 #: Most characters that a filter may write: the product of the sizes of what it is given.
 _LARGEST = 20_000_000
-#: Most seconds for one template in a `TemplateProcess`.
-_SECONDS = 10.0
 
 # ---------------------------------------------------------------- our templates
 
@@ -112,60 +108,81 @@ def fill_template(template: Any, doc: Mapping[str, Any], where: str) -> Any:
         raise NNDError(f"{where}: {reason_of(error)} (fields of this set: {names})") from error
 
 
+def doubles_space(prompt: str, continuation: str) -> bool:
+    """Tell whether a prompt ends in a space, and what follows it begins with one."""
+    return prompt[-1:] in _SPACES and continuation[:1] in _SPACES
+
+
 # ---------------------------------------------------------------- templates of lm-eval's tasks
+
+#: Most seconds, most characters and, where the system can bound it, most bytes of memory for one template.
+_SECONDS, _CHARACTERS, _MEMORY = 10.0, 2_000_000, 2 << 30
 
 
 class TemplateProcess:
-    """Renders any template in Jinja's sandbox, in a process of its own (``template_process.py``) that is ended after a time.
+    """Renders any template in Jinja's sandbox, in a process that is ended when a template takes too long.
 
-    A template can compare nested lists or raise a number to a power for hours in one step, which nothing within its process can
-    end. Known limits: values of documents reach the template as JSON, and memory is bounded where the system can do so.
+    One step of a template, such as a comparison of nested lists or a power, can take hours. Nothing within its process can end
+    it. Known limits: memory is bounded on systems with `resource` only, and a script that uses it needs ``if __name__ ==
+    "__main__"``, as with all of `multiprocessing`.
     """
 
     def __enter__(self) -> TemplateProcess:
         """Start the process."""
-        self._process = subprocess.Popen(  # noqa: S603 - our own script
-            [sys.executable, str(Path(__file__).with_name("template_process.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            encoding="ascii",
-        )
-        self._read()  # it has started
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_answer, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._pipe.recv()  # it has started
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the process."""
         self._process.kill()
-        self._process.communicate()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline()
+        self._process.join()
+        self._pipe.close()
 
     def fill(self, template: str, doc: Mapping[str, Any], where: str) -> str:
         """Return the template filled with the fields of ``doc``.
 
         Raises:
-            NNDError: it reaches into Python, takes too long or makes too much text, or cannot be rendered.
+            NNDError: it reaches into Python, takes too long or makes too much text, or cannot be rendered; no further one is
+                rendered after one that took too long.
         """
-        assert self._process.stdin is not None
-        timer = Timer(_SECONDS, self._process.kill)
-        timer.start()
+        text, problem = "", f" is unsafe: it takes more than {_SECONDS:g} seconds or too much memory"
+        with suppress(EOFError, OSError):  # of a process that was ended
+            self._pipe.send((template, dict(doc)))
+            if self._pipe.poll(_SECONDS):
+                text, problem = self._pipe.recv()
+            else:
+                self._process.kill()
+        if problem:
+            raise NNDError(f"{where}{problem}")
+        return text
+
+
+def _answer(pipe: Connection) -> None:
+    """Answer (template, document) with (text, problem), in a process of its own."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    # The one filter of lm-eval that Jinja lacks.
+    environment.filters["regex_replace"] = lambda text, pattern, repl, count=0: re.sub(pattern, repl, text, count=count)
+    pipe.send("started")
+    while True:
+        text, problem = "", ""
         try:
-            print(json.dumps([template, dict(doc)], default=str), file=self._process.stdin, flush=True)
-            answer = json.loads(self._read() or '{"unsafe": ""}')
-        except BrokenPipeError:
-            answer = {"unsafe": ""}
-        finally:
-            timer.cancel()
-        if "text" in answer:
-            return str(answer["text"])
-        if "error" in answer:
-            raise NNDError(f"{where}: {answer['error']}")
-        raise NNDError(f"{where} is unsafe: {answer['unsafe'] or f'it takes more than {_SECONDS:g} seconds'}")
-
-
-def doubles_space(prompt: str, continuation: str) -> bool:
-    """Tell whether a prompt ends in a space, and what follows it begins with one."""
-    return prompt[-1:] in _SPACES and continuation[:1] in _SPACES
+            template, doc = pipe.recv()
+            text = environment.from_string(template).render(**doc)
+            if len(text) > _CHARACTERS:
+                text, problem = "", f" is unsafe: it makes more than {_CHARACTERS:,} characters"
+        except EOFError:
+            return
+        except (SecurityError, MemoryError) as error:
+            problem = f" is unsafe: {error or 'it takes too much memory'}"
+        except Exception as error:  # a template can raise anything, for example by dividing by zero
+            problem = f": {type(error).__name__}: {error}"
+        pipe.send((text, problem))

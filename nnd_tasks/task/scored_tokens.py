@@ -103,7 +103,7 @@ def tokens_and_characters(counter: BaseCounter, context: str, continuation: str)
     if context and counter.backend == "causal":
         text, before = context + continuation, len(context)
         ids = counter.split(context, continuation)[1]
-    else:  # an encoder-decoder reads the continuation apart; after an empty context there is nothing else
+    else:  # an encoder-decoder reads the continuation separately; after an empty context there is nothing else
         text, before = continuation, 0
         ids = counter.tok_encode(continuation, add_special_tokens=False)[-count:]
     if not getattr(counter.tokenizer, "is_fast", False):

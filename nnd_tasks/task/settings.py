@@ -26,7 +26,7 @@ from nnd_tasks.text import did_you_mean, some_of
 
 #: Keys of a YAML that say who reads the candidates; see `Asked` and `AskedInWriting` of `nnd_tasks.asking`.
 READER_KEYS = ("reader", "question", "questions", "answers", "tie", "scale", "ending", "repeats")
-#: Begins a stop sequence that nobody writes, which tells several answers to one question apart.
+#: Begins a stop sequence that nobody writes, which distinguishes several answers to one question.
 SAMPLE = "<|sample "
 #: Arguments of models whose names are like those of settings.
 MODEL_ARGUMENTS = {"token"}
@@ -242,7 +242,7 @@ def select_prompts(
     if sample is not None:
         if others := [name for name, task in tasks.items() if task not in ours]:
             raise NNDError(
-                f"--sample: {others[0]} is none of our tasks, so it has no categories; run it apart, with --limit"
+                f"--sample: {others[0]} is none of our tasks, so it has no categories; run it separately, with --limit"
             )
         places = {}
         for name, task in tasks.items():

@@ -310,8 +310,8 @@ def _shown(value: Any) -> Any:
         if content := weights_digest(value):
             return f"{value} ({content})"
         # The query of a URL may choose the model, and may hold secrets: its digest is shown, not its text.
-        asked = _open_query(value)
-        return f"{hide(value)} (query {digest(asked)})" if asked else hide(value)
+        query = _open_query(value)
+        return f"{hide(value)} (query {digest(query)})" if query else hide(value)
     value = without_secrets(value, None)
     if isinstance(value, (int, float, NoneType)):
         return value
@@ -355,7 +355,7 @@ def weights_digest(name: Any, subfolder: str = "") -> str | None:
 
 @cache
 def _content_digest(path: Path, size: int, changed: int) -> str:
-    """Return a digest of all bytes of a file; ``size`` and ``changed`` (nanoseconds) tell its versions apart."""
+    """Return a digest of all bytes of a file; ``size`` and ``changed`` (nanoseconds) distinguish its versions."""
     hashed = xxhash.xxh3_128()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -423,9 +423,9 @@ def short_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], packa
     names = [protocol.get("set"), protocol.get("config"), model.get("name")]
     digests = [digest(protocol), digest(model_items)[:8]]
     nnd = str(packages.get("nnd_tasks", "?"))[:20]
-    room = (SHORT - len(f"nnd:{nnd}|/:{digests[0]}|:{digests[1]}")) // len(names)
+    length = (SHORT - len(f"nnd:{nnd}|/:{digests[0]}|:{digests[1]}")) // len(names)
     last_parts = [re.split(r"[/\\]", str(name or "?").rstrip("/\\"))[-1] for name in names]
-    data, config, model_name = (_text(name_part)[:room] for name_part in last_parts)
+    data, config, model_name = (_text(name_part)[:length] for name_part in last_parts)
     return f"nnd:{nnd}|{data}/{config}:{digests[0]}|{model_name}:{digests[1]}"
 
 

@@ -87,7 +87,7 @@ def test_a_planted_bias_is_in_the_table_and_what_everyone_likes_is_not():
     a, b = own_texts.itertuples()
     assert (report.facts["prompts"], report.facts["left_out"]) == (99, 1)
     assert report.notes[1].startswith("Left out: 1 prompt ")
-    assert (a.beyond, b.beyond) == pytest.approx((0.8, 0.4), abs=0.1)
+    assert (a.relative, b.relative) == pytest.approx((0.8, 0.4), abs=0.1)
     kept = np.delete(scores, 7, axis=0)
     own = kept[:, 0, 0] - kept[:, 0, 1]
     interval = ttest_1samp(own, 0).confidence_interval()

@@ -18,7 +18,7 @@ import pandas as pd
 from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.errors import visible
 from nnd_tasks.files import read_yaml
-from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, normalize
+from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, to_nfc
 from nnd_tasks.sets.account import find_repeated_prompts, find_space_twins
 from nnd_tasks.significance import DISAGREEMENT, LARGEST_MDE, planned_by_category
 from nnd_tasks.statistics import FEW
@@ -139,7 +139,7 @@ class Tests:
     @cached_property
     def texts(self) -> pd.DataFrame:
         """Both candidates in NFC; white space counts."""
-        return self.frame[["high", "low"]].map(normalize)
+        return self.frame[["high", "low"]].map(to_nfc)
 
     @cached_property
     def blank(self) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand, json_lines, read_text, read_yaml
-from nnd_tasks.schema import normalize
+from nnd_tasks.schema import to_nfc
 from nnd_tasks.sets.download import sha256_of
 from nnd_tasks.store import nnd_home
 
@@ -116,7 +116,7 @@ def _read(path: Path) -> Iterator[Gold]:
     # Not str.splitlines: texts may hold other characters that it takes for the end of a line.
     lines = StringIO(read_text(path, limit=_MOST_BYTES), newline=None)
     if path.suffix not in (".jsonl", ".json"):
-        yield from (Gold(normalize(line.strip())) for line in lines)
+        yield from (Gold(to_nfc(line.strip())) for line in lines)
         return
     for location, values in json_lines(lines, str(path)):
         try:
@@ -125,5 +125,5 @@ def _read(path: Path) -> Iterator[Gold]:
             wrong = error.errors()[-1]
             raise NNDError(f"{location}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
         references = [row.references] if isinstance(row.references, str) else row.references
-        gold, source, *others = (normalize(text.strip()) for text in (row.gold, row.source, *references))
+        gold, source, *others = (to_nfc(text.strip()) for text in (row.gold, row.source, *references))
         yield Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))

@@ -120,7 +120,7 @@ def name_scorers(models: Sequence[str], **settings: Any) -> list[Scorer]:
 # ---------------------------------------------------------------- texts that models write
 
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-#: Prompts that are asked at once; each piece has random numbers of its own.
+#: Prompts in one request; each piece has random numbers of its own.
 PIECE = 20
 #: Prompts that a model reads at once; with another number it draws other texts.
 _BATCH = 8
@@ -131,7 +131,7 @@ _SAMPLING = {"until": [], "max_gen_toks": TOKENS, "do_sample": True, "temperatur
 _READING = (
     "Scores: mean log-likelihood per token in nats, with 95% intervals over prompts; rows score, columns write. Own less others: "
     "what a model gives its own texts, less what it gives those of others after the same prompt; p is of this, corrected over "
-    "the models (Holm). Beyond the others: that, less what the other scorers give; it is above 0 for any models that differ, so "
+    "the models (Holm). Relative to the others: that, less what other scorers give; above 0 for any models that differ, so "
     "only its size says something. Prefers own: share of pairs (own text, other's text) in which the own one scores higher."
 )
 
@@ -282,7 +282,7 @@ def report_own_texts(scorers: Sequence[str], scored: Floats, texts: pd.DataFrame
 def _estimate_bias(scores: Floats, index: int) -> dict[str, Any]:
     """Return how a model scores its own texts, with p not yet corrected, and 95% intervals.
 
-    ``own`` is its score of its own texts less that of the others, in nats per token; ``beyond`` that, less what the other
+    ``own`` is its score of its own texts less that of the others, in nats per token; ``relative`` that, less what the other
     scorers give; ``prefers`` the share of pairs with its own text in which that scores higher; ``p_holm`` the p of ``own`` being
     0.
 
@@ -292,7 +292,7 @@ def _estimate_bias(scores: Floats, index: int) -> dict[str, Any]:
     """
     own_scores, others = scores[:, index], np.delete(scores, index, axis=1).mean(axis=1)
     row: dict[str, Any] = {}
-    for name, contrast in (("beyond", own_scores - others), ("own", own_scores)):
+    for name, contrast in (("relative", own_scores - others), ("own", own_scores)):
         differences = contrast[:, index] - np.delete(contrast, index, axis=1).mean(axis=1)
         test = ttest_1samp(differences, 0)
         low, high = test.confidence_interval()
