@@ -5,12 +5,9 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from importlib import import_module
-from importlib.util import find_spec
 
 import pytest
 import yaml
-from lm_eval.api.registry import get_model
 
 import nnd_tasks
 from tests.conftest import REPO
@@ -58,18 +55,6 @@ def test_one_version_and_one_paper():
     assert paper["title"] in bibtex
     assert CITATION["title"] in bibtex
     assert f"version = {{{nnd_tasks.__version__}}}" in bibtex
-
-
-def test_every_model_type_of_ours_is_an_entry_point():
-    engine = tomllib.loads((REPO / "engine" / "pyproject.toml").read_text("utf-8"))["project"]
-    declared = engine["entry-points"]["lm_eval.models"]
-    sources = [path.read_text("utf-8") for path in (REPO / "engine" / "shared_prefix").rglob("*.py")]
-    assert sum(len(re.findall(r"^@register_model\(", source, re.MULTILINE)) for source in sources) == len(declared)
-    for name, value in declared.items():
-        module, _, class_name = value.partition(":")
-        if name == "vllm-shared-prefix" and find_spec("vllm") is None:
-            continue
-        assert getattr(import_module(module), class_name) is get_model(name)
 
 
 def test_the_address_of_the_repository_is_that_of_pyproject_or_missing_everywhere():

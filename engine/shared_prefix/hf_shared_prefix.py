@@ -39,7 +39,7 @@ from shared_prefix.token_requests import (
 )
 from shared_prefix.upstream import register_model
 
-logger = logging.getLogger("lm_eval.nnd")
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 
 @register_model("hf-shared-prefix")

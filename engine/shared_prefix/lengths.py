@@ -22,7 +22,7 @@ from shared_prefix.model_error import ModelError, reason_with_type
 from shared_prefix.score_file import FILE, read_scores, request_id
 from shared_prefix.text_models import MASKED, REWARD, encode_chat, text_window
 
-logger = logging.getLogger("lm_eval.nnd")
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 #: Arguments of HFLM that say where the tokenizer comes from, with their defaults.
 _LOADING: Mapping[str, Any] = {

@@ -27,7 +27,7 @@ from shared_prefix.prefix_tree import Ints, Pack, PackLimits, TreeMask, make_pac
 from shared_prefix.token_requests import ScoredRequest, TokenRequest
 from shared_prefix.tree_layers import States, TreeScan, along_tree, body_of
 
-logger = logging.getLogger("lm_eval.nnd")
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 #: Tokens that the model reads -> the requests that need them.
 ByInput = dict[tuple[int, ...], list[ScoredRequest]]

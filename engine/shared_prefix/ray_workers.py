@@ -27,7 +27,7 @@ from tqdm import tqdm
 from shared_prefix.model_error import ModelError, reason_with_type
 from shared_prefix.upstream import LM, Instance, get_model, hash_args, register_model
 
-logger = logging.getLogger("lm_eval.nnd")
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 #: The name of this type of models.
 RAY = "ray"

@@ -36,7 +36,7 @@ from shared_prefix.model_error import ModelError, reason_with_type
 from shared_prefix.token_requests import TokenAnswer
 from shared_prefix.upstream import TemplateLM, register_model
 
-logger = logging.getLogger("lm_eval.nnd")
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 #: The name of this type of models.
 FILE = "nnd_file"

@@ -6,6 +6,7 @@ no likelihood.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from tqdm import tqdm
 
 from shared_prefix.model_error import ModelError, reason_with_type
 from shared_prefix.upstream import LM, TemplateLM, register_model
+
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 
 class TextScorer(LM):  # type: ignore[misc]
@@ -214,7 +217,7 @@ class RewardModel(TextScorer):
     """A model of transformers with a head that gives a text one number; its arguments are those of `TextScorer`.
 
     Where the tokenizer has a chat template, the context is the user's turn and the continuation the assistant's, without white
-    space around them; else they are one text.
+    space around them; else they are one text. A reward is what the model itself gives for these tokens alone.
 
     Raises:
         ModelError: the model cannot be loaded, or its head gives several numbers.
@@ -226,9 +229,14 @@ class RewardModel(TextScorer):
         super().__init__(*args, **kwargs)
         if (outputs := self.model.config.num_labels) != 1:
             raise ModelError(f"nnd_reward: the model gives {outputs} numbers; a reward model gives one (num_labels=1)")
-        if self.tokenizer.pad_token is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
-        self.model.config.pad_token_id = self.tokenizer.pad_token_id
+        # Its config alone says at which token a model reads the reward: the last one that is not the pad token, else the very
+        # last (`GenericForSequenceClassification.forward` of transformers 5.23). Another pad token would move it.
+        text_config = self.model.config.get_text_config()
+        pad = getattr(text_config, "pad_token_id", None)
+        self._pad = pad if pad is not None and 0 <= pad < text_config.vocab_size else None
+        if self._pad is None and self.batch_size > 1:
+            logger.info("%s: the model's config names no pad token, so texts are read one at a time", REWARD)
+            self.batch_size = 1
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         """Return (reward, False) of each request (context, continuation).
@@ -246,7 +254,7 @@ class RewardModel(TextScorer):
             batch = order[start : start + self.batch_size]
             rows = [torch.tensor(encoded[index]) for index in batch]
             pad = torch.nn.utils.rnn.pad_sequence
-            ids = pad(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
+            ids = pad(rows, batch_first=True, padding_value=self._pad or 0)
             mask = pad([torch.ones_like(row) for row in rows], batch_first=True)
             with torch.inference_mode():
                 outputs = self.model(input_ids=ids.to(self._device), attention_mask=mask.to(self._device)).logits

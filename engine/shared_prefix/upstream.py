@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM, TemplateLM, hash_args
-from lm_eval.api.registry import get_model, register_model
+from lm_eval.api.registry import get_model, model_registry, register_model
 from lm_eval.models.huggingface import HFLM
 
 __all__ = [
@@ -18,10 +18,29 @@ __all__ = [
     "get_model",
     "hash_args",
     "register_model",
+    "register_models",
+    "run_lm_eval",
     "vllm_class",
     "vllm_version",
     "why_vllm_is_too_old",
 ]
+
+
+def register_models() -> None:
+    """Tell lm-eval the entry points ``lm_eval.models`` of all installed packages, which its releases do not read themselves.
+
+    A model is imported when a run asks for it. A name that lm-eval knows keeps its model.
+    """
+    for entry in entry_points(group="lm_eval.models"):
+        if entry.name not in model_registry:
+            model_registry.register(entry.name, target=entry.value)
+
+
+def run_lm_eval() -> None:
+    """Run the command ``lm_eval`` with the arguments of this process."""
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()
 
 
 def vllm_class() -> Any:

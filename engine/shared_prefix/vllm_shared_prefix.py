@@ -22,7 +22,7 @@ from shared_prefix.prefix_cache import Ask, CacheLayout, PrefixCacheScoring, Sen
 from shared_prefix.token_requests import Response, TokenAnswer, TokenRequest, check_requests, collect_responses
 from shared_prefix.upstream import register_model, vllm_class
 
-logger = logging.getLogger("lm_eval.nnd")
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 #: The smallest block that vLLM takes on a CPU; its own default there is 128, with which less is shared (vLLM 0.32).
 _CPU_BLOCK = 32

@@ -1,16 +1,11 @@
 """``hf-shared-prefix`` gives the numbers of plain HFLM at batch size 1, for every kind of model and request."""
 
-import json
-from importlib.metadata import entry_points
 from unittest.mock import patch
 
-import lm_eval
 import pytest
 import torch
 from accelerate import dispatch_model
-from lm_eval.api.registry import get_model
 from lm_eval.models.huggingface import HFLM
-from lm_eval.tasks import TaskManager
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -273,47 +268,3 @@ def test_the_head_stays_with_float64_where_the_softmax_of_torch_leaves_it(size, 
     assert ours.abs().max() < 3e-6
     assert ours.mean().abs() < 3e-7
     assert (of_torch.mean() > 5e-6) == biased, "docs/backends.md says so"
-
-
-# ---------------------------------------------------------------- a task of lm-eval
-
-TEXT = "One day the cat went to the house of the dog and nobody knew the song"
-#: A task as lm-eval's own with several choices, such as hellaswag; acc_mutual_info also asks for the choices alone.
-CHOICES = """
-task: choices
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {table}}}, cache_dir: {cache}}}
-test_split: test
-fewshot_split: test
-output_type: multiple_choice
-doc_to_text: "{{{{text}}}}:"
-doc_to_choice: "{{{{endings}}}}"
-doc_to_target: label
-metric_list: [{{metric: acc}}, {{metric: acc_norm}}, {{metric: acc_mutual_info}}]
-"""
-
-
-def test_a_task_of_lm_eval_with_several_choices_gets_the_numbers_of_hf(llama, tmp_path):
-    """The literal `lm_eval.simple_evaluate`, without our runner and our task class; later releases ask for the entry point."""
-    [entry] = entry_points(group="lm_eval.models", name="hf-shared-prefix")
-    assert entry.load() is get_model("hf-shared-prefix") is SharedPrefixLM
-    words = TEXT.split()
-    rows = [
-        {"text": " ".join(words[:length]), "endings": words[length : length + 4], "label": length % 4}
-        for length in range(1, 11)
-    ]
-    table = tmp_path / "table.jsonl"
-    table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    (tmp_path / "choices.yaml").write_text(CHOICES.format(table=table, cache=tmp_path / "cache"), encoding="utf-8")
-    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
-    arguments = {"pretrained": str(llama), "dtype": "float32"}
-    plain, shared = (
-        lm_eval.simple_evaluate(
-            model, arguments, ["choices"], num_fewshot=2, device="cpu", task_manager=manager, bootstrap_iters=0
-        )
-        for model in ("hf", "hf-shared-prefix")
-    )
-    assert shared["results"]["choices"] == plain["results"]["choices"]
-    for one, two in zip(shared["samples"]["choices"], plain["samples"]["choices"], strict=True):
-        assert len(one["filtered_resps"]) == 8
-        assert_answers(one["filtered_resps"], two["filtered_resps"])
