@@ -65,6 +65,12 @@ def unpack(value: Any) -> Any:
     return value
 
 
+def list_items(cell: Any) -> list[Any]:
+    """List what a cell holds: the items of a list, which may be a text as in CSV; an empty list holds nothing, once."""
+    content = unpack(cell)
+    return (list(content) or [None]) if isinstance(content, (list, tuple)) else [cell]
+
+
 def take_column(table: pd.DataFrame, name: str) -> Array:
     """Take a column by its name, or by a dotted name that leads into objects and lists; shape (rows,), of objects.
 
@@ -108,9 +114,12 @@ def _follow(value: Any, path: Sequence[str]) -> Any:
 def render(value: Any) -> str | None:
     """Write a cell as text: a list with an item per line (an inner list with bars), chat messages with their speakers.
 
+    Of texts that look like a list only chats are read, as an answer may be ``[0, 1]``.
+
     Raises:
         ValueError: it cannot be written as text.
     """
+    value = read_chat(value)
     if isinstance(value, str):
         return value
     if is_missing(value):
@@ -138,28 +147,28 @@ def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False
         cells: of one column.
         rows: the table, for the place in an error.
         column: its name, likewise.
-        strip: remove white space around them, as for names.
+        strip: remove white space around them, as for names; several names in a list have bars between them.
 
     Raises:
         NNDError: a cell is not text, or holds half a surrogate pair.
     """
-    try:
-        codes, values = pd.factorize(np.asarray(cells, dtype=object))
-    except TypeError:  # lists and objects
-        codes, values = np.arange(len(cells)), np.asarray(cells, dtype=object)
+    known: dict[str, str] = {}
     texts: list[str | None] = []
-    for code, value in enumerate(values):
+    for position, cell in enumerate(cells):
         try:
-            text = render(value)
-            if text is not None:
+            if strip:
+                first, *others = list_items(cell)
+                cell = "|".join(filter(None, map(render, [first, *others]))) if others else first
+            text = render(cell)
+            if text is not None and text not in known:
                 text.encode("utf-8")
-                text = unicodedata.normalize("NFC", text)
+                plain = unicodedata.normalize("NFC", text)
+                known[text] = plain.strip() if strip else plain
         except (ValueError, RecursionError) as error:
             problem = "it holds half a surrogate pair" if isinstance(error, UnicodeEncodeError) else reason_of(error)
-            position = int(np.flatnonzero(codes == code)[0])
             raise NNDError(f"{place_of(rows, position)}, column {column!r}: {problem}") from None
-        texts.append(text.strip() if strip and text is not None else text)
-    return np.asarray(np.array([*texts, None], dtype=object)[codes])
+        texts.append(None if text is None else known[text])
+    return np.array([*texts, None], dtype=object)[:-1]
 
 
 def as_number(cell: Any, recipe: Recipe, missing: Collection[str]) -> float | None:
@@ -199,6 +208,12 @@ Message = tuple[str, str]
 def is_chat(value: Any) -> bool:
     """Tell whether a cell is a list of messages: objects with ``role`` and ``content``, or ``from`` and ``value``."""
     return isinstance(value, (list, tuple)) and bool(value) and all(_keys_of(item) for item in value)
+
+
+def read_chat(value: Any) -> Any:
+    """Read the chat that a text holds, as in CSV; any other value stays as it is."""
+    content = unpack(value)
+    return content if is_chat(content) else value
 
 
 def _keys_of(item: Any) -> tuple[str, str] | None:

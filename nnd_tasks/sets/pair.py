@@ -12,7 +12,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
 from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_rows, tally_table
-from nnd_tasks.sets.cells import Array, as_number, as_texts, place_of, traces_of, unpack
+from nnd_tasks.sets.cells import Array, as_number, place_of, traces_of
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule
 from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
 from nnd_tasks.text import some_of
@@ -67,6 +67,7 @@ def _tally_judged(
 ) -> dict[str, Any]:
     """Count rows, judgements and candidates by why they are left out."""
     used_rows = rows.index[rows["exclusion"] == ""]
+    judgements = judgements.drop_duplicates("judgement_id")
     rated = candidates[candidates["exclusion"].isin(["", "no_pair"])]
     accounts = {
         **tally_rows(rows, judgements),
@@ -97,14 +98,17 @@ def read_judgements(
         rule: what is better.
 
     Returns:
-        One row per judgement: ``candidate``, ``value`` (a label, or a number), ``prompt``, ``group`` and ``attribute_id``
-        (numbered by first appearance), ``row_id``, ``exclusion``, and what is known of ``system``, ``rater``, ``category``,
-        ``subcategory``, ``severity``, ``published_label`` (beside a score) and ``spans``; and the table of `number_prompts`.
+        One row per judgement, and per error that it names: ``judgement_id``, ``candidate``, ``value`` (a label, or a number),
+        ``prompt``, ``group`` and ``attribute_id`` (numbered by first appearance), ``row_id``, ``exclusion``, and what is known
+        of ``system``, ``rater``, ``category``, ``subcategory``, ``severity``, ``published_label`` (beside a score) and
+        ``spans``; and the table of `number_prompts`.
 
     Raises:
         NNDError: a cell is of a wrong kind, or the rows of a group have several prompts; the error names the row.
     """
-    rows, prompts = clean_rows(rows.rename_axis("row_id").reset_index(), recipe)
+    if rule.role not in rows:
+        raise NNDError(f"{place_of(rows, 0)}: the rule needs a {rule.role}, and no column has one")
+    rows, prompts = clean_rows(rows, recipe, rule.role)
     rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
     rows["group"], first = number_rows(rows["group_id"] if "group" in rows else rows["prompt"])
     prompt = rows["prompt"].to_numpy()
@@ -117,7 +121,7 @@ def read_judgements(
     rows["attribute_id"] = pd.factorize(rows["attribute"])[0]  # -1 without a name
     if isinstance(rule, ScoreRule) and "label" in rows and "score" in rows:
         rows = rows.rename(columns={"label": "published_label"})
-    judgements = _explode_values(rows, recipe, rule)
+    judgements = rows.assign(value=_read_values(rows, recipe, rule))
     value = judgements["value"]
     judgements = exclude(judgements, {
         "empty": judgements["candidate"].isna(),
@@ -132,27 +136,20 @@ def read_judgements(
     return judgements, prompts
 
 
-def _explode_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule) -> pd.DataFrame:
-    """Make a row per value, as a cell may hold a list of them; a value that says that nobody judged is missing."""
-    role = rule.role
-    if role not in rows:
-        raise NNDError(f"{place_of(rows, 0)}: the rule needs a {role}, and no column has one")
-    cells = [unpack(cell) for cell in rows[role].to_numpy(object)]
-    if any(isinstance(cell, (list, tuple)) for cell in cells):
-        rows = rows.assign(**{role: pd.Series(cells, dtype=object, index=rows.index)}).explode(role, ignore_index=True)
+def _read_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule) -> Any:
+    """Read the label or score of each row; a value that says that nobody judged is missing."""
     if isinstance(rule, ScoreRule):
-        return rows.assign(value=_read_scores(rows, recipe))
-    labels = as_texts(rows[role], rows, recipe.label or role, strip=True)
+        return _read_scores(rows, recipe)
     traces = traces_of("label", recipe)
     empty = "" if "" in rule.better else None
     unjudged = recipe.unjudged
     values: list[str | None] = []
-    for label in labels:
+    for label in rows["label"]:
         if label and label.casefold() in unjudged:
             values.append(None)
         else:
             values.append(empty if label is None or label in traces else label)
-    return rows.assign(value=pd.Series(values, rows.index, dtype=object))
+    return pd.Series(values, rows.index, dtype=object)
 
 
 def _read_scores(rows: pd.DataFrame, recipe: Recipe) -> Array:
@@ -211,7 +208,8 @@ def conclude_rows(rows: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The rows, each once, with their ``exclusion``.
     """
-    order = ["empty", "no_context", "no_attribute", "no_judgement", "ignored", "unranked", "rater_tie", ""]
+    order = ["other_prompt", "empty", "equal_texts", "no_context", "no_category", "no_attribute", "no_judgement", "ignored",
+             "unranked", "rater_tie", "contradictory", "repeated", ""]  # fmt: skip
     rank = judgements["exclusion"].map({reason: position for position, reason in enumerate(order)})
     furthest = rank.groupby(judgements["row_id"]).max().map(dict(enumerate(order)))
     rows = rows[~rows.index.duplicated()]
@@ -226,16 +224,13 @@ def rate_candidates(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Put the judgements of each candidate together.
 
-    A candidate is a row of the table, or a distinct text of a group and attribute. Its quality is the most frequent rank of its
-    labels (on a tie it is left out), or the mean of its scores; with ``majority`` it is 1 if more than half of its scores are the
-    best one, else 0 (paper, section 3.3). A named rater counts once for each candidate: repeated scores are averaged, repeated
-    labels count once, by majority.
+    A candidate is a row of the table, or a distinct text of a group and attribute. A named rater counts once for each candidate:
+    repeated scores are averaged, repeated labels count once, by majority.
 
     Returns:
-        One row per candidate in the order of the table, with ``candidate_id``, ``quality``, ``value`` (its label) or ``mean``
-        (of its scores), ``exclusion``, ``differently`` (whether judgements of it differ), ``context``, ``group`` and so on, as
-        the first judgement with its label says, of all its systems, and of its rater where it had one only; the errors of
-        `choose_errors`; and the judgements, with the reason of those that do not count for their rater.
+        One row per candidate in the order of the table, with ``candidate_id``, ``exclusion``, the columns of `_rate_by_label`
+        or `_rate_by_score`, and those of `_describe_candidates`; the errors of `choose_errors`; and the judgements, with the
+        reason of those that do not count for their rater.
 
     Raises:
         NNDError: errors of a candidate differ, and the recipe does not say which one counts.
@@ -243,83 +238,133 @@ def rate_candidates(
     used = judgements[judgements["exclusion"] == ""]
     key = ["row_id"] if recipe.candidates == "rows" else ["group", "candidate"]
     used = used.assign(candidate_id=number_rows(*(used[name] for name in [*key, "attribute_id"]))[0])
-    votes = used
-    if "rater" in used:
-        used, votes = _count_raters_once(used, rule.rank if isinstance(rule, LabelRule) else None)
-        judgements = judgements.assign(
-            exclusion=used["exclusion"].reindex(judgements.index).fillna(judgements["exclusion"])
+    if isinstance(rule, LabelRule):
+        ratings, undecided = _rate_by_label(used, rule)
+        judgements, used = (
+            exclude(table, {"rater_tie": table["judgement_id"].isin(undecided)}) for table in (judgements, used)
         )
-        used = used[used["candidate_id"].isin(votes["candidate_id"])]
-    counting = used
-    if isinstance(rule, LabelRule):
+        used = used[used["exclusion"] == ""]
         _check_aspects(used, recipe, rule)
-        label = used["candidate_id"].map(_elect(votes, "candidate_id", rule.rank))
-        counting = used[(used["value"] == label) | label.isna()]
-    candidates = counting.drop_duplicates("candidate_id").set_index("candidate_id").sort_index()
-    by_candidate = used.groupby("candidate_id")
-    if isinstance(rule, LabelRule):
-        tied = candidates.index.isin(used["candidate_id"][label.isna()])
-        candidates = exclude(candidates, {"tie": tied})
-        candidates["quality"] = candidates["value"].map(rule.rank).astype(float)
-        candidates["differently"] = used["value"].map(rule.rank).groupby(used["candidate_id"]).nunique() > 1
+        label = used["candidate_id"].map(ratings["value"])
+        telling = used[(used["value"] == label) | label.isna()]
     else:
-        candidates["mean"] = candidates["quality"] = _take_means(votes["candidate_id"], votes["value"])
-        candidates["differently"] = (by_candidate["value"].nunique() > 1) & (not recipe.majority)
-        if recipe.majority:
-            highest = votes["attribute_id"].map(used.groupby("attribute_id")["value"].max())
-            good = np.isclose(votes["value"], highest if recipe.best is None else recipe.best, 1e-9, 1e-12)
-            candidates["quality"] = (_take_means(votes["candidate_id"], good) > 0.5).astype(float)
-    if "spans" in counting:
-        candidates["spans"] = _join_several(counting.set_index("candidate_id")["spans"], _join_spans)
-    for name in ("system", "published_label"):
-        if name in used:
-            cells = used.dropna(subset=name).set_index("candidate_id")[name]
-            candidates[name] = _join_several(cells, lambda names: "|".join(dict.fromkeys(names)))
-    if recipe.majority and recipe.candidates == "rows":
-        candidates["published_label"] = by_candidate["value"].agg(lambda scores: ",".join(map("{:g}".format, scores)))
-    if "rater" in used:
-        candidates["rater"] = candidates["rater"].where(by_candidate["rater"].nunique(dropna=False) == 1)
-    rated = counting[counting["candidate_id"].isin(candidates.index[candidates["exclusion"] == ""])]
+        ratings, telling = _rate_by_score(used, recipe), used
+    candidates = _describe_candidates(used, telling).assign(**ratings)
+    candidates = exclude(candidates, {"tie": candidates["quality"].isna()})
+    rated = telling[telling["candidate_id"].isin(candidates.index[candidates["exclusion"] == ""])]
     return candidates.reset_index(), choose_errors(rated, recipe), judgements
+
+
+def _rate_by_label(judgements: pd.DataFrame, rule: LabelRule) -> tuple[pd.DataFrame, pd.Series[int]]:
+    """Rate each candidate by the most frequent rank of its labels.
+
+    Returns:
+        ``value`` (its label, `_elect`), ``quality`` (the rank of that; both are missing on a tie) and ``differently`` (whether
+        its ranks differ) by ``candidate_id``; and the ``judgement_id`` of those that do not count for their rater.
+    """
+    votes = judgements.drop_duplicates("judgement_id")
+    label, undecided = elect(votes, "candidate_id", "value", rule.rank)
+    votes = votes[~votes["judgement_id"].isin(undecided)]
+    ranks = votes["value"].map(rule.rank).groupby(votes["candidate_id"]).nunique()
+    value = label.reindex(ranks.index)
+    quality = value.map(rule.rank, na_action="ignore").astype(float)
+    return pd.DataFrame({"value": value, "quality": quality, "differently": ranks > 1}), undecided
+
+
+def _rate_by_score(judgements: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Rate each candidate by the mean of its scores, or by ``majority``.
+
+    Returns:
+        By ``candidate_id``: ``mean``; ``quality``, which is the mean, and with ``majority`` 1 if more than half of the scores are
+        the best one, else 0 (paper, section 3.3); ``differently``, whether scores differ and that is no majority's matter; and
+        where each row is a candidate with a majority, its scores as ``published_label``.
+    """
+    votes = judgements.drop_duplicates("judgement_id")
+    scores = votes.groupby("candidate_id")["value"]
+    ratings = pd.DataFrame({"differently": (scores.nunique() > 1) & (not recipe.majority)})
+    if recipe.majority and recipe.candidates == "rows":
+        ratings["published_label"] = scores.agg(lambda marks: ",".join(map("{:g}".format, marks)))
+    if "rater" in votes:
+        ballot, first = _number_ballots(votes, "candidate_id")
+        votes = votes.iloc[first].assign(value=_take_means(ballot, votes["value"]))
+    ratings["mean"] = ratings["quality"] = _take_means(votes["candidate_id"], votes["value"])
+    if recipe.majority:
+        highest = votes["attribute_id"].map(judgements.groupby("attribute_id")["value"].max())
+        good = np.isclose(votes["value"], highest if recipe.best is None else recipe.best, 1e-9, 1e-12)
+        ratings["quality"] = (_take_means(votes["candidate_id"], good) > 0.5).astype(float)
+    return ratings
+
+
+def _describe_candidates(judgements: pd.DataFrame, telling: pd.DataFrame) -> pd.DataFrame:
+    """Describe each candidate: its text, prompt, group and attribute, all its systems, its rater where it had one only.
+
+    Args:
+        judgements: all that count.
+        telling: those that say the quality of their candidate; its spans are theirs.
+
+    Returns:
+        One row per candidate, by ``candidate_id``.
+    """
+    candidates = telling.drop_duplicates("candidate_id").set_index("candidate_id").sort_index()
+    if "spans" in telling:
+        candidates["spans"] = _join_several(telling.set_index("candidate_id")["spans"], _join_spans)
+    for name in ("system", "published_label"):
+        if name in judgements:
+            cells = judgements.dropna(subset=name).set_index("candidate_id")[name]
+            candidates[name] = _join_several(cells, lambda names: "|".join(dict.fromkeys(sorted(names))))
+    if "rater" in judgements:
+        raters = judgements.groupby("candidate_id")["rater"].nunique(dropna=False)
+        candidates["rater"] = candidates["rater"].where(raters == 1)
+    return candidates
 
 
 def _take_means(number: Any, values: Any) -> Any:
     return np.bincount(number, values.astype(float)) / np.bincount(number)  # groupby's mean differs in the last digit
 
 
-def _elect(votes: pd.DataFrame, key: str, rank: Callable[[Any], float | None]) -> pd.Series[Any]:
-    """Elect a label per key: the most frequent rank wins, and of its labels the most frequent one, or the first of these.
-
-    A key of which two ranks are as frequent has no label: of good, good, bad it has good, of good, bad none.
-    """
-    votes = votes.assign(rank=votes["value"].map(rank))
-    of_rank, of_label = (votes.groupby([key, name])[name].transform("size") for name in ("rank", "value"))
-    best = votes.assign(votes=of_label)[of_rank == of_rank.groupby(votes[key]).transform("max")]
-    label = best.sort_values("votes", ascending=False, kind="stable").drop_duplicates(key).set_index(key)["value"]
-    return label[best.groupby(key)["rank"].nunique()[label.index] == 1]
+# ---------------------------------------------------------------- votes
 
 
-def _count_raters_once(
-    judgements: pd.DataFrame, rank: Callable[[Any], float | None] | None
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Give each rater of a candidate one vote; without a name each judgement is a vote, and so is each value of one cell.
+def elect(
+    votes: pd.DataFrame, key: str, choice: str, rank: Callable[[Any], float | None]
+) -> tuple[pd.Series[Any], pd.Series[int]]:
+    """Elect a choice per key; each named rater has one vote, by the majority of what that rater says.
 
     Args:
-        judgements: with ``candidate_id``, ``row_id``, ``rater`` and ``value``.
-        rank: of a label; None where the values are scores.
+        votes: with ``judgement_id`` and ``row_id``; ``rater``, if there is one, is missing where nobody is named.
+        key: column of what is voted on.
+        choice: column of what is chosen.
+        rank: of a choice.
 
     Returns:
-        The judgements, of which those of a rater without a majority are left out; and the votes.
+        Key -> its choice (`_elect`); and the ``judgement_id`` of those whose rater has no majority.
     """
-    turn = judgements.groupby(["candidate_id", "row_id"]).cumcount()
-    rater = judgements["rater"].where(judgements["rater"].notna(), judgements.index)
-    ballot, first = number_rows(judgements["candidate_id"], rater, turn)
-    votes = judgements.iloc[first].reset_index(drop=True)
-    if rank is None:
-        return judgements, votes.assign(value=_take_means(ballot, judgements["value"]))
-    label = _elect(judgements.assign(ballot=ballot), "ballot", rank)
-    judgements = exclude(judgements, {"rater_tie": ~pd.Series(ballot).isin(label.index).to_numpy()})
-    return judgements, votes.assign(value=label)[votes.index.isin(label.index)]
+    if "rater" not in votes:
+        return _elect(votes[key], votes[choice], rank), votes["judgement_id"].iloc[:0]
+    ballot, first = _number_ballots(votes, key)
+    own = _elect(ballot, votes[choice], rank)
+    key_of_ballot = votes[key].to_numpy()[first]
+    return _elect(key_of_ballot[own.index], own, rank), votes["judgement_id"][~np.isin(ballot, own.index)]
+
+
+def _elect(key: Any, choice: pd.Series[Any], rank: Callable[[Any], float | None]) -> pd.Series[Any]:
+    """Elect a choice per key: the most frequent rank wins, and of its choices the most frequent, or the first in the alphabet.
+
+    A key of which two ranks are as frequent has no choice: of good, good, bad it has good, of good, bad none.
+    """
+    votes = pd.DataFrame({"key": np.asarray(key), "choice": choice.to_numpy(), "rank": choice.map(rank).to_numpy()})
+    of_rank, of_choice = (votes.groupby(["key", name])["key"].transform("size") for name in ("rank", "choice"))
+    best = votes.assign(votes=of_choice)[of_rank == of_rank.groupby(votes["key"]).transform("max")]
+    best = best.sort_values(["votes", "choice"], ascending=[False, True])
+    elected = best.drop_duplicates("key").set_index("key")["choice"]
+    return elected[best.groupby("key")["rank"].nunique()[elected.index] == 1]
+
+
+def _number_ballots(votes: pd.DataFrame, key: str) -> tuple[Array, Array]:
+    """Number the ballots as `number_rows`: one for each rater of a key, for each value of one cell, and for each unnamed vote."""
+    turn = votes.groupby([key, "row_id", "rater"], dropna=False).cumcount()
+    rater = votes["rater"].where(votes["rater"].notna(), votes["judgement_id"])
+    return number_rows(votes[key], rater, turn)
 
 
 def _join_several(cells: pd.Series[Any], join: Callable[[Any], Any]) -> pd.Series[Any]:
@@ -330,7 +375,7 @@ def _join_several(cells: pd.Series[Any], join: Callable[[Any], Any]) -> pd.Serie
 
 def _join_spans(cells: Any) -> list[Any]:
     spans = {str(span): span for cell in cells for span in cell}
-    return sorted(spans.values(), key=lambda span: (span["start"], span["end"]))
+    return sorted(spans.values(), key=lambda span: (span["start"], span["end"], str(span)))
 
 
 # ---------------------------------------------------------------- errors of a candidate
@@ -366,7 +411,8 @@ def choose_errors(judgements: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     if len(errors) and recipe.several_errors is None:
         _refuse_several_errors(errors, names, recipe)
     if len(errors) and recipe.several_errors == "most_severe":
-        errors = errors.assign(rank=_rank_severities(errors)).sort_values("rank", ascending=False, kind="stable")
+        errors = errors.assign(rank=_rank_severities(errors))
+        errors = errors.sort_values(["rank", *names], ascending=[False, *(True for _ in names)])
     if recipe.several_errors != "each":
         errors = errors.drop_duplicates("candidate_id")
     columns = ["candidate_id", *names]
@@ -543,8 +589,8 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
         "no_category": pairs["category"].isna() if "category" in pairs else False,
     })  # fmt: skip
     if by_text:
-        pairs = _count_votes(pairs)
-    accounts = tally_rows(rows.assign(exclusion=pairs["exclusion"].combine_first(rows["exclusion"])), pairs)
+        pairs = _choose_directions(pairs)
+    accounts = tally_rows(conclude_rows(rows, pairs), pairs)
     used = pairs[pairs["exclusion"] == ""].reset_index(drop=True)
     if not len(used):
         raise NNDError(say_why_nothing(accounts))
@@ -562,19 +608,31 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
     return tests, accounts | look_at_texts(rows, tests, tests[["context", *recipe.field]].drop_duplicates(), recipe)
 
 
-def _count_votes(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Leave out all rows of a pair but the first one of the direction that more people say."""
+def _choose_directions(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Leave out all rows of a pair but one of the direction that more people say.
+
+    Of rows that say the same but for their details, the one stays whose details come first in the alphabet.
+
+    Returns:
+        The rows; those that were not left out before have ``pair_id`` and ``direction``, whether ``rejected`` is first in the
+        alphabet.
+    """
     used = pairs[pairs["exclusion"] == ""]
+    direction = used["chosen"] > used["rejected"]
+    first, second = used["chosen"].mask(direction, used["rejected"]), used["rejected"].mask(direction, used["chosen"])
     category = used["category"] if "category" in used else pd.Series("", index=used.index)
-    turned = used["chosen"] > used["rejected"]
-    first, second = used["chosen"].mask(turned, used["rejected"]), used["rejected"].mask(turned, used["chosen"])
-    pair = number_rows(used["prompt"], category, first, second)[0]
-    votes = used = used.assign(candidate_id=pair, value=turned, row_id=used.index)
+    used = used.assign(pair_id=number_rows(used["prompt"], category, first, second)[0], direction=direction)
+    elected, undecided = elect(used, "pair_id", "direction", float)
+    used = exclude(used, {
+        "rater_tie": used["judgement_id"].isin(undecided),
+        "contradictory": used["direction"] != used["pair_id"].map(elected),
+    })  # fmt: skip
     if "rater" in used:
-        used, votes = _count_raters_once(used, float)
-        pairs["rater"] = used["rater"].where(used.groupby(pair)["rater"].transform("nunique") == 1)
-    used = exclude(
-        used, {"contradictory": used["value"] != used["candidate_id"].map(_elect(votes, "candidate_id", float))}
+        raters = used.groupby("pair_id")["rater"].transform("nunique", dropna=False)
+        used["rater"] = used["rater"].where(raters == 1)
+    details = [name for name in ("subcategory", "severity", "high_system", "low_system", "spans") if name in used]
+    ordered = used.sort_values(
+        ["exclusion", "pair_id", *details], key=lambda cells: cells.fillna("\uffff").astype(str), kind="stable"
     )
-    used = exclude(used, {"repeated": used["candidate_id"].where(used["exclusion"] == "").duplicated()})
-    return pairs.assign(exclusion=used["exclusion"].combine_first(pairs["exclusion"]))
+    used = exclude(used, {"repeated": ordered["pair_id"].duplicated().reindex(used.index)})
+    return pd.concat([used, pairs[pairs["exclusion"] != ""]]).sort_index()

@@ -184,11 +184,12 @@ class Recipe(_Strict):
         context: column of what a model is given.
         candidate: column of the text that was judged.
         group: column or columns within which pairs are formed; without it, within the prompt.
-        label: column of a label.
+        label: column of a label, or of a list of labels.
         score: column of a number, higher is better, or of a list of numbers.
         system: column of who wrote the candidate.
-        rater: column of who judged. Of several judgements of one candidate the most frequent label counts (a tie leaves it
-            out), or the mean score, each rater once. Of a pair that was judged several times, the more frequent way counts.
+        rater: column of who judged, or of a list beside one of labels, scores or winners. Of several judgements of one
+            candidate the most frequent label counts (a tie leaves it out), or the mean score, each rater once. Of a pair that
+            was judged several times, the more frequent way counts.
         attribute: name -> column of its labels or scores: ``{fluency: Flüssigkeit}``; beside ``label`` or ``score``, the
             one column that names the attribute.
         category: column of the category of the tests.

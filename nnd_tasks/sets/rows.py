@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,9 @@ from nnd_tasks.sets.cells import (
     is_chat,
     join_messages,
     kind_of,
+    list_items,
     place_of,
+    read_chat,
     read_messages,
     render,
     take_column,
@@ -36,11 +38,14 @@ from nnd_tasks.sets.download import Source
 from nnd_tasks.sets.read import naming_place, read_table
 from nnd_tasks.sets.recipe import CONFIG, FILE, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.sets.spans import place_spans, span_cells
+from nnd_tasks.text import counted
 
 FIELD = "field "  # before the name of a prompt field, as a column of rows
 TEXTS = ("context", "candidate", "chosen", "rejected")
 #: Roles whose texts are names; white space around a name does not count.
 NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
+#: Roles that name an error; a cell may name several.
+_ERRORS = ("category", "subcategory", "severity")
 #: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
 ROLES = (*TEXTS, *NAMES, "group", "score", "spans", "config", "where")
 
@@ -139,15 +144,48 @@ def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, li
     table = table.assign(exclusion="")
     unmatched = []
     for column, values in recipe.leave_out.items():
-        texts = as_texts(take_column(table, column), table, column, strip=True)
+        items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
+        texts = as_texts(items[column], items, column, strip=True)
         cells = np.array([(text or "").casefold() for text in texts], dtype=object)
         for value in values:
             condition = f"{column} = {value!r}"
-            matches = cells == value.strip().casefold()
+            matches = table.index.isin(items.index[cells == value.strip().casefold()])
             table = exclude(table, {f"by_recipe: {condition}": matches})
             if not matches.any():
                 unmatched.append(condition)
     return table, unmatched
+
+
+def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
+    """Make a row of each item of the lists in some columns; lists of one row go side by side, and other cells are repeated.
+
+    Returns:
+        The rows, with the index of those that they come from.
+
+    Raises:
+        NNDError: the lists of a row have different lengths, or hold lists.
+    """
+    lists = {role: rows[role].map(list_items) for role in roles if role in rows}
+    if not lists or not len(rows):
+        return rows
+    lengths = pd.DataFrame({role: items.map(len) for role, items in lists.items()})
+    most = lengths.max(axis=1).to_numpy()
+    wrong = (lengths.ne(1) & lengths.ne(most, axis=0)).any(axis=1).to_numpy()
+    if wrong.any():
+        i = int(np.flatnonzero(wrong)[0])
+        parts = " beside ".join(f"{counted(number, 'item')} of {role}" for role, number in lengths.iloc[i].items())
+        raise NNDError(f"{place_of(rows, i)}: {parts}; lists in one row need the same length")
+    exploded = rows.iloc[np.repeat(np.arange(len(rows)), most)].copy()
+    for role, items in lists.items():
+        cells = [
+            item
+            for cell, number in zip(items, most, strict=True)
+            for item in (cell if len(cell) == number else cell * number)
+        ]
+        if nested := [i for i, cell in enumerate(cells) if isinstance(cell, (list, tuple))]:
+            raise NNDError(f"{place_of(exploded, nested[0])}, column {role!r}: a list within a list")
+        exploded[role] = pd.Series(cells, exploded.index, dtype=object)
+    return exploded
 
 
 def number_rows(*columns: Any) -> tuple[Array, Array]:
@@ -208,27 +246,32 @@ def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         NNDError: a column is missing, or a cell names no winner.
     """
     rows = take_roles(table, recipe)
-    side = np.zeros(len(table))
-    if recipe.pair:
-        side = find_winners(table, recipe)
-        rows["winner"] = take_column(table, str(recipe.winner))
+    first, second = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
+    rows = rows.assign(chosen=take_column(table, first), rejected=take_column(table, second))
+    for role, column in zip(("high_system", "low_system"), recipe.systems, strict=False):
+        rows[role] = take_column(table, column)
+    if not recipe.pair:
+        return rows
+    rows = explode_lists(rows.assign(winner=take_column(table, str(recipe.winner))), ["winner", "rater"])
+    side = find_winners(rows, recipe)
     rows = exclude(rows, {"undecided": side == _TIE, "no_judgement": side == _UNJUDGED})
-    texts = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
-    for (better, worse), columns in {
-        ("chosen", "rejected"): texts,
-        ("high_system", "low_system"): recipe.systems,
-    }.items():
-        if columns:
-            first, second = (take_column(table, column) for column in columns)
-            rows[better] = np.where(side == 1, second, first)
-            rows[worse] = np.where(side == 1, first, second)
+    for better, worse in (("chosen", "rejected"), ("high_system", "low_system")):
+        if better in rows:
+            first_cells, second_cells = rows[better], rows[worse]
+            rows[better], rows[worse] = (
+                first_cells.mask(side == 1, second_cells),
+                second_cells.mask(side == 1, first_cells),
+            )
     return rows
 
 
-def find_winners(table: pd.DataFrame, recipe: Recipe) -> Array:
+def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
     """Find which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
 
-    Rows that are left out already need none.
+    Args:
+        rows: with ``winner``, and ``high_system`` and ``low_system`` as the systems of the first and the second text. Rows that
+            are left out already need no winner.
+        recipe: of the set.
 
     Raises:
         NNDError: a cell is neither a column of ``pair`` or a word of its name, one of ``systems``, 1 or 2, A or B, first or
@@ -237,12 +280,12 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> Array:
     meanings = _winner_meanings(recipe)
     traces = traces_of("winner", recipe)
     unjudged = recipe.unjudged
+    columns = {"winner": str(recipe.winner), **dict(zip(("high_system", "low_system"), recipe.systems, strict=False))}
     cells, *systems = (
-        [text or "" for text in as_texts(take_column(table, column), table, column, strip=True)]
-        for column in (str(recipe.winner), *recipe.systems)
+        [text or "" for text in as_texts(rows[role], rows, column, strip=True)] for role, column in columns.items()
     )
-    sides = np.full(len(table), _UNJUDGED)
-    for i in np.flatnonzero(table["exclusion"] == "").tolist():
+    sides = np.full(len(rows), _UNJUDGED)
+    for i in np.flatnonzero(rows["exclusion"] == "").tolist():
         value = cells[i].casefold()
         if cells[i] in traces or value in unjudged:
             continue
@@ -253,7 +296,7 @@ def find_winners(table: pd.DataFrame, recipe: Recipe) -> Array:
         readings.discard(None)
         if len(readings) != 1:
             raise NNDError(
-                f"{place_of(table, i)}, column {recipe.winner!r}: {cells[i]!r:.60} names no winner; say what each value "
+                f"{place_of(rows, i)}, column {recipe.winner!r}: {cells[i]!r:.60} names no winner; say what each value "
                 f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
                 "recipe)"
             )
@@ -329,7 +372,8 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
         raise NNDError(f"{path}: rows(folder) returns a DataFrame, not {kind_of(rows)}")
     if not len(rows):
         raise NNDError(f"{path}: rows(folder) returns no row; is it the right file?")
-    rows = rows.reset_index(drop=True)
+    # pandas reads lists in parquet as arrays.
+    rows = rows.reset_index(drop=True).map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
     required = ["chosen", "rejected"] if "chosen" in rows else ["context", "candidate"]
     if "chosen" not in rows and not isinstance(rule, PairRule):
         required.append(rule.role)
@@ -350,13 +394,27 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
 # ---------------------------------------------------------------- texts and prompts
 
 
-def clean_rows(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Split the chats of those rows that are not left out, place their spans, clean their texts, and number their prompts.
+def clean_rows(rows: pd.DataFrame, recipe: Recipe, role: str = "winner") -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Take the rows that are not left out, and make them clean.
+
+    Lists of judgements, raters and errors become rows, chats are split, spans are placed, texts are cleaned, and prompts are
+    numbered.
+
+    Args:
+        rows: by role; those of one row of the source have one index.
+        recipe: of the set.
+        role: of the judgements.
 
     Returns:
-        The rows with ``prompt``, the number of their prompt, and the table of `number_prompts`.
+        A row per judgement, and per error that it names, with ``row_id`` (the index), ``judgement_id`` and ``prompt``, the number
+        of its prompt; and the table of `number_prompts`.
+
+    Raises:
+        NNDError: a cell is of a wrong kind, or lists of a row have different lengths; the error names the row.
     """
-    rows = rows[rows["exclusion"] == ""]
+    rows = rows[rows["exclusion"] == ""].rename_axis("row_id")
+    rows = explode_lists(rows, [role, "rater"]).reset_index().rename_axis("judgement_id")
+    rows = explode_lists(rows, _ERRORS).reset_index()
     if "chosen" in rows:
         rows = _split_chats(rows)
     rows = clean_texts(place_spans(rows, recipe), recipe)
@@ -397,6 +455,7 @@ def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
     Raises:
         ValueError: a message has no text, or a text is a whole dialogue.
     """
+    chosen, rejected = read_chat(chosen), read_chat(rejected)
     if not (is_chat(chosen) and is_chat(rejected)):
         if ANSWER in str(chosen) and ANSWER in str(rejected):
             raise ValueError("a dialogue in one text; split it into messages in prepare.py")

@@ -9,12 +9,12 @@ from itertools import combinations
 
 
 def vote(labels, rank):
-    """Find the most frequent label of the most frequent rank, None where two ranks are as frequent."""
+    """Find the most frequent label of the most frequent rank, or the first of several; None where ranks tie."""
     ranks = [rank[label] for label in labels]
     most = max(ranks, key=ranks.count)
     if any(ranks.count(other) == ranks.count(most) for other in set(ranks) - {most}):
         return None
-    inside = [label for label in labels if rank[label] == most]
+    inside = sorted(label for label in labels if rank[label] == most)
     return max(inside, key=inside.count)
 
 
@@ -35,7 +35,9 @@ def choose_errors(judgements, recipe):
     if len(errors) > 1 and all(len(several) < 2 for several in values):
         errors = [tuple(several[0] if several else "" for several in values)]
     if len(errors) > 1 and recipe["several_errors"] == "most_severe":
-        errors.sort(key=lambda error: -SEVERITIES.index(error[names.index("severity")]))
+        errors.sort(
+            key=lambda error: (-SEVERITIES.index(error[names.index("severity")]), *(text or "~" for text in error))
+        )
     if recipe["several_errors"] != "each":
         errors = errors[:1]
     return [dict(zip(names, error, strict=True)) for error in errors]
@@ -76,16 +78,18 @@ def rate(judgements, recipe, best):
     """Make a candidate with its quality, or None where people did not agree; ``best`` is the best score by aspect."""
     ballots = {}
     turns = {}
+    cast = []
     for i, one in enumerate(judgements):
         turn = turns[one["row"]] = turns.get(one["row"], -1) + 1
         named = "rater" in recipe and one["rater"]
-        ballots.setdefault((one["rater"], turn) if named else i, []).append(one["mark"])
-    found = dict(judgements[0])
+        cast.append((one["rater"], turn) if named else i)
+        ballots.setdefault(cast[-1], []).append(one["mark"])
     if by_label(recipe):
         rank = {label: place for place, labels in enumerate(recipe.get("order", [])) for label in labels}
         rank = rank or {one["mark"]: int(one["mark"] in recipe["better"]) for one in judgements}
-        votes = [label for marks in ballots.values() if (label := vote(marks, rank)) is not None]
-        label = vote(votes, rank) if votes else None
+        decided = {ballot: label for ballot, marks in ballots.items() if (label := vote(marks, rank)) is not None}
+        judgements = [one for one, ballot in zip(judgements, cast, strict=True) if ballot in decided]
+        label = vote([*decided.values()], rank) if decided else None
         if label is None:
             return None
         judgements_with = [one for one in judgements if one["mark"] == label]
@@ -93,11 +97,12 @@ def rate(judgements, recipe, best):
         found["errors"] = choose_errors(judgements_with, recipe)
     else:
         votes = [mean(marks) for marks in ballots.values()]
+        found = dict(judgements[0])
         found["score"] = found["quality"] = mean(votes)
         found["errors"] = choose_errors(judgements, recipe)
         if "majority" in recipe:
             found["quality"] = int(2 * votes.count(best[found["aspect"]]) > len(votes))
-    found["system"] = "|".join(dict.fromkeys(one["system"] for one in judgements if one["system"]))
+    found["system"] = "|".join(sorted({one["system"] for one in judgements if one["system"]}))
     found["rater"] = judgements[0]["rater"] if len({one["rater"] for one in judgements}) == 1 else ""
     return found
 
