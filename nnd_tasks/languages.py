@@ -1,4 +1,4 @@
-"""Languages: their codes, their names in prompts and recipes, pairs of them in names of files and configs, and words of texts."""
+"""Languages: their codes, their names in prompts and recipes, and pairs of them in names of files and configs."""
 
 from __future__ import annotations
 
@@ -26,19 +26,6 @@ _NAME = re.compile(rf"(?<![a-z])({'|'.join(CODES)})(?![a-z])")
 #: A comment in a template that says which languages its words are for, such as ``{# languages: en-de #}``. It is part of
 #: the template, so a YAML that includes another one and sets its own prompt does not inherit it.
 _DECLARED = re.compile(r"\{#-?\s*languages:\s*(\w+)-(\w+)\s*-?#\}")
-
-#: Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese. Each character is a word.
-_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-#: A word or a single other character, with the white space before it.
-_WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+|[^\w\s])|\s+")
-
-
-def split_words(text: str) -> list[str]:
-    """Split a text into words and marks of punctuation, each with the white space before it; together they are the text.
-
-    In scripts without spaces between words, every character is a word.
-    """
-    return _WORD.findall(text)
 
 
 def language_pair(config: str) -> tuple[str, str] | None:

@@ -6,15 +6,17 @@ import inspect
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from nnd_tasks.contribute.new import Draft, draft_set
+from nnd_tasks.contribute.template_process import TemplateProcess
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import write_texts
-from nnd_tasks.run.adapter import sandboxed_templates, task_manager
+from nnd_tasks.run.adapter import task_manager, templates_filled_by
 from nnd_tasks.schema import slug
 from nnd_tasks.sets.recipe import FILE
 from nnd_tasks.task.task_files import read_task_yaml
@@ -56,7 +58,10 @@ def draft_task(
     """
     if taken := [key for key in keys if key not in _FREE]:
         raise NNDError(f"--{taken[0].replace('_', '-')}: a task says itself what is better; leave it out")
-    with nullcontext() if trust or not include_path else sandboxed_templates(task):
+    with ExitStack() as stack:
+        if include_path and not trust:
+            process = stack.enter_context(TemplateProcess())
+            stack.enter_context(templates_filled_by(partial(process.fill, where=f"task {task}")))
         tasks = _load_tasks(task, include_path, trust=trust)
         rows = {loaded: [*_read_choices(loaded, keys.get("category"))] for loaded in tasks}
     files = {

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nnd_tasks.baselines import ALL
-from nnd_tasks.languages import split_words
+from nnd_tasks.likelihood.span_metrics import split_words
 from nnd_tasks.results.paired import Paired, sum_by_prompt
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import CandidateTokens, read_tokens

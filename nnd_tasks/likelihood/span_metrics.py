@@ -8,6 +8,7 @@ has read the first, but rare by count.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.languages import split_words
 from nnd_tasks.task.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr, break_down
 from nnd_tasks.task.scored_tokens import marked_tokens
 from nnd_tasks.task.signature import digest
@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 #: texts. ``span_excess``: the same of words, less that of `unigram_surprise`. With ``context_reliance`` also without the context.
 RATES = ("span_auc", "span_excess")
 BARE = "_no_context"
+
+#: Scripts that put no space between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese. Each character is a word.
+_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+#: A word or a single other character, with the white space before it.
+_WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+|[^\w\s])|\s+")
+
+
+def split_words(text: str) -> list[str]:
+    """Split a text into words and marks of punctuation, each with the white space before it; together they are the text.
+
+    In scripts without spaces between words, every character is a word.
+    """
+    return _WORD.findall(text)
 
 
 def auc(surprise: ArrayLike, marked: ArrayLike) -> float:

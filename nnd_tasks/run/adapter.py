@@ -30,7 +30,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, write_text, writing_all
 from nnd_tasks.redact import Veiled, bare_urls
 from nnd_tasks.task.request import engine_errors
-from nnd_tasks.task.sandbox import TemplateProcess
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task_files import registered_folder, write_task_folder
@@ -244,18 +243,13 @@ def _check_names(asked: Sequence[str], names: Sequence[str]) -> None:
 
 
 @contextmanager
-def sandboxed_templates(task: str) -> Iterator[None]:
-    """Render the templates of lm-eval's tasks in a `TemplateProcess`; what is unsafe in ``task`` raises NNDError.
+def templates_filled_by(fill: Callable[[str, Mapping[str, Any]], str]) -> Iterator[None]:
+    """Render the templates of lm-eval's tasks by a function of a template and a document.
 
     Upstream: `apply_template` (lm_eval/utils.py) renders without a sandbox.
     """
-    with TemplateProcess() as process:
-
-        def apply_template(template: str, doc: Mapping[str, Any]) -> str:
-            return process.fill(template, doc, f"task {task}")
-
-        with patch("lm_eval.utils.apply_template", apply_template):
-            yield
+    with patch("lm_eval.utils.apply_template", fill):
+        yield
 
 
 # ---------------------------------------------------------------- the run
