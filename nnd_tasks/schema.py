@@ -18,8 +18,8 @@ Optional are ``subcategory``, ``severity``, ``high_label``, ``low_label``, ``hig
 of ``start``, ``end``, ``category``, ``severity``). Any other string column that a prompt uses is a *prompt field*; it is equal
 for all tests of a prompt. Texts are Unicode NFC and otherwise as published, unless the card says otherwise.
 
-The metric of a category is ``pass_rate_<slug>``: lower case, ``_`` for all but ASCII letters and digits. Two categories with one
-slug are an error, and so are names with a meaning of their own, such as ``all``, ``sum``, ``bytes`` and ``prompts``. The
+The metric of a category is ``pass_rate_<slug>``: lower case, ``_`` for all but letters and digits of any script. A hash follows
+the slug of a category where another category has the same one, or where it has a meaning of its own, as ``sum`` has. The
 *fingerprint* of a config is a SHA-256 over all columns; results of different fingerprints are not compared.
 """
 
@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -100,8 +100,22 @@ def short_hash(*texts: str) -> str:
 
 
 def slug(name: str) -> str:
-    """Write a category's name as it stands in metric names: ``Common Sense`` -> ``common_sense``."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    """Write a name as it stands in names of metrics and configs: ``Common Sense`` -> ``common_sense``.
+
+    Letters with their marks and digits of all scripts stay. Of a name without any, the signs are named: ``👎`` ->
+    ``thumbs_down_sign``. White space alone gives ``""``.
+    """
+    words = _join_words(name)
+    return words or _join_words(" ".join(unicodedata.name(sign, f"u{ord(sign):x}") for sign in "".join(name.split())))
+
+
+def _join_words(name: str) -> str:
+    text, words = to_nfc(to_nfc(name).lower()), ""
+    for character in text:
+        kind = unicodedata.category(character)[0]
+        inside = kind in "LN" or (kind == "M" and words[-1:] not in ("", "_"))
+        words += character if inside else "" if words.endswith("_") else "_"
+    return words.strip("_")
 
 
 #: Reason -> what it says of a test, for the card.
@@ -121,54 +135,33 @@ def clean_name(config: str) -> str:
 #: Variants of a task, each the end of its name, that a YAML may list under ``variants``.
 VARIANTS = ("choice", "clean", "heldout", "judge", "rating", "validator")
 
-#: What follows ``pass_rate_`` in metrics that are not of a category; no category may have such a slug.
-RESERVED_SLUGS = frozenset({"all", "sum", "bytes", "stderr", "pmi", "half", "prompts", "prompts_sum", "prompts_bytes"})
+#: What follows ``pass_rate_`` or the name of a measure in metrics that are not of a category.
+RESERVED_SLUGS = frozenset(
+    {"all", "sum", "bytes", "pmi", "half", "swapped", "no_context", "prompts", "prompts_sum", "prompts_bytes"}
+)
 
 
-def metric_slugs(names: Iterable[str], role: str, prefix: str) -> dict[str, str]:
-    """Map each name to its slug.
-
-    Args:
-        names: categories or severities.
-        role: what to call one of them in an error.
-        prefix: what its metric's name begins with.
-
-    Raises:
-        NNDError: a name without ASCII letters or digits, or two with the same slug.
-    """
-    name_of: dict[str, str] = {}
-    for name in sorted(set(names)):
-        short = slug(name)
-        if not short:
-            raise NNDError(f"{role} {name!r} has no ASCII letter or digit to name a metric by; rename it")
-        if short in name_of:
-            raise NNDError(
-                f"{role} {name_of[short]!r} and {name!r} would both be reported as {prefix}{short}; rename one"
-            )
-        name_of[short] = name
-    return {name: short for short, name in name_of.items()}
+def list_slugs(name: str, *, of_severity: bool = False) -> list[str]:
+    """List the ends that the metric of a category or severity can have: the slug, unless it is in use, and one with a hash."""
+    short = slug(name)
+    if not short:
+        raise NNDError(f"category or severity {name!r} is white space, which names no metric; rename it")
+    # lm-eval takes a name that ends so for a standard error.
+    in_use = f"_{short}".endswith("_stderr") or (
+        not of_severity and (short in RESERVED_SLUGS or short.startswith(("severity_", "pmi_", "half_", "no_context_")))
+    )
+    return [*([] if in_use else [short]), f"{short}_{short_hash(name)[:8]}"]
 
 
-def category_slugs(categories: Iterable[str]) -> dict[str, str]:
-    """Map each category to its slug.
+def metric_slugs(names: Iterable[str], *, of_severity: bool = False) -> dict[str, str]:
+    """Map each category, or each severity, to the end of its metric's name; no two have the same.
 
     Raises:
-        NNDError: as `metric_slugs`, or a category's slug is in use for something else.
+        NNDError: one is empty, or white space.
     """
-    slugs = metric_slugs(categories, "category", "pass_rate_")
-    for category, name in slugs.items():
-        if name in RESERVED_SLUGS or name.startswith(("severity_", "pmi_", "half_")) or name.endswith("_stderr"):
-            raise NNDError(f"category {category!r} would be reported as pass_rate_{name}, a name in use; rename it")
-    return slugs
-
-
-def severity_slugs(severities: Iterable[str | None]) -> dict[str, str]:
-    """Map each severity that is not empty to its slug.
-
-    Raises:
-        NNDError: as `metric_slugs`.
-    """
-    return metric_slugs([name for name in severities if name], "severity", "pass_rate_severity_")
+    slugs = {name: list_slugs(name, of_severity=of_severity) for name in sorted(set(names))}
+    shared = Counter(ends[0] for ends in slugs.values())
+    return {name: ends[0] if shared[ends[0]] == 1 else ends[-1] for name, ends in slugs.items()}
 
 
 # ---------------------------------------------------------------- tables
@@ -219,9 +212,7 @@ def find_faults(table: pa.Table) -> tuple[pa.Table, list[Fault]]:
     if repeated := ids.filter(pc.greater(ids.field("counts"), 1)).to_pylist():
         faults.append(Fault("test_id_repeated", repr(repeated[0]["values"]), len(repeated)))
     try:
-        category_slugs(table["category"].unique().to_pylist())
-        if "severity" in table.column_names:
-            severity_slugs(table["severity"].unique().to_pylist())
+        metric_slugs(table["category"].unique().to_pylist())
     except NNDError as error:
         faults.append(Fault("category_name", str(error)))
     return table, faults

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -218,13 +219,13 @@ def without_preferences(body: str) -> str:
     return re.sub(rf"^{PREFERENCE_SECTION}\n.*?(?=^## )", "", body, flags=re.MULTILINE | re.DOTALL)
 
 
-#: What a set or a config can be called; it becomes the name of a folder.
-NAME = re.compile(r"\w[\w.-]*")
-
-
 def is_name(name: Any) -> bool:
-    """Tell whether a set or a config can be called ``name``."""
-    return isinstance(name, str) and NAME.fullmatch(name) is not None
+    """Tell whether a set or a config can be called ``name``: letters with their marks and digits of any script, _, - and ."""
+    return (
+        isinstance(name, str)
+        and name[:1] not in ("", "-", ".")
+        and all(character in "_-." or unicodedata.category(character)[0] in "LMN" for character in name)
+    )
 
 
 def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:

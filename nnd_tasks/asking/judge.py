@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 from nnd_tasks.asking.asker import VIEW, Asked, Asker
 from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
-from nnd_tasks.schema import category_slugs
+from nnd_tasks.schema import metric_slugs
 from nnd_tasks.task.metrics import Breakdown, Counts
 from nnd_tasks.task.reader import Groups
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
@@ -158,7 +158,7 @@ class Judge(Asker):
 
     def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
         """Let a candidate stand once for each question and rival; see `Asker.add_views`."""
-        slugs = category_slugs(test["category"] for tests in documents["tests"] for test in tests)
+        slugs = metric_slugs(test["category"] for tests in documents["tests"] for test in tests)
         of_pairs = ("both_right", "order_flips", "first") if self.asked.is_about_pairs else ()
         self.own_rates = ("pass_rate_half", *(f"pass_rate_half_{slug}" for slug in slugs.values()), "unread", *of_pairs)
         return super().add_views(documents)

@@ -24,7 +24,7 @@ from nnd_tasks.measures import MARGIN, MEASURES, measure_tests
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
-from nnd_tasks.schema import category_slugs
+from nnd_tasks.schema import metric_slugs
 from nnd_tasks.task.scored_tokens import SCHEMA
 
 #: Ends errors about missing files: how lm-eval comes to write them.
@@ -162,7 +162,7 @@ def rates_of(tests: pd.DataFrame) -> dict[str, float]:
     """
     scored = tests[tests["passed"].notna()]
     rates: dict[str, float] = {"tests": len(scored), "clusters": scored["cluster_id"].nunique()}
-    slugs = category_slugs(scored["category"])
+    slugs = metric_slugs(scored["category"])
     passed = scored.groupby("category")["passed"].mean()
     overall = {} if scored.empty else {"pass_rate": scored["passed"].mean()}
     return rates | overall | {f"pass_rate_{slugs[name]}": rate for name, rate in passed.items()}

@@ -17,7 +17,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import StrictLoader, parse_yaml, read_text
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.sets.licences import licence_id
-from nnd_tasks.store import NAME
+from nnd_tasks.store import is_name
 from nnd_tasks.text import did_you_mean
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
@@ -278,7 +278,7 @@ class Recipe(_Strict):
     @field_validator("config")
     @classmethod
     def _is_config(cls, config: str | None) -> str | None:
-        if config not in (None, FILE) and not NAME.fullmatch(config):
+        if config not in (None, FILE) and not is_name(config):
             raise ValueError(f"{config!r}: a config is named by letters, digits, _, - and .")
         return config
 

@@ -39,11 +39,11 @@ from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.licences import terms_of
 from nnd_tasks.store import (
     CARD,
-    NAME,
     PREFERENCE_CONFIG,
     REPORT,
     SPLIT,
     config_names,
+    is_name,
     list_files,
     parse_card,
     read_header,
@@ -288,7 +288,7 @@ def write_dataset(
     Raises:
         NNDError: the folder holds something else, cannot be written, or another process keeps it locked.
     """
-    if wrong := [name for name in tables if not NAME.fullmatch(name)]:
+    if wrong := [name for name in tables if not is_name(name)]:
         raise NNDError(f"config {wrong[0]!r}: a config is named by letters, digits, _, - and .")
     with changing(folder, hint=_ELSEWHERE), ExitStack() as stack:
         folder = expand(folder).resolve()

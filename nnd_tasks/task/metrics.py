@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
-from nnd_tasks.schema import category_slugs, severity_slugs
+from nnd_tasks.schema import metric_slugs
 from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean, pool, summarize_rate
 
 #: What lm-eval writes for a number that is undefined.
@@ -46,11 +46,11 @@ def break_down(tests: Iterable[Mapping[str, Any]]) -> Breakdown:
     """Return one rate per category and per severity that occur in ``tests``.
 
     Raises:
-        NNDError: two categories, or two severities, would give metrics of the same name.
+        NNDError: a category is empty, or a category or severity white space.
     """
     tests = list(tests)
-    categories = category_slugs(test["category"] for test in tests)
-    severities = severity_slugs(test["severity"] for test in tests)
+    categories = metric_slugs(test["category"] for test in tests)
+    severities = metric_slugs((test["severity"] for test in tests if test["severity"]), of_severity=True)
     return {
         **{f"pass_rate_{slug}": ("category", name) for name, slug in categories.items()},
         **{f"pass_rate_severity_{slug}": ("severity", name) for name, slug in severities.items()},

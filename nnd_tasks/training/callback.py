@@ -23,7 +23,7 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.measures import MEASURES
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.run import evaluate
-from nnd_tasks.schema import category_slugs
+from nnd_tasks.schema import list_slugs
 from nnd_tasks.task.settings import check_selection
 from nnd_tasks.training.training_log import LOG_NAME, Line, read_log, write_log
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
@@ -273,7 +273,10 @@ def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
     def mean(metric: str, name: str) -> dict[str, Any]:
         return {name: number(metric), "stderr": number(f"{metric}_stderr")}
 
-    ends = {ALL: "", **{name: f"_{slug}" for name, slug in category_slugs(facts["categories"]).items()}}
+    ends = {ALL: ""}
+    for name in facts["categories"]:  # whether its slug has a hash depends on the categories of the whole set
+        slugs = [slug for slug in list_slugs(name) if f"pass_rate_{slug},{filter_name}" in metrics]
+        ends |= {name: f"_{slugs[0]}"} if slugs else {}
     sizes = {**facts["categories"], ALL: {"tests": number("tests"), "clusters": number("clusters")}}
     rates, measures = {}, {}
     for name, end in ends.items():

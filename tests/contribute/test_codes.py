@@ -64,7 +64,7 @@ CASES = {
     "column_name": each(**{"the answer": lambda tests: tests["context_id"]}),
     "no_tests": emptied,
     "test_id_repeated": lambda made: made.put(made.tests["test_id"][0], 3, "test_id"),
-    "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Flu-ency", "flu ency"])),
+    "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Fluency", " "])),
     "cluster_mixed": lambda made: made.put(made.tests["cluster_id"][2], 7, "cluster_id"),
     "contradictory": turned,
     "repeated": lambda made: made.add(),

@@ -136,3 +136,22 @@ def test_only_the_yamls_of_what_is_asked_for_are_read():
     assert {"nnd_demo", "nnd_frank"} <= group
     assert "arc_easy" not in group
     assert {"nnd_demo", "arc_easy"} <= {*task_manager(None, ["arc_easy"]).all_tasks}
+
+
+def test_categories_and_severities_of_any_script_are_printed_saved_and_read(nnd, llama, tmp_path):
+    named = {"错误": "重大", "गलत": "", "गलती": "Sum", "C++": "-1", "C#": "1"}
+    pairs = [f"Q{i}?,yes,no {i},{category},{severity}\n" for i, (category, severity) in enumerate(named.items())]
+    (tmp_path / "错误.csv").write_text("q,better,worse,kind,how\n" + "".join(pairs), "utf-8")
+    recipe = "files: {错误.csv: {}}\nconfig: '@file'\nchosen: better\nrejected: worse\ncategory: kind\nseverity: how\nfield: q\n"
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "_recipe").write_text(recipe, "utf-8")
+    assert nnd("build", tmp_path / "words", "--source", tmp_path / "错误.csv").status == 0
+    run = ["--model", "hf", "--model_args", f"pretrained={llama}", "--device", "cpu", "--log_samples"]
+    shown = nnd("run", *run, "--tasks", "nnd_words", "--output_path", tmp_path / "results").out
+    metrics = {name.removeprefix("pass_rate_") for name in table(shown)["nnd_words"]}
+    assert {"错误", "गलत", "गलती", "severity_重大", "severity_sum"} <= metrics
+    for slug, number in {"c": 2, "severity_1": 2}.items():
+        assert len([name for name in metrics if re.fullmatch(slug + "_[0-9a-f]{8}", name)]) == number
+    assert nnd("report", tmp_path / "results", "--out", tmp_path / "pages").status == 0
+    pages = "".join(path.read_text("utf-8") for path in (tmp_path / "pages").rglob("*.html"))
+    assert all(name in pages for name in named)

@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lm_eval.utils import make_table
 
-from nnd_tasks.errors import NNDError
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.task.metrics import (
     aggregate_rate,
@@ -154,11 +153,6 @@ def test_each_rate_and_its_error_are_those_of_its_tests_with_a_document_as_a_clu
 
 
 # ---------------------------------------------------------------- which rates
-
-
-def test_categories_that_would_share_a_metric_name_are_refused():
-    with pytest.raises(NNDError, match="pass_rate_a_b"):
-        break_down([{"category": "a b", "severity": ""}, {"category": "a-b", "severity": ""}])
 
 
 @pytest.mark.parametrize(
