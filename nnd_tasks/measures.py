@@ -13,6 +13,8 @@ better ones. A text counts as often as it occurs in tests.
 | ``entropy`` | mean entropy of what the model expects in the place of a token, in nats, over both texts |
 
 All but the first three need a run with ``token_stats=True``.
+
+Known limits: all but the bits are means per token, which cannot be compared between vocabularies.
 """
 
 from __future__ import annotations

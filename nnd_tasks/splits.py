@@ -2,6 +2,8 @@
 
 A *source* is what prompts share that must not be in two splits: an article with its near-duplicates, a document with all its
 segments, a problem in several wordings. It is found by content, whatever a publisher calls it.
+
+Known limits: near-duplicates that are not in ``splits.txt`` can be in different splits, where their beginnings differ.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Tests that share a prompt are not independent, as one candidate takes part in several of them. So the unit that is taken to
 be drawn at random is the prompt, with all of its tests: the *cluster* of the formulas.
+
+Known limits: an error of fewer than `FEW` prompts, or of 0, is unreliable. Prompts that share a source, such as an article,
+count as independent.
 """
 
 from __future__ import annotations

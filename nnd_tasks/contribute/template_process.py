@@ -1,4 +1,8 @@
-"""Templates of lm-eval's tasks that come from a stranger: all of Jinja's sandbox, in a process that can be ended."""
+"""Templates of lm-eval's tasks that come from a stranger: all of Jinja's sandbox, in a process that can be ended.
+
+Known limits: memory is bounded on systems with `resource` only. A script that uses a `TemplateProcess` needs
+``if __name__ == "__main__"``, as with all of `multiprocessing`.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,7 @@ class TemplateProcess:
     """Renders any template in Jinja's sandbox, in a process that is ended when a template takes too long.
 
     One step of a template, such as a comparison of nested lists or a power, can take hours. Nothing within its process can end
-    it. Known limits: memory is bounded on systems with `resource` only, and a script that uses it needs ``if __name__ ==
-    "__main__"``, as with all of `multiprocessing`.
+    it.
     """
 
     def __enter__(self) -> TemplateProcess:

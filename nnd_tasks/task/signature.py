@@ -1,7 +1,9 @@
 """The signature of a run: what its pass rates rest on, in three parts: protocol, model, environment.
 
 Two runs may be compared if their protocols are equal. Their models are what is compared, and their environments should make
-no difference. Nothing else may change a pass rate, except for how the hardware rounds (batch size, device).
+no difference. Nothing else may change a pass rate.
+
+Known limits: how the hardware rounds (batch size, device) is not in it.
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ takes the smallest. Where none does, the best goes on to the next step. Two kind
 - ``errors``: the error types of the stress sets, each by its smallest amount and at several places. Few of
   them leave a good text. A type is used once per text, so that no step undoes another. ``token_drop``, ``stop_word_removal`` and
   ``truncation`` have to be named: a text may do without one word.
-- ``edits``: single words are deleted or replaced. The paper gives no promise that such a text is bad. Here, a text without a
+- ``edits``: single words are deleted or replaced. A text without a
   source loses function words or gets one that does not agree ("an" for "a", "were" for "was"), which breaks the grammar of most
   sentences; a text with a source also gets other numbers, pronouns, prepositions and content words, most of which contradict it.
+
+Known limits: no search proves that an edited text is bad; read some before you count them as errors.
 
 `build_attack_set` makes a set of the errors that the search finds against some models.
 """
