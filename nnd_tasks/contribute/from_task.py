@@ -18,7 +18,7 @@ from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import write_texts
 from nnd_tasks.run.adapter import task_manager, templates_filled_by
 from nnd_tasks.schema import slug
-from nnd_tasks.sets.recipe import FILE
+from nnd_tasks.tables.cells import FILE
 from nnd_tasks.task.task_files import read_task_yaml
 from nnd_tasks.text import some_of
 

@@ -18,13 +18,13 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_yaml, write_texts
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
 from nnd_tasks.sets.catalogue import check_free_name, check_set_name
-from nnd_tasks.sets.cells import PATH, ROW, as_number, is_chat, is_missing, render, unpack
 from nnd_tasks.sets.download import Source, open_source
-from nnd_tasks.sets.read import read_table
-from nnd_tasks.sets.recipe import FILE, KEY, PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
 from nnd_tasks.sets.spans import read_items
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
+from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, as_number, is_chat, is_missing, render, unpack
+from nnd_tasks.tables.read import read_table
 from nnd_tasks.text import some_of
 
 COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))

@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.files import read_yaml
-from nnd_tasks.sets.cells import place_of, traces_of
 from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.rows import FIELD, NAMES, TEXTS
+from nnd_tasks.tables.cells import place_of, traces_of
+from nnd_tasks.tables.roles import FIELD, NAMES, TEXTS
 from nnd_tasks.text import counted, some_of
 
 _EXAMPLES = 3

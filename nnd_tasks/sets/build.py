@@ -31,10 +31,11 @@ from nnd_tasks.schema import (
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import Source, open_source, sha256_of
 from nnd_tasks.sets.pair import make_tests
-from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
 from nnd_tasks.sets.rows import config_of, number_rows, read_rows
 from nnd_tasks.sets.write import CardFacts, write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
+from nnd_tasks.tables.cells import FILE
 from nnd_tasks.text import counted, some_of
 
 

@@ -23,11 +23,12 @@ import requests
 
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, only_writer, read_json, reading, write_text, writing
-from nnd_tasks.sets.decode import check_unpacked, split_ending
-from nnd_tasks.sets.read import SUFFIXES, TEXTS
-from nnd_tasks.sets.recipe import FILE, File, SetRecipe
+from nnd_tasks.sets.recipe import File, SetRecipe
 from nnd_tasks.show.console import warn
 from nnd_tasks.store import list_source_folders, nnd_home, sources_folder
+from nnd_tasks.tables.cells import FILE
+from nnd_tasks.tables.decode import check_unpacked, split_ending
+from nnd_tasks.tables.read import SUFFIXES, TEXTS
 from nnd_tasks.text import some_of
 
 _HASHES = "hashes.json"

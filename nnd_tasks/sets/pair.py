@@ -12,9 +12,10 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
 from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_rows, tally_table
-from nnd_tasks.sets.cells import Array, as_number, place_of, traces_of
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule
-from nnd_tasks.sets.rows import clean_rows, exclude, number_rows
+from nnd_tasks.sets.rows import clean_rows, number_rows
+from nnd_tasks.tables.cells import Array, as_number, place_of, traces_of
+from nnd_tasks.tables.roles import exclude
 from nnd_tasks.text import some_of
 
 #: Category of tests where the source has no categories.

@@ -18,13 +18,11 @@ from nnd_tasks.files import StrictLoader, parse_yaml, read_text
 from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS
 from nnd_tasks.sets.licences import licence_id
 from nnd_tasks.store import is_name
+from nnd_tasks.tables.cells import FILE, KEY, SHEET
 from nnd_tasks.text import did_you_mean
 
 #: In the folder of a set; without .yaml, which lm-eval would take for a task.
 RECIPE, PREPARE = "_recipe", "prepare.py"
-#: Columns that tables have besides their own: the file's name without its ending, the key of an entry of an object or of one
-#: of several lists, and the name of one of several sheets.
-FILE, KEY, SHEET = "@file", "@key", "@sheet"
 MAX_RECIPE_BYTES = 1_000_000
 CONFIG = "default"
 #: Roles that may be of one column. A column of ``group`` or ``field`` may have any other role, too.
@@ -178,7 +176,7 @@ class Recipe(_Strict):
         decimal: decimal mark of numbers.
         quotes: whether quotes enclose cells. Without it they do, unless tab-separated rows fit only without.
         missing: texts that mean that nobody judged: ``[k.A., '?']``. Empty cells always do. What programs write for a missing
-            value, such as nan or None, is missing in every column (`nnd_tasks.sets.cells.TRACES`), unless this is ``[]``; a
+            value, such as nan or None, is missing in every column (`nnd_tasks.tables.cells.TRACES`), unless this is ``[]``; a
             label of ``better``, ``order`` or ``ignore`` is kept.
         leave_out: column -> values of rows that are left out and counted: ``{control: ['yes']}``.
         context: column of what a model is given.

@@ -1,10 +1,10 @@
-"""From files to rows: the roles of columns, winners of pairs, the rows of a ``prepare.py``, clean texts, and the prompts."""
+"""From files to rows: those of tables or of a ``prepare.py``, clean texts, and the prompts."""
 
 from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -14,10 +14,13 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import short_hash, slug
-from nnd_tasks.sets.cells import (
+from nnd_tasks.sets.download import Source
+from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, Rule, SetRecipe
+from nnd_tasks.sets.spans import place_spans, span_cells
+from nnd_tasks.tables.cells import (
     ANSWER,
+    FILE,
     PATH,
     ROW,
     Array,
@@ -25,25 +28,16 @@ from nnd_tasks.sets.cells import (
     is_chat,
     join_messages,
     kind_of,
-    list_items,
     place_of,
     read_chat,
     read_messages,
     render,
-    take_column,
     traces_of,
     unpack,
 )
-from nnd_tasks.sets.download import Source
-from nnd_tasks.sets.read import naming_place, read_table
-from nnd_tasks.sets.recipe import CONFIG, FILE, PairRule, Recipe, Rule, SetRecipe
-from nnd_tasks.sets.spans import place_spans, span_cells
-from nnd_tasks.text import counted
+from nnd_tasks.tables.read import naming_place, read_table
+from nnd_tasks.tables.roles import FIELD, NAMES, TEXTS, exclude, explode_lists, mark_left_out, take_pairs, take_roles
 
-FIELD = "field "  # before the name of a prompt field, as a column of rows
-TEXTS = ("context", "candidate", "chosen", "rejected")
-#: Roles whose texts are names; white space around a name does not count.
-NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
 #: Roles that name an error; a cell may name several.
 _ERRORS = ("category", "subcategory", "severity")
 #: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
@@ -80,6 +74,8 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
         unmatched_of_files.append(unmatched)
         try:
             rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
+            if recipe.spans and not recipe.spans.marks:
+                rows["spans"] = pd.Series(span_cells(table, recipe.spans), dtype=object).reindex(rows.index)
         except NNDError:
             if (table["exclusion"] == "").any() or len(source.files) == 1:
                 raise
@@ -116,227 +112,6 @@ def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
     if not config:
         raise NNDError(f"{path}: cannot name a config after this file; rename it")
     return config
-
-
-# ---------------------------------------------------------------- what is left out
-
-
-def exclude(table: pd.DataFrame, reasons: Mapping[str, Any]) -> pd.DataFrame:
-    """Give those rows of a table that are not left out yet the first reason that they have.
-
-    Args:
-        table: with the column ``exclusion``: why a row is left out, ``""`` where it is used.
-        reasons: a key of `nnd_tasks.sets.account.REASONS` -> which rows have it, shape (rows,). What follows ``": "`` in a key
-            is counted apart.
-    """
-    exclusion = table["exclusion"]
-    for reason, wrong in reasons.items():
-        exclusion = exclusion.mask((exclusion == "") & wrong, reason)
-    return table.assign(exclusion=exclusion)
-
-
-def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, list[str]]:
-    """Give every row an ``exclusion``: those that ``leave_out`` names are left out by the recipe.
-
-    Returns:
-        The table; and those conditions, as ``column = 'value'``, that no row meets.
-    """
-    table = table.assign(exclusion="")
-    unmatched = []
-    for column, values in recipe.leave_out.items():
-        items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
-        texts = as_texts(items[column], items, column, strip=True)
-        cells = np.array([(text or "").casefold() for text in texts], dtype=object)
-        for value in values:
-            condition = f"{column} = {value!r}"
-            matches = table.index.isin(items.index[cells == value.strip().casefold()])
-            table = exclude(table, {f"by_recipe: {condition}": matches})
-            if not matches.any():
-                unmatched.append(condition)
-    return table, unmatched
-
-
-def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
-    """Make a row of each item of the lists in some columns; lists of one row go side by side, and other cells are repeated.
-
-    Returns:
-        The rows, with the index of those that they come from.
-
-    Raises:
-        NNDError: the lists of a row have different lengths, or hold lists.
-    """
-    lists = {role: rows[role].map(list_items) for role in roles if role in rows}
-    if not lists or not len(rows):
-        return rows
-    lengths = pd.DataFrame({role: items.map(len) for role, items in lists.items()})
-    most = lengths.max(axis=1).to_numpy()
-    wrong = (lengths.ne(1) & lengths.ne(most, axis=0)).any(axis=1).to_numpy()
-    if wrong.any():
-        i = int(np.flatnonzero(wrong)[0])
-        parts = " beside ".join(f"{counted(number, 'item')} of {role}" for role, number in lengths.iloc[i].items())
-        raise NNDError(f"{place_of(rows, i)}: {parts}; lists in one row need the same length")
-    exploded = rows.iloc[np.repeat(np.arange(len(rows)), most)].copy()
-    for role, items in lists.items():
-        cells = [
-            item
-            for cell, number in zip(items, most, strict=True)
-            for item in (cell if len(cell) == number else cell * number)
-        ]
-        if nested := [i for i, cell in enumerate(cells) if isinstance(cell, (list, tuple))]:
-            raise NNDError(f"{place_of(exploded, nested[0])}, column {role!r}: a list within a list")
-        exploded[role] = pd.Series(cells, exploded.index, dtype=object)
-    return exploded
-
-
-def number_rows(*columns: Any) -> tuple[Array, Array]:
-    """Number the distinct rows of some columns in the order of their first appearance.
-
-    Returns:
-        The number of each row, shape (rows,); and the first row of each number, shape (numbers,).
-    """
-    key = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        codes, values = pd.factorize(np.asarray(column), use_na_sentinel=False)
-        key = pd.factorize(key * len(values) + codes)[0]
-    return key, np.flatnonzero(~pd.Series(key).duplicated().to_numpy())
-
-
-# ---------------------------------------------------------------- rows of tables
-
-
-def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Name the columns of a table by their roles, as objects; a row per attribute where each has a column.
-
-    Raises:
-        NNDError: a column is missing.
-    """
-    named = {role: getattr(recipe, role, None) for role in (*TEXTS, "score", *NAMES)}
-    columns = {role: column for role, column in named.items() if column and isinstance(column, str)}
-    columns |= {FIELD + name: column for name, column in recipe.field.items()}
-    rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
-    rows[[PATH, ROW, "exclusion"]] = table[[PATH, ROW, "exclusion"]].to_numpy(object)
-    if recipe.group:
-        keys = [as_texts(take_column(table, column), table, column) for column in recipe.group]
-        rows["group"] = keys[0] if len(keys) == 1 else [short_hash(*map(str, row)) for row in zip(*keys, strict=True)]
-    if recipe.spans and not recipe.spans.marks:
-        rows["spans"] = pd.Series(list(span_cells(table, recipe.spans)), dtype=object)
-    if not recipe.attribute:
-        return rows
-    if recipe.label or recipe.score:
-        return rows.assign(attribute=take_column(table, next(iter(recipe.attribute.values()))))
-    role = "label" if recipe.by_label else "score"
-    of_each = [
-        rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()
-    ]
-    return pd.concat(of_each).sort_index(kind="stable")
-
-
-# ---------------------------------------------------------------- rows of pairs
-
-_TIE, _UNJUDGED = -1, -2
-_WINNER_WORDS = read_yaml(Path(__file__).with_name("winner_words.yaml"))
-_SIDES = {"first": 0, "second": 1, "tie": _TIE}
-_MEANINGS = {word: side for name, side in _SIDES.items() for word in _WINNER_WORDS[name]}
-
-
-def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Take rows with the roles ``chosen`` and ``rejected``; those without a winner are left out.
-
-    Raises:
-        NNDError: a column is missing, or a cell names no winner.
-    """
-    rows = take_roles(table, recipe)
-    first, second = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
-    rows = rows.assign(chosen=take_column(table, first), rejected=take_column(table, second))
-    for role, column in zip(("high_system", "low_system"), recipe.systems, strict=False):
-        rows[role] = take_column(table, column)
-    if not recipe.pair:
-        return rows
-    rows = explode_lists(rows.assign(winner=take_column(table, str(recipe.winner))), ["winner", "rater"])
-    side = find_winners(rows, recipe)
-    rows = exclude(rows, {"undecided": side == _TIE, "no_judgement": side == _UNJUDGED})
-    for better, worse in (("chosen", "rejected"), ("high_system", "low_system")):
-        if better in rows:
-            first_cells, second_cells = rows[better], rows[worse]
-            rows[better], rows[worse] = (
-                first_cells.mask(side == 1, second_cells),
-                second_cells.mask(side == 1, first_cells),
-            )
-    return rows
-
-
-def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
-    """Find which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
-
-    Args:
-        rows: with ``winner``, and ``high_system`` and ``low_system`` as the systems of the first and the second text. Rows that
-            are left out already need no winner.
-        recipe: of the set.
-
-    Raises:
-        NNDError: a cell is neither a column of ``pair`` or a word of its name, one of ``systems``, 1 or 2, A or B, first or
-            second, left or right, a tie, nor a value of ``winners``.
-    """
-    meanings = _winner_meanings(recipe)
-    traces = traces_of("winner", recipe)
-    unjudged = recipe.unjudged
-    columns = {"winner": str(recipe.winner), **dict(zip(("high_system", "low_system"), recipe.systems, strict=False))}
-    cells, *systems = (
-        [text or "" for text in as_texts(rows[role], rows, column, strip=True)] for role, column in columns.items()
-    )
-    sides = np.full(len(rows), _UNJUDGED)
-    for i in np.flatnonzero(rows["exclusion"] == "").tolist():
-        value = cells[i].casefold()
-        if cells[i] in traces or value in unjudged:
-            continue
-        readings = {meanings.get(value)}
-        if not recipe.winners:  # a system called 1 may be the second
-            readings = {_read_side(value, meanings)}
-            readings |= {side for side, names in enumerate(systems) if names[i].casefold() == value}
-        readings.discard(None)
-        if len(readings) != 1:
-            raise NNDError(
-                f"{place_of(rows, i)}, column {recipe.winner!r}: {cells[i]!r:.60} names no winner; say what each value "
-                f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
-                "recipe)"
-            )
-        sides[i] = readings.pop()
-    return sides
-
-
-def _winner_meanings(recipe: Recipe) -> dict[str, int]:
-    """What values of ``winner`` mean, in small letters."""
-    if recipe.winners:
-        return {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
-    meanings = dict(_MEANINGS)
-    first, second = ({*_split_words(column)} for column in recipe.pair)
-    # "a" of answer_b and answer_a is the second.
-    if len(first - second) == len(second - first) == 1:
-        meanings |= {(first - second).pop(): 0, (second - first).pop(): 1}
-    return meanings | {column.casefold(): side for side, column in enumerate(recipe.pair)}
-
-
-def _split_words(name: str) -> list[str]:
-    """The words of a name in small letters: ``responseA``, ``response_a`` and ``response-a`` have two."""
-    words = re.findall(r"[^\W\d_]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
-    return [word.casefold() for word in words]
-
-
-def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
-    if value in meanings:
-        return meanings[value]
-    words = _split_words(value)
-    if words and meanings.get(words[0]) == _TIE:
-        return _TIE  # tie (bothbad)
-    telling = [word for word in words if word not in _WINNER_WORDS["fillers"]]
-    return meanings.get(telling[0]) if len(telling) == 1 else None
-
-
-def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
-    values = [value for value in dict.fromkeys(cells) if value]
-    words = {side: name for name, side in _SIDES.items()}
-    examples = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
-    return f"'{','.join(examples)}{',...' if len(values) > 6 else ''}'"
 
 
 # ---------------------------------------------------------------- rows of a prepare.py
@@ -392,6 +167,19 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
 
 
 # ---------------------------------------------------------------- texts and prompts
+
+
+def number_rows(*columns: Any) -> tuple[Array, Array]:
+    """Number the distinct rows of some columns in the order of their first appearance.
+
+    Returns:
+        The number of each row, shape (rows,); and the first row of each number, shape (numbers,).
+    """
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        codes, values = pd.factorize(np.asarray(column), use_na_sentinel=False)
+        key = pd.factorize(key * len(values) + codes)[0]
+    return key, np.flatnonzero(~pd.Series(key).duplicated().to_numpy())
 
 
 def clean_rows(rows: pd.DataFrame, recipe: Recipe, role: str = "winner") -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -475,7 +263,7 @@ def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Give every text in NFC, names stripped, and None for what is absent.
 
-    A blank text and a trace of a missing value are absent (`nnd_tasks.sets.cells.TRACES`); where each row is a candidate as
+    A blank text and a trace of a missing value are absent (`nnd_tasks.tables.cells.TRACES`); where each row is a candidate as
     published, they stay.
     """
     rows = rows.copy()

@@ -14,8 +14,8 @@ import regex  # type: ignore[import-untyped]
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import to_nfc
-from nnd_tasks.sets.cells import is_missing, place_of, render, take_column, traces_of, unpack
 from nnd_tasks.sets.recipe import Recipe, Spans
+from nnd_tasks.tables.cells import is_missing, place_of, render, take_column, traces_of, unpack
 
 Span = dict[str, Any]
 

@@ -15,9 +15,9 @@ from nnd_tasks.files import dump_yaml, read_yaml, reading, write_text
 from nnd_tasks.languages import language_pair, translation_prompt
 from nnd_tasks.schema import RESERVED_COLUMNS, VARIANTS, clean_name
 from nnd_tasks.sets.build import BuiltSet
-from nnd_tasks.sets.cells import ANSWER
-from nnd_tasks.sets.recipe import FILE, Recipe, SetRecipe
+from nnd_tasks.sets.recipe import Recipe, SetRecipe
 from nnd_tasks.store import list_configs, tasks_dir, user_tasks_dir
+from nnd_tasks.tables.cells import ANSWER, FILE
 from nnd_tasks.text import some_of
 
 #: Prompt where some contexts are chats of several messages, which end with ``Assistant:``: with it, all prompts end so.

@@ -18,10 +18,10 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import open_source, sha256_of
-from nnd_tasks.sets.read import naming_place, read_records
 from nnd_tasks.show.report import Report, Table, make_table
 from nnd_tasks.studies.reproduce import load_experiments, pick
 from nnd_tasks.studies.text_metrics import FAITHFUL, Metric, load_metrics
+from nnd_tasks.tables.read import naming_place, read_records
 from nnd_tasks.text import counted
 
 #: The paper prints two digits: a value that rounds to its value, or to a neighbouring one, agrees. Differences have two, too.

@@ -13,8 +13,9 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.results.runs import Run
-from nnd_tasks.sets.read import read_table
-from nnd_tasks.sets.recipe import KEY, Recipe
+from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.tables.cells import KEY
+from nnd_tasks.tables.read import read_table
 
 #: What rates may stand against.
 PARAMETERS = "parameters"
@@ -73,7 +74,7 @@ def read_tags(path: str | Path) -> Tags:
     """Read a file of tags: per model its name, and columns such as ``family``, ``parameters``, ``step``, ``tokens``.
 
     Args:
-        path: any table that `nnd_tasks.sets.read.read_table` reads, such as CSV; or JSON that holds a list of objects with
+        path: any table that `nnd_tasks.tables.read.read_table` reads, such as CSV; or JSON that holds a list of objects with
             ``model``, or one object per model under its name.
 
     Raises:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 
 ERRORS = ["guess", "misinterpret", "careless", "right-idea", "imprecise", "diagnose"]
 

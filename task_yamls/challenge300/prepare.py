@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import read_delimited
+from nnd_tasks.tables.read import read_delimited
 
 SYSTEMS = ["Macaw-11B", "Macaw-answer-11B", "GPT3-davinci", "Jurassic-1-jumbo", "T5-XXL-SSM-NQ"]
 #: Group of the authors -> tags of its questions.

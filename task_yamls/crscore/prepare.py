@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import read_delimited
+from nnd_tasks.tables.read import read_delimited
 
 DIMENSIONS = {"conciseness": "Con (P)", "comprehensiveness": "Comp (R)", "relevance": "Rel (F)"}
 

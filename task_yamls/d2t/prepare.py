@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 
 #: Number of a type of errors -> its name, in the publisher's config.yaml.
 TYPES = ["Contradictory", "Not checkable", "Misleading", "Incoherent", "Repetitive", "Other"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import Record, read_records
+from nnd_tasks.tables.read import Record, read_records
 
 CNNDM_HASH_LENGTH = 40  # articles of CNN/DailyMail are named by a SHA-1, those of XSum by a shorter number
 CATEGORIES = {

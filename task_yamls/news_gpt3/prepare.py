@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 
 SYSTEMS = ["gpt3", "t0", "brio"]
 FILES = {"cnn": "cnn_human.json", "bbc": "bbc_human.json"}

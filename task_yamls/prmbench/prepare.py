@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 
 
 def rows(folder: Path) -> pd.DataFrame:

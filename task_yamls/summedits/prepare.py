@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from nnd_tasks.schema import short_hash
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 
 DOMAINS = ["news", "samsum", "ectsum", "sales_email", "sales_call", "qmsumm", "podcast", "scitldr"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 
 ATTRIBUTES = ["consistency", "coherence", "fluency", "relevance"]
 #: Where the file has no articles, they are taken from here.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.read import read_delimited
+from nnd_tasks.tables.read import read_delimited
 
 KEY, POSITIONS, TURNS = ["doc_id", "segment_id", "lp"], ["start_index", "end_index"], 10
 

@@ -5,7 +5,7 @@ import pytest
 from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.catalogue import find_recipe
-from nnd_tasks.sets.cells import TRACES
+from nnd_tasks.tables.cells import TRACES
 from tests.sets.tables import LABELS, make_rows, pick, read_arguments, read_tests, write_rows
 
 ARGUMENTS = read_arguments(__file__)
@@ -45,7 +45,7 @@ def test_a_recipe_and_a_prepare_read_cells_alike(role, tmp_path):
     write_rows(tmp_path / "set" / "table.jsonl", rows)
     (tmp_path / "set" / "_recipe").write_text("files: {table.jsonl: {}}\nbetter: good\n")
     (tmp_path / "set" / "prepare.py").write_text(
-        "import pandas as pd\nfrom nnd_tasks.sets.read import read_records\n\n\ndef rows(folder):\n"
+        "import pandas as pd\nfrom nnd_tasks.tables.read import read_records\n\n\ndef rows(folder):\n"
         "    names = {'c': 'context', 't': 'candidate', 'l': 'label'}\n"
         "    rows = [{names[k]: v for k, v in row.items()} for row in read_records(folder / 'table.jsonl')]\n"
         "    return pd.DataFrame(rows, dtype=object)\n"

@@ -15,7 +15,7 @@ from tests.sets.tables import pick, refusal, write_rows
 
 HEAD = """from pathlib import Path
 import pandas as pd
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 
 
 def rows(folder):

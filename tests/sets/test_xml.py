@@ -3,7 +3,7 @@
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.read import read_records
+from nnd_tasks.tables.read import read_records
 from tests.sets.small_files import write_files
 from tests.sets.tables import make, pick, read_tests
 

@@ -27,7 +27,7 @@ from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.catalogue import find_recipe_file, list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.licences import header_values, is_open, licence_names
-from nnd_tasks.sets.recipe import FILE, PREPARE, RECIPE, Recipe, RecipeFile, make_recipe, read_recipe
+from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, RecipeFile, make_recipe, read_recipe
 from nnd_tasks.sets.write import KNOWN_BY_PEOPLE
 from nnd_tasks.show.forms import dump_json
 from nnd_tasks.store import (
@@ -43,6 +43,7 @@ from nnd_tasks.store import (
     task_yamls,
     tasks_dir,
 )
+from nnd_tasks.tables.cells import FILE
 from nnd_tasks.task.sandbox import SANDBOX, doubles_space, fill_template
 from nnd_tasks.task.task_files import CLASS, check_settings, list_variants, read_task_yaml, written_folders
 from nnd_tasks.text import code, counted, escape_markdown, some_of

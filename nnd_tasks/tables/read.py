@@ -12,17 +12,19 @@ from contextlib import contextmanager, suppress
 from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, parse_json, parse_json_sequence, read_bytes
-from nnd_tasks.sets.cells import PATH, ROW, kind_of
-from nnd_tasks.sets.decode import MAX_BYTES, check_unpacked, read_content, read_text, split_ending, warn_once
-from nnd_tasks.sets.recipe import FILE, KEY, SHEET, Recipe
+from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, SHEET, kind_of
+from nnd_tasks.tables.decode import MAX_BYTES, check_unpacked, read_content, read_text, split_ending, warn_once
 from nnd_tasks.text import counted, some_of
+
+if TYPE_CHECKING:
+    from nnd_tasks.sets.recipe import Recipe
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
 _RECORDS = (".json", ".jsonl", ".ndjson", ".xml")

@@ -9,16 +9,21 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.sets.recipe import FILE, Recipe
 from nnd_tasks.text import some_of
 
+if TYPE_CHECKING:
+    from nnd_tasks.sets.recipe import Recipe
+
 PATH, ROW = "@path", "@row"
+#: Columns that tables have besides their own: the file's name without its ending, the key of an entry of an object or of one
+#: of several lists, and the name of one of several sheets.
+FILE, KEY, SHEET = "@file", "@key", "@sheet"
 Array: TypeAlias = np.ndarray[Any, Any]
 #: What programs write where there is no value: pandas, Python, JSON, databases, R and spreadsheets. In small letters `none` and
 #: `null` are words of people.

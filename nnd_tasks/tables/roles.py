@@ -1,0 +1,231 @@
+"""From tables to rows: what is left out, the roles of columns, a row for each item of a list, and the winners of pairs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import read_yaml
+from nnd_tasks.schema import short_hash
+from nnd_tasks.tables.cells import PATH, ROW, Array, as_texts, list_items, place_of, take_column, traces_of
+from nnd_tasks.text import counted
+
+if TYPE_CHECKING:
+    from nnd_tasks.sets.recipe import Recipe
+
+FIELD = "field "  # before the name of a prompt field, as a column of rows
+TEXTS = ("context", "candidate", "chosen", "rejected")
+#: Roles whose texts are names; white space around a name does not count.
+NAMES = ("label", "attribute", "system", "high_system", "low_system", "rater", "category", "subcategory", "severity")
+
+
+# ---------------------------------------------------------------- what is left out
+
+
+def exclude(table: pd.DataFrame, reasons: Mapping[str, Any]) -> pd.DataFrame:
+    """Give those rows of a table that are not left out yet the first reason that they have.
+
+    Args:
+        table: with the column ``exclusion``: why a row is left out, ``""`` where it is used.
+        reasons: a key of `nnd_tasks.sets.account.REASONS` -> which rows have it, shape (rows,). What follows ``": "`` in a key
+            is counted apart.
+    """
+    exclusion = table["exclusion"]
+    for reason, wrong in reasons.items():
+        exclusion = exclusion.mask((exclusion == "") & wrong, reason)
+    return table.assign(exclusion=exclusion)
+
+
+def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, list[str]]:
+    """Give every row an ``exclusion``: those that ``leave_out`` names are left out by the recipe.
+
+    Returns:
+        The table; and those conditions, as ``column = 'value'``, that no row meets.
+    """
+    table = table.assign(exclusion="")
+    unmatched = []
+    for column, values in recipe.leave_out.items():
+        items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
+        texts = as_texts(items[column], items, column, strip=True)
+        cells = np.array([(text or "").casefold() for text in texts], dtype=object)
+        for value in values:
+            condition = f"{column} = {value!r}"
+            matches = table.index.isin(items.index[cells == value.strip().casefold()])
+            table = exclude(table, {f"by_recipe: {condition}": matches})
+            if not matches.any():
+                unmatched.append(condition)
+    return table, unmatched
+
+
+def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
+    """Make a row of each item of the lists in some columns; lists of one row go side by side, and other cells are repeated.
+
+    Returns:
+        The rows, with the index of those that they come from.
+
+    Raises:
+        NNDError: the lists of a row have different lengths, or hold lists.
+    """
+    lists = {role: rows[role].map(list_items) for role in roles if role in rows}
+    if not lists or not len(rows):
+        return rows
+    lengths = pd.DataFrame({role: items.map(len) for role, items in lists.items()})
+    most = lengths.max(axis=1).to_numpy()
+    wrong = (lengths.ne(1) & lengths.ne(most, axis=0)).any(axis=1).to_numpy()
+    if wrong.any():
+        i = int(np.flatnonzero(wrong)[0])
+        parts = " beside ".join(f"{counted(number, 'item')} of {role}" for role, number in lengths.iloc[i].items())
+        raise NNDError(f"{place_of(rows, i)}: {parts}; lists in one row need the same length")
+    exploded = rows.iloc[np.repeat(np.arange(len(rows)), most)].copy()
+    for role, items in lists.items():
+        cells = [
+            item
+            for cell, number in zip(items, most, strict=True)
+            for item in (cell if len(cell) == number else cell * number)
+        ]
+        if nested := [i for i, cell in enumerate(cells) if isinstance(cell, (list, tuple))]:
+            raise NNDError(f"{place_of(exploded, nested[0])}, column {role!r}: a list within a list")
+        exploded[role] = pd.Series(cells, exploded.index, dtype=object)
+    return exploded
+
+
+# ---------------------------------------------------------------- rows of tables
+
+
+def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Name the columns of a table by their roles, as objects; a row per attribute where each has a column.
+
+    Raises:
+        NNDError: a column is missing.
+    """
+    named = {role: getattr(recipe, role, None) for role in (*TEXTS, "score", *NAMES)}
+    columns = {role: column for role, column in named.items() if column and isinstance(column, str)}
+    columns |= {FIELD + name: column for name, column in recipe.field.items()}
+    rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
+    rows[[PATH, ROW, "exclusion"]] = table[[PATH, ROW, "exclusion"]].to_numpy(object)
+    if recipe.group:
+        keys = [as_texts(take_column(table, column), table, column) for column in recipe.group]
+        rows["group"] = keys[0] if len(keys) == 1 else [short_hash(*map(str, row)) for row in zip(*keys, strict=True)]
+    if not recipe.attribute:
+        return rows
+    if recipe.label or recipe.score:
+        return rows.assign(attribute=take_column(table, next(iter(recipe.attribute.values()))))
+    role = "label" if recipe.by_label else "score"
+    of_each = [
+        rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()
+    ]
+    return pd.concat(of_each).sort_index(kind="stable")
+
+
+# ---------------------------------------------------------------- rows of pairs
+
+_TIE, _UNJUDGED = -1, -2
+_WINNER_WORDS = read_yaml(Path(__file__).with_name("winner_words.yaml"))
+_SIDES = {"first": 0, "second": 1, "tie": _TIE}
+_MEANINGS = {word: side for name, side in _SIDES.items() for word in _WINNER_WORDS[name]}
+
+
+def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Take rows with the roles ``chosen`` and ``rejected``; those without a winner are left out.
+
+    Raises:
+        NNDError: a column is missing, or a cell names no winner.
+    """
+    rows = take_roles(table, recipe)
+    first, second = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
+    rows = rows.assign(chosen=take_column(table, first), rejected=take_column(table, second))
+    for role, column in zip(("high_system", "low_system"), recipe.systems, strict=False):
+        rows[role] = take_column(table, column)
+    if not recipe.pair:
+        return rows
+    rows = explode_lists(rows.assign(winner=take_column(table, str(recipe.winner))), ["winner", "rater"])
+    side = find_winners(rows, recipe)
+    rows = exclude(rows, {"undecided": side == _TIE, "no_judgement": side == _UNJUDGED})
+    for better, worse in (("chosen", "rejected"), ("high_system", "low_system")):
+        if better in rows:
+            first_cells, second_cells = rows[better], rows[worse]
+            rows[better], rows[worse] = (
+                first_cells.mask(side == 1, second_cells),
+                second_cells.mask(side == 1, first_cells),
+            )
+    return rows
+
+
+def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
+    """Find which column of ``pair`` each row's ``winner`` names: 0 or 1, -1 for a tie, -2 where nobody judged.
+
+    Args:
+        rows: with ``winner``, and ``high_system`` and ``low_system`` as the systems of the first and the second text. Rows that
+            are left out already need no winner.
+        recipe: of the set.
+
+    Raises:
+        NNDError: a cell is neither a column of ``pair`` or a word of its name, one of ``systems``, 1 or 2, A or B, first or
+            second, left or right, a tie, nor a value of ``winners``.
+    """
+    meanings = _winner_meanings(recipe)
+    traces = traces_of("winner", recipe)
+    unjudged = recipe.unjudged
+    columns = {"winner": str(recipe.winner), **dict(zip(("high_system", "low_system"), recipe.systems, strict=False))}
+    cells, *systems = (
+        [text or "" for text in as_texts(rows[role], rows, column, strip=True)] for role, column in columns.items()
+    )
+    sides = np.full(len(rows), _UNJUDGED)
+    for i in np.flatnonzero(rows["exclusion"] == "").tolist():
+        value = cells[i].casefold()
+        if cells[i] in traces or value in unjudged:
+            continue
+        readings = {meanings.get(value)}
+        if not recipe.winners:  # a system called 1 may be the second
+            readings = {_read_side(value, meanings)}
+            readings |= {side for side, names in enumerate(systems) if names[i].casefold() == value}
+        readings.discard(None)
+        if len(readings) != 1:
+            raise NNDError(
+                f"{place_of(rows, i)}, column {recipe.winner!r}: {cells[i]!r:.60} names no winner; say what each value "
+                f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
+                "recipe)"
+            )
+        sides[i] = readings.pop()
+    return sides
+
+
+def _winner_meanings(recipe: Recipe) -> dict[str, int]:
+    """What values of ``winner`` mean, in small letters."""
+    if recipe.winners:
+        return {value.casefold(): _MEANINGS[meaning] for value, meaning in recipe.winners.items()}
+    meanings = dict(_MEANINGS)
+    first, second = ({*_split_words(column)} for column in recipe.pair)
+    # "a" of answer_b and answer_a is the second.
+    if len(first - second) == len(second - first) == 1:
+        meanings |= {(first - second).pop(): 0, (second - first).pop(): 1}
+    return meanings | {column.casefold(): side for side, column in enumerate(recipe.pair)}
+
+
+def _split_words(name: str) -> list[str]:
+    """The words of a name in small letters: ``responseA``, ``response_a`` and ``response-a`` have two."""
+    words = re.findall(r"[^\W\d_]+|\d+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))
+    return [word.casefold() for word in words]
+
+
+def _read_side(value: str, meanings: Mapping[str, int]) -> int | None:
+    if value in meanings:
+        return meanings[value]
+    words = _split_words(value)
+    if words and meanings.get(words[0]) == _TIE:
+        return _TIE  # tie (bothbad)
+    telling = [word for word in words if word not in _WINNER_WORDS["fillers"]]
+    return meanings.get(telling[0]) if len(telling) == 1 else None
+
+
+def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
+    values = [value for value in dict.fromkeys(cells) if value]
+    words = {side: name for name, side in _SIDES.items()}
+    examples = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
+    return f"'{','.join(examples)}{',...' if len(values) > 6 else ''}'"
