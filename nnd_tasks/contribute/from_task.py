@@ -83,6 +83,7 @@ def draft_task(
         "category": "category",
         "field": {"doc_id": "doc_id"},
         "missing": [],  # a choice may be "None"
+        "candidates": "choices",
         "prompt": ["{{context}}", delimiter],
         "facts": keys.get("facts", {}),
     }
@@ -90,7 +91,23 @@ def draft_task(
         write_texts({Path(folder) / file: text for file, text in files.items()})
         draft = draft_set(name, folder, keys_of_task, facts=_describe_tasks(task, tasks), replace=replace)
     draft.beside = files
+    for loaded in tasks:
+        draft.built_set.notes += _describe_unused(loaded.config.task, rows[loaded])
     return draft
+
+
+def _describe_unused(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a note on the documents whose outcome is not that of the task, as a choice of them makes no test."""
+    no_wrong = [row["doc_id"] for row in rows if row["wrong"] is None]
+    blank = [
+        row["doc_id"]
+        for row in rows
+        if "" in {row[side].strip() for side in ("right", "wrong") if row[side] is not None}
+    ]
+    for numbers, what in ((no_wrong, "without a wrong choice"), (blank, "with an empty choice")):
+        if numbers:
+            shown = some_of([*dict.fromkeys(numbers)], 12, str)
+            yield f"task {name}, document {shown}: {what}, of which no test is made; the task's own accuracy counts it"
 
 
 def _describe_tasks(name: str, tasks: Sequence[Any]) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]
     counts = {}
     for role in rows:
         is_text = role in TEXTS or role.startswith(FIELD)
-        if role in (*NAMES, "winner", "spans") or (is_text and recipe.candidates == "texts"):
+        if role in (*NAMES, "winner", "spans") or (is_text and recipe.candidates != "rows"):
             texts = rows[role][[isinstance(cell, str) for cell in rows[role]]].str.strip()
             counts[role.removeprefix(FIELD)] = (
                 texts[texts.isin(traces_of(role, recipe))].value_counts(sort=False).to_dict()

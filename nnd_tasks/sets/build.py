@@ -173,7 +173,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         built.notes.append(f"`leave_out` names {some_of(rows.unmatched, show=str)}, which no row has")
     for config, rows_of_config in rows.configs.items():
         tests, accounts, contradictory = make_tests(rows_of_config, recipe, rule)
-        if recipe.candidates == "texts":
+        if recipe.candidates != "rows":
             built.add(config, tests, {"accounts": accounts, **origin})
             continue
         mended, mended_accounts = tests, accounts

@@ -582,10 +582,10 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
     """
     has_context = "context" in rows
     pairs, prompts = clean_rows(rows, recipe)
-    by_text = recipe.candidates == "texts"
+    by_text = recipe.candidates != "rows"
     pairs = exclude(pairs, {
         "empty": (pairs["chosen"].isna() | pairs["rejected"].isna()) & by_text,
-        "equal_texts": (pairs["chosen"] == pairs["rejected"]) & by_text,
+        "equal_texts": (pairs["chosen"] == pairs["rejected"]) & (recipe.candidates == "texts"),
         "no_context": pairs["context"].isna() & by_text & has_context,
         "no_category": pairs["category"].isna() if "category" in pairs else False,
     })  # fmt: skip

@@ -210,7 +210,7 @@ class Recipe(_Strict):
         majority: whether a candidate is good if more than half of its scores are the best one.
         best: the best score; without it the highest of the table, by attribute.
         candidates: ``texts``: equal texts of a group are one candidate; ``rows``: each row is one, and a clean config stands
-            beside it.
+            beside it; ``choices``: as ``texts``, of pairs; one of two equal texts is a test, which ties and so fails.
         prompt: template of what a model reads before a candidate; or a list of it and the text between the two, which is else a
             space, or nothing after white space: ``['{{context}}', '']``.
         published: config -> number of tests of the publisher; another number gives a note.
@@ -251,7 +251,7 @@ class Recipe(_Strict):
     min_gap: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     majority: bool = False
     best: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    candidates: Literal["texts", "rows"] = "texts"
+    candidates: Literal["texts", "choices", "rows"] = "texts"
     prompt: Prose | tuple[str, str] = None
     published: dict[str, int] = {}
     expected: dict[str, int] = {}
@@ -305,6 +305,8 @@ class Recipe(_Strict):
             (texts, f"{', '.join(texts)} is of single texts; the table holds pairs, which say themselves what is better"),
             (len(self.rules) > 1, f"{rules}: one rule says what is better"),
             (self.pairs and rules, f"{rules}: pairs say themselves what is better"),
+            (self.candidates == "choices" and (self.rules or self.candidate),
+             "candidates: choices is of pairs, and the table holds single texts"),
             (self.pairs and self.several_errors, "several_errors is of single texts; the table holds pairs"),
             *((True, mistake) for mistake in self._find_shared_columns()),
             *((True, mistake) for mistake in find_prompt_mistakes(self.template or "", ["context", *sorted(self.field)])),

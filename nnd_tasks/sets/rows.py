@@ -275,7 +275,7 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         )
     for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
         texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
-        if role in NAMES or (role != "group" and recipe.candidates == "texts"):
+        if role in NAMES or (role != "group" and recipe.candidates != "rows"):
             # What a label means that is missing says the rule.
             absent = {"", *(() if role == "label" and recipe.by_label else traces_of(role, recipe))}
             texts[[text is not None and text.strip() in absent for text in texts]] = None

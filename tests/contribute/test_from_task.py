@@ -158,6 +158,16 @@ def test_each_right_choice_is_better_than_each_wrong_one(settings, pairs, folder
     )
 
 
+def test_a_wrong_choice_like_the_right_one_ties_and_documents_without_a_test_are_named(folder):
+    choices = [["a", "b", "a"], ["a", " ", "c"], ["", "b"], ["a"]]
+    write_own(folder, [{"q": f"{i}:", "c": texts, "r": 0} for i, texts in enumerate(choices)])
+    said = new("task:own", f"--include_path {folder}")
+    tests = sorted(pick(load("mine").to_list(), "context", "high", "low"))
+    assert tests == [("0:", "a", "a"), ("0:", "a", "b"), ("1:", "a", "c")]
+    assert "task own, document 1, 2: with an empty choice" in said
+    assert "task own, document 3: without a wrong choice" in said
+
+
 def test_documents_with_one_context_are_prompts_of_their_own(folder):
     write_own(folder, DOCUMENTS, doc_to_text="")
     new("task:own", f"--include_path {folder}")
