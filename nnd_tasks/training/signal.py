@@ -29,6 +29,7 @@ from nnd_tasks.training.model_tags import PARAMETERS, STEP, Tags, find_family, g
 
 Floats = NDArray[np.float64]
 PASS_RATE, MARGIN, BITS = "pass rate", "margin", "bits per byte"
+WEIGHT = "weight"
 #: Measure -> 1 where more is better, -1 where less is.
 MEASURES = {PASS_RATE: 1, MARGIN: 1, BITS: -1}
 #: The measures that hold a better text against a worse one. Bits per byte do not: they fall when a model knows such texts better,
@@ -81,7 +82,7 @@ def compare_pairs(sums: Floats, tests: Floats) -> pd.DataFrame:
 
     Args:
         sums: of each prompt, the values of its tests added up, more is better, shape (prompts, models).
-        tests: of each prompt, shape (prompts,).
+        tests: of each prompt, or the weights of its tests added up, shape (prompts,).
 
     Returns:
         A row per pair of models, named by their two places. ``difference``: mean per test of the second less that of the first;
@@ -215,10 +216,11 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
     for category in (ALL, *sorted(every.index.unique("category"))):
         category_tests = every if category == ALL else every.xs(category)
         by_prompt = category_tests.groupby("cluster_id", sort=False)
-        sums, counts = by_prompt.sum(), by_prompt.size().to_numpy(dtype=np.float64)
-        means[category] = category_tests.mean()
+        sums = by_prompt.sum()
+        total = sums.sum()
+        means[category] = pd.concat({measure: total[measure] / total[WEIGHT, measure] for measure in MEASURES})
         for measure in MEASURES:
-            values_by_prompt = sums[measure].to_numpy()
+            values_by_prompt, counts = sums[measure].to_numpy(), sums[WEIGHT, measure].to_numpy()
             row = {"category": category, "measure": measure, "tests": len(category_tests), "prompts": len(counts)}
             row |= _measure(values_by_prompt, counts, first_half(sums.index), family, resamples)
             if first_run.protocol.get("selection", ALL) == ALL:
@@ -261,15 +263,21 @@ def _report(paired: Paired, family: Family, notes: list[str], resamples: int) ->
 
 
 def _values_of_tests(paired: Paired, family: Family) -> pd.DataFrame:
-    """A row per test, named by category and prompt, and a column per (measure, model), more is better; nan if not finite."""
-    columns = {}
+    """A row per test, named by category and prompt, and a column per (measure, model), more is better; nan if not finite.
+
+    The value of several tests is their sum divided by that of the columns (`WEIGHT`, measure): tests, or bytes for bits.
+    """
+    lengths = paired.tests_of[paired.models[family.models.index[0]]]["high_bytes"]
+    columns = {(WEIGHT, PASS_RATE): 1.0, (WEIGHT, MARGIN): 1.0, (WEIGHT, BITS): lengths}
     for run_index, model in family.models["model"].items():
         tests = paired.tests_of[paired.models[run_index]]
         columns[PASS_RATE, model] = tests["passed"]
         columns[MARGIN, model] = tests["margin"]
-        columns[BITS, model] = tests["high_sum"] / math.log(2) / tests["high_bytes"].clip(lower=1)
+        columns[BITS, model] = (tests["high_sum"] / math.log(2)).where(lengths != 0, 0.0)
     names = pd.MultiIndex.from_frame(paired.tests[["category", "cluster_id"]])
-    return pd.DataFrame(columns).astype(np.float64).set_axis(names).replace([math.inf, -math.inf], math.nan)
+    return (
+        pd.DataFrame(columns, lengths.index).astype(np.float64).set_axis(names).replace([math.inf, -math.inf], math.nan)
+    )
 
 
 def _rank_prompts(run: Run) -> pd.Series[int]:
