@@ -32,7 +32,7 @@ from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import Source, open_source, sha256_of
 from nnd_tasks.sets.pair import make_tests
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
-from nnd_tasks.sets.rows import config_of, number_rows, read_rows
+from nnd_tasks.sets.rows import config_of, read_rows
 from nnd_tasks.sets.write import CardFacts, write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.tables.cells import FILE
@@ -203,10 +203,9 @@ def _clean_tests(tests: pd.DataFrame, contradictory: Any) -> tuple[pd.DataFrame,
         contradictory: whether a candidate of each test was judged both good and bad, shape (tests,).
     """
     high, low = tests["high"], tests["low"]
-    number, _ = number_rows(*(tests[name] for name in ("cluster_id", "high", "low", "category")))
     left_out = {
         "equal_texts": (high == low).to_numpy(bool),
-        "repeated": pd.Series(number).duplicated().to_numpy(bool),
+        "repeated": tests.duplicated(["cluster_id", "high", "low", "category"]).to_numpy(bool),
         "contradictory": contradictory,
         "empty": ((high.str.strip() == "") | (low.str.strip() == "")).to_numpy(bool),
     }

@@ -13,7 +13,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
 from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_rows, tally_table
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule
-from nnd_tasks.sets.rows import clean_rows, number_rows
+from nnd_tasks.sets.rows import clean_rows
 from nnd_tasks.tables.cells import Array, as_number, place_of, traces_of
 from nnd_tasks.tables.roles import exclude
 from nnd_tasks.text import some_of
@@ -111,9 +111,8 @@ def read_judgements(
         raise NNDError(f"{place_of(rows, 0)}: the rule needs a {rule.role}, and no column has one")
     rows, prompts = clean_rows(rows, recipe, rule.role)
     rows["group_id"] = rows["group"] if "group" in rows else prompts["cluster_id"].to_numpy(object)[rows["prompt"]]
-    rows["group"], first = number_rows(rows["group_id"] if "group" in rows else rows["prompt"])
-    prompt = rows["prompt"].to_numpy()
-    if len(conflicting := np.flatnonzero(prompt != prompt[first][rows["group"]])):
+    rows["group"] = rows.groupby("group" if "group" in rows else "prompt", sort=False, dropna=False).ngroup()
+    if len(conflicting := np.flatnonzero(rows["prompt"] != rows.groupby("group")["prompt"].transform("first"))):
         raise NNDError(
             f"{place_of(rows, conflicting[0])}: the rows of its group do not all have the same context and fields"
         )
@@ -238,7 +237,7 @@ def rate_candidates(
     """
     used = judgements[judgements["exclusion"] == ""]
     key = ["row_id"] if recipe.candidates == "rows" else ["group", "candidate"]
-    used = used.assign(candidate_id=number_rows(*(used[name] for name in [*key, "attribute_id"]))[0])
+    used = used.assign(candidate_id=used.groupby([*key, "attribute_id"], sort=False).ngroup())
     if isinstance(rule, LabelRule):
         ratings, undecided = _rate_by_label(used, rule)
         judgements, used = (
@@ -286,8 +285,8 @@ def _rate_by_score(judgements: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     if recipe.majority and recipe.candidates == "rows":
         ratings["published_label"] = scores.agg(lambda marks: ",".join(map("{:g}".format, marks)))
     if "rater" in votes:
-        ballot, first = _number_ballots(votes, "candidate_id")
-        votes = votes.iloc[first].assign(value=_take_means(ballot, votes["value"]))
+        ballot = _number_ballots(votes, "candidate_id")
+        votes = votes[~ballot.duplicated()].assign(value=_take_means(ballot, votes["value"]))
     ratings["mean"] = ratings["quality"] = _take_means(votes["candidate_id"], votes["value"])
     if recipe.majority:
         highest = votes["attribute_id"].map(judgements.groupby("attribute_id")["value"].max())
@@ -341,31 +340,33 @@ def elect(
         Key -> its choice (`_elect`); and the ``judgement_id`` of those whose rater has no majority.
     """
     if "rater" not in votes:
-        return _elect(votes[key], votes[choice], rank), votes["judgement_id"].iloc[:0]
-    ballot, first = _number_ballots(votes, key)
-    own = _elect(ballot, votes[choice], rank)
-    key_of_ballot = votes[key].to_numpy()[first]
-    return _elect(key_of_ballot[own.index], own, rank), votes["judgement_id"][~np.isin(ballot, own.index)]
+        return _elect(votes, key, choice, rank), votes["judgement_id"].iloc[:0]
+    votes = votes.assign(ballot=_number_ballots(votes, key))
+    own = _elect(votes, "ballot", choice, rank)
+    decided = votes["ballot"].isin(own.index)
+    ballots = votes[decided].drop_duplicates("ballot")
+    ballots[choice] = ballots["ballot"].map(own)
+    return _elect(ballots, key, choice, rank), votes["judgement_id"][~decided]
 
 
-def _elect(key: Any, choice: pd.Series[Any], rank: Callable[[Any], float | None]) -> pd.Series[Any]:
+def _elect(votes: pd.DataFrame, key: str, choice: str, rank: Callable[[Any], float | None]) -> pd.Series[Any]:
     """Elect a choice per key: the most frequent rank wins, and of its choices the most frequent, or the first in the alphabet.
 
     A key of which two ranks are as frequent has no choice: of good, good, bad it has good, of good, bad none.
     """
-    votes = pd.DataFrame({"key": np.asarray(key), "choice": choice.to_numpy(), "rank": choice.map(rank).to_numpy()})
-    of_rank, of_choice = (votes.groupby(["key", name])["key"].transform("size") for name in ("rank", "choice"))
-    best = votes.assign(votes=of_choice)[of_rank == of_rank.groupby(votes["key"]).transform("max")]
-    best = best.sort_values(["votes", "choice"], ascending=[False, True])
-    elected = best.drop_duplicates("key").set_index("key")["choice"]
-    return elected[best.groupby("key")["rank"].nunique()[elected.index] == 1]
+    votes = votes.assign(rank=votes[choice].map(rank))
+    of_rank, of_choice = (votes.groupby([key, name])[key].transform("size") for name in ("rank", choice))
+    best = votes.assign(votes=of_choice)[of_rank == of_rank.groupby(votes[key]).transform("max")]
+    best = best.sort_values(["votes", choice], ascending=[False, True])
+    elected = best.drop_duplicates(key).set_index(key)[choice]
+    return elected[best.groupby(key)["rank"].nunique()[elected.index] == 1]
 
 
-def _number_ballots(votes: pd.DataFrame, key: str) -> tuple[Array, Array]:
-    """Number the ballots as `number_rows`: one for each rater of a key, for each value of one cell, and for each unnamed vote."""
+def _number_ballots(votes: pd.DataFrame, key: str) -> pd.Series[int]:
+    """Number the ballots: one for each rater of a key, for each value of one cell, and for each unnamed vote."""
     turn = votes.groupby([key, "row_id", "rater"], dropna=False).cumcount()
     rater = votes["rater"].where(votes["rater"].notna(), votes["judgement_id"])
-    return number_rows(votes[key], rater, turn)
+    return votes.groupby([votes[key], rater, turn], sort=False).ngroup()
 
 
 def _join_several(cells: pd.Series[Any], join: Callable[[Any], Any]) -> pd.Series[Any]:
@@ -477,7 +478,7 @@ def pair_candidates(candidates: pd.DataFrame, gap: float) -> tuple[Index, Index,
         NNDError: there are more pairs than can be formed.
     """
     order = np.lexsort((np.arange(len(candidates)), candidates["attribute_id"], candidates["group"]))
-    group = number_rows(candidates["group"].to_numpy()[order], candidates["attribute_id"].to_numpy()[order])[0]
+    group = candidates.iloc[order].groupby(["group", "attribute_id"], sort=False).ngroup().to_numpy()
     quality = candidates["quality"].to_numpy(float)[order]
     sizes = np.bincount(group, minlength=1)
     compared = int((sizes * (sizes - 1) // 2).sum())
@@ -556,9 +557,9 @@ def _make_table(columns: Mapping[str, Any], prompts: pd.DataFrame, always: Colle
             if name in OPTIONAL_COLUMNS and name not in always and (table[name] == "").all():
                 del table[name]
     table["category"] = table["category"].where(table["category"] != "", UNCATEGORISED)
-    keys = [table[name] for name in ("context_id", "high", "low", "category")]
-    turn = table.groupby(number_rows(*keys)[0]).cumcount() + 1
-    table["test_id"] = [short_hash(*row, str(n)) for *row, n in zip(*keys, turn, strict=True)]
+    keys = ["context_id", "high", "low", "category"]
+    turn = table.groupby(keys).cumcount() + 1
+    table["test_id"] = [short_hash(*row, str(n)) for row, n in zip(table[keys].to_numpy(), turn, strict=True)]
     names = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, SPANS_COLUMN)
     return table[[*(name for name in names if name in table), *fields]]
 
@@ -622,7 +623,8 @@ def _choose_directions(pairs: pd.DataFrame) -> pd.DataFrame:
     direction = used["chosen"] > used["rejected"]
     first, second = used["chosen"].mask(direction, used["rejected"]), used["rejected"].mask(direction, used["chosen"])
     category = used["category"] if "category" in used else pd.Series("", index=used.index)
-    used = used.assign(pair_id=number_rows(used["prompt"], category, first, second)[0], direction=direction)
+    pair = used.groupby([used["prompt"], category, first, second], sort=False).ngroup()
+    used = used.assign(pair_id=pair, direction=direction)
     elected, undecided = elect(used, "pair_id", "direction", float)
     used = exclude(used, {
         "rater_tie": used["judgement_id"].isin(undecided),

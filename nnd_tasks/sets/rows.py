@@ -169,19 +169,6 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
 # ---------------------------------------------------------------- texts and prompts
 
 
-def number_rows(*columns: Any) -> tuple[Array, Array]:
-    """Number the distinct rows of some columns in the order of their first appearance.
-
-    Returns:
-        The number of each row, shape (rows,); and the first row of each number, shape (numbers,).
-    """
-    key = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        codes, values = pd.factorize(np.asarray(column), use_na_sentinel=False)
-        key = pd.factorize(key * len(values) + codes)[0]
-    return key, np.flatnonzero(~pd.Series(key).duplicated().to_numpy())
-
-
 def clean_rows(rows: pd.DataFrame, recipe: Recipe, role: str = "winner") -> tuple[pd.DataFrame, pd.DataFrame]:
     """Take the rows that are not left out, and make them clean.
 
@@ -298,9 +285,9 @@ def number_prompts(rows: pd.DataFrame, recipe: Recipe) -> tuple[Array, pd.DataFr
     Returns:
         The number of each row's prompt; and a table of the prompts with ``context``, the fields and ``cluster_id``.
     """
-    fields = [FIELD + name for name in sorted(recipe.field)]
-    number, first = number_rows(rows["context"], *(rows[name] for name in fields))
-    prompts = rows[["context", *fields]].iloc[first].fillna("").reset_index(drop=True)
+    names = ["context", *(FIELD + name for name in sorted(recipe.field))]
+    number = rows.groupby(names, sort=False, dropna=False).ngroup().to_numpy()
+    prompts = rows[names].drop_duplicates().fillna("").reset_index(drop=True)
     prompts.columns = ["context", *sorted(recipe.field)]
     keys = prompts.to_dict("records")
     prompts["cluster_id"] = pd.Series([cluster_key(row.pop("context"), row) for row in keys], dtype=object)
