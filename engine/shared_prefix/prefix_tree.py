@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -208,117 +208,130 @@ def make_packs(sequences: Sequence[tuple[int, ...]], limits: PackLimits, *, stem
     for stemmed, run in groupby(
         range(len(sequences)), lambda i: stems and max(shared[i], shared[i + 1]) > limits.max_row
     ):
-        end = first + len(list(run))
-        while first < end:
-            last = first
-            if stemmed:  # this run may have parts with different stems
-                while last + 1 < end and shared[last + 1] > limits.max_row:
-                    last += 1
-                yield from _stemmed(sequences, shared, first, last, limits)
-            else:
-                last, all_trunk = _extent(sequences, shared, first, end - 1, limits)
-                yield _pack(sequences, shared, first, last, all_trunk=all_trunk)
+        last = first + len(list(run)) - 1
+        neighbours = Neighbours(sequences, shared, limits, first, last)
+        yield from neighbours.stemmed_packs() if stemmed else neighbours.packs()
+        first = last + 1
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Sorted sequences ``first`` to ``last``, of which packs are made.
+
+    Six sequences (letters are tokens) and their ``shared``, where a row has at most 3 tokens, a pack 6, and ``min_shared`` is 2::
+
+        0  a b c d e    0    ┐ They have more than a row in common: the stem a b c d, which 0 owns. What follows it, e f g h, is
+        1  a b c d f    4    │ more than a row, and g shares nothing with f. So 0 and 1 are a pack, all trunk (e f), and 2 is
+        2  a b c d g h  4    ┘ another one (g h).
+        3  x y p q      0    ┐ No stem: x y fits into a row. As a tree they have 6 tokens, more than a row, and share 2. So they
+        4  x y r        2    │ are one pack with the trunk x y. The branches p q, r and s have the anchor 1, the place of y in
+        5  x y s        2    ┘ the trunk.
+
+    Attributes:
+        sequences: all of them, distinct and sorted.
+        shared: for each sequence, the number of tokens in common with the one before; and a 0.
+        limits: of the packs.
+        first: index of a sequence.
+        last: index of a sequence.
+        stem: number of tokens of the stem that all of these sequences begin with; 0 without one.
+        owner: see `Pack`.
+    """
+
+    sequences: Sequence[tuple[int, ...]]
+    shared: Sequence[int]
+    limits: PackLimits
+    first: int
+    last: int
+    stem: int = 0
+    owner: int = -1
+
+    def stemmed_packs(self) -> Iterator[Pack]:
+        """Yield packs where each sequence has more than a row in common with one beside it."""
+        starts = [i for i in range(self.first + 1, self.last + 1) if self.shared[i] <= self.limits.max_row]
+        for start, end in pairwise([self.first, *starts, self.last + 1]):  # parts with different stems
+            yield from replace(self, first=start, last=end - 1)._packs_of_stem()
+
+    def _packs_of_stem(self) -> Iterator[Pack]:
+        """Yield packs where all sequences have more than a row in common."""
+        if self.first == self.last:
+            yield self.pack(all_trunk=True)
+            return
+        inner = self.shared[self.first + 1 : self.last + 1]
+        stem = min(inner)
+        if max(inner) - stem <= self.limits.max_row:
+            yield from replace(self, stem=stem, owner=self.first).packs()
+            return
+        # Some of them have more than a row in common after this stem: split, so that these get a longer stem.
+        splits = [i for i in range(self.first + 1, self.last + 1) if self.shared[i] == stem]
+        for start, end in pairwise([self.first, *splits, self.last + 1]):
+            yield from replace(self, first=start, last=end - 1)._packs_of_stem()
+
+    def packs(self) -> Iterator[Pack]:
+        """Yield packs, all with the same stem, if any."""
+        first = self.first
+        while first <= self.last:
+            last, all_trunk = replace(self, first=first).extent()
+            yield replace(self, first=first, last=last).pack(all_trunk=all_trunk)
             first = last + 1
 
+    def extent(self) -> tuple[int, bool]:
+        """Find the last sequence of the pack that begins with the first one, and whether the pack is all trunk.
 
-def _stemmed(
-    sequences: Sequence[tuple[int, ...]],
-    shared: Sequence[int],
-    first: int,
-    last: int,
-    limits: PackLimits,
-) -> Iterator[Pack]:
-    """Yield the packs of sequences ``first`` to ``last``, each of which has more than a row in common with the next."""
-    stem = min(shared[first + 1 : last + 1])
-    if max(shared[first + 1 : last + 1]) - stem > limits.max_row:
-        # Some of them have more than a row in common after this stem: split, so that these get a longer stem.
-        splits = [i for i in range(first + 1, last + 1) if shared[i] == stem]
-        for start, end in pairwise([first, *splits, last + 1]):
-            if end - start == 1:
-                yield _pack(sequences, shared, start, start, all_trunk=True)
-            else:
-                yield from _stemmed(sequences, shared, start, end - 1, limits)
-        return
-    begin = first
-    while begin <= last:
-        end, all_trunk = _extent(sequences, shared, begin, last, limits, stem)
-        yield _pack(sequences, shared, begin, end, all_trunk=all_trunk, stem=stem, owner=first)
-        begin = end + 1
+        The next pack reads again what its first sequence shares with the last one of this pack. So a full pack ends where
+        neighbours share least, but not in its first third. Of six sequences that share 90, 90, 90, 2 and 90 tokens with the
+        next one it holds four.
+        """
+        first, limits = self.first, self.limits
+        last, trunk_size = first, 0
+        sizes = [len(self.sequences[first]) - self.stem]  # of the pack, if it ends with sequence first, first + 1, ...
+        branching_points = 0  # no fewer than the different anchors: neighbours that share equally much have one
+        while last < self.last:
+            # The next sequence adds to the trunk what it shares with the last one and is not in the trunk yet.
+            common = self.shared[last + 1] - self.stem
+            in_trunk = self.shared[last] - self.stem if last > first else 0
+            trunk_size += max(0, common - in_trunk)
+            size = sizes[-1] + len(self.sequences[last + 1]) - self.stem - common
+            branching_points += last == first or common != in_trunk
+            too_many_anchors = limits.max_anchors is not None and branching_points > limits.max_anchors
+            grows_beyond_row = common >= limits.min_shared and not too_many_anchors
+            if trunk_size > limits.max_row or size > (limits.max_pack if grows_beyond_row else limits.max_row):
+                third = bisect_left(sizes, sizes[-1] // 3)
+                last = min(range(first + third, last + 1), key=lambda end: (self.shared[end + 1], -end))
+                break
+            last += 1
+            sizes.append(size)
+        return last, last == first or sizes[last - first] <= limits.max_row
 
-
-def _extent(
-    sequences: Sequence[tuple[int, ...]],
-    shared: Sequence[int],
-    first: int,
-    bound: int,
-    limits: PackLimits,
-    stem: int = 0,
-) -> tuple[int, bool]:
-    """Find the last sequence of the pack that begins with sequence ``first``, and whether the pack is all trunk.
-
-    The next pack reads again what its first sequence shares with the last one of this pack. So a full pack ends where
-    neighbours share least, but not in its first third. Of six sequences that share 90, 90, 90, 2 and 90 tokens with the
-    next one it holds four.
-    """
-    last, trunk_size = first, 0
-    sizes = [len(sequences[first]) - stem]  # of the pack, if it ends with sequence first, first + 1, ...
-    branching_points = 0  # no fewer than the different anchors: neighbours that share equally much have one
-    while last + 1 <= bound:
-        # The next sequence adds to the trunk what it shares with the last one and is not in the trunk yet.
-        common = shared[last + 1] - stem
-        in_trunk = shared[last] - stem if last > first else 0
-        trunk_size += max(0, common - in_trunk)
-        size = sizes[-1] + len(sequences[last + 1]) - stem - common
-        branching_points += last == first or common != in_trunk
-        too_many_anchors = limits.max_anchors is not None and branching_points > limits.max_anchors
-        grows_beyond_row = common >= limits.min_shared and not too_many_anchors
-        max_size = limits.max_pack if grows_beyond_row else limits.max_row
-        if trunk_size > limits.max_row or size > max_size:
-            third = bisect_left(sizes, sizes[-1] // 3)
-            last = min(range(first + third, last + 1), key=lambda end: (shared[end + 1], -end))
-            break
-        last += 1
-        sizes.append(size)
-    return last, last == first or sizes[last - first] <= limits.max_row
-
-
-def _pack(
-    sequences: Sequence[tuple[int, ...]],
-    shared: Sequence[int],
-    first: int,
-    last: int,
-    *,
-    all_trunk: bool,
-    stem: int = 0,
-    owner: int = -1,
-) -> Pack:
-    tokens: list[int] = []
-    positions: list[int] = []
-    ends: list[int] = []
-    path: list[int] = []  # trunk indices of the current sequence, by position after the stem
-    paths: dict[int, Ints] = {}
-    branches: list[Branch] = []
-    for i in range(first, last + 1):
-        before = shared[i] - stem if i > first else 0
-        after = shared[i + 1] - stem if i < last else 0
-        sequence = sequences[i]
-        for j in path[before:]:
+    def pack(self, *, all_trunk: bool) -> Pack:
+        """Return one pack of all of these sequences."""
+        tokens: list[int] = []
+        positions: list[int] = []
+        ends: list[int] = []
+        path: list[int] = []  # trunk indices of the current sequence, by position after the stem
+        paths: dict[int, Ints] = {}
+        branches: list[Branch] = []
+        for i in range(self.first, self.last + 1):
+            before = self.shared[i] - self.stem if i > self.first else 0
+            after = self.shared[i + 1] - self.stem if i < self.last else 0
+            sequence = self.sequences[i][self.stem :]
+            for j in path[before:]:
+                ends[j] = len(tokens)
+            del path[before:]
+            split = len(sequence) if all_trunk else max(before, after)
+            for position in range(before, split):
+                path.append(len(tokens))
+                tokens.append(sequence[position])
+                positions.append(self.stem + position)
+                ends.append(-1)
+            paths[i] = np.asarray(path[:split], dtype=np.int64)
+            if split < len(sequence):
+                branches.append(Branch(i, path[split - 1] if split else -1, self.stem + split))
+        for j in path:
             ends[j] = len(tokens)
-        del path[before:]
-        split = len(sequence) - stem if all_trunk else max(before, after)
-        for position in range(before, split):
-            path.append(len(tokens))
-            tokens.append(sequence[stem + position])
-            positions.append(stem + position)
-            ends.append(-1)
-        paths[i] = np.asarray(path[:split], dtype=np.int64)
-        if stem + split < len(sequence):
-            branches.append(Branch(i, path[split - 1] if split else -1, stem + split))
-    for j in path:
-        ends[j] = len(tokens)
-    ids, at, subtrees = (np.asarray(numbers, dtype=np.int64) for numbers in (tokens, positions, ends))
-    linear = not stem and np.array_equal(at, np.arange(len(at)))
-    return Pack(ids, at, subtrees, paths, branches, stem, owner, None if linear else TreeMask(at, subtrees, stem))
+        ids, at, subtrees = (np.asarray(numbers, dtype=np.int64) for numbers in (tokens, positions, ends))
+        linear = not self.stem and np.array_equal(at, np.arange(len(at)))
+        mask = None if linear else TreeMask(at, subtrees, self.stem)
+        return Pack(ids, at, subtrees, paths, branches, self.stem, self.owner, mask)
 
 
 @dataclass(frozen=True)

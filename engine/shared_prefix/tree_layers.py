@@ -19,6 +19,7 @@ tokens, and these are replaced:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -70,7 +71,7 @@ def body_of(model: Any) -> Any:
 # ---------------------------------------------------------------- attention in blocks
 
 #: Name of this attention in transformers' registry.
-NAME = "nnd_blocks"
+NAME = "tree_blocks"
 #: Cost of a call, and of each key that must be copied, in scores (one score is a query times a key). Measured on a CPU with
 #: models of width 512; on accelerators both matter little.
 CALL, COPY = 4096, 10
@@ -275,15 +276,42 @@ BATCH = 128
 #: A segment is read again with each segment that follows it if that costs at most 1/AGAIN of a call.
 AGAIN = 8
 
-#: The convolution of all types, and their scans -> the argument that is the state to go on from (transformers 5.23, for example
-#: ``modeling_mamba2.py:147`` and ``:257``, ``modeling_qwen3_next.py:370``, ``modeling_kimi_linear.py:466``).
+#: The convolution of all types (transformers 5.23, for example ``modeling_mamba2.py:147``).
 CONVOLUTION = "causal_conv1d_fn"
-STATE_SPACE = "mamba2_chunk_scan"
-SCANS = {
-    STATE_SPACE: "initial_states",
-    "torch_chunk_gated_delta_rule": "initial_state",
-    "chunk_kimi_delta_attention": "initial_state",
-}
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A function of modeling files that reads tokens from a state on. A token of zeros changes no state: it is padding.
+
+    Attributes:
+        function: its name.
+        state: its argument for the state before the tokens.
+    """
+
+    function: str
+    state: str
+
+    def prepare(self, arguments: dict[Any, Any]) -> dict[Any, Any]:
+        """Return the arguments of a call, by place or name, for which a token of zeros is padding."""
+        return arguments
+
+
+class StateSpaceScan(Scan):
+    """The scan of Mamba 2 (``modeling_mamba2.py:257``). Its steps, the second argument, are 0 only after the softplus."""
+
+    def prepare(self, arguments: dict[Any, Any]) -> dict[Any, Any]:
+        """Return the arguments with ready-made steps."""
+        rest = {**arguments, "dt_softplus": False}
+        steps = functional.softplus(rest[1].float() + rest.pop("dt_bias")).clamp(*rest.pop("dt_limit"))
+        return {**rest, 1: steps}
+
+
+SCANS = (
+    StateSpaceScan("mamba2_chunk_scan", "initial_states"),
+    Scan("torch_chunk_gated_delta_rule", "initial_state"),  # ``modeling_qwen3_next.py:370``
+    Scan("chunk_kimi_delta_attention", "initial_state"),  # ``modeling_kimi_linear.py:466``
+)
 
 
 @dataclass
@@ -304,18 +332,28 @@ class States:
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """Segments that are read together.
+class Segment:
+    """Tokens of a row that are read one after the other.
 
     Attributes:
-        segments: their numbers.
-        tokens: places of their tokens in the row, shape (segments, longest); the row's length where there is none.
-        after: for each, the segment whose state it goes on from; -1: the state before the row.
+        number: counted along the row.
+        tokens: places of its tokens; those of segments that are read again with it come first.
+        after: number of the segment whose state it goes on from; -1: the state before the row.
+        level: how many segments are read one after the other before it.
     """
 
-    segments: list[int]
+    number: int
     tokens: Ints
-    after: list[int]
+    after: int
+    level: int
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Segments that are read together, and their tokens' places, shape (segments, longest); the row's length is padding."""
+
+    segments: list[Segment]
+    tokens: Ints
 
 
 class TreeScan:
@@ -339,61 +377,49 @@ class TreeScan:
             self.parents[start] = above[-1][1] - 1 if above else -1
         self._segment_of: dict[int, int] = {}  # the last token of a segment -> its number
         self.batches = self._batches(self._segments(price), price)
+        after = {segment.after for batch in self.batches for segment in batch.segments}
         #: Segments whose last state is needed.
-        self.needed = {*map(self.segment_at, keep.tolist()), *(i for batch in self.batches for i in batch.after)}
+        self.needed = after | {*map(self.segment_at, keep.tolist())}
         self._windows: dict[int, tuple[Ints, Ints, Ints]] = {}
 
-    def _segments(self, price: int) -> list[tuple[int, Ints, int, int]]:
-        """Return the segments to be read: number, places of the tokens, segment whose state it goes on from, level."""
+    def _segments(self, price: int) -> list[Segment]:
+        """Cut the row where chains begin and branch, and after places to keep; return the segments that are to be read."""
         starts = [start for start, _ in self.runs]
-        cuts = {*starts, *(self.parents[starts] + 1).tolist(), *(self.keep + 1).tolist(), self.length}
-        bounds = sorted(cuts | {0})
-        before = []  # for each segment, the one that it follows
+        cuts = {0, self.length, *starts, *(self.parents[starts] + 1).tolist(), *(self.keep + 1).tolist()}
+        bounds = sorted(cuts)
+        followers = Counter(self.parents[bounds[:-1]].tolist())  # of a token: segments that go on from it
+        unread = {*followers} - {*self.keep.tolist()}
+        segments: list[Segment] = []
+        again: set[int] = set()  # segments that are read with each of those that follow them
         for number, (start, stop) in enumerate(pairwise(bounds)):
-            self._segment_of[stop - 1] = number
-            before.append(self._segment_of.get(int(self.parents[start]), -1))
-        followers = np.bincount(np.asarray(before) + 1, minlength=len(before) + 1)[1:]
-        kept_places = set(self.keep.tolist())
-        again: dict[int, Ints] = {}  # a segment that is read by those that follow it -> what they read
-        after: list[int] = []
-        levels: list[int] = []
-        segments = []
-        for number, above in enumerate(before):
-            start, stop = bounds[number], bounds[number + 1]
-            tokens = np.arange(start, stop)
-            if above in again:
-                tokens = np.concatenate([again[above], tokens])
-                above = after[above]
-            after.append(above)
-            levels.append(levels[above] + 1 if above >= 0 else 0)
-            if (
-                followers[number]
-                and stop - 1 not in kept_places
-                and (followers[number] - 1) * len(tokens) <= price // AGAIN
-            ):
-                again[number] = tokens
-            else:
-                segments.append((number, tokens, above, levels[number]))
-        return segments
+            tokens, after = np.arange(start, stop), self._segment_of.get(int(self.parents[start]), -1)
+            if after in again:
+                tokens, after = np.concatenate([segments[after].tokens, tokens]), segments[after].after
+            segments.append(Segment(number, tokens, after, segments[after].level + 1 if after >= 0 else 0))
+            last = stop - 1
+            self._segment_of[last] = number
+            if last in unread and (followers[last] - 1) * len(tokens) <= price // AGAIN:
+                again.add(number)
+        return [segment for segment in segments if segment.number not in again]
 
-    def _batches(self, segments: Sequence[tuple[int, Ints, int, int]], price: int) -> list[_Batch]:
+    def _batches(self, segments: Sequence[Segment], price: int) -> list[_Batch]:
         """Return batches, level by level, with no more padding in each than one more call would cost."""
-        groups: list[list[tuple[int, Ints, int, int]]] = []
+        groups: list[list[Segment]] = []
         padding = 0
-        for segment in sorted(segments, key=lambda item: (item[3], -len(item[1]))):
-            if groups and groups[-1][0][3] == segment[3]:
-                padding += len(groups[-1][0][1]) - len(segment[1])
+        for segment in sorted(segments, key=lambda segment: (segment.level, -len(segment.tokens))):
+            if groups and groups[-1][0].level == segment.level:
+                padding += len(groups[-1][0].tokens) - len(segment.tokens)
                 if padding <= price and len(groups[-1]) < BATCH:
                     groups[-1].append(segment)
                     continue
             groups.append([segment])
             padding = 0
         batches = []
-        for batch in groups:
-            tokens = np.full((len(batch), len(batch[0][1])), self.length, dtype=np.int64)
-            for row, (_, places_of_tokens, _, _) in zip(tokens, batch, strict=True):
-                row[: len(places_of_tokens)] = places_of_tokens
-            batches.append(_Batch([number for number, *_ in batch], tokens, [after for *_, after, _ in batch]))
+        for group in groups:
+            tokens = np.full((len(group), len(group[0].tokens)), self.length, dtype=np.int64)
+            for row, segment in zip(tokens, group, strict=True):
+                row[: len(segment.tokens)] = segment.tokens
+            batches.append(_Batch(group, tokens))
         return batches
 
     def results(self) -> Ints:
@@ -471,24 +497,10 @@ class _Reading:
         convolved = original(all_inputs[reads].t()[None], weight, *args, **kwargs)
         return convolved[..., results]
 
-    def scan_row(self, original: Callable[..., Any], state: str, *args: Any, **kwargs: Any) -> Any:
-        """Scan the row as the model's own scan would. Arguments of shape (1, row, ...) have one entry per token.
-
-        Args:
-            original: the scan.
-            state: see `SCANS`.
-            args: of the scan.
-            kwargs: of the scan.
-        """
-        scan = self.scan
-        # A step of 0 changes no state: what would make padding longer steps is done here.
-        if state == SCANS[STATE_SPACE]:
-            values, steps, *others = args
-            steps = functional.softplus(steps.float() + kwargs.pop("dt_bias")).clamp(*kwargs.pop("dt_limit"))
-            args = (values, steps, *others)
-            kwargs["dt_softplus"] = False
-        device = args[0].device
-        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+    def scan_row(self, function: Scan, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Scan the row as the model's own scan, ``original``, would. Arguments of shape (1, row, ...) are of its tokens."""
+        scan, device = self.scan, args[0].device
+        arguments = function.prepare({**dict(enumerate(args)), **kwargs})
         per_token = {
             name: torch.cat([value[0], torch.zeros_like(value[0, :1])])  # padding is 0
             for name, value in arguments.items()
@@ -498,11 +510,11 @@ class _Reading:
         states: dict[int, torch.Tensor] = {}  # after segments; -1: before the row
         outputs = []
         for batch in scan.batches:
-            if batch.after[0] >= 0:
-                arguments[state] = torch.stack([states[i] for i in batch.after])
+            if batch.segments[0].after >= 0:
+                arguments[function.state] = torch.stack([states[segment.after] for segment in batch.segments])
             else:
                 origins = torch.from_numpy(scan.origins[batch.tokens[:, 0]]).to(device)
-                arguments[state] = None if before is None else before[origins]
+                arguments[function.state] = None if before is None else before[origins]
             if device.type == "cpu":  # the last chunk is padded; kernels for accelerators want chunks of a power of 2
                 longest = batch.tokens.shape[1]
                 arguments["chunk_size"] = -(-longest // -(-longest // CHUNK))
@@ -511,7 +523,9 @@ class _Reading:
             positional = [batch_arguments.pop(i) for i in range(len(args))]
             output, last = original(*positional, **batch_arguments)
             outputs.append(output.flatten(0, 1))
-            states |= {i: state_after for i, state_after in zip(batch.segments, last, strict=True) if i in scan.needed}
+            for segment, state in zip(batch.segments, last, strict=True):
+                if segment.number in scan.needed:
+                    states[segment.number] = state
         states[-1] = torch.zeros_like(last[0]) if before is None else before[scan.origins[0]]
         kept_states = [states[scan.segment_at(place)] for place in scan.keep.tolist()]
         self.kept.tensors.append(torch.stack(kept_states) if kept_states else last[:0])
@@ -531,8 +545,8 @@ def _scans_along(body: Any, scan: TreeScan, before: States | None) -> Iterator[S
     module = import_module(type(body).__module__)
     reading = _Reading(scan, before)
     ours: dict[str, Any] = {CONVOLUTION: partial(reading.convolve, getattr(module, CONVOLUTION))}
-    ours |= {
-        name: partial(reading.scan_row, getattr(module, name), SCANS[name]) for name in SCANS if hasattr(module, name)
-    }
+    for scan_function in SCANS:
+        if original := getattr(module, scan_function.function, None):
+            ours[scan_function.function] = partial(reading.scan_row, scan_function, original)
     with patch.multiple(module, **ours):
         yield reading.kept

@@ -151,3 +151,13 @@ def test_without_their_roots_sequences_of_different_roots_share_nothing(found):
         assert set(roots[path]) <= {found[i][0]}
         for k, node in enumerate(path):
             assert np.flatnonzero(mask[node]).tolist() == sorted(path[: k + 1])
+
+
+def test_the_example_in_the_text_of_neighbours():
+    texts = ("abcde", "abcdf", "abcdgh", "xypq", "xyr", "xys")
+    packs = make_packs([tuple(map(ord, text)) for text in texts], PackLimits(3, 6, min_shared=2))
+    found = [
+        ("".join(map(chr, pack.tokens)), pack.stem, pack.owner, [branch.anchor for branch in pack.branches])
+        for pack in packs
+    ]
+    assert found == [("ef", 4, 0, []), ("gh", 4, 0, []), ("xy", 0, -1, [1, 1, 1])]

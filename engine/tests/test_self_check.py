@@ -129,16 +129,12 @@ def _states(kind, call=0):
 
 def _leaking_scan(monkeypatch):
     """A segment goes on from the one before it in the row, which can be another branch."""
-    segments, batches = TreeScan._segments, TreeScan._batches
+    segments = TreeScan._segments
 
-    def without_levels(self, price):
-        return [(number, own, above, number) for number, own, above, _ in segments(self, -1)]
+    def wrong(self, price):
+        return [replace(one, after=one.number - 1, level=one.number) for one in segments(self, -1)]
 
-    def wrong(self, *args):
-        return [replace(one, after=[i - 1 for i in one.segments]) for one in batches(self, *args)]
-
-    monkeypatch.setattr(TreeScan, "_segments", without_levels)
-    monkeypatch.setattr(TreeScan, "_batches", wrong)
+    monkeypatch.setattr(TreeScan, "_segments", wrong)
 
 
 def _leaking_convolution(monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared_prefix import tree_layers
 from shared_prefix.prefix_tree import PackLimits, TreeMask, make_packs
-from shared_prefix.tree_layers import TreeScan, _Reading, blocks_of, in_blocks
+from shared_prefix.tree_layers import Scan, TreeScan, _Reading, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
 sequences = st.lists(
@@ -93,6 +93,9 @@ def _running_sum(values, g, chunk_size, initial_state):
     return torch.stack(results, dim=1), state
 
 
+SUM = Scan("_running_sum", "initial_state")
+
+
 @given(sequences, st.integers(3, 12), st.integers(3, 40), st.sampled_from([0, 8, 30]))
 def test_each_token_goes_on_from_its_own_sequence(found, row, total, price):
     """A scan and a convolution over 3 tokens, in whole numbers, against each sequence read alone."""
@@ -113,7 +116,7 @@ def test_each_token_goes_on_from_its_own_sequence(found, row, total, price):
             return sum(padded[..., k : k + inputs.shape[-1]] * weight[0, k] for k in range(3))
 
         convolved = reading.convolve(convolution, values[None], weight)[0, 0]
-        scanned, _ = reading.scan_row(_running_sum, "initial_state", values, g=torch.ones_like(values))
+        scanned, _ = reading.scan_row(SUM, _running_sum, values, g=torch.ones_like(values))
         return scanned[0], convolved, reading.kept
 
     nowhere = np.zeros(0, dtype=np.int64)
