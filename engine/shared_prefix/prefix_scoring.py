@@ -122,7 +122,7 @@ class PrefixScoring(TokenizingOnce):
         while by_input:
             work = SortedRequests(head, by_input)
             limits = PackLimits(self.row_tokens, self.pack_tokens, max_anchors=most_states)
-            stem: _Trunk | None = None
+            stem: StemCache | None = None
             for pack in make_packs(work.sequences, limits):
                 held = [work.sequences[i] for i in pack.paths]
                 try:
@@ -134,29 +134,27 @@ class PrefixScoring(TokenizingOnce):
                 for inputs in held:
                     yield from by_input.pop(inputs)
 
-    def _stem_of(self, pack: Pack, work: SortedRequests, stem: _Trunk | None) -> _Trunk | None:
+    def _stem_of(self, pack: Pack, work: SortedRequests, stem: StemCache | None) -> StemCache | None:
         """Read the stem of a pack; None if it has none. Reuse ``stem``, that of the last pack, if it is the same."""
         if not pack.stem or (stem is not None and stem.owner == pack.owner):
             return stem if pack.stem else None
-        stem = _Trunk()
-        stem.owner, stem.keep = pack.owner, np.array([pack.stem - 1])
+        stem = StemCache(pack)
         stem.hidden = self._read(np.asarray(work.sequences[pack.owner][: pack.stem]), None, stem)
-        stem.complete = True
         return stem
 
-    def _score_pack(self, pack: Pack, work: SortedRequests, stem: _Trunk | None) -> None:
+    def _score_pack(self, pack: Pack, work: SortedRequests, stem: StemCache | None) -> None:
         if stem is not None and stem.hidden is not None:
             work.score_targets(stem.hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
-        cache = _Trunk(stem) if pack.branches or stem is not None else None
-        if cache is not None:
-            cache.keep = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
+        before: KeptCache | None = stem  # what branches go on from
         if len(pack.tokens):
+            cache = BranchCache(stem)
+            if pack.branches:
+                anchors = [branch.anchor for branch in pack.branches]
+                cache = before = KeptCache(stem, np.unique(np.array(anchors, dtype=np.int64)))
             hidden = self._read(pack.tokens, pack.mask, cache)
             work.score_targets(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
-        if cache is not None:
-            cache.complete = True
         for row in pack.rows(work.sequences, self.row_tokens):
-            hidden = self._read(row.tokens, row.mask, cache)
+            hidden = self._read(row.tokens, row.mask, BranchCache(before))
             starts = np.cumsum(row.lengths) - row.lengths
             work.score_targets(
                 hidden,
@@ -166,25 +164,19 @@ class PrefixScoring(TokenizingOnce):
                 ],
             )
 
-    def _read(self, tokens: Ints, mask: TreeMask | None, cache: _Trunk | None) -> torch.Tensor:
+    def _read(self, tokens: Ints, mask: TreeMask | None, cache: BranchCache) -> torch.Tensor:
         """Compute the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
-        layout, arguments = self._layout, dict[str, Any](input_ids=self._tensor(tokens)[None])
-        if cache is None and (layout.places or layout.recurrent):
-            cache = _Trunk()
-            cache.complete = True  # nothing was read before, and nothing is kept
+        layout = self._layout
+        arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], self._cache_argument: cache}
         if mask is not None:
             positions = self._tensor(mask.positions)
             arguments |= {"attention_mask": self._attention(mask), "position_ids": positions[None]}
-            if cache is not None and layout.places:
-                cache.shift = positions - torch.arange(len(positions), device=positions.device)
-        scan = before = None
-        if cache is not None:
-            arguments[self._cache_argument] = cache
-            if layout.recurrent:
-                scan, before = cache.plan_scan(mask, len(tokens), self.scan_price), cache.states
-        with along_tree(self._inner, layout, mask, scan, before) as states:
-            output = body_of(self._inner)(**arguments, use_cache=cache is not None)
-        if cache is not None and not cache.complete:
+            if layout.places:
+                cache.count_from(positions)
+        scan = cache.plan_scan(mask, len(tokens), self.scan_price) if layout.recurrent else None
+        with along_tree(self._inner, layout, mask, scan, cache.states_before) as states:
+            output = body_of(self._inner)(**arguments, use_cache=True)
+        if isinstance(cache, KeptCache):
             cache.states = states
         hidden: torch.Tensor = output.last_hidden_state[0]
         return hidden
@@ -252,62 +244,56 @@ class PrefixScoring(TokenizingOnce):
 # ---------------------------------------------------------------- what was read before a row
 
 
-class _Trunk(DynamicCache):  # type: ignore[misc]
-    """The keys and values of a trunk, which its branches see. Those of branches are not stored.
+class BranchCache(DynamicCache):  # type: ignore[misc]
+    """What the tokens of one row see of what was read before it; nothing of the row is kept.
 
-    Layers with a window keep all of them too, because the mask says what a token sees.
+    Layers with a window see all of it too, because the mask says what a token sees.
 
     Args:
-        stem: the stem that comes before the trunk, if any.
-
-    Attributes:
-        owner: of a stem, see `Pack`.
-        hidden: of a stem, its final hidden states, shape (stem, width), for the targets that lie in it.
-        complete: whether the whole trunk was read; set by the caller.
-        shift: position of each token of the row, minus its place in the row, shape (row,); None for models that read
-            positions from ``position_ids`` alone.
-        keep: places in the trunk after which branches begin, ascending; -1 is the place before the trunk.
-        states: states of recurrent layers after the stem and, once the trunk was read, at the places of ``keep``; None without
-            such layers or tokens.
+        before: the row that this one follows, and the rows which that one follows; None where it begins the sequences.
     """
 
-    def __init__(self, stem: _Trunk | None = None) -> None:
+    def __init__(self, before: KeptCache | None) -> None:
         super().__init__()
-        self.stem, self.owner = stem, -1
-        self.hidden: torch.Tensor | None = None
-        self.complete = False
-        self.shift: torch.Tensor | None = None
-        self.keep = np.zeros(0, dtype=np.int64)
-        self.states: States | None = None if stem is None else stem.states
+        self.before = before
+        self._shift: torch.Tensor | None = None
+
+    def count_from(self, positions: torch.Tensor) -> None:
+        """Give the row's tokens their positions, shape (row,), for models that do not read them from ``position_ids``."""
+        self._shift = positions - torch.arange(len(positions), device=positions.device)
 
     def get_seq_length(self, layer_idx: int = 0) -> Any:
-        """Return the number of tokens read before; with `shift`, what must be added to places in the row to get positions.
+        """Return what must be added to places in the row to get positions, where that was told by `count_from`.
 
         Llama 4's layers without rotary embeddings scale queries by the place in the row plus this number
         (``attn_temperature_tuning`` in ``modeling_llama4.py``).
         """
-        return super().get_seq_length(layer_idx) if self.shift is None else self.shift
+        return super().get_seq_length(layer_idx) if self._shift is None else self._shift
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
-        """Store keys and values until the trunk is complete; return those of the stem, the trunk and the row."""
+        """Return the keys and values of the rows before, and of the row."""
         seen = [(key_states, value_states)]
-        if not self.complete:
-            seen = [super().update(key_states, value_states, layer_idx, *args, **kwargs)]
-        elif layer_idx < len(self.layers):  # a trunk after a stem can be empty
-            seen.insert(0, (self.layers[layer_idx].keys, self.layers[layer_idx].values))
-        if self.stem is not None:
-            seen.insert(0, (self.stem.layers[layer_idx].keys, self.stem.layers[layer_idx].values))
+        before = self.before
+        while before is not None:
+            seen.insert(0, (before.layers[layer_idx].keys, before.layers[layer_idx].values))
+            before = before.before
         if len(seen) == 1:
             return seen[0]
         keys, values = zip(*seen, strict=True)
         return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
 
-    def plan_scan(self, mask: TreeMask | None, length: int, price: int) -> TreeScan:
-        """Plan how recurrent layers read the next row, which has ``length`` tokens."""
+    @property
+    def states_before(self) -> States | None:
+        """States of recurrent layers before the row; None without such layers, or where it begins the sequences."""
+        return None if self.before is None else self.before.states
+
+    def plan_scan(self, mask: TreeMask | None, length: int, price: int, keep: Ints | None = None) -> TreeScan:
+        """Plan how recurrent layers read the row, which has ``length`` tokens, and keep their states at ``keep``."""
         ends = np.full(length, length) if mask is None else mask.ends
         anchors = np.full(length, -1) if mask is None or not len(mask.anchors) else mask.anchors
-        origins = np.zeros(length, dtype=np.int64) if self.states is None else self.states.rows(anchors)
-        return TreeScan(ends, origins, np.zeros(0, dtype=np.int64) if self.complete else self.keep, price)
+        states = self.states_before
+        origins = np.zeros(length, dtype=np.int64) if states is None else states.rows(anchors)
+        return TreeScan(ends, origins, np.zeros(0, dtype=np.int64) if keep is None else keep, price)
 
     def get_conv_state(self, *_: Any, **__: Any) -> None:
         """Give none: `shared_prefix.tree_layers` keeps the states of recurrent layers."""
@@ -319,6 +305,49 @@ class _Trunk(DynamicCache):  # type: ignore[misc]
         return state
 
     update_recurrent_state = update_conv_state
+
+
+class KeptCache(BranchCache):
+    """The cache of a row that others follow: a trunk. Its keys, values and states are kept.
+
+    Args:
+        before: see `BranchCache`.
+        keep: places in the row after which others go on, ascending; -1 is the place before the row.
+
+    Attributes:
+        states: states of recurrent layers at these places; None without such layers, or before the row is read.
+    """
+
+    def __init__(self, before: KeptCache | None, keep: Ints) -> None:
+        super().__init__(before)
+        self._keep = keep
+        self.states: States | None = None
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+        """Keep keys and values of the row; return those that it sees."""
+        kept = DynamicCache.update(self, key_states, value_states, layer_idx, *args, **kwargs)
+        return super().update(*kept, layer_idx)
+
+    def plan_scan(self, mask: TreeMask | None, length: int, price: int, keep: Ints | None = None) -> TreeScan:
+        """Plan as `BranchCache` does, and keep the states that others go on from."""
+        return super().plan_scan(mask, length, price, self._keep)
+
+
+class StemCache(KeptCache):
+    """The cache of the stem of a pack, which the next packs may have too.
+
+    Args:
+        pack: with a stem.
+
+    Attributes:
+        owner: see `Pack`.
+        hidden: final hidden states of the stem, shape (stem, width), for the targets that lie in it.
+    """
+
+    def __init__(self, pack: Pack) -> None:
+        super().__init__(None, np.array([pack.stem - 1]))
+        self.owner = pack.owner
+        self.hidden: torch.Tensor | None = None
 
 
 class PackedDecoder:
@@ -489,6 +518,14 @@ class VocabularyHead:
 class _Expected:
     """What a model expects in the places of tokens, while a head goes through the vocabulary.
 
+    Of the logits l so far, with m the highest one, ``mass`` is Z = sum of exp(l - m), and ``spread`` is S = sum of
+    exp(l - m) (l - m). The entropy of their softmax is log Z - S / Z. A slice that raises the highest from m to n makes of them::
+
+        Z = Z exp(m - n) + sum over the slice of exp(l - n)
+        S = (S + (m - n) Z) exp(m - n) + sum over the slice of exp(l - n) (l - n)
+
+    because l - n = (l - m) + (m - n). Before the first slice m is minus infinity, and Z and S are 0.
+
     Attributes:
         logits: of the tokens, shape (tokens,). Before their slice comes they are computed apart, and may differ from those in
             the last digit: where two tokens are nearly as likely, a rank may be off by one.
@@ -499,7 +536,7 @@ class _Expected:
         logits = torch.bmm(hidden[rows][:, None].to(weight.dtype), weight[:, :, None]).reshape(-1)
         self.logits = head.bend(logits if head.bias is None else logits + head.bias[targets])
         self._rows, self._likelier = rows, torch.zeros_like(self.logits)
-        self._spread: Any = 0.0  # sum over the vocabulary of exp(logit - top) (logit - top), shape (positions,)
+        self._spread: Any = 0.0  # S, shape (positions,)
 
     def add_slice(self, logits: torch.Tensor, top: torch.Tensor, new: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
         """Add a slice of the vocabulary; return what it adds to the mass.
@@ -523,8 +560,8 @@ class _Expected:
             added[few] = weights.sum(dim=-1)
             # A logit of minus infinity has no weight.
             spread[few] = shifted.clamp_(min=-1e4).mul_(weights).sum(dim=-1)
-        # Before the first slice top is infinite.
-        self._spread = ((self._spread + (top - new) * mass) * torch.exp(top - new)).nan_to_num() + spread
+        fall = top - new  # minus infinity for the first slice
+        self._spread = ((self._spread + fall * mass) * torch.exp(fall)).nan_to_num() + spread
         return added
 
     def finish(self, likeliest: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
