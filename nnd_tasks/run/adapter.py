@@ -5,7 +5,9 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
+import glob
 import json
+import logging
 import os
 import re
 import subprocess
@@ -23,8 +25,9 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from lm_eval.api.model import LM
+from lm_eval.api.model import LM, hash_args
 from lm_eval.utils import simple_parse_args_string
+from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, write_text, writing_all
@@ -37,6 +40,8 @@ from nnd_tasks.text import did_you_mean
 from shared_prefix.servers import checked_servers
 
 __all__ = ["LM"]
+
+logger = logging.getLogger("lm_eval.nnd")
 
 #: Bytes that the name of a folder of results may have; file systems allow 255.
 _MOST_BYTES = 200
@@ -273,8 +278,32 @@ def simple_evaluate(manager: Any, loaded: Any, **arguments: Any) -> Any:
         _git_asked_quietly(),
         checked_servers(),
         _seeded_samples(),
+        _forgetting_unread(arguments.get("use_cache"), loaded["tasks"].values()),
     ):
         return evaluator.simple_evaluate(task_manager=manager, **arguments)
+
+
+@contextmanager
+def _forgetting_unread(use_cache: str | None, tasks: Iterable[Any]) -> Iterator[None]:
+    """Remove answers of servers that cannot be read from the cache after the block, as a server may be mended.
+
+    Args:
+        use_cache: the option; lm-eval adds the number of the process to it.
+        tasks: that ran.
+    """
+    try:
+        yield
+    finally:
+        readers = [task.reader for task in tasks if hasattr(task, "reader")]
+        unread = {hash_args("generate_until", args) for reader in readers for args in getattr(reader, "unread", ())}
+        if use_cache and unread:
+            for path in Path(use_cache).parent.glob(f"{glob.escape(Path(use_cache).name)}_rank*.db"):
+                with SqliteDict(str(path), autocommit=True) as cache:
+                    for key in unread:
+                        cache.pop(key, None)
+            logger.info(
+                "%d answers that cannot be read are not kept in --use_cache: the next run asks again", len(unread)
+            )
 
 
 @contextmanager
