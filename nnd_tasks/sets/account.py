@@ -51,8 +51,9 @@ def tally_table(table: pd.DataFrame, noun: str) -> dict[str, Any]:
         )
     examples = {}
     for reason in left_out:
-        first = table[table["exclusion"] == reason].head(_EXAMPLES)
-        examples[reason] = [_FOLDER.sub("", place_of(first, position)) for position in range(len(first))]
+        first = table[table["exclusion"] == reason]
+        places = dict.fromkeys(_FOLDER.sub("", place_of(first, position)) for position in range(min(len(first), 20)))
+        examples[reason] = [*places][:_EXAMPLES]  # one row may have several judgements
     return {**tally, "examples": examples}
 
 
