@@ -27,7 +27,7 @@ MAX_RECIPE_BYTES = 1_000_000
 CONFIG = "default"
 #: What a text has that was judged by itself: keys of a recipe.
 _OF_TEXTS = frozenset({
-    "candidate", "label", "score", "group", "system", "attribute", "several_errors", "ignore", "decimal", "better",
+    "candidate", "label", "score", "group", "system", "several_errors", "ignore", "decimal", "better",
     "order", "min_gap", "majority", "best",
 })  # fmt: skip
 _ERRORS = ("category", "subcategory", "severity")
@@ -216,8 +216,8 @@ class Recipe(_Strict):
         rater: column of who judged, or of a list beside one of labels, scores or winners. Of several judgements of one
             candidate the most frequent label counts (a tie leaves it out), or the mean score, each rater once. Of a pair that
             was judged several times, the more frequent way counts.
-        attribute: name -> column of its labels or scores: ``{fluency: Flüssigkeit}``; beside ``label`` or ``score``, the
-            one column that names the attribute.
+        attribute: name -> column of its labels, scores or winners: ``{fluency: Flüssigkeit}``; beside ``label``, ``score``,
+            ``winner`` or ``chosen``, the one column that names the attribute.
         category: column of the category of the tests.
         subcategory: column of a finer label of the worse candidate.
         severity: column of how bad its error is.
@@ -323,7 +323,7 @@ class Recipe(_Strict):
     @model_validator(mode="after")
     def _fit_together(self) -> Recipe:
         mistakes = [
-            (bool(self.pair) != bool(self.winner) or len(self.pair) not in (0, 2),
+            (bool(self.pair) != bool(self.winner or (self.pair and self.attribute)) or len(self.pair) not in (0, 2),
              "pair and winner go together: two columns of texts, and the one that says which is better"),
             (bool(self.chosen) != bool(self.rejected) or (self.chosen and self.pair),
              "name chosen and rejected, or pair and winner"),
@@ -346,7 +346,7 @@ class Recipe(_Strict):
             roles: columns that the rows of a ``prepare.py`` have. Those that ``leave_out`` names are used.
         """
         given = {key for key, value in self.dump().items() if value != []} | ({*roles} - {*self.leave_out})
-        judged = {"label", "score"} & given
+        judged = {"label", "score", "winner", "chosen"} & given
         causes = {
             "used for single texts only; the table holds pairs, which say themselves what is better":
                 given & _OF_TEXTS if {"chosen", "pair"} & given else (),
@@ -355,10 +355,10 @@ class Recipe(_Strict):
             "used for scores only, and labels say what is better": given & {"score", "decimal"} if self.by_label else (),
             "used for labels only; name better or order": () if self.by_label else given & {"ignore"},
             "used beside majority only": () if self.majority else given & {"best"},
-            "used beside winner only": () if self.winner else given & {"winners"},
+            "used beside winner only": () if self.pair else given & {"winners"},
             "used for judgements only, and pairs of chosen and rejected have none":
                 given & {"missing"} if "chosen" in given else (),
-            "names several columns, and beside label or score one column names the attribute":
+            "names several columns, and beside label, score, winner or chosen one column names the attribute":
                 {"attribute"} if judged and len(self.attribute) > 1 else (),
             "not used beside attribute and subcategory, as the attribute is the category":
                 {"category"} if {"attribute", "category", "subcategory"} <= given else (),

@@ -83,7 +83,16 @@ def test_columns_of_a_span_are_one(tmp_path):
     """The words say where it is, as positions from 1 are beside it; -1 and -1 are no span."""
     rows = [
         {"c": "q", "t": "the cat is black", "l": "good", "from": -1, "to": -1, "words": "NULL", "kind": "", "how": ""},
-        {"c": "q", "t": "the cat is green", "l": "bad", "from": 12, "to": 17, "words": "green", "kind": "K", "how": "minor"},
+        {
+            "c": "q",
+            "t": "the cat is green",
+            "l": "bad",
+            "from": 12,
+            "to": 17,
+            "words": "green",
+            "kind": "K",
+            "how": "minor",
+        },
     ]
     where = {"start": "from", "end": "to", "text": "words", "category": "kind", "severity": "how"}
     [test] = make_rows(tmp_path, rows, **LABELS, spans=where).tables["default"].to_pylist()
