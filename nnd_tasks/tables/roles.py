@@ -171,7 +171,10 @@ def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
     meanings = _winner_meanings(recipe)
     traces = traces_of("winner", recipe)
     unjudged = recipe.unjudged
-    columns = {"winner": recipe.winner or "winner", **dict(zip(("high_system", "low_system"), recipe.systems, strict=False))}
+    columns = {
+        "winner": recipe.winner or "winner",
+        **dict(zip(("high_system", "low_system"), recipe.systems, strict=False)),
+    }
     cells, *systems = (
         [text or "" for text in as_texts(rows[role], rows, column, strip=True)] for role, column in columns.items()
     )
