@@ -20,7 +20,7 @@ from tqdm import tqdm
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.run.run import run_and_save
 from nnd_tasks.run.smollm2 import SMOLLM2
 
 CHATS = [f"nnd_wmt_chat_{pair}" for pair in ("de_en", "en_de", "fr_en", "en_fr", "pt_en", "en_pt")]
@@ -72,16 +72,9 @@ def run_tasks(model: str, out: Path, *, chat: bool, tasks: list[str], dtype: str
         place = out / Path(model).name / ("chat" if chat else "plain") / task
         if any(place.rglob("results_*.json")):
             continue
-        words = [
-            "--model",
-            "hf",
-            "--model_args",
-            f"pretrained={model},dtype={dtype},softmax_dtype=float32",
-            "--tasks",
-            task,
-        ]
-        words += ["--batch_size", "8", "--metadata", '{"tokens": true}', "--log_samples", "--output_path", str(place)]
-        run_lm_eval([*words, *(["--apply_chat_template"] if chat else [])], sample=sample or SAMPLES.get(task))
+        arguments = {"pretrained": model, "dtype": dtype, "softmax_dtype": "float32"}
+        options = {"metadata": {"tokens": True}, "apply_chat_template": chat, "sample": sample or SAMPLES.get(task)}
+        run_and_save(task, "hf", arguments, batch_size=8, output_path=place, **options)
 
 
 def print_table(out: Path) -> None:

@@ -19,7 +19,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.run.run import run_and_save
 from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.significance import planned
 from nnd_tasks.store import dataset_folder, read_table
@@ -56,7 +56,7 @@ def read_requests(task: str) -> pd.DataFrame:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "requests.parquet"
         try:
-            run_lm_eval(["--model", "nnd_file", "--model_args", f"requests={path}", "--tasks", task])
+            run_and_save(task, "nnd_file", {"requests": str(path)})
         except SystemExit as end:
             if end.code:
                 raise

@@ -236,8 +236,8 @@ def score_sample(what: str, folder: Path) -> None:
     """
     import transformers
 
-    from nnd_tasks.cli.running import make_untrained_twin
-    from nnd_tasks.run.run import run_lm_eval
+    from nnd_tasks.page.demo import make_untrained_twin
+    from nnd_tasks.run.run import run_and_save
     from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 
     tasks = {"demo": "nnd_demo", "readers": READERS, "errors": "nnd_my_errors"}[what]
@@ -249,10 +249,10 @@ def score_sample(what: str, folder: Path) -> None:
     for model, path in models.items():
         if (SCORES / f"{model}_{what}.parquet").exists():
             continue
-        words = ["--model", "hf", "--model_args", f"pretrained={path},dtype=float32", "--log_samples", "--tasks"]
         names, *options = tasks.split(" ", 1)
         sample = int(options[0].split()[1]) if options else None
-        run_lm_eval([*words, names, "--output_path", str(folder / "scored" / model)], sample=sample)
+        arguments = {"pretrained": path, "dtype": "float32"}
+        run_and_save(names.split(","), "hf", arguments, output_path=folder / "scored" / model, sample=sample)
         samples = sorted((folder / "scored" / model).rglob("samples_*.jsonl"))
         scores = pd.concat(map(read_scores, samples)).drop_duplicates("id").sort_values("id")
         about = {"engine": f"transformers {transformers.__version__}", "model": model}

@@ -11,7 +11,6 @@ the better text alone (``sft``) keeps its likelihood from falling where both tex
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import torch
@@ -22,7 +21,7 @@ from trl import DPOConfig, DPOTrainer
 
 import nnd_tasks
 from nnd_tasks import cli
-from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.run.run import run_and_save
 from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.store import dataset_folder
 
@@ -85,10 +84,9 @@ def train(model: str, data: Dataset, out: Path, seed: int, rate: float = 1e-3) -
 
 def evaluate(model: str, tasks: str, results: Path, trained_on: str = "") -> None:
     """Run tasks on a model; the results say what it was trained on."""
-    arguments = f"pretrained={model},dtype=bfloat16,softmax_dtype=float32"
-    said = ["--metadata", json.dumps({"trained_on": trained_on})] if trained_on else []
-    words = ["--model", "hf", "--model_args", arguments, "--tasks", tasks, "--batch_size", "8", *said]
-    run_lm_eval([*words, "--log_samples", "--output_path", str(results)])
+    arguments = {"pretrained": model, "dtype": "bfloat16", "softmax_dtype": "float32"}
+    said = {"trained_on": trained_on} if trained_on else None
+    run_and_save(tasks.split(","), "hf", arguments, metadata=said, batch_size=8, output_path=results)
 
 
 def main() -> None:

@@ -118,15 +118,6 @@ def without_secrets(value: Any, replacement: str | None = MARK) -> Any:
     return hide(value) if isinstance(value, str) else value
 
 
-class Veiled(dict[str, Any]):
-    """A dictionary that holds its secrets and does not show them when it is printed or logged."""
-
-    def __repr__(self) -> str:
-        return repr(without_secrets(dict(self)))
-
-    __str__ = __repr__
-
-
 @contextmanager
 def hidden_in_logs() -> Iterator[None]:
     """Keep secrets out of all log lines, tracebacks in them included, while the block runs."""

@@ -64,7 +64,7 @@ def test_a_wrong_option_of_a_run_is_refused_before_lm_eval_is_imported_whole(tmp
     for name in ("torch", "transformers", "datasets", "pandas", "scipy"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} is imported')\n", encoding="utf-8")
     status, _, err = nnd_process("run", "--bogus", PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPO)]))
-    assert (status, err.splitlines()[-1]) == (2, "lm-eval: error: unrecognized arguments: --bogus")
+    assert (status, "No such option: --bogus" in err) == (2, True)
 
 
 def test_a_home_that_leads_back_to_itself_is_one_line(nnd, tmp_path, monkeypatch):

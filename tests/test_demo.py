@@ -6,8 +6,8 @@ import re
 import pytest
 
 from nnd_tasks.baselines import ALL
-from nnd_tasks.cli.running import make_untrained_twin, run_demo
 from nnd_tasks.errors import NNDError
+from nnd_tasks.page.demo import make_untrained_twin, run_demo
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.sets.build import table_rates
 from nnd_tasks.store import read_table

@@ -8,5 +8,5 @@ class ModelError(ValueError):
 
 
 def reason_with_type(error: BaseException) -> str:
-    """Return the type of an error, and the first line of what it says."""
-    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+    """Return the type of an error, and the first line of what it says; transformers may begin with an empty one."""
+    return ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])

@@ -26,7 +26,8 @@ __all__ = ["COMMANDS", "app", "load_app", "main"]
 #: Module -> the commands that it adds, in the order of the help. An optional package holds its own.
 COMMANDS = {
     "nnd_tasks.cli.sets": ("list", "show", "build"),
-    "nnd_tasks.cli.running": ("run", "register", "demo"),
+    "nnd_tasks.cli.running": ("run", "register"),
+    "nnd_tasks.page.demo": ("demo",),
     "nnd_tasks.cli.results": ("compare", "report"),
     "nnd_tasks.training.training_verbs": ("trend", "signal"),
     "nnd_tasks.studies.studies_verbs": ("verify", "reproduce", "stress"),
@@ -84,6 +85,12 @@ def main(command: Callable[[], object] | None = None) -> None:
     except KeyboardInterrupt:
         if debug:
             raise
-        if os.environ.get("RANK", "0") == "0":  # the first of several processes speaks
-            print("nnd: interrupted", file=sys.stderr)
+        say_interrupted()
         sys.exit(130)
+
+
+def say_interrupted(of_run: bool = False) -> None:
+    """Say that a command was interrupted, and of a run how it could go on."""
+    if os.environ.get("RANK", "0") == "0":  # the first of several processes speaks
+        hint = "; with --use_cache FILE the same command goes on where it stopped" * of_run
+        print(f"nnd: interrupted{hint}", file=sys.stderr)

@@ -65,7 +65,7 @@ def compare(
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 
-    chosen, _ = load_runs(runs, select)
+    chosen = load_runs(runs, select)
     if readers:
         need_package("asking", "--readers")
         from nnd_tasks.asking.readers import compare_readers
@@ -109,7 +109,7 @@ def report(
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
     from nnd_tasks.files import dump_yaml, expand, write_text
-    from nnd_tasks.results.read_runs import load_runs
+    from nnd_tasks.results.read_runs import load_runs, locate_results, read_results
     from nnd_tasks.show.terminal import show_reports
 
     if hub is not None:
@@ -119,14 +119,17 @@ def report(
         need_package("contribute", "--hub")
         from nnd_tasks.contribute.publish import list_hub_results
 
-        write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select)[0])), hint="name a file with --hub")
+        write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select))), hint="name a file with --hub")
         say(f"written: {hub}")
         return
     need_package("page", "nnd report")
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 
-    chosen, left_out = load_runs(runs, select, tokens=True)
+    left_out: list[str] = []
+    chosen = read_results(locate_results(runs), select or (), left_out, tokens=True)
+    for line in left_out:
+        warn(f"left out: {line}")
     if test is not None:
         reports, page = look_up_test(test, chosen, allow)
         show_reports(reports, out=out)

@@ -5,17 +5,56 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Context, Option, echo
+from typer import Option, echo
 
-from nnd_tasks.cli.typer_app import RUN_GPT2, verb
-from nnd_tasks.errors import NNDError, need_package, reason_of, visible
+from nnd_tasks.cli.typer_app import RUN_GPT2, Verb, verb
+from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say
 from nnd_tasks.text import counted
 
+if TYPE_CHECKING:
+    from nnd_tasks.run.adapter import SavedRun
+
+#: Options of `lm_eval run` that ``nnd run`` does not have.
+_LM_EVAL_ONLY = {
+    *("--cache_requests", "--check_integrity", "--config", "-C", "--confirm_run_unsafe_code", "--hf_hub_log_args"),
+    *("--predict_only", "-x", "--repeats", "-r", "--show_config", "--trackio_args", "--verbosity", "-v"),
+    *("--wandb_args", "--wandb_config_args", "--write_out", "-w"),
+}
+#: Options of it whose value may be left out; then they are true.
+_OPTIONAL_VALUE = {"--apply_chat_template", "--fewshot_as_multiturn"}
+
+
+class _Run(Verb):
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read words as lm-eval does: ``--tasks a b`` for ``--tasks a --tasks b``, and options whose value may be left out."""
+        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        words: list[str] = []
+        of_list, values = "", 0
+        for word, following in zip(args, [*args[1:], "-"], strict=False):
+            name, equals, _ = word.partition("=")
+            if name in _LM_EVAL_ONLY:
+                raise NNDError(
+                    f"{name}: nnd run has no such option; after `nnd register`, `lm_eval run {name} ...` has"
+                )
+            if word.startswith("-"):
+                of_list, values = (name if name in lists else ""), len(equals)
+            elif of_list:
+                words += [of_list] if values else []
+                values += 1
+            words += [f"{word}=true" if word in _OPTIONAL_VALUE and following.startswith("-") else word]
+        return super().parse_args(ctx, words)
+
+
+_PAIRS = "NAME=VALUE,..."
 _SAVING = "Save nothing. Default: results and samples go to --output_path, or to $NND_HOME/results."
 _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
+
+
+def _read_bool(text: str) -> bool:
+    return text.lower() in ("true", "1", "yes")
 
 
 def complete_task(incomplete: str) -> list[str]:
@@ -31,18 +70,19 @@ def complete_task(incomplete: str) -> list[str]:
     "Run",
     f"{RUN_GPT2} --tasks nnd_quiz_design  # then nnd report, or nnd compare after another model",
     f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20  # 20 prompts of each, from all categories",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    cls=_Run,
+    no_args_is_help=True,
 )
 def run(
-    context: Context,
-    arguments: Annotated[
+    tasks: Annotated[
+        list[str], Option("--tasks", "-t", metavar="TASK,...", autocompletion=complete_task, help="Tasks or groups.")
+    ],
+    model: Annotated[
+        str, Option("--model", "-M", help="Type of the model, such as hf, vllm, local-completions.")
+    ] = "hf",
+    model_args: Annotated[
         list[str] | None,
-        Argument(
-            metavar="[OPTIONS OF LM_EVAL]...",
-            autocompletion=complete_task,
-            help="Whatever lm_eval takes, such as --model, --model_args, --tasks, --batch_size, --device, --output_path, "
-            "--log_samples, --limit, --use_cache. All of them follow below this help.",
-        ),
+        Option("--model_args", "-a", metavar=_PAIRS, help="Its arguments, such as pretrained=gpt2,dtype=float32."),
     ] = None,
     sample: Annotated[
         int | None,
@@ -50,6 +90,13 @@ def run(
             metavar="N",
             help="Take N prompts of each task, spread over its categories, always the same ones; --limit takes the first.",
         ),
+    ] = None,
+    limit: Annotated[
+        float | None, Option("--limit", "-L", help="Take the first N prompts, or a share below 1.")
+    ] = None,
+    samples: Annotated[
+        str | None,
+        Option("--samples", "-E", metavar="JSON", help='Take prompts by number: {"TASK": [0, 5]}, or a file.'),
     ] = None,
     split: Annotated[
         str | None,
@@ -59,29 +106,96 @@ def run(
         str | None,
         Option(metavar="GLOB", help="Run for each model of a pattern or a file."),
     ] = None,
+    device: Annotated[str | None, Option(help="Such as cuda, cuda:0 or cpu.")] = None,
+    batch_size: Annotated[str | None, Option("--batch_size", "-b", help="A number, auto or auto:N.")] = None,
+    max_batch_size: Annotated[int | None, Option("--max_batch_size", help="The most that auto tries.")] = None,
+    use_cache: Annotated[
+        str | None, Option("--use_cache", "-c", metavar="PATH", help="Keep answers, and ask for none again.")
+    ] = None,
+    output_path: Annotated[
+        str | None, Option("--output_path", "-o", metavar="PATH", help="Folder of the results, or a .json file.")
+    ] = None,
+    log_samples: Annotated[
+        bool, Option("--log_samples", "-s", help="With --output_path: write samples too, for nnd report and compare.")
+    ] = False,
     no_save: Annotated[bool, Option("--no-save", help=_SAVING)] = False,
+    all_metrics: Annotated[
+        bool, Option("--all-metrics", help="Print all metrics: also bits, margins, rates by sum, by bytes, of prompts.")
+    ] = False,
+    metadata: Annotated[
+        list[str] | None,
+        Option(metavar=_PAIRS, help="Settings of the tasks, such as append_eos=true (docs/running.md)."),
+    ] = None,
+    include_path: Annotated[str | None, Option("--include_path", metavar="FOLDER", help="Further task YAMLs.")] = None,
+    num_fewshot: Annotated[int | None, Option("--num_fewshot", "-f", help="Put N examples before each prompt.")] = None,
+    apply_chat_template: Annotated[
+        str | None, Option("--apply_chat_template", metavar="[NAME]", help="Send prompts as chats.")
+    ] = None,
+    system_instruction: Annotated[str | None, Option("--system_instruction", help="First turn of a chat.")] = None,
+    fewshot_as_multiturn: Annotated[
+        bool | None, Option("--fewshot_as_multiturn", parser=_read_bool, metavar="[BOOL]", help="A turn per example.")
+    ] = None,
+    gen_kwargs: Annotated[
+        list[str] | None,
+        Option("--gen_kwargs", metavar=_PAIRS, help="For judges that write: temperature=0.8,top_p=0.95."),
+    ] = None,
+    seed: Annotated[
+        str | None, Option(help="One, or four between commas: of Python, numpy, torch, few-shot examples.")
+    ] = None,
+    trust_remote_code: Annotated[bool, Option("--trust_remote_code", help="Run code that comes with a model.")] = False,
     no_shared_prefix: Annotated[bool, Option("--no-shared-prefix", help=_SHARING)] = False,
 ) -> None:
-    """Run lm-eval with our tasks known to it.
+    """Score a model on tasks of ours and of lm-eval.
 
-    Everything else on the line goes to lm_eval.
-
-    What requests to a model of type hf or vllm have in common at their beginning is read once. --cache_requests is
-    refused.
+    Options are those of lm_eval, and --sample, --split, --models, --no-save, --all-metrics, --no-shared-prefix. What requests to
+    a model of type hf or vllm have in common at their beginning is read once.
     """
-    from nnd_tasks.run.run import run_lm_eval, run_sweep
+    from nnd_tasks.run.run import run_and_save, run_sweep
+    from nnd_tasks.store import results_dir
 
-    words = [word for word in arguments or [] if word != "--debug"]
-    words += ["--metadata", f"split={split}"] if split else []
-    if {"--help", "-h"} & set(words):
-        say(context.get_help())
-        say("The options of lm_eval:")
-        say()
-    run_model = partial(run_lm_eval, shared_prefix=not no_shared_prefix, sample=sample, save=not no_save)
-    if models is None:
-        run_model(words)
+    if no_save and (output_path or log_samples):
+        raise NNDError("--no-save: saves nothing, and --output_path or --log_samples asks for files; leave one out")
+    default_folder = results_dir()
+    run_model = partial(
+        run_and_save,
+        [name for word in tasks for name in word.split(",") if name],
+        model,
+        sample=sample,
+        limit=limit,
+        samples=samples,
+        device=device,
+        batch_size=batch_size,
+        max_batch_size=max_batch_size,
+        use_cache=use_cache,
+        output_path=None if no_save else output_path or default_folder,
+        log_samples=log_samples or not (no_save or output_path),
+        all_metrics=all_metrics,
+        metadata=[*(metadata or []), *([f"split={split}"] if split else [])],
+        include_path=include_path,
+        num_fewshot=num_fewshot,
+        apply_chat_template=apply_chat_template == "true" or apply_chat_template or False,
+        system_instruction=system_instruction,
+        fewshot_as_multiturn=fewshot_as_multiturn,
+        gen_kwargs=gen_kwargs,
+        shared_prefix=not no_shared_prefix,
+        seed=seed,
+    )
+    words = [*(model_args or []), *(["trust_remote_code=true"] if trust_remote_code else [])]
+    if models is not None:
+        run_sweep(models, lambda model: _say_saved(run_model([*words, model], resume=True), default_folder))
     else:
-        run_sweep(models, lambda more: run_model([*words, *more], resume=True))
+        _say_saved(run_model(words), default_folder)
+
+
+def _say_saved(saved: SavedRun | None, default_folder: Path) -> None:
+    """Say where the files of a run are, and which command reads them: with another model beside it, the one that compares."""
+    if saved is None:
+        return
+    say(f"saved in {saved.folder}")
+    if any(saved.folder.glob(f"samples_*_{saved.date}.jsonl")):
+        folder = saved.output_path.parent if saved.output_path.suffix == ".json" else saved.output_path
+        command = "compare" if len({path.parent for path in folder.rglob("results_*.json")}) > 1 else "report"
+        say(shlex.join(["next:", "nnd", command, *([] if folder == default_folder else [str(folder)])]))
 
 
 @verb(
@@ -107,97 +221,4 @@ def register(
         return
     folder, count = task_files.register()
     say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
-
-
-@verb(
-    "Run",
-    "nnd demo  # a minute on two cores",
-    "nnd demo --out /tmp/demo  # everything goes there",
-)
-def demo(
-    folder: Annotated[Path, Option("--out", help="Folder for the results, the report and the untrained model.")] = Path(
-        ".demo"
-    ),
-) -> None:
-    """Score a small set with a real language model, offline, and compare it with its untrained twin.
-
-    The model is SmolLM2-135M-Instruct. It needs 1.1 GB of disk.
-    """
-    from nnd_tasks.run.smollm2 import SMOLLM2
-
-    need_package("page", "nnd demo")
-    run_demo(folder, SMOLLM2)
-
-
-def run_demo(folder: Path, model: str) -> None:
-    """Build the embedded set, score it with two models, compare them, and write the report; print every step.
-
-    The twin has the same architecture and tokenizer, and random weights.
-
-    Args:
-        folder: gets ``untrained`` (the twin), ``results`` and ``report.html``.
-        model: folder or name of the model.
-
-    Raises:
-        NNDError: ``folder`` cannot be written, there is no such model, or lm_eval failed.
-    """
-    from rich.console import Console
-
-    from nnd_tasks.files import changing, expand, write_text
-    from nnd_tasks.page.page import render_report
-    from nnd_tasks.results.compare import compare_runs
-    from nnd_tasks.results.comparison_report import report_comparison
-    from nnd_tasks.results.read_runs import read_results
-    from nnd_tasks.run.run import run_lm_eval
-    from nnd_tasks.run.smollm2 import resolve_model
-    from nnd_tasks.sets.build import build_set
-    from nnd_tasks.show.terminal import show_reports
-
-    console = Console(emoji=False, markup=False, highlight=False, soft_wrap=True)
-    folder = expand(folder).absolute()
-    with changing(folder, hint="name a folder with --out"):
-        folder.mkdir(parents=True, exist_ok=True)
-    build_set("demo")
-    console.print("nnd build demo", style="bold")
-    trained = resolve_model(model)
-    twin = make_untrained_twin(trained, folder / "untrained")
-    for name, pretrained in ((model, trained), (str(twin), str(twin))):
-        words = ["--model", "hf", "--tasks", "nnd_demo", "--batch_size", "8", "--log_samples"]
-        words += ["--output_path", str(folder / "results"), "--model_args"]
-        console.print(visible(shlex.join(["nnd", "run", *words, f"pretrained={name}"])), style="bold")
-        run_lm_eval([*words, f"pretrained={pretrained}"])
-    console.print(visible(shlex.join(["nnd", "compare", str(folder / "results")])), style="bold")
-    latest = sorted(read_results(folder / "results"), key=lambda run: run.date)[-2:]  # older ones may be of other data
-    runs = sorted(latest, key=lambda run: run.model != twin.name)
-    _, page = render_report(runs)
-    write_text(folder / "report.html", page)
-    show_reports([report_comparison(comparison) for comparison in compare_runs(runs)])
-    console.print(visible(f"Every test is in {folder / 'report.html'}"))
-
-
-def make_untrained_twin(model: str, folder: Path) -> Path:
-    """Write a model with the architecture and the tokenizer of another, and random weights; keep one that is there.
-
-    Args:
-        model: folder or name of the other.
-        folder: what is written.
-    """
-    if (folder / "config.json").is_file():
-        return folder
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-
-    from nnd_tasks.files import changing, rewriting
-    from nnd_tasks.run.smollm2 import INSTALL
-
-    torch.manual_seed(0)
-    try:
-        config, tokenizer = AutoConfig.from_pretrained(model), AutoTokenizer.from_pretrained(model)
-    except OSError as error:
-        raise NNDError(
-            f"{model}: cannot be loaded ({reason_of(error)}); for the model of the demo run `{INSTALL}`"
-        ) from error
-    with changing(folder), rewriting(folder) as new:
-        AutoModelForCausalLM.from_config(config).save_pretrained(new)
-        tokenizer.save_pretrained(new)
-    return folder
+    say("next: lm_eval --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks nnd_quiz_design")

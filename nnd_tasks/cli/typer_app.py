@@ -17,6 +17,7 @@ from typer import Argument, Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperOption
 
 from nnd_tasks import __version__
+from nnd_tasks.cli import say_interrupted
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show import Form
 from nnd_tasks.show.console import say, warn
@@ -94,7 +95,9 @@ def complete_set(incomplete: str) -> list[str]:
     return [name for name in dict.fromkeys([*list_recipes(), *built_sets()]) if name.startswith(incomplete)]
 
 
-class _Verb(TyperCommand):
+class Verb(TyperCommand):
+    """A command."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Refuse an option that is given twice, of which only the last would count."""
         _, _, parameters = self.make_parser(ctx).parse_args(args=list(args))
@@ -104,6 +107,14 @@ class _Verb(TyperCommand):
                 hint = ", with commas between its values" if "--allow" in parameter.opts else ""
                 raise NNDError(f"{parameter.opts[0]} is given {count} times; give it once{hint}")
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Typer would end an interrupted one without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            say_interrupted("use_cache" in ctx.params)
+            raise Exit(130) from stop
 
 
 app = Typer(
@@ -122,7 +133,7 @@ Function = TypeVar("Function", bound=Callable[..., None])
 
 
 def verb(
-    panel: str, *lines: str, name: str | None = None, group: Typer = app, **settings: Any
+    panel: str, *lines: str, name: str | None = None, group: Typer = app, cls: type[Verb] = Verb, **settings: Any
 ) -> Callable[[Function], Function]:
     """Make a decorator that turns a function into a command, with its docstring as help.
 
@@ -131,6 +142,7 @@ def verb(
         lines: examples, as for `examples`.
         name: where it is not that of the function.
         group: that it belongs to.
+        cls: what reads its words.
         settings: those of typer.
     """
 
@@ -138,7 +150,7 @@ def verb(
         # Typer keeps the line breaks of a docstring, which are those of our editors.
         text = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(function.__doc__ or ""))
         settings.update(help=text, rich_help_panel=panel, epilog=examples(*lines))
-        return group.command(name or function.__name__, cls=_Verb, **settings)(function)
+        return group.command(name or function.__name__, cls=cls, **settings)(function)
 
     return add
 

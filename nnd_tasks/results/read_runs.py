@@ -11,12 +11,11 @@ import logging
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,9 @@ from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
 from nnd_tasks.results.runs import Run, Runs
 from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples, read_tokens
-from nnd_tasks.show.console import warn
 from nnd_tasks.store import results_dir
 from nnd_tasks.task.scored_tokens import ANSWERS
 from nnd_tasks.task.signature import answers_digest
-from nnd_tasks.task.signature import line as compose_line
 from nnd_tasks.text import some_of
 
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
@@ -49,13 +46,9 @@ def locate_results(results: list[Path] | None) -> list[Path]:
     return results or [results_dir()]
 
 
-def load_runs(results: list[Path] | None, select: list[str] | None, *, tokens: bool = False) -> tuple[Runs, list[str]]:
-    """Read the runs that a command names by its arguments RUNS and ``--select``; print and return what is left out, and why."""
-    skipped: list[str] = []
-    runs = read_results(locate_results(results), select or (), skipped, tokens=tokens)
-    for line in skipped:
-        warn(f"left out: {line}")
-    return runs, skipped
+def load_runs(results: list[Path] | None, select: list[str] | None) -> Runs:
+    """Read the runs that a command names by its arguments RUNS and ``--select``."""
+    return read_results(locate_results(results), select or ())
 
 
 def read_results(
@@ -77,8 +70,7 @@ def read_results(
             of tasks that are not NND's are passed over.
         select: ``KEY=VALUE`` texts, such as ``shots=0,limit=all``: only runs of this protocol, see `select_runs`.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
-            is such a file, the one before is taken. None raises an error instead. It also takes a line for each run with
-            ``--limit`` that is left out because a place holds other runs, too; None leaves out none.
+            is such a file, the one before is taken. None raises an error instead.
         tokens: a run whose token scores are damaged cannot be used either.
 
     Returns:
@@ -88,20 +80,14 @@ def read_results(
         NNDError: nothing is there, is selected or can be used, or samples are missing, cut off, damaged or of another run.
     """
     headers: list[Run] = []
-    files_of_places = [
-        _find_files(place, skipped) for place in ([places] if isinstance(places, (str, Path)) else places)
-    ]
-    files = dict.fromkeys(chain(*files_of_places))
+    files = _find_files([places] if isinstance(places, (str, Path)) else places, skipped)
     for file in files:
         with noting(skipped):
             headers += _read_headers(file)
     if not headers and not skipped:
         raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
-    chosen = select_runs(headers, select)
-    if skipped is not None:
-        chosen = _leave_trials_out(chosen, files_of_places, skipped)
     equal: dict[str, list[Run]] = defaultdict(list)
-    for run in chosen:
+    for run in select_runs(headers, select):
         equal[json.dumps([run.comparison_key, run.model_info, run.model], sort_keys=True)].append(run)
     runs = Runs()
     firsts = [same[0] for same in equal.values()]
@@ -116,27 +102,11 @@ def read_results(
                     read_tokens(run)
                 runs.append(run)
                 break
-        for copy in (run for run in same if run.date == last.date):  # a link to these results, or a copy of them
-            with noting(skipped):
-                _add_samples(copy)
     if not runs:
         raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
     for note in notes_on(runs):
         _logger.warning(visible(note))
     return runs
-
-
-def _leave_trials_out(runs: Sequence[Run], files_of_places: Sequence[Sequence[Path]], skipped: list[str]) -> list[Run]:
-    """Take the runs of the whole set or a ``--sample`` of each place; of a place that has none, those with ``--limit``."""
-    kept: set[int] = set()
-    for files in files_of_places:
-        of_place = [run for run in runs if run.file in files]
-        kept |= {id(run) for run in [run for run in of_place if not run.is_trial] or of_place}
-    for run in runs:
-        if id(run) not in kept:
-            limit = f"{run.task} of {run.model} is a trial, with --limit {run.command['limit']:g}"
-            skipped.append(f"{run.file}: {limit}; name this file to use it, or remove it (nnd runs)")
-    return [run for run in runs if id(run) in kept]
 
 
 def notes_on(runs: Sequence[Run]) -> list[str]:
@@ -152,30 +122,16 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
 # ---------------------------------------------------------------- results files
 
 
-def _find_files(place: str | Path, skipped: list[str] | None) -> list[Path]:
-    """List the results files at a path; raise NNDError where it does not exist, cannot be read or has none.
-
-    A file that is a link keeps its own name, as its samples may stand beside it.
-    """
+def _find_files(paths: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
+    """List the results files at some paths; raise NNDError where a path does not exist, cannot be read or has none."""
     files: list[Path] = []
-    with noting(skipped):
-        path = expand(place)
-        if not path.exists():
-            raise NNDError(f"{path}: there is no such file or folder")
-        files = _find_below(path, skipped) if path.is_dir() else [_results_beside(path)]
-    return list(dict.fromkeys(file.parent.resolve() / file.name for file in files))
-
-
-def _walk(folder: Path, onerror: Callable[[OSError], None]) -> Iterator[Path]:
-    """Yield the files below a folder and behind links in it, each folder once, so that loops of links end."""
-    seen: set[str] = set()
-    for parent, folders, names in os.walk(folder, onerror=onerror, followlinks=True):
-        real = os.path.realpath(parent)
-        if real in seen:
-            folders.clear()
-        else:
-            seen.add(real)
-            yield from (Path(parent, name) for name in names)
+    for given_path in paths:
+        with noting(skipped):
+            path = expand(given_path)
+            if not path.exists():
+                raise NNDError(f"{path}: there is no such file or folder")
+            files += _find_below(path, skipped) if path.is_dir() else [_results_beside(path)]
+    return list(dict.fromkeys(file.resolve() for file in files))
 
 
 def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
@@ -185,7 +141,7 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
         with noting(skipped), reading(error.filename):
             raise error
 
-    files = sorted(_walk(folder, refuse))
+    files = sorted(Path(parent, name) for parent, _, names in os.walk(folder, onerror=refuse) for name in names)
     results = [
         file
         for file in files
@@ -260,12 +216,6 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         "prompts": content.get("n-samples", {}).get(task, {}).get("effective"),
     }
     check_types(TaskResults, header, f"{file}, {task}", "holds no results of an NND task, or is damaged")
-    spans = signature.get("spans")
-    parts = compose_line(signature["protocol"], signature["model"], signature["environment"])
-    if signature["line"] != parts + (f" || spans:{spans}" if spans else ""):
-        raise NNDError(
-            f"{file}, {task}: the line of its signature contradicts its parts; the file is damaged, run the task again"
-        )
     tokens = _find_beside(file, f"tokens_{task}_{date}.parquet", answers)
     command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
     return Run(
@@ -280,7 +230,7 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         version=header["version"],
         command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
         parameters=max(config.get("model_num_parameters") or 0, 0) or None,
-        spans=spans,
+        spans=signature.get("spans"),
         reported=header["reported"],
         prompts=header["prompts"],
         answers=answers,
@@ -305,12 +255,8 @@ def _date_of(file: Path, content: Mapping[str, Any]) -> str:
 
 
 def _find_beside(results: Path, name: str, answers: str) -> Path:
-    """The file of lm-eval's name, or else one with the same answers; token scores need not be there.
-
-    Of results that are a link, it may stand where the link leads to.
-    """
-    folders = dict.fromkeys((results.parent, results.resolve().parent))
-    named = next((folder / name for folder in folders if (folder / name).is_file()), results.with_name(name))
+    """The file of lm-eval's name, or else one with the same answers; token scores need not be there."""
+    named = results.with_name(name)
     return named if named.is_file() else _find_answers(results.parent, named.suffix, answers) or named
 
 
@@ -341,13 +287,13 @@ def _add_samples(run: Run) -> Run:
     Raises:
         NNDError: the samples are missing, cut off, damaged, or of another run.
     """
-    try:
-        return read_samples(run)
-    except NNDError:
-        renamed = _find_answers(run.file.parent, ".jsonl", run.answers)
-        if renamed in (None, run.path):
-            raise
-    return read_samples(replace(run, path=renamed))
+    with suppress(NNDError):
+        complete = read_samples(run)
+        scores = (score for document in complete.documents for score in document["scores"])
+        if not run.answers or answers_digest(scores) == run.answers:
+            return complete
+    renamed = _find_answers(run.file.parent, ".jsonl", run.answers)
+    return read_samples(replace(run, path=renamed or run.path))
 
 
 # ---------------------------------------------------------------- which runs are wanted

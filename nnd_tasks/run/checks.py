@@ -1,32 +1,29 @@
 """All checks of a run before its model is loaded, in the order of their cost.
 
-`check_words` reads the command line. `check_options` checks what it says, and `check_request` what a call from Python says:
-they need neither torch nor lm-eval's evaluator. `check_run` loads the tasks.
+`read_pairs`, `take_options` and `check_request` need neither torch nor lm-eval's evaluator. `check_run` loads the tasks.
 """
 
 from __future__ import annotations
 
+import ast
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import regex  # type: ignore[import-untyped]
+
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, parse_json
-from nnd_tasks.run.adapter import (
-    LM,
-    check_output,
-    model_types,
-    words_by_option,
-)
+from nnd_tasks.run.adapter import LM, check_output, match_names, model_parameters, model_types
 from nnd_tasks.run.adapters import check_adapter
 from nnd_tasks.store import list_source_folders
-from nnd_tasks.task.settings import Settings, check_selection, is_chat_api, read_samples, select_prompts
+from nnd_tasks.task.settings import check_selection, is_chat_api, select_prompts
 from nnd_tasks.task.signature import CLUSTER
 from nnd_tasks.text import counted, did_you_mean, some_of
 
@@ -39,68 +36,87 @@ ON_TORCH = (*HF, "nnd_mlm", "nnd_reward")
 #: The names of lm-eval's model type and ours.
 VLLM, SHARED = "vllm", "vllm-shared-prefix"
 
-# ---------------------------------------------------------------- the words of the command line
-
-#: Options of ``KEY=VALUE`` words; all of them are merged.
-_PAIRS = {"model_args", "metadata", "gen_kwargs"}
-#: Further options that may be given several times; their values are put together.
-_LISTS = {*_PAIRS, "tasks", "hf_hub_log_args", "wandb_args", "wandb_config_args", "trackio_args"}
-#: Text in quotes of one kind; ``=`` and commas in it separate nothing.
-_QUOTED = re.compile("'[^']*'|\"[^\"]*\"")
-
-
-def check_words(arguments: Sequence[str]) -> None:
-    """Check the words of a command line, before lm-eval reads them.
-
-    Raises:
-        NNDError: an option of which only the last value would count is given twice, so is a key of ``--model_args``,
-            JSON cannot be read, or ``--samples`` names no prompts.
-    """
-    for option, times in words_by_option(arguments).items():
-        if len(times) > 1 and option not in _LISTS and times[0]:
-            raise NNDError(f"--{option} is given {len(times)} times; give it once")
-        if option == "samples" and times[0]:
-            read_samples(times[0][0])
-        if option in _PAIRS:
-            for values in times:
-                if values and "{" in values[0]:  # lm-eval takes it for JSON
-                    parse_json(values[0], f"--{option} {values[0]}", hint="; or write KEY=VALUE,... without braces")
-            _check_keys([value for values in times for value in values], f"--{option}")
-
-
-def _check_keys(values: Iterable[str], option: str) -> None:
-    pairs = [value for value in values if not value.lstrip().startswith("{")]  # else it is JSON
-    keys = [key for pair in pairs for key in re.findall(r"(?:^|,)\s*(\w+)\s*=", _QUOTED.sub("", pair))]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise NNDError(f"{option}: {key} is given {keys.count(key)} times; give it once")
-
-
 # ---------------------------------------------------------------- what is asked for
 
+#: A part of ``KEY=VALUE,KEY=VALUE``: a comma in quotes or brackets separates nothing.
+_PART = regex.compile(r"""(?:'[^']*'|"[^"]*"|(?P<nested>[\[({](?:[^][(){}]|(?&nested))*+[])}])|[^,])+""")
+_CLOSING = {"'": "'", '"': '"', "[": "]", "(": ")", "{": "}"}
 
-def check_options(options: Any, sample: int | None) -> list[str]:
-    """Check lm-eval's configuration of a run (`EvaluatorConfig`), before its evaluator is imported.
+
+def read_pairs(given: str | Iterable[str] | Mapping[str, Any] | None, option: str) -> dict[str, Any]:
+    """Read the value of an option such as ``--model_args`` as lm-eval does.
 
     Args:
-        options: the configuration.
-        sample: as for `check_request`.
-
-    Returns:
-        The names of tasks.
+        given: ``KEY=VALUE,KEY=VALUE`` or a JSON object, one or several; or a mapping, which is copied.
+        option: its name.
 
     Raises:
-        NNDError: an option has a value that cannot be taken.
+        NNDError: it cannot be read, or gives a key twice.
     """
-    selection = {name: getattr(options, name) for name in ("limit", "samples", "predict_only")}
-    check_request(options.model, options.model_args, options.metadata, {"sample": sample, **selection})
-    if not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(options.batch_size)):
-        raise NNDError(f"--batch_size {options.batch_size}: expected a number of requests, auto or auto:N")
-    entries = [options.tasks] if isinstance(options.tasks, str) else options.tasks
-    names = [name for entry in entries if isinstance(entry, str) for name in entry.split(",")]
-    if names and all(name.startswith("nnd_") for name in names):  # other tasks may take settings of the same names
-        Settings.read(options.metadata)
-    return names
+    if isinstance(given, Mapping):
+        return dict(given)
+    pairs: dict[str, Any] = {}
+    for text in [given] if isinstance(given, str) else given or ():
+        for key, value in _read_items(text, option):
+            if key in pairs:
+                raise NNDError(f"{option}: {key} is given twice; give it once")
+            pairs[key] = value
+    return pairs
+
+
+def _read_items(text: str, option: str) -> Iterator[tuple[str, Any]]:
+    if text.lstrip().startswith("{"):
+        hint = "; or write NAME=VALUE,... without braces"
+        yield from parse_json(text, f"{option} {text}", hint=hint).items()
+        return
+    for match in _PART.finditer(text):
+        key, equals, value = match[0].strip().partition("=")
+        if not equals or not key:
+            raise NNDError(f"{option} {text}: {match[0]!r} is no NAME=VALUE")
+        if value[:1] in _CLOSING and (len(value) == 1 or value[-1] != _CLOSING[value[0]]):
+            raise NNDError(f"{option} {text}: {value[0]} is opened and not closed")
+        yield key, _read_value(value)
+
+
+def _read_value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for read in (int if text.isnumeric() else float, ast.literal_eval):
+        with suppress(ValueError, SyntaxError):
+            return read(text)
+    return text
+
+
+def read_seeds(text: str | None) -> dict[str, int | None]:
+    """Read ``--seed``: one for all, or four between commas; ``None`` sets none.
+
+    Raises:
+        NNDError: it is neither.
+    """
+    if text is None:
+        return {}
+    try:
+        seeds = [None if seed.strip().lower() == "none" else int(seed) for seed in text.split(",")]
+        names = ("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed")
+        return dict(zip(names, seeds * 4 if len(seeds) == 1 else seeds, strict=True))
+    except ValueError as error:
+        raise NNDError(
+            f"--seed {text}: expected a whole number, or four between commas, or None for one of them"
+        ) from error
+
+
+def take_options(arguments: dict[str, Any], options: dict[str, Any]) -> None:
+    """Move from the arguments of a model to the options of lm-eval what it gives the model, which would get it twice.
+
+    Raises:
+        NNDError: one is in both, or the batch size is none.
+    """
+    for name in {"device", "batch_size", "max_batch_size"} & arguments.keys():
+        if options.get(name) is not None:
+            raise NNDError(f"--{name} {options[name]}: --model_args has {name}={arguments[name]}; give it once")
+        options[name] = arguments.pop(name)
+    if (size := options.get("batch_size")) is not None and not re.fullmatch(r"auto(:[\d.]+)?|[1-9]\d*", str(size)):
+        raise NNDError(f"--batch_size {size}: expected a number of requests, auto or auto:N")
 
 
 def check_request(
@@ -144,11 +160,36 @@ def check_request(
         _check_dtype(key, arguments.get(key))
     pretrained = arguments.get("pretrained", "")
     if engine in ON_TORCH and pretrained == "":
+        for key in arguments:
+            _check_spelling(key, ["pretrained"], engine)
         raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
     if isinstance(pretrained, str) and not {"subfolder", "gguf_file"} & arguments.keys():
         _check_holds_model(pretrained)
     if engine in ("hf", SHARED):
         check_adapter(arguments)
+
+
+def _check_spelling(key: str, known: Iterable[str], model: Any) -> None:
+    """Raise NNDError for an argument that the model does not name and that is like one that it does."""
+    if key not in known and (hint := did_you_mean(key, known, cutoff=0.85)):
+        raise NNDError(f"--model_args {key}: --model {model} takes no such argument; {hint}")
+
+
+def _check_types(arguments: Mapping[str, Any], model: Any) -> None:
+    """Raise NNDError for misspelt arguments, and for a text where the model wants a number or a truth value.
+
+    In Python every text is true, "false" too.
+    """
+    parameters: dict[str, str] = {}
+    if isinstance(model, str):
+        with suppress(ImportError):  # lm-eval will say what is not installed
+            parameters = model_parameters(model)
+    for key, value in arguments.items():
+        _check_spelling(key, parameters, model)
+        types = {*re.findall(r"\b(?:bool|int|float|str|dict|list|Literal)\b", parameters.get(key, ""))}
+        if isinstance(value, str) and (types == {"bool"} or types == {"int"}):
+            expected = "true or false" if types == {"bool"} else "a whole number"
+            raise NNDError(f"--model_args {key}={value!r}: expected {expected}, without quotes")
 
 
 #: Types of torch that weights can have, as both names of each.
@@ -189,17 +230,19 @@ class CheckedRun:
     Attributes:
         model: the type of model that will run, or a ready-made model.
         arguments: its arguments.
-        loaded: what lm-eval's task manager loaded.
-        ours: those of the tasks that are `NNDTask`.
-        samples: task -> places of the prompts to take; None takes those that ``limit`` says.
+        cluster: arguments of Ray's workers; empty where the model runs in this process.
+        tasks: all of them.
+        ours: those that are `NNDTask`.
+        options: of lm-eval's `simple_evaluate`.
         folder: name of the folder of the results; None where lm-eval takes a random one.
     """
 
     model: Any
     arguments: dict[str, Any]
-    loaded: Any
+    cluster: dict[str, Any]
+    tasks: list[Any]
     ours: list[Any]
-    samples: dict[str, list[int]] | None
+    options: dict[str, Any]
     folder: str | None
 
 
@@ -207,7 +250,7 @@ def check_run(
     manager: Any,
     model: Any,
     arguments: Mapping[str, Any],
-    tasks: Any,
+    names: Sequence[str],
     options: Mapping[str, Any],
     *,
     sample: int | None,
@@ -217,11 +260,10 @@ def check_run(
 
     Args:
         manager: lm-eval's `TaskManager`.
-        model: what ``--model`` names, or a ready-made model; not ``ray``.
+        model: what ``--model`` names, or a ready-made model.
         arguments: the parsed ``--model_args``.
-        tasks: names of tasks or groups.
-        options: of lm-eval's `simple_evaluate`: ``samples``, ``apply_chat_template``, ``cache_requests``,
-            ``evaluation_tracker``, ``device``.
+        names: of tasks or groups.
+        options: of lm-eval's `simple_evaluate`.
         sample: number of prompts of each task, spread over its categories; None takes all.
         shared_prefix: read common beginnings of requests once.
 
@@ -229,24 +271,28 @@ def check_run(
         NNDError: something is wrong.
     """
     from nnd_tasks.task.task import NNDTask  # imports torch
+    from shared_prefix import hf_shared_prefix, score_file, text_models  # noqa: F401 - they register their model types
 
     if options.get("cache_requests"):
         raise NNDError(
-            "--cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
+            "cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
             "give old requests the new names; leave it out, building requests takes seconds"
         )
+    model, arguments, cluster = split_cluster(model, arguments)
     if model in ON_TORCH:
-        _check_device(arguments.get("device", options.get("device")))
+        _check_device(options.get("device"))
     chat = bool(options.get("apply_chat_template"))
-    loaded = manager.load(tasks)
-    ours = [task for task in loaded["tasks"].values() if isinstance(task, NNDTask)]
+    specs = match_names(manager, names)
+    loaded = manager.load(specs)["tasks"]
+    ours = [task for task in loaded.values() if isinstance(task, NNDTask)]
     check_chat_api(model, [task for task in ours if not task.reader.writes], chat=chat)
     tokens = any(task.settings.tokens for task in ours)
-    samples = select_prompts(loaded["tasks"], ours, options.get("samples"), sample)
+    samples = select_prompts(loaded, ours, options.get("samples"), sample)
     tracker = options.get("evaluation_tracker")
-    folder = check_output(getattr(tracker, "output_path", None), model, arguments, loaded["tasks"])
+    folder = check_output(getattr(tracker, "output_path", None), model, arguments, loaded)
     shares = shared_prefix and model == "hf"
     model = resolve_model_type("hf-shared-prefix" if shares else model, shared_prefix=shared_prefix)
+    _check_types(arguments, model)
     _check_processes(model, arguments, tokens=tokens)
     if tokens:
         model, arguments = with_token_scores(model, arguments, tracker)
@@ -258,7 +304,8 @@ def check_run(
     for task in ours:
         _check_metadata(task.metadata, model, arguments)
         task.prepare(model, chat=chat)
-    return CheckedRun(model, dict(arguments), loaded, ours, samples, folder)
+    options = {**options, "tasks": specs, "task_manager": manager, "samples": samples}
+    return CheckedRun(model, dict(arguments), cluster, [*loaded.values()], ours, options, folder)
 
 
 # ---------------------------------------------------------------- the model and the tasks

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, rewriting
+from nnd_tasks.show.console import say
 from nnd_tasks.store import nnd_home
 from nnd_tasks.text import did_you_mean
 
@@ -55,6 +56,7 @@ def _convert(package: Path, folder: Path) -> None:
     """Write the package's GGUF file as an ordinary folder of transformers, in float32 (538 MB, a few seconds, once)."""
     if importlib.util.find_spec("gguf") is None:
         raise NNDError(f"pretrained={SMOLLM2}: reading the package's file takes the package gguf; run `{INSTALL}`")
+    say(f"pretrained={SMOLLM2}: writing the model to {folder}, once; this takes about half a minute", stderr=True)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
@@ -118,7 +117,7 @@ def _run(run: PublishedRun, weights: str, data: str, folder_of_runs: Path, limit
     """Return the run of one model, evaluated as the authors did, or of an earlier time with the same model and data."""
     from transformers import AutoConfig, AutoTokenizer
 
-    from nnd_tasks.run.run import run_lm_eval
+    from nnd_tasks.run.run import run_and_save
     from nnd_tasks.task.signature import digest, weights_digest
 
     asked = [run.task, run.metadata, limit, weights_digest(weights) or weights, data]
@@ -135,12 +134,9 @@ def _run(run: PublishedRun, weights: str, data: str, folder_of_runs: Path, limit
             tokenizer = AutoTokenizer.from_pretrained(weights, **ends)
             tokenizer.save_pretrained(arguments["tokenizer"])
         metadata = {"append_eos": True, "ties": "authors", **run.metadata}
-        words = ["--model", "hf", "--model_args", json.dumps(arguments), "--tasks", run.task]
-        words += ["--metadata", json.dumps(metadata), "--output_path", str(folder), "--log_samples"]
-        words += ["--limit", str(limit)] if limit else []
         # No batch size: ProphetNet's scores change with what else is in a batch.
         with redirect_stdout(sys.stderr):
-            run_lm_eval(words)
+            run_and_save(run.task, "hf", arguments, metadata=metadata, limit=limit or None, output_path=folder)
         gc.collect()  # lm-eval's objects refer to each other; the next model needs the memory
     [result] = read_results(folder)
     return result

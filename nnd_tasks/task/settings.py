@@ -14,7 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, StrictBool, ValidationError, field_validator
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import parse_json, read_text
@@ -60,15 +60,15 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    append_eos: bool = False
-    append_bos: bool = False
+    append_eos: StrictBool = False
+    append_bos: StrictBool = False
     candidate_prefix: str = ""
-    number_lines: bool = False
+    number_lines: StrictBool = False
     ties: Literal["fail", "authors"] = "fail"
     overlong: Literal["shorten", "refuse", "leave_out", "whole"] = "shorten"
     categories: tuple[str, ...] | None = None
-    context_reliance: bool = False
-    tokens: bool = False
+    context_reliance: StrictBool = False
+    tokens: StrictBool = False
     split: Literal["train", "validation", "test"] | None = None
     trained_on: str = ""
 
@@ -117,7 +117,9 @@ def first_mistake(error: ValidationError) -> tuple[str, str]:
     """Return the key of the first wrong value, and what was expected, in plain words."""
     mistake = error.errors()[0]
     plain = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-    return str(mistake["loc"][0]), plain.replace("a valid tuple", "a list of names")
+    return str(mistake["loc"][0]), plain.replace("a valid tuple", "a list of names").replace(
+        "a valid boolean", "true or false"
+    )
 
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,13 @@ import shlex
 from contextlib import nullcontext
 
 import pytest
+from lm_eval._cli import HarnessCLI
 from rich.text import Text
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from nnd_tasks import cli
-from nnd_tasks.cli import app
+from nnd_tasks.cli import app, running
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import results_dir
@@ -47,8 +48,6 @@ def test_every_command_has_a_short_help_with_examples_that_can_be_typed(path):
     for line in lines:
         assert not is_verb or shlex.split(line)[1 : len(path) + 1] == list(path), "an example of this command"
         parse(shlex.split(line)[1:])
-    if path == ("run",):
-        return  # see below
     shown = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, [*path, "--help"]).output
     assert all(line in " ".join(shown.split()) for line in lines)
 
@@ -108,11 +107,23 @@ def test_an_option_that_is_given_twice_is_a_list_or_an_error():
                 assert option.multiple, path
 
 
-def test_help_of_run_has_ours_first_and_then_that_of_lm_eval(capsys):
-    done = CliRunner(env=WIDE).invoke(app, ["run", "--help"])
-    shown = done.output
-    assert done.exit_code == 0
-    assert re.search("--no-shared-prefix.*Examples.*The options of lm_eval:.*--use_cache", shown, re.DOTALL)
+def test_options_of_run_are_those_of_lm_eval_or_are_said_to_be_left_out():
+    theirs = HarnessCLI()._subparsers.choices["run"]._option_string_actions.keys() - {"-h", "--help"}
+    ours = {name for option in VERBS[("run",)].params for name in option.opts}
+    assert theirs - ours == running._LM_EVAL_ONLY - {"--repeats", "-r"}, "which 0.5 has"
+    page = (REPO / "docs" / "running.md").read_text("utf-8")
+    assert [name for name in running._LM_EVAL_ONLY if name.startswith("--") and f"`{name}`" not in page] == []
+
+
+def test_an_interrupted_command_says_so_and_how_a_run_goes_on(nnd, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nnd_tasks.run.run.run_and_save", interrupted)
+    monkeypatch.setattr("nnd_tasks.cli.listing.report_sets", interrupted)
+    hint = "; with --use_cache FILE the same command goes on where it stopped"
+    assert nnd("run", "--tasks", "nnd_demo") == (130, "", f"nnd: interrupted{hint}\n")
+    assert nnd("list") == (130, "", "nnd: interrupted\n")
 
 
 def test_paragraphs_of_a_help_are_not_broken_where_our_editor_broke_them():

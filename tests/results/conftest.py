@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.run.run import run_and_save
 from tests.conftest import once
 
 
@@ -17,9 +17,8 @@ def scored(demo_home, tiny_models, tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NND_HOME", str(demo_home))
             for name in ("gpt2", "llama", "t5"):
-                words = ["--model", "hf", "--model_args", f"pretrained={tiny_models[name]},dtype=float32"]
-                words += ["--tasks", "nnd_demo", "--limit", "10", "--device", "cpu"]
-                run_lm_eval([*words, "--output_path", str(out / name), "--log_samples"])
+                arguments = {"pretrained": str(tiny_models[name]), "dtype": "float32"}
+                run_and_save("nnd_demo", "hf", arguments, limit=10, device="cpu", output_path=out / name)
 
     return once(tmp_path_factory, "scored", make)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lm_eval._cli.utils import key_val_to_dict
 from lm_eval.models.huggingface import HFLM
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -20,8 +21,8 @@ from nnd_tasks import cli
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.run.checks import check_words
-from tests.commands import nnd_process
+from nnd_tasks.run.checks import read_pairs, read_seeds
+from tests.commands import nnd_process, printed_table
 from tests.commands import refused as refused_message
 from tests.conftest import REPO
 from tests.random_models import evaluate
@@ -53,7 +54,9 @@ CASES = dict(
     line.split(" => ")
     for line in """
 --tasks nnd_dmeo => there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?
---tasks blue_whale_42 => there is no task 'blue_whale_42'; `nnd run ls tasks` lists them
+--tasks blue_whale_42 => there is no task 'blue_whale_42'; `nnd list` lists the sets, `lm_eval ls tasks` lm-eval's
+--tasks nnd_blue* => there is no task 'nnd_blue*'
+--tasks nnd_mqm => there is no task 'nnd_mqm'; of this set there are nnd_mqm_
 --tasks nnd_demo,nnd_frnk => there is no task 'nnd_frnk'; did you mean 'nnd_frank'
 --tasks nnd_frank => https://raw.githubusercontent.com/artidoro/frank/
 --metadata '{"ties": "au' => --metadata {"ties": "au: is not valid JSON (it is cut off
@@ -64,29 +67,44 @@ CASES = dict(
 --metadata '{"append_bos": true}' --apply_chat_template => leave out --apply_chat_template
 --apply_chat_template => has no chat template; leave out
 --no-save --metadata tokens=true => add --output_path FOLDER
---cache_requests true => --cache_requests: lm-eval keys that cache by task name
+--no-save --output_path a => --no-save: saves nothing, and --output_path or --log_samples asks for files
+--cache_requests true => --cache_requests: nnd run has no such option; after `nnd register`, `lm_eval run --cache_requests
+--wandb_args=project=x => --wandb_args: nnd run has no such option
 --limit 0 => --limit 0: no prompt is left; take 1 or more
 --limit nan => --limit nan: expected a number of prompts
+--seed x => --seed x: expected a whole number, or four
+--seed 1,2 => --seed 1,2: expected a whole number, or four
 --limit 1.5 => --limit 1.5: expected a whole number of prompts, or a
 --limit 2 --sample 2 => --sample and --limit both say
 --limit 2 -L 3 => --limit is given 2 times; give it once
---limit 3 --samples '{"nnd_demo": [1]}' => lm-eval stopped with ValueError
---output_path a --output=b => --output_path is given 2 times; give it once
+--limit 3 --samples '{"nnd_demo": [1]}' => --samples and --limit both say which prompts are taken
+--output_path a -o b => --output_path is given 2 times; give it once
 --output_path {tmp}/file/out => --output_path {tmp}/file/out: cannot be written
---metadata split=train --split test => --metadata: split is given 2 times; give it once
+--metadata split=train --split test => --metadata: split is given twice; give it once
+--metadata '{"context_reliance": "yes"}' => metadata context_reliance='yes': expected true or false
+--metadata append_eos=1 => metadata append_eos=1: expected true or false
 --batch_size x => --batch_size x: expected a number of requests
 --model_args dtype=float31 => dtype=float31: no such type of numbers; did
 --model_args dtype=16 => dtype=16: no such type of numbers
---model_args dtype=auto,dtype=float32 => --model_args: dtype is given 2 times; give it once
---model_args "dtype='auto,revision=main" => dtype='auto,revision=main: no such type of numbers
---model_args max_memory={0:1,revision=main => --model_args max_memory={0:1,revision=main: is not valid JSON
+--model_args dtype=auto,dtype=float32 => --model_args: dtype is given twice; give it once
+--model_args dtype=auto dtype=float32 => --model_args: dtype is given twice; give it once
+--model_args dtype => --model_args dtype: 'dtype' is no NAME=VALUE
+--model hf --model_args pretrained=gpt2,device=cpu --device cpu => --device cpu: --model_args has device=cpu; give it once
+--model_args batch_size=x => --batch_size x: expected a number of requests
+--model hf --model_args pretrained=gpt2,device=cudaa => --device cudaa: there is no such kind of device
+--model_args '{"max_length": "1024"}' => --model_args max_length='1024': expected a whole number, without quotes
+--model_args '{"add_bos_token": "false"}' => --model_args add_bos_token='false': expected true or false
+--model_args add_bos_tokn=true => --model_args add_bos_tokn: --model hf-shared-prefix takes no such argument; did you
+--model_args "dtype='auto,revision=main" => --model_args dtype='auto,revision=main: ' is opened and not closed
+--model_args max_memory={0:1,revision=main => --model_args max_memory={0:1,revision=main: { is opened and not closed
 --model hf --model_args pretrained=gpt2 --device cudaa => --device cudaa: there is no such kind of device
 --model hf --model_args pretrained=gpt2 --device cuda => --device cuda: torch sees 0 GPUs here; take cpu
 --model hff --model_args pretrained=x => --model hff: lm-eval has no such model type; did you mean 'hf'?
 --model blue_whale_42 --model_args pretrained=x => there are:
 --model nnd_rewrd --model_args pretrained=x => did you mean 'nnd_reward'?
 --model local-chat-completions --model_args pretrained=x => --model local-completions
---model hf --model_args Pretrained=gpt2 => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
+--model hf --model_args Pretrained=gpt2 => --model_args Pretrained: --model hf takes no such argument; did you mean 'pretrained'?
+--model hf --model_args pretraind=gpt2 => --model_args pretraind: --model hf takes no such argument; did you mean
 --model hf --model_args pretrained= => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf --model_args pretrained={tmp} => the model {tmp} cannot be loaded: it has neither a model config nor a
@@ -117,9 +135,56 @@ def test_a_mistake_is_one_line_before_the_model_is_loaded(case, refused, gpt2, d
     assert message in refused(*model, *([] if "--tasks" in words else ["--tasks", "nnd_demo"]), *words)
 
 
-@pytest.mark.parametrize("folder", ["'/lr=1,dtype=16'", '"/o\'hara,dtype=16"'])
-def test_a_key_in_quotes_is_part_of_a_value(folder):
-    check_words(["--model_args", f"dtype=float32,pretrained={folder}"])
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("pretrained='/lr=1,dtype=16',dtype=float32", {"pretrained": "/lr=1,dtype=16", "dtype": "float32"}),
+        ('pretrained="/o\'hara,dtype=16"', {"pretrained": "/o'hara,dtype=16"}),
+        ("pretrained=/o'hara, a=true,b=False", {"pretrained": "/o'hara", "a": True, "b": False}),
+        ("a=1,b=1.5,c=1e3,d=x=y", {"a": 1, "b": 1.5, "c": 1000.0, "d": "x=y"}),
+        ("e=[1,[2,3]],f={'g': (1, 2)}", {"e": [1, [2, 3]], "f": {"g": (1, 2)}}),
+        ("stop=[INST],prompt=", {"stop": "[INST]", "prompt": ""}),
+        (["a=1", '{"b": "1"}'], {"a": 1, "b": "1"}),
+        (None, {}),
+    ],
+)  # fmt: skip
+def test_pairs_are_read_as_lm_eval_reads_them(text, pairs):
+    assert read_pairs(text, "--model_args") == pairs
+    if isinstance(text, str) and "o'hara, " not in text:
+        assert key_val_to_dict(text) == pairs
+
+
+def test_a_seed_is_for_all_or_each_has_its_own():
+    assert [*read_seeds("7").values()] == [7] * 4
+    assert read_seeds("0,None,8,52") == dict(zip(read_seeds("7"), [0, None, 8, 52], strict=True))
+    assert read_seeds(None) == {}
+
+
+def test_words_are_read_as_lm_eval_reads_them_and_a_misspelt_option_is_named(nnd, llama, home):
+    words = "--model_args", f"pretrained={llama}", "dtype=float32", "--tasks", "nnd_demo", "nnd_demo_clean"
+    done = nnd("run", *words, "--apply_chat_template", "-L", "2", "--no-save", "--device", "cpu")
+    assert done.status == 0, done.err
+    assert {"nnd_demo (2 of 60 prompts)", "nnd_demo_clean (2 of 60 prompts)"} == {*printed_table(done.out)}
+    wrong = nnd("run", "--tasks", "nnd_demo", "--limt", "2")
+    assert (wrong.status, "No such option: --limt" in wrong.err, "--limit" in wrong.err) == (2, True, True)
+
+
+def test_the_table_begins_with_the_pass_rate_and_has_the_rest_on_request(nnd, gpt2, home):
+    words = hf(gpt2, "--tasks", "nnd_demo", "--limit", "9", "--no-save")
+    [brief], [whole] = (printed_table(nnd("run", *words, *more).out).values() for more in ([], ["--all-metrics"]))
+    categories = [f"pass_rate_{name}" for name in ("disfluent", "off_target", "unfaithful")]
+    assert [*brief] == ["pass_rate", *categories, "tests", "clusters"]
+    assert brief.items() <= whole.items()
+    further = {"bits_high", "margin_disfluent", "pass_rate_sum", "pass_rate_prompts_bytes", "candidates", "ties"}
+    assert further <= whole.keys()
+
+
+def test_a_device_among_the_arguments_is_that_of_the_run(nnd, gpt2, home, tmp_path):
+    words = "run", "--tasks", "nnd_demo", "--limit", "2", "-o", tmp_path, "--model_args"
+    assert nnd(*words, f"pretrained={gpt2},device=cpu,batch_size=2").status == 0
+    [path] = tmp_path.rglob("results_*.json")
+    config = json.loads(path.read_text("utf-8"))["config"]
+    assert (config["device"], config["batch_size"], "device" in config["model_args"]) == ("cpu", 2, False)
 
 
 def test_what_needs_no_model_is_checked_before_torch_is_imported(home, tmp_path):
@@ -156,8 +221,10 @@ def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(refused, gpt2, 
 
 
 def test_an_argument_that_no_model_takes_is_named(gpt2, home):
-    with pytest.raises(NNDError, match="--model_args dtyp: --model hf takes no such argument; did you mean 'dtype'"):
-        nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(gpt2), "dtyp": "float32"}, limit=1, device="cpu")
+    with pytest.raises(
+        NNDError, match="--model_args blue: --model hf-shared-prefix takes no such argument; leave it out"
+    ):
+        nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(gpt2), "blue": "x"}, limit=1, device="cpu")
 
 
 def test_weights_that_do_not_fit_say_which(nnd, gpt2, home, tmp_path):
@@ -242,16 +309,13 @@ def test_secrets_reach_the_server_and_nothing_that_is_written_or_logged(nnd, gpt
         words = "--model", "local-completions", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", "2"
         more = "--metadata", '{"api_token": "hush-metadata"}', "--log_samples", "--output_path", str(tmp_path / "out")
         outcome = nnd("run", *words, *more)
-        config = {"model": "local-completions", "model_args": json.loads(arguments), "tasks": ["nnd_demo"], "limit": 2}
-        (tmp_path / "run.yaml").write_text(json.dumps(config), encoding="utf-8")
-        shown = nnd("run", "--config", tmp_path / "run.yaml", *more, "--show_config")
-    assert (outcome.status, shown.status) == (0, 0)
+    assert outcome.status == 0, outcome.err
     path, headers = server.heard[-1]
     assert path.endswith("?api_key=hush-query&size=3")
     assert headers["X-Second"] == "hush-second", "the server gets what it was given"
     written = {str(path): path.read_text("utf-8") for path in (tmp_path / "out").rglob("*.json*")}
-    assert "hush" not in f"{outcome}{shown}{caplog.text}{written}"
-    assert "'hub_token': '***'" in outcome.out + shown.out, "that it was given is shown"
+    assert "hush" not in f"{outcome}{caplog.text}{written}"
+    assert "'hub_token': '***'" in outcome.out, "that it was given is shown"
     assert server.url in str(written)
     assert "hush" not in render_report(read_results(tmp_path / "out"))[1]
 
@@ -265,7 +329,7 @@ def test_an_error_shows_no_secret(nnd, gpt2, home, caplog):
         assert outcome.status == 1
         assert "the server gives no answer" in outcome.err
         with pytest.raises(NNDError) as debug:
-            nnd("run", *words, "--debug")
+            nnd("--debug", "run", *words)
     trace = "".join(traceback.format_exception(debug.value))
     assert "api_models.py" in trace
     assert "hush" not in f"{outcome}{caplog.text}{trace}"

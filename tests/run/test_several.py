@@ -66,7 +66,7 @@ def close(one, two):
 #: For ``python -c``, in two processes on a CPU: a run, which takes them for those of two GPUs, a training, and `own_model.py`.
 _PROGRAM = f"""
 import json, os, sys, torch
-sys.path.insert(0, {str(REPO)!r})
+sys.path[:0] = [{str(REPO)!r}, {str(REPO / "engine" / "tests")!r}]
 os.environ["ACCELERATE_USE_CPU"] = "true"
 model, *arguments = sys.argv[1:]
 counts = torch.cuda.device_count, torch.accelerator.device_count

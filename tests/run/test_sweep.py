@@ -39,7 +39,7 @@ def test_a_token_in_a_list_of_models_is_not_shown(tmp_path, capsys):
     file.write_text("gpt2,token=hush\n", "utf-8")
 
     def fail(words):
-        assert words == ["--model_args", "pretrained=gpt2,token=hush"]
+        assert words == "pretrained=gpt2,token=hush"
         raise NNDError("it failed")
 
     with pytest.raises(NNDError, match="1 model of 1 failed"):

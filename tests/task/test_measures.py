@@ -12,7 +12,7 @@ from nnd_tasks.measures import MEASURES, list_measures, weigh_measures
 from nnd_tasks.results.compare import category_measures
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.run.run import run_lm_eval
+from nnd_tasks.run.run import run_and_save
 from tests.random_models import evaluate
 from tests.task.tasks import read_task, run_task
 from tests.task.test_oracle import Oracle
@@ -77,13 +77,8 @@ def test_a_run_measures_what_the_logits_say(gpt2, home):
 
 
 def test_runs_and_files_hold_them(tmp_path, gpt2, home):
-    arguments = f"pretrained={gpt2},dtype=float32,token_stats=True"
-    run_lm_eval(
-        [
-            *("run", "--model", "hf", "--model_args", arguments, "--tasks", "nnd_demo", "--limit", str(LIMIT)),
-            *("--output_path", str(tmp_path), "--log_samples", "--batch_size", "4", "--device", "cpu"),
-        ]
-    )
+    arguments = {"pretrained": str(gpt2), "dtype": "float32", "token_stats": True}
+    run_and_save("nnd_demo", "hf", arguments, limit=LIMIT, output_path=tmp_path, batch_size=4, device="cpu")
     runs = read_results(tmp_path)
     tests = runs.tests
     assert np.allclose(tests["bits_high"], -tests["high_sum"] / math.log(2) / tests["high_bytes"])

@@ -146,7 +146,7 @@ def test_a_tie_fails_or_goes_to_the_second_candidate_of_the_source(gpt2, tmp_pat
 def test_a_setting_with_an_impossible_value_or_name_is_refused(key, value, message):
     with pytest.raises(NNDError, match=f"metadata '?{key}.*{message}|metadata {message}="):
         Settings.read({key: value})
-    assert Settings.read({"append_eos": "True", "append_bos": "false"}) == Settings(append_eos=True)
+    assert Settings.read({"append_eos": True, "append_bos": False}) == Settings(append_eos=True)
 
 
 def test_the_arguments_of_models_are_no_misspelled_settings():

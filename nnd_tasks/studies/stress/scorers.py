@@ -24,7 +24,7 @@ from tqdm import tqdm
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand
 from nnd_tasks.results.model_names import short_names
-from nnd_tasks.run.adapter import parse_model_args
+from nnd_tasks.run.checks import read_pairs
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.show.report import Report, make_table
@@ -61,7 +61,11 @@ class Scorer:
         self.name = name
         self.lm: Any = None
         self._batch_size = batch_size
-        self._arguments = {"softmax_dtype": "float32", **parse_model_args(model_args), "pretrained": pretrained}
+        self._arguments = {
+            "softmax_dtype": "float32",
+            **read_pairs(model_args, "--model_args"),
+            "pretrained": pretrained,
+        }
         with engine_errors():
             self.counter = TokenCounter(self._arguments, "hf")
 
