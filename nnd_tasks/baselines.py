@@ -27,21 +27,17 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def mean_frequency(texts: Iterable[str], split: Callable[[str], list[str]] = words) -> Callable[[str], float]:
+def mean_frequency(texts: Iterable[str]) -> Callable[[str], float]:
     """Make a function that gives a text its mean log-likelihood per word, in nats, by the frequencies of words in ``texts``.
 
     A text without words, or with an unknown one, has -inf.
-
-    Args:
-        texts: to count words in.
-        split: returns the words of a text.
     """
-    counts = Counter(chain.from_iterable(map(split, texts)))
+    counts = Counter(chain.from_iterable(map(words, texts)))
     total = counts.total()
     logs = {word: math.log(count / total) for word, count in counts.items()}
 
     def mean(text: str) -> float:
-        log_likelihoods = [logs.get(word, -math.inf) for word in split(text)]
+        log_likelihoods = [logs.get(word, -math.inf) for word in words(text)]
         return sum(log_likelihoods) / len(log_likelihoods) if log_likelihoods else -math.inf
 
     return mean
@@ -80,12 +76,11 @@ def baseline_passes(
         Baseline -> 1 where it passes a test, 0 where it fails, nan where it says nothing (``system`` of a test without a text of
         that system), shape (tests,).
     """
-    split = cache(words)  # remembered until this call ends
-    words_of_context = cache(lambda context: set(words(context)))
-    frequency = cache(mean_frequency(texts or {text for _, *both in pairs for text in both}, split))
+    words_of_context = cache(lambda context: set(words(context)))  # remembered until this call ends
+    frequency = cache(mean_frequency(texts or {text for _, *both in pairs for text in both}))
 
     def share(context: str, text: str) -> float:
-        of_text, of_context = split(text), words_of_context(context)
+        of_text, of_context = words(text), words_of_context(context)
         return sum(word in of_context for word in of_text) / len(of_text) if of_text else 0.0
 
     rules: Mapping[str, Callable[[str, str], float]] = {

@@ -13,10 +13,10 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -104,11 +104,9 @@ def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
         NNDError: it is absent, no regular file, too large or unreadable.
     """
     with reading(path):
-        # O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NNDError(f"{path}: is not a regular file")
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO that nobody writes to would wait for ever
+            raise NNDError(f"{path}: is not a regular file")
+        with path.open("rb") as file:
             content = file.read(limit + 1)
     if len(content) > limit:
         raise NNDError(f"{path}: is larger than {limit / 1e6:,.0f} MB, which is more than such a file should have")
@@ -126,13 +124,6 @@ def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
 
 
 # ---------------------------------------------------------------- writing files
-
-
-def umask() -> int:
-    """Ask for the process's file mode creation mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 @contextmanager
@@ -170,10 +161,8 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
                     raise IsADirectoryError(0, "is a folder")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 # What a killed process leaves must have no ending that somebody searches for, such as lm-eval for .yaml.
-                handle, name = tempfile.mkstemp(prefix=f".{target.stem[:100]}.", suffix=".tmp", dir=target.parent)
-                os.close(handle)
-                files.append(Path(name))
-                files[-1].chmod(0o666 & ~umask())  # mkstemp makes it private
+                files.append(target.with_name(f".{target.stem[:100]}.{token_hex(8)}.tmp"))
+                files[-1].touch(exist_ok=False)
         with changing(targets[0] if len(targets) == 1 else targets[0].parent, hint=hint):
             yield files
             for file in files:
@@ -189,8 +178,7 @@ def writing_all(paths: Iterable[Path], *, hint: str = "") -> Iterator[list[Path]
 
 def write_text(path: Path, text: str, *, hint: str = "") -> None:
     """Write a text file as UTF-8, whole or not at all; raises as `writing` does."""
-    with writing(path, hint=hint) as new:
-        new.write_text(text, encoding="utf-8")
+    write_texts({path: text}, hint=hint)
 
 
 def write_texts(files: Mapping[Path, str], *, hint: str = "") -> None:
@@ -234,10 +222,9 @@ def only_writer(folder: Path, timeout: float, busy: str) -> Iterator[None]:
 @contextmanager
 def new_folder(beside: Path) -> Iterator[Path]:
     """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away."""
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{beside.name}.new-", dir=beside.parent))
+    folder = beside.with_name(f".{beside.name}.new-{token_hex(8)}")
+    folder.mkdir(parents=True)
     try:
-        folder.chmod(0o777 & ~umask())  # mkdtemp makes it private
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -317,15 +304,13 @@ def parse_json_sequence(text: str, source: str, *, hint: str = "") -> list[tuple
         NNDError: as `parse_json`.
     """
     values: list[tuple[int, Any]] = []
-    position = _skip_space(text, 0)
-    line = 1 + text.count("\n", 0, position)
-    while position < len(text) or not values:
+    line, earlier, end = 1, 0, 0
+    while (start := _skip_space(text, end)) < len(text) or not values:
+        line += text.count("\n", earlier, start)
         with _reading_json(source, hint):
-            value, end = _DECODER.raw_decode(text, position)
+            value, end = _DECODER.raw_decode(text, start)
         values.append((line, value))
-        line += text.count("\n", position, end)
-        position = _skip_space(text, end)
-        line += text.count("\n", end, position)
+        earlier = start
     return values
 
 

@@ -10,7 +10,6 @@ count as independent.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +23,6 @@ FEW = 10
 #: Marks beside numbers that one should not lean on, for `nnd_tasks.show.report.Report.legend`. A table has a column of truth
 #: values for each, such as ``few``, and writes it as ``{few:†}``.
 FEW_PROMPTS = {"†": f"fewer than {FEW} prompts, or no spread between them: the interval is unreliable."}
-
-
-def is_few(prompts: int, error: float | None = None) -> bool:
-    """Tell whether an interval is unreliable: few prompts, or a standard error of 0."""
-    return prompts < FEW or error == 0
 
 
 class ClusteredMean(NamedTuple):
@@ -222,8 +216,3 @@ def paired_difference(
     difference = clustered_mean(np.subtract(passed_b, passed_a), tests, influence=influence)
     low, high = np.clip(difference[2:], -1, 1).tolist()
     return difference._replace(low=low, high=high)
-
-
-def pool(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Split (passed, tests) pairs, one per prompt, into the list of the passed and that of the tests."""
-    return [p for p, _ in pairs], [t for _, t in pairs]

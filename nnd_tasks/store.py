@@ -140,31 +140,21 @@ def built_sets() -> list[str]:
 # ---------------------------------------------------------------- reading
 
 
-def split_card(text: str) -> tuple[str, str] | None:
-    """Split a card: the YAML of its header and the Markdown below it, as `huggingface_hub.RepoCard` splits them.
-
-    None where there is no header. The hub's class reads YAML without limits, so only its rule of where the header ends is
-    used here.
-    """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    # The hub's pattern takes quadratic time over empty lines; no header needs many.
-    if re.search(r"\n{1000}", text):
-        return None
-    match = _HEADER.match(text)
-    return (match[1], text[match.end() :]) if match else None
-
-
 def parse_card(text: str, source: str) -> tuple[dict[str, Any], str]:
     """Parse the header of a card, which may come from a stranger, and the Markdown below it.
+
+    The header ends where `huggingface_hub.RepoCard` ends it, which itself reads YAML without limits.
 
     Raises:
         NNDError: the header is not a YAML mapping, or exceeds the limits of `parse_yaml`; begins with ``source``.
     """
-    halves = split_card(text)
-    header = parse_yaml(halves[0], f"{source}: its header cannot be read") if halves else None
-    if halves is None or not isinstance(header, dict):
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    # The pattern takes quadratic time over empty lines; no header needs many.
+    match = None if re.search(r"\n{1000}", text) else _HEADER.match(text)
+    header = parse_yaml(match[1], f"{source}: its header cannot be read") if match else None
+    if match is None or not isinstance(header, dict):
         raise NNDError(f"{source}: it has no YAML header between two lines of ---; build the set again")
-    return header, halves[1]
+    return header, text[match.end() :]
 
 
 def read_card(folder: Path) -> tuple[dict[str, Any], str]:

@@ -17,7 +17,7 @@ from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.statistics import ClusteredMean, is_few, paired_difference, summarize_rate
+from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
 
 #: Readers that write their verdict: their ties are frequent, so that guessing passes far fewer than half of the tests.
 IN_WRITING = ("judge", "rating")
@@ -124,7 +124,7 @@ def _cells(paired: Paired) -> Iterator[dict[str, Any]]:
                 continue
             is_in_cell = [(paired.passed[:, column] == notices) & (writes == well) for notices, well in CELLS]
             counts, tests = paired.sum_by_prompt(np.column_stack(is_in_cell), category)
-            size = {"tests": int(tests.sum()), "prompts": len(tests), "few": is_few(len(tests))}
+            size = {"tests": int(tests.sum()), "prompts": len(tests), "few": len(tests) < FEW}
             for cell, count in zip(CELLS.values(), counts.T, strict=True):
                 rate = summarize_rate(count, tests)
                 yield {"category": category, "asked": paired.models[column], **size, "cell": cell, **rate._asdict()}

@@ -15,7 +15,7 @@ from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.paired import Paired, pair, pair_several
 from nnd_tasks.results.runs import WRITER, Run
 from nnd_tasks.significance import LEVEL, detectable, holm, is_underpowered, permutation_p
-from nnd_tasks.statistics import clustered_mean, is_few, paired_difference, summarize_rate
+from nnd_tasks.statistics import FEW, clustered_mean, paired_difference, summarize_rate
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def category_rates(paired: Paired) -> pd.DataFrame:
     """`Comparison.rates`: the rates of each model on all tests, then on each category."""
     rows = []
     for category, (counts, tests) in paired.passed_by_prompt.items():
-        size = {"category": category, "tests": int(tests.sum()), "prompts": len(tests), "few": is_few(len(tests))}
+        size = {"category": category, "tests": int(tests.sum()), "prompts": len(tests), "few": len(tests) < FEW}
         for model, passed in zip(paired.models, counts.T, strict=True):
             rows.append({**size, "model": model, **summarize_rate(passed, tests)._asdict()})
     return pd.DataFrame(rows).rename(columns={"mean": "rate"})
@@ -68,7 +68,7 @@ def category_measures(paired: Paired) -> pd.DataFrame:
     for category in paired.categories:
         for model, of_tests in weighed.items():
             sums, _ = paired.sum_by_prompt(of_tests, category)
-            row = {"category": category, "model": model, "prompts": len(sums), "few": is_few(len(sums))}
+            row = {"category": category, "model": model, "prompts": len(sums), "few": len(sums) < FEW}
             for measure, total, weight in zip(MEASURES, *np.split(sums.T, 2), strict=True):
                 row |= clustered_mean(total, weight).columns(measure)
             rows.append(row)

@@ -16,7 +16,7 @@ import numpy as np
 
 from nnd_tasks.rule import Likelihood, Normalization, Ties, normalize, passes
 from nnd_tasks.schema import metric_slugs
-from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean, pool, summarize_rate
+from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean, summarize_rate
 
 #: What lm-eval writes for a number that is undefined.
 UNDEFINED = "N/A"
@@ -27,7 +27,7 @@ _RECORDED = ("test_id", "category", "subcategory", "severity", "noise_ratio", "s
 #: (tests passed, tests scored) of one document; or of a measure, the sums of weighted values and of weights.
 Counts = tuple[float, float]
 #: Pools the first and the second numbers of all documents.
-Summarize = Callable[[list[float], list[float]], ClusteredMean]
+Summarize = Callable[[Any, Any], ClusteredMean]
 
 
 #: Rate -> what it divides the likelihoods by.
@@ -175,7 +175,7 @@ def aggregate_rate(items: Sequence[Counts], summarize: Summarize = summarize_rat
         items: of each document.
         summarize: `clustered_mean` for a measure.
     """
-    rate = summarize(*pool(items)).mean
+    rate = summarize(*np.reshape(items, (-1, 2)).T).mean
     return UNDEFINED if math.isnan(rate) else rate
 
 
@@ -193,7 +193,7 @@ def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0, summarize: Summ
 
     One of fewer than `FEW` prompts, or of 0, is an `UnreliableEstimate`.
     """
-    passed, tests = pool(items)
+    passed, tests = np.reshape(items, (-1, 2)).T
     error = unit * summarize(passed, tests).standard_error
     if math.isnan(error):
         return UNDEFINED
@@ -208,12 +208,10 @@ def aggregate_stderr(items: Sequence[Counts], unit: float = 1.0, summarize: Summ
 def aggregations(rates: Iterable[str], measures: Iterable[str] = ()) -> dict[str, Callable[[Any], Any]]:
     """Return metric name -> function that pools the metric over documents, for rates, measures and all counts."""
     functions: dict[str, Callable[[Any], Any]] = {}
-    for name in measures:
-        functions[name] = partial(aggregate_rate, summarize=clustered_mean)
-        functions[f"{name}_stderr"] = partial(aggregate_stderr, summarize=clustered_mean)
-    for name in rates:
-        functions[name] = aggregate_rate
-        functions[f"{name}_stderr"] = aggregate_stderr
+    for names, summarize in ((measures, clustered_mean), (rates, summarize_rate)):
+        for name in names:
+            functions[name] = partial(aggregate_rate, summarize=summarize)
+            functions[f"{name}_stderr"] = partial(aggregate_stderr, summarize=summarize)
     counts = dict.fromkeys(("clusters", "ties", "unscored", "truncated_contexts"), sum)
     return {**functions, "no_context": count_present, **counts}
 

@@ -260,11 +260,9 @@ def warn_of_requests(
     Returns:
         Name of a flaw -> number of candidates that have it, and the number of ``empty`` ones.
     """
-    flaws = count_flaws(
-        request.flaws for request in requests if request.candidate is not None and request.context_part != "none"
-    )
-    flaws["empty"] = sum(not text.strip() for doc in documents for text in doc["candidates"])
     of_candidates = [request for request in requests if request.candidate is not None]
+    flaws = count_flaws(request.flaws for request in of_candidates if request.context_part != "none")
+    flaws["empty"] = sum(not text.strip() for doc in documents for text in doc["candidates"])
     left_out = {request.doc_id: len(request.doc.get(LEFT_OUT, ())) for request in requests}
     counts = {
         "shortened": len({request.doc_id for request in of_candidates if request.context_part == "shortened"}),

@@ -14,13 +14,15 @@ In the file a row is a candidate after a prompt. Lists have an entry per scored 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.settings import Settings
@@ -123,25 +125,20 @@ def tokens_and_characters(counter: BaseCounter, context: str, continuation: str)
     return ids, np.maximum(np.stack([starts, ends], axis=1)[-count:] - before, 0)
 
 
-def unigram_surprise(texts: Iterable[ArrayLike]) -> Callable[..., NDArray[np.float64]]:
+def unigram_surprise(texts: Iterable[Iterable[int]]) -> Callable[..., NDArray[np.float64]]:
     """Return a function: token ids -> their surprise to a model that knows only how often each occurs in ``texts``.
 
-    Counts are taken plus one, so that a token that occurs nowhere has a surprise too; it is in nats. The function's second
-    argument, which may be left out, names tokens of ``texts`` that are not to be counted.
+    Counts are taken plus one, for all ids up to the largest of ``texts`` and for all others together, so that a token that
+    occurs nowhere has a surprise too; it is in nats. The function's second argument, which may be left out, names tokens of
+    ``texts`` that are not to be counted.
     """
-    counts = np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *map(np.asarray, texts)]).astype(np.int64))
+    counts = Counter(chain.from_iterable(texts))
+    total, vocabulary = counts.total(), max(counts, default=-1) + 1
 
-    total = counts.sum()
-
-    def surprise(ids: ArrayLike, uncounted: ArrayLike = ()) -> NDArray[np.float64]:
-        index = np.asarray(ids, dtype=np.int64)
-        occurrences = np.where(index < len(counts), counts[np.minimum(index, len(counts) - 1)] if len(counts) else 0, 0)
-        uncounted_ids = np.asarray(uncounted, dtype=np.int64)
-        if uncounted_ids.size:
-            removed, times = np.unique(uncounted_ids, return_counts=True)
-            position = np.minimum(np.searchsorted(removed, index), removed.size - 1)
-            occurrences = occurrences - np.where(removed[position] == index, times[position], 0)
-        return np.asarray(np.log(total - uncounted_ids.size + len(counts) + 1.0) - np.log(occurrences + 1.0))
+    def surprise(ids: Iterable[int], uncounted: Iterable[int] = ()) -> NDArray[np.float64]:
+        removed = Counter(uncounted)
+        occurrences = np.array([counts[token] - removed[token] for token in ids])
+        return np.asarray(np.log(total - removed.total() + vocabulary + 1.0) - np.log(occurrences + 1.0))
 
     return surprise
 
