@@ -38,8 +38,11 @@ def expand(path: str | Path) -> Path:
     """Replace ``~`` in a path by the home directory.
 
     Raises:
-        NNDError: it names an unknown user, is too long, or its symbolic links form a loop.
+        NNDError: it names an unknown user, is no UTF-8, which parquet and YAML need, or too long, or its symbolic links form a
+            loop.
     """
+    if any("\ud800" <= character <= "\udfff" for character in str(path)):
+        raise NNDError(f"{path}: this name is not UTF-8; rename it, or name another place")
     try:
         expanded = Path(path).expanduser()
     except RuntimeError as error:

@@ -40,16 +40,14 @@ def nnd_home() -> Path:
     """Find the folder for everything that users build: ``$NND_HOME``, else the platform's user data directory.
 
     Raises:
-        NNDError: ``$NND_HOME`` names a file, an unknown user's home, or a loop of symbolic links.
+        NNDError: ``$NND_HOME`` names a file, an unknown user's home, a name that is no UTF-8, or a loop of symbolic links.
     """
     configured = os.environ.get("NND_HOME")
-    if not configured:
-        return _default_home()
     try:
-        home = expand(configured)
+        home = expand(configured or _default_home())
     except NNDError as error:
-        raise NNDError(f"NND_HOME={error}") from error
-    if home.is_file():
+        raise NNDError(f"NND_HOME={error}" if configured else f"{error}, with NND_HOME") from error
+    if home.exists() and not home.is_dir():
         raise NNDError(f"NND_HOME={configured}: is a file; name a folder, or unset it for {_default_home()}")
     return home
 

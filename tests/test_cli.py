@@ -76,6 +76,15 @@ def test_a_home_that_leads_back_to_itself_is_one_line(nnd, tmp_path, monkeypatch
         assert refused(nnd(*command.split())).startswith(f"NND_HOME={loop}: its symbolic links form a loop")
 
 
+def test_a_folder_whose_name_is_no_utf_8_is_refused_before_anything_is_written(nnd, tmp_path, monkeypatch):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    assert ": this name is not UTF-8; " in refused(nnd("build", "demo", "--out", f"{folder}/x"))
+    monkeypatch.setenv("NND_HOME", folder)
+    for command in ("build demo", "register", "list", "run --model hf --tasks nnd_demo"):
+        assert refused(nnd(*command.split())).startswith("NND_HOME=")
+    assert not [*tmp_path.iterdir()]
+
+
 # ---------------------------------------------------------------- nnd list
 
 

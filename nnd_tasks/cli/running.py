@@ -11,7 +11,7 @@ from typer import Option, echo
 
 from nnd_tasks.cli.typer_app import RUN_GPT2, Verb, verb
 from nnd_tasks.errors import NNDError
-from nnd_tasks.show.console import say
+from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
@@ -219,6 +219,8 @@ def register(
         removed = task_files.unregister()
         say(f"removed {removed}" if removed else "nothing was registered")
         return
-    folder, count = task_files.register()
+    folder, count, lost = task_files.register()
     say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
+    if lost:
+        warn(f"note: lm_eval no longer knows {lost}")
     say("next: lm_eval --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks nnd_quiz_design")

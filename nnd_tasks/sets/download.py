@@ -179,22 +179,33 @@ def unpack_archive(archive: Path, folder: Path) -> None:
     """Unpack a zip or tar into ``folder``.
 
     Raises:
-        NNDError: it is broken, unpacks to too much (`check_unpacked`), or a name in it leads out of the folder.
+        NNDError: it is broken, unpacks to too much (`check_unpacked`), has a file twice, or a name in it leads out of the folder.
     """
+    unpacked = set[Path]()
+
+    def check_once(name: str, path: Path) -> None:
+        if path in unpacked:
+            raise NNDError(f"{archive}: {name} is in it twice, and only one could be read; pack it anew")
+        unpacked.add(path)
+
     try:
         if archive.name.lower().endswith(".zip"):
-            with zipfile.ZipFile(archive) as bundle:
-                check_unpacked(archive, sum(info.file_size for info in bundle.infolist()))
-                bundle.extractall(folder)  # noqa: S202 - zipfile keeps names inside the folder
+            with zipfile.ZipFile(archive) as zipped:
+                check_unpacked(archive, sum(info.file_size for info in zipped.infolist()))
+                for info in zipped.infolist():
+                    path = Path(zipped.extract(info, folder))  # zipfile keeps names inside the folder
+                    if not info.is_dir():
+                        check_once(info.filename, path)
         else:
             with tarfile.open(archive) as bundle:
                 size = 0
                 for member in filter(tarfile.TarInfo.isfile, bundle):  # extractall's filter is not in Python 3.11.3
                     size += member.size
                     check_unpacked(archive, size)  # before the next one, which is only met when this one is unpacked
-                    target = folder / member.name
-                    if not target.resolve().is_relative_to(folder.resolve()):
+                    target = (folder / member.name).resolve()
+                    if not target.is_relative_to(folder.resolve()):
                         raise ValueError(f"{member.name} leads out of the folder")
+                    check_once(member.name, target)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with target.open("wb") as file:
                         shutil.copyfileobj(bundle.extractfile(member), file)  # type: ignore[arg-type]

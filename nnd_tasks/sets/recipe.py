@@ -269,8 +269,10 @@ class Recipe(_Strict):
     @classmethod
     def _is_encoding(cls, encoding: str | None) -> str | None:
         try:
+            # An encoding of bytes, such as zlib, is one that no text is in.
+            b"a".decode(encoding or "utf-8", errors="ignore")
             return encoding and codecs.lookup(encoding).name
-        except LookupError:
+        except (LookupError, ValueError):
             raise ValueError(f"no such encoding: {encoding!r}; name one such as utf-8, utf-16 or cp1252") from None
 
     @field_validator("config")

@@ -291,7 +291,7 @@ def write_dataset(
     if wrong := [name for name in tables if not is_name(name)]:
         raise NNDError(f"config {wrong[0]!r}: a config is named by letters, digits, _, - and .")
     with changing(folder, hint=_ELSEWHERE), ExitStack() as stack:
-        folder = expand(folder).resolve()
+        folder = expand(expand(folder).resolve())
         if not folder.name:
             raise NNDError(f"{folder}: no folder that a dataset can be written to; {_ELSEWHERE}")
         new = stack.enter_context(rewriting(folder, timeout))

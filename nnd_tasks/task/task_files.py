@@ -24,7 +24,7 @@ from nnd_tasks.languages import check_languages
 from nnd_tasks.schema import VARIANTS, clean_name, short_hash
 from nnd_tasks.store import nnd_home, task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
-from nnd_tasks.text import did_you_mean
+from nnd_tasks.text import did_you_mean, some_of
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
 CLASS, SAMPLER = "nnd_tasks.task.task.NNDTask", "nnd_tasks.task.request.ClusterSampler"
@@ -117,7 +117,7 @@ def check_settings(settings: Mapping[str, Any], config: str) -> None:
 
 #: The folder in `nnd_home` that lm-eval searches.
 FOLDER = "lm_eval_tasks"
-#: Lies in each folder that `fill_folder` made, and lists what it was made of and what is in it.
+#: Lies in each folder that `fill_folder` made: a digest of what it was made of, the home of the user's tasks, and its files.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
 
@@ -229,7 +229,7 @@ def fill_folder(folder: Path, beside: Path, *, hint: str = "") -> None:
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        (new / MARKER).write_text("\n".join([sources, *_list_names(new)]), encoding="utf-8")
+        (new / MARKER).write_text("\n".join([sources, str(nnd_home()), *_list_names(new)]), encoding="utf-8")
         if folder.exists():
             folder.rename(prepared / "old")
         new.rename(folder)
@@ -237,11 +237,16 @@ def fill_folder(folder: Path, beside: Path, *, hint: str = "") -> None:
 
 def is_filled(folder: Path) -> bool:
     """Tell whether ``folder`` holds exactly what `fill_folder` would write."""
-    try:
-        sources, *names = (folder / MARKER).read_text(encoding="utf-8").split("\n")
-    except OSError:
-        return False
-    return sources == _fingerprint_sources() and names == [name for name in _list_names(folder) if name != MARKER]
+    written = [name for name in _list_names(folder) if name != MARKER]
+    return _read_marker(folder) == [_fingerprint_sources(), str(nnd_home()), *written]
+
+
+def _read_marker(folder: Path) -> list[str]:
+    """List the lines of `MARKER`; at least two, which are empty where it is not there."""
+    lines: list[str] = []
+    with suppress(OSError, UnicodeDecodeError):
+        lines = (folder / MARKER).read_text(encoding="utf-8").split("\n")
+    return lines if len(lines) > 1 else ["", ""]
 
 
 def _list_names(folder: Path) -> list[str]:
@@ -308,25 +313,40 @@ def registered_folder() -> Path:
     return lm_eval_tasks_dir() / REGISTERED
 
 
-def register() -> tuple[Path, int]:
+def register() -> tuple[Path, int, str]:
     """Make our tasks known to stock ``lm_eval``, or bring what an earlier call wrote up to date.
 
+    It knows the tasks of one home at a time, as it finds their sets by ``NND_HOME``.
+
     Returns:
-        The folder, and the number of its tasks and groups.
+        The folder; the number of its tasks and groups; and which tasks of another home it no longer knows, in words.
 
     Raises:
         NNDError: the folder of lm-eval cannot be written, or has a folder of our name that `register` did not make.
     """
     folder = registered_folder()
     hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd register --print)" ...`, which need no registration'
+    before, home = _list_names(folder), _read_marker(folder)[1]
     fill_folder(folder, _beside(folder), hint=hint)
-    return folder, sum(1 for _ in folder.rglob("*.yaml"))
+    tasks = {Path(name).stem for name in _list_names(folder) if name.endswith(".yaml")}
+    gone = sorted({Path(name).stem for name in before if name.endswith(".yaml")} - tasks)
+    lost = f"those of NND_HOME={home}: {some_of(gone, show=str)}" if gone and home not in ("", str(nnd_home())) else ""
+    return folder, sum(1 for _ in folder.rglob("*.yaml")), lost
 
 
 def update_registration() -> None:
-    """Make new tasks known to stock ``lm_eval`` too, if `register` made the others known; raises as `register` does."""
-    if (registered_folder() / MARKER).is_file():
-        register()
+    """Make new tasks known to stock ``lm_eval`` too, if `register` made the others known.
+
+    Raises:
+        NNDError: as `register`; or the tasks of another home are registered, which stay.
+    """
+    folder = registered_folder()
+    if not (folder / MARKER).is_file():
+        return
+    home = _read_marker(folder)[1]
+    if home not in ("", str(nnd_home())) and Path(home).is_dir():
+        raise NNDError(f"it knows those of NND_HOME={home}; `nnd register` puts these in their place")
+    register()
 
 
 def unregister() -> Path | None:

@@ -46,7 +46,7 @@ def test_after_a_kill_all_stubs_are_there_or_none_and_the_next_command_works(fai
         patch.setattr(shutil, "rmtree", killed)  # a killed process does not clear up
         act()
     assert is_filled(tasks / REGISTERED) or not list(tasks.iterdir())
-    assert register() == (tasks / REGISTERED, len(names_in(write_task_folder())))
+    assert register() == (tasks / REGISTERED, len(names_in(write_task_folder())), "")
     assert is_filled(tasks / REGISTERED)
     assert unregister() == tasks / REGISTERED
     assert list(tasks.iterdir()) == []
@@ -79,6 +79,19 @@ def test_a_new_task_is_added_where_others_are_registered_and_nowhere_else(nnd, t
     (tasks / REGISTERED / MARKER).write_text("")
     (tasks.parent / ".nnd_tasks.lock").mkdir()  # no new folder can be prepared
     assert "note: lm_eval does not know the new tasks: " in nnd("new", "third", *options).err
+
+
+def test_another_home_takes_no_tasks_away_without_a_word(nnd, tmp_path, nnd_home, tasks, monkeypatch):
+    table = tmp_path / "t.csv"
+    table.write_text("context,candidate,label\nq,good,yes\nq,bad,no\n")
+    assert nnd("new", "mine", "--from", table, "--better", "yes").status == 0
+    register()
+    monkeypatch.setenv("NND_HOME", str(tmp_path / "other"))
+    assert f"it knows those of NND_HOME={nnd_home}" in nnd("new", "second", "--from", table, "--better", "yes").err
+    assert "nnd_mine" in names_in(tasks / REGISTERED)
+    assert f"no longer knows those of NND_HOME={nnd_home}: nnd_mine, " in nnd("register").err
+    assert {"nnd_mine", "nnd_second"} & {*names_in(tasks / REGISTERED)} == {"nnd_second"}
+    assert nnd("register").err == ""
 
 
 def test_an_lm_eval_that_asks_installed_packages_finds_all_tasks():
@@ -117,7 +130,7 @@ def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home, tasks):
     mine.parent.mkdir(parents=True)
     mine.write_text("task: mine\n")
     assert not is_filled(tasks / REGISTERED)
-    folder, count = register()
+    folder, count, _ = register()
     stub = folder / "mine" / "mine.yaml"
     assert str(mine) in stub.read_text()
     assert is_filled(tasks / REGISTERED)

@@ -209,6 +209,20 @@ def test_nothing_of_an_archive_is_written_outside(kind, tmp_path, monkeypatch):
     assert [*kept(tmp_path)] == [archive.name]
 
 
+@pytest.mark.parametrize("first", ["t.csv", "./t.csv"])
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_a_file_that_is_twice_in_an_archive_is_refused(kind, first, tmp_path):
+    archive = tmp_path / f"a.{kind}"
+    with tarfile.open(archive, "w") if kind == "tar" else zipfile.ZipFile(archive, "w") as bundle:
+        for name in (first, "t.csv"):
+            if kind == "tar":
+                bundle.addfile(tarfile.TarInfo(name))
+            else:
+                bundle.writestr(zipfile.ZipInfo(name), ROWS)
+    with pytest.raises(NNDError, match=rf"a\.{kind}: t\.csv is in it twice"):
+        make(archive, **LABELS)
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar.gz", "xlsx"])
 def test_an_archive_that_unpacks_to_too_much_is_refused(kind, tmp_path):
     """Of a tar that says how large its first file is, the rest is not read: here there is none."""
