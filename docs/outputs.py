@@ -109,6 +109,7 @@ COMMANDS = [
 NOT_SHOWN = {
     "demo": "it runs models for a minute; its end is that of nnd compare",
     "register": "it writes into the environment",
+    "runs": "its paths are those of a machine",
     "publish": "its output is long; the guide to contributing is run by tests",
     "stress attack": "it runs models",
     "stress self": "it runs models",

@@ -1,4 +1,4 @@
-"""Commands over results: compare, report."""
+"""Commands over results: compare, report, runs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nnd_tasks.cli.typer_app import (
 )
 from nnd_tasks.errors import NNDError, has_package, need_package, noting
 from nnd_tasks.show.console import say, warn
+from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.results.compare import Comparison
@@ -65,7 +66,7 @@ def compare(
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 
-    chosen = load_runs(runs, select)
+    chosen, _ = load_runs(runs, select)
     if readers:
         need_package("asking", "--readers")
         from nnd_tasks.asking.readers import compare_readers
@@ -109,7 +110,7 @@ def report(
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
     from nnd_tasks.files import dump_yaml, expand, write_text
-    from nnd_tasks.results.read_runs import load_runs, locate_results, read_results
+    from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 
     if hub is not None:
@@ -119,17 +120,14 @@ def report(
         need_package("contribute", "--hub")
         from nnd_tasks.contribute.publish import list_hub_results
 
-        write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select))), hint="name a file with --hub")
+        write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select)[0])), hint="name a file with --hub")
         say(f"written: {hub}")
         return
     need_package("page", "nnd report")
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 
-    left_out: list[str] = []
-    chosen = read_results(locate_results(runs), select or (), left_out, tokens=True)
-    for line in left_out:
-        warn(f"left out: {line}")
+    chosen, left_out = load_runs(runs, select, tokens=True)
     if test is not None:
         reports, page = look_up_test(test, chosen, allow)
         show_reports(reports, out=out)
@@ -146,3 +144,31 @@ def report(
     path = expand(output)
     write_text(path, page, hint="name a file with --output")
     warn(f"written: {path.absolute()}")
+
+
+@verb(
+    "Conclusions",
+    "nnd runs  # every run that is saved, and where",
+    "nnd runs --select limit=2 --remove  # trials that one no longer needs",
+)
+def runs(
+    results: Results = None,
+    select: Select = None,
+    remove: Annotated[bool, Option("--remove", help="Remove the files of these runs.")] = False,
+    form: Format = "text",
+) -> None:
+    """List the runs that are saved, or remove some of them."""
+    from nnd_tasks.results.read_runs import list_saved, locate_results, remove_runs, report_saved
+    from nnd_tasks.show.terminal import show_reports
+
+    if remove and not (results or select):
+        raise NNDError("--remove: would remove every run; name results, or choose some with --select KEY=VALUE")
+    skipped: list[str] = []
+    found = list_saved(locate_results(results), select or (), skipped)
+    for line in skipped:
+        warn(line)
+    if remove:
+        remove_runs(found)
+    show_reports([report_saved(found)], form=form)
+    if remove:
+        say(f"removed {counted(len(found), 'run')}")

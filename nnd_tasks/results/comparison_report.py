@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
 from nnd_tasks.results.compare import Comparison
 from nnd_tasks.results.paired import Paired, asked_texts
 from nnd_tasks.results.runs import Run
-from nnd_tasks.results.samples import recount
-from nnd_tasks.rule import Likelihood, Normalization, passes
+from nnd_tasks.results.samples import outcomes_of
 from nnd_tasks.show.report import Report, make_table, write_cell
 from nnd_tasks.significance import LARGEST_MDE, LEVEL, POWER, RESAMPLES, needed
 from nnd_tasks.statistics import FEW, FEW_PROMPTS
@@ -214,18 +212,15 @@ def diagnostics_of(run: Run) -> pd.DataFrame:
         candidates without context.
     """
     tests = run.tests.dropna(subset="passed")
-    passed, by_bytes, by_sums = (
-        recount(tests, by) == 1 for by in (Normalization.TOKENS, Normalization.BYTES, Normalization.NONE)
-    )
-    high_gain, low_gain = (Likelihood(tests[f"{side}_mean"] - tests[f"{side}_no_context"]) for side in ("high", "low"))
-    high_alone, low_alone = (Likelihood(tests[f"{side}_no_context"]) for side in ("high", "low"))
-    outcomes = {
+    outcomes = outcomes_of(tests)
+    passed = outcomes["pass_rate"] == 1
+    shares = {
         "near": tests["margin"].abs() < NEAR,
-        "flips_bytes": by_bytes != passed,
-        "flips_sum": by_sums != passed,
-        "pmi": passes(high_gain, low_gain),
-        "survives": np.where(passed, passes(high_alone, low_alone), math.nan),
+        "flips_bytes": (outcomes["pass_rate_bytes"] == 1) != passed,
+        "flips_sum": (outcomes["pass_rate_sum"] == 1) != passed,
+        "pmi": outcomes["pass_rate_pmi"],
+        "survives": outcomes["survival"],
     }
-    shares = pd.DataFrame(outcomes, dtype=float)
+    shares = pd.DataFrame(shares, dtype=float)
     groups = [(ALL, shares), *shares.groupby(tests["category"])]
     return pd.DataFrame({"category": name, "model": run.model, **group.mean()} for name, group in groups)

@@ -126,11 +126,10 @@ class Paired:
 def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: bool = False) -> list[Paired]:
     """Put the runs on each set side by side; runs of different protocols are in different groups.
 
-    Runs of which one has a sample of the other's prompts are side by side on the prompts that both have.
-
     Args:
         runs: of any tasks; those on one set and config belong together.
-        allow: parts of the protocol that may differ, such as ``prompt`` for models that each have their own format.
+        allow: parts of the protocol that may differ, such as ``prompt`` for models that each have their own format. With
+            ``selection``, runs are compared on the prompts that all of them have.
         split_conflicts: put runs that cannot be compared into groups of their own, with the reason, and raise no error.
 
     Raises:
@@ -198,17 +197,7 @@ def _group_runs(runs: Sequence[Run], allow: Sequence[str]) -> list[tuple[str, li
         # One model twice: then also those are apart that differ in what would have been done with texts that are too long.
         once = len({run.model for run in group}) == len(group)
         groups += [group] if once else _group_equal(group, "asked", skip)
-    extended = [
-        _add_larger(group, [run for run in runs if not by_task or run.task == group[0].task], allow) for group in groups
-    ]
-    # A run that stands beside samples already needs no group of its own.
-    needed = [
-        i
-        for i, group in enumerate(extended)
-        if len(group) > 1 or sum(group[0] in candidate for candidate in extended) == 1
-    ]
-    labels = _distinguish([groups[i] for i in needed])
-    return [(label, [run for run in runs if run in extended[i]]) for label, i in zip(labels, needed, strict=True)]
+    return [*zip(_distinguish(groups), groups, strict=True)]
 
 
 def _group_equal(runs: Sequence[Run], attribute: str, skip: Container[str]) -> list[list[Run]]:
@@ -218,16 +207,6 @@ def _group_equal(runs: Sequence[Run], attribute: str, skip: Container[str]) -> l
         settings = getattr(run, attribute).items()
         equal[str(sorted((key, str(value)) for key, value in settings if key not in skip))].append(run)
     return list(equal.values())
-
-
-def _add_larger(group: list[Run], runs: Sequence[Run], allow: Sequence[str]) -> list[Run]:
-    """Add the runs of other models to a group whose prompts hold its own and more; of each model the smallest."""
-    extended = list(group)
-    for run in sorted(runs, key=lambda run: len(run.documents)):
-        is_larger = group[0].prompt_ids < run.prompt_ids and run.model not in {member.model for member in extended}
-        if is_larger and not find_conflict(group[0], run, allow):
-            extended.append(run)
-    return extended
 
 
 def _distinguish(groups: Sequence[Sequence[Run]]) -> list[str]:
@@ -345,8 +324,8 @@ def asked_texts(run: Run) -> pd.DataFrame:
 def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | None:
     """Why two runs cannot be compared, as the text of an error; None where they can.
 
-    Windows must be equal only where a prompt was shortened, and of two selections one must be a part of the other. Of models
-    that were trained on some of these tests, all must have been trained on the same.
+    Windows must be equal only where a prompt was shortened. Of models that were trained on some of these tests, all must have
+    been trained on the same.
     """
     if first.training_overlap != second.training_overlap and "trained_on" not in allow:
         trained = first if first.training_overlap else second
@@ -358,8 +337,6 @@ def find_conflict(first: Run, second: Run, allow: Iterable[str] = ()) -> str | N
     settings = [{**run.comparison_key, "window": run.model_info.get("window")} for run in (first, second)]
     keys = list(dict.fromkeys(chain(*settings)))
     ignored = {"task", *allow}
-    if first.prompt_ids < second.prompt_ids or second.prompt_ids < first.prompt_ids:
-        ignored.add("selection")
     if first.task != second.task:
         ignored.add("version")
     if not (first.truncated or second.truncated):

@@ -11,27 +11,32 @@ import logging
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError, noting, visible
-from nnd_tasks.files import expand, parse_json, read_bytes, read_text, reading
+from nnd_tasks.files import changing, expand, parse_json, read_bytes, read_text, reading
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
 from nnd_tasks.results.runs import Run, Runs
 from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples, read_tokens
+from nnd_tasks.show.console import warn
+from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.store import results_dir
 from nnd_tasks.task.scored_tokens import ANSWERS
 from nnd_tasks.task.signature import answers_digest
+from nnd_tasks.task.signature import line as compose_line
 from nnd_tasks.text import some_of
 
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
@@ -46,9 +51,13 @@ def locate_results(results: list[Path] | None) -> list[Path]:
     return results or [results_dir()]
 
 
-def load_runs(results: list[Path] | None, select: list[str] | None) -> Runs:
-    """Read the runs that a command names by its arguments RUNS and ``--select``."""
-    return read_results(locate_results(results), select or ())
+def load_runs(results: list[Path] | None, select: list[str] | None, *, tokens: bool = False) -> tuple[Runs, list[str]]:
+    """Read the runs that a command names by its arguments RUNS and ``--select``; print and return what is left out, and why."""
+    skipped: list[str] = []
+    runs = read_results(locate_results(results), select or (), skipped, tokens=tokens)
+    for line in skipped:
+        warn(f"left out: {line}")
+    return runs, skipped
 
 
 def read_results(
@@ -70,7 +79,8 @@ def read_results(
             of tasks that are not NND's are passed over.
         select: ``KEY=VALUE`` texts, such as ``shots=0,limit=all``: only runs of this protocol, see `select_runs`.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
-            is such a file, the one before is taken. None raises an error instead.
+            is such a file, the one before is taken. None raises an error instead. It also takes a line for each run with
+            ``--limit`` that is left out because a place holds other runs, too; None leaves out none.
         tokens: a run whose token scores are damaged cannot be used either.
 
     Returns:
@@ -79,15 +89,14 @@ def read_results(
     Raises:
         NNDError: nothing is there, is selected or can be used, or samples are missing, cut off, damaged or of another run.
     """
-    headers: list[Run] = []
-    files = _find_files([places] if isinstance(places, (str, Path)) else places, skipped)
-    for file in files:
-        with noting(skipped):
-            headers += _read_headers(file)
-    if not headers and not skipped:
-        raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
+    files_of_places = [
+        _find_files(place, skipped) for place in ([places] if isinstance(places, (str, Path)) else places)
+    ]
+    chosen = _read_selected(dict.fromkeys(chain(*files_of_places)), select, skipped)
+    if skipped is not None:
+        chosen = _leave_trials_out(chosen, files_of_places, skipped)
     equal: dict[str, list[Run]] = defaultdict(list)
-    for run in select_runs(headers, select):
+    for run in chosen:
         equal[json.dumps([run.comparison_key, run.model_info, run.model], sort_keys=True)].append(run)
     runs = Runs()
     firsts = [same[0] for same in equal.values()]
@@ -102,11 +111,38 @@ def read_results(
                     read_tokens(run)
                 runs.append(run)
                 break
+        for copy in (run for run in same if run.date == last.date):  # a link to these results, or a copy of them
+            with noting(skipped):
+                _add_samples(copy)
     if not runs:
         raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
     for note in notes_on(runs):
         _logger.warning(visible(note))
     return runs
+
+
+def _read_selected(files: Iterable[Path], select: Sequence[str], skipped: list[str] | None) -> Sequence[Run]:
+    """Read the runs of some results files that are selected, still without their samples."""
+    headers: list[Run] = []
+    for file in files:
+        with noting(skipped):
+            headers += _read_headers(file)
+    if not headers and not skipped:
+        raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
+    return select_runs(headers, select)
+
+
+def _leave_trials_out(runs: Sequence[Run], files_of_places: Sequence[Sequence[Path]], skipped: list[str]) -> list[Run]:
+    """Take the runs of the whole set or a ``--sample`` of each place; of a place that has none, those with ``--limit``."""
+    kept: set[int] = set()
+    for files in files_of_places:
+        of_place = [run for run in runs if run.file in files]
+        kept |= {id(run) for run in [run for run in of_place if not run.is_trial] or of_place}
+    for run in runs:
+        if id(run) not in kept:
+            limit = f"{run.task} of {run.model} is a trial, with --limit {run.command['limit']:g}"
+            skipped.append(f"{run.file}: {limit}; name this file to use it, or remove it (nnd runs)")
+    return [run for run in runs if id(run) in kept]
 
 
 def notes_on(runs: Sequence[Run]) -> list[str]:
@@ -119,19 +155,74 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
     ]
 
 
+# ---------------------------------------------------------------- the list of runs
+
+
+def report_saved(runs: Sequence[Run]) -> Report:
+    """List runs, as `list_saved` reads them."""
+    rows = [{**vars(run), "prompts": run.settings.get("selection", "all").partition(" (")[0]} for run in runs]
+    return Report("runs", "Runs", tables=[make_table("runs", pd.DataFrame(rows, columns=[*_LISTED, "is_trial"]))])
+
+
+_LISTED = ("model", "task", "prompts", "date", "file")
+
+
+def list_saved(places: Sequence[Path], select: Sequence[str], skipped: list[str]) -> Sequence[Run]:
+    """Read the runs at some places without their samples; ``skipped`` takes a line for each file that cannot be used."""
+    return _read_selected(dict.fromkeys(chain(*(_find_files(place, skipped) for place in places))), select, skipped)
+
+
+def remove_runs(runs: Sequence[Run]) -> None:
+    """Remove the files of runs, and folders that are empty then.
+
+    Raises:
+        NNDError: a results file holds other tasks, too (nothing is removed then), or a file cannot be removed.
+    """
+    tasks: dict[Path, set[str]] = defaultdict(set)
+    for run in runs:
+        tasks[run.file].add(run.task)
+    for file, removed in tasks.items():
+        others = sorted(parse_json(read_text(file, limit=MOST_BYTES), str(file))["configs"].keys() - removed)
+        if others:
+            raise NNDError(
+                f"{file}: holds {some_of(others, show=str)}, too; nothing is removed: choose all of its runs or none"
+            )
+    for run in runs:
+        beside = [path for path in (run.path, run.tokens) if path is not None and path.parent == run.file.parent]
+        for path in (*beside, run.file):
+            with changing(path, done="removed"):
+                path.unlink(missing_ok=True)
+        with suppress(OSError):
+            run.file.parent.rmdir()
+
+
 # ---------------------------------------------------------------- results files
 
 
-def _find_files(paths: Iterable[str | Path], skipped: list[str] | None) -> list[Path]:
-    """List the results files at some paths; raise NNDError where a path does not exist, cannot be read or has none."""
+def _find_files(place: str | Path, skipped: list[str] | None) -> list[Path]:
+    """List the results files at a path; raise NNDError where it does not exist, cannot be read or has none.
+
+    A file that is a link keeps its own name, as its samples may stand beside it.
+    """
     files: list[Path] = []
-    for given_path in paths:
-        with noting(skipped):
-            path = expand(given_path)
-            if not path.exists():
-                raise NNDError(f"{path}: there is no such file or folder")
-            files += _find_below(path, skipped) if path.is_dir() else [_results_beside(path)]
-    return list(dict.fromkeys(file.resolve() for file in files))
+    with noting(skipped):
+        path = expand(place)
+        if not path.exists():
+            raise NNDError(f"{path}: there is no such file or folder")
+        files = _find_below(path, skipped) if path.is_dir() else [_results_beside(path)]
+    return list(dict.fromkeys(file.parent.resolve() / file.name for file in files))
+
+
+def _walk(folder: Path, onerror: Callable[[OSError], None]) -> Iterator[Path]:
+    """Yield the files below a folder and behind links in it, each folder once, so that loops of links end."""
+    seen: set[str] = set()
+    for parent, folders, names in os.walk(folder, onerror=onerror, followlinks=True):
+        real = os.path.realpath(parent)
+        if real in seen:
+            folders.clear()
+        else:
+            seen.add(real)
+            yield from (Path(parent, name) for name in names)
 
 
 def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
@@ -141,7 +232,7 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
         with noting(skipped), reading(error.filename):
             raise error
 
-    files = sorted(Path(parent, name) for parent, _, names in os.walk(folder, onerror=refuse) for name in names)
+    files = sorted(_walk(folder, refuse))
     results = [
         file
         for file in files
@@ -216,6 +307,12 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         "prompts": content.get("n-samples", {}).get(task, {}).get("effective"),
     }
     check_types(TaskResults, header, f"{file}, {task}", "holds no results of an NND task, or is damaged")
+    spans = signature.get("spans")
+    parts = compose_line(signature["protocol"], signature["model"], signature["environment"])
+    if signature["line"] != parts + (f" || spans:{spans}" if spans else ""):
+        raise NNDError(
+            f"{file}, {task}: the line of its signature contradicts its parts; the file is damaged, run the task again"
+        )
     tokens = _find_beside(file, f"tokens_{task}_{date}.parquet", answers)
     command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
     return Run(
@@ -230,7 +327,7 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         version=header["version"],
         command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
         parameters=max(config.get("model_num_parameters") or 0, 0) or None,
-        spans=signature.get("spans"),
+        spans=spans,
         reported=header["reported"],
         prompts=header["prompts"],
         answers=answers,
@@ -255,8 +352,12 @@ def _date_of(file: Path, content: Mapping[str, Any]) -> str:
 
 
 def _find_beside(results: Path, name: str, answers: str) -> Path:
-    """The file of lm-eval's name, or else one with the same answers; token scores need not be there."""
-    named = results.with_name(name)
+    """The file of lm-eval's name, or else one with the same answers; token scores need not be there.
+
+    Of results that are a link, it may stand where the link leads to.
+    """
+    folders = dict.fromkeys((results.parent, results.resolve().parent))
+    named = next((folder / name for folder in folders if (folder / name).is_file()), results.with_name(name))
     return named if named.is_file() else _find_answers(results.parent, named.suffix, answers) or named
 
 
@@ -287,13 +388,13 @@ def _add_samples(run: Run) -> Run:
     Raises:
         NNDError: the samples are missing, cut off, damaged, or of another run.
     """
-    with suppress(NNDError):
-        complete = read_samples(run)
-        scores = (score for document in complete.documents for score in document["scores"])
-        if not run.answers or answers_digest(scores) == run.answers:
-            return complete
-    renamed = _find_answers(run.file.parent, ".jsonl", run.answers)
-    return read_samples(replace(run, path=renamed or run.path))
+    try:
+        return read_samples(run)
+    except NNDError:
+        renamed = _find_answers(run.file.parent, ".jsonl", run.answers)
+        if renamed in (None, run.path):
+            raise
+    return read_samples(replace(run, path=renamed))
 
 
 # ---------------------------------------------------------------- which runs are wanted

@@ -68,6 +68,7 @@ class Run:
             and every test was scored. Runs can be compared where it is equal.
         prompt_ids: ``cluster_id`` of its prompts.
         prompts_in_set: how many prompts the set has, of which the run may have scored a sample.
+        is_trial: it scored the first prompts of the set only (``--limit``).
         texts: ``high`` and ``low`` -> the better and the worse text of each test.
         trained_on: splits that the model was trained on, ``SET:SPLIT`` or ``SET``, as ``--metadata`` said.
         training_overlap: those of ``trained_on`` that the run's tests hold.
@@ -109,6 +110,7 @@ class Run:
         self.prompt_ids = frozenset(document["cluster_id"] for document in self.documents)
         sample = re.match(r"\d+ of (\d+)", str(self.protocol.get("selection")))  # `nnd_tasks.task.signature.selection`
         self.prompts_in_set = int(sample[1]) if sample else len(self.documents)
+        self.is_trial = self.command.get("limit") is not None and sample is not None
         self.texts = {side: take_values(self.documents, self.tests, side, "candidates") for side in SIDES}
         self._describe_training()
         self.short_line = short_signature(self.protocol, self.model_info, self.environment)

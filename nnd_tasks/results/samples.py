@@ -5,6 +5,7 @@ Outcomes follow from sums and numbers of tokens; those that the file says must b
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,16 +21,27 @@ from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, reading
-from nnd_tasks.measures import MARGIN, MEASURES, measure_tests
+from nnd_tasks.measures import MARGIN, MEASURES, list_measures, measure_tests, weigh_measures
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
-from nnd_tasks.schema import metric_slugs
-from nnd_tasks.task.scored_tokens import SCHEMA
+from nnd_tasks.statistics import clustered_mean, summarize_rate
+from nnd_tasks.task.metrics import (
+    NORMALIZATIONS,
+    PROMPT_RATES,
+    UNDEFINED,
+    Summarize,
+    aggregate_rate,
+    aggregate_stderr,
+    break_down,
+    list_rates,
+)
+from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA
+from nnd_tasks.task.signature import answers_digest
 
 #: Ends errors about missing files: how lm-eval comes to write them.
 HOW_TO_WRITE = "run the task with --log_samples --output_path FOLDER"
-#: How far a rate may be from the one that is stored.
+#: How far a number may be from the one that is stored, relative to it above 1.
 _CLOSE = 1e-9
 
 
@@ -49,7 +61,8 @@ def read_samples(run: Run) -> Run:
         raise NNDError(f"{run.file}: its samples {run.path.name} are missing; {HOW_TO_WRITE}")
     documents: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    truncated = 0
+    own: dict[str, list[Any]] = defaultdict(list)  # what only the reader of the task can compute from its answers
+    counts = Counter[str]()
     for line, sample in read_lines(run.path):
         check_types(Sample, sample, line, "is not a sample of an NND task, or damaged")
         doc = sample["doc"]
@@ -57,7 +70,12 @@ def read_samples(run: Run) -> Run:
         rows += [{"subcategory": "", "severity": "", **test, **indices} for test in sample["tests"]]
         prompt = {key: value for key, value in doc.items() if key != "tests"}
         documents.append({**prompt, "scores": sample["candidates"], "no_context": sample.get("no_context")})
-        truncated += sample.get("truncated_contexts") or 0
+        counts["truncated_contexts"] += sample.get("truncated_contexts") or 0
+        for name in ("candidates", "no_context"):
+            counts[name] += sum(score is not None for score in sample.get(name) or ())
+        for name, value in sample.items():
+            if isinstance(value, list) and len(value) == 2 and all(map(_is_finite, value)):
+                own[name].append(value)
     tests = _add_scores(pd.DataFrame(rows, columns=list(COLUMNS)), documents)
     if run.reader != WRITER:  # its scores are no likelihoods of the texts
         tests[[name for name in MEASURES if name != MARGIN]] = np.nan
@@ -70,15 +88,33 @@ def read_samples(run: Run) -> Run:
         raise NNDError(
             f"{run.path}: {len(documents)} of {run.prompts} prompts; the file is cut off, run the task again"
         )
-    for name, rate in rates_of(tests).items():
-        reported = run.reported.get(f"{name},none", rate)
-        agrees = isinstance(reported, (int, float)) and rate - _CLOSE <= reported <= rate + _CLOSE  # nan is not
-        if not agrees:
+    # An excess is pooled as a share; see `nnd_tasks.likelihood.span_metrics.SpanMetrics`.
+    whole = {name: np.sum(value, axis=0) for name, value in own.items() if len(value) == len(documents)}
+    pooled = {
+        name: total / count if count else UNDEFINED
+        for name, (total, count) in whole.items()
+        if not name.endswith("_stderr") and "excess" not in name
+    }
+    not_of_one_run = "they are not of one run, or one is damaged; run the task again"
+    for name, value in {**pooled, **counts, **recompute_metrics(run, tests)}.items():
+        reported = run.reported.get(f"{name},none", value)
+        if not _agree(value, reported):
             raise NNDError(
-                f"{run.path}: its tests give {name} {rate:.6g}, {run.file.name} says {reported!r:.40}: they are not of one "
-                "run, or one is damaged; run the task again"
+                f"{run.path}: its tests give {name} {value!s:.12}, {run.file.name} says {reported!r:.40}: {not_of_one_run}"
             )
-    return replace(run, documents=documents, tests=tests, truncated=truncated)
+    if run.answers and answers_digest(score for document in documents for score in document["scores"]) != run.answers:
+        raise NNDError(f"{run.path}: its sums and tokens are not those of {run.file.name} (digest): {not_of_one_run}")
+    return replace(run, documents=documents, tests=tests, truncated=counts["truncated_contexts"])
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and abs(value) < 1e15
+
+
+def _agree(value: Any, reported: Any) -> bool:
+    if UNDEFINED in (value, reported):
+        return bool(value == reported)
+    return _is_finite(reported) and abs(value - reported) <= _CLOSE * max(abs(value), 1)
 
 
 def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -152,20 +188,60 @@ def name_outcome(passed: bool | None, tie: bool) -> str:
     return "passed" if passed else "failed, equal" if tie else "failed"
 
 
-def rates_of(tests: pd.DataFrame) -> dict[str, float]:
-    """Compute the counts and rates that lm-eval reports of tests again: metric -> value.
+def outcomes_of(tests: pd.DataFrame) -> dict[str, Any]:
+    """Tell again which tests of a writer pass, by each rule: key of `NORMALIZATIONS` or of `RELIANCE` -> 1, 0 or nan."""
+    outcomes = {name: recount(tests, by) for name, by in NORMALIZATIONS.items()}
+    gains = [Likelihood(tests[f"{side}_mean"] - tests[f"{side}_no_context"]) for side in SIDES]
+    alone = [Likelihood(tests[f"{side}_no_context"]) for side in SIDES]
+    survival = np.where(outcomes["pass_rate"] == 1, passes(*alone), np.nan)
+    return {**outcomes, "pass_rate_pmi": passes(*gains), "survival": survival}
 
-    Rates without a scored test are left out.
+
+def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, Any]:
+    """Compute what lm-eval reports of a task again: metric -> value, or `UNDEFINED`.
+
+    Known limits: the rates that only some readers have, and those of error spans, are not among them.
+
+    Args:
+        run: says who read the texts.
+        tests: as `read_samples` returns them.
 
     Raises:
         NNDError: a category has a name that no set may have.
     """
-    scored = tests[tests["passed"].notna()]
-    rates: dict[str, float] = {"tests": len(scored), "clusters": scored["cluster_id"].nunique()}
-    slugs = metric_slugs(scored["category"])
-    passed = scored.groupby("category")["passed"].mean()
-    overall = {} if scored.empty else {"pass_rate": scored["passed"].mean()}
-    return rates | overall | {f"pass_rate_{slugs[name]}": rate for name, rate in passed.items()}
+    scored, prompts = tests["passed"].notna(), tests["cluster_id"]
+    values: dict[str, Any] = {"tests": int(scored.sum()), "clusters": prompts[scored].nunique()}
+    values |= {"ties": int(tests["tie"].sum()), "unscored": int((~scored).sum())}
+    breakdown = break_down(tests[["category", "severity"]].drop_duplicates().to_dict("records"))
+    reliance = bool(tests[[f"{side}_no_context" for side in SIDES]].notna().any(axis=None))
+    # The outcomes of ties may be the authors', and of unread answers a failure; those of the other rules are not kept.
+    likelihoods = run.reader in (WRITER, "reward") and run.protocol.get("ties") != Ties.AUTHORS.value
+    outcomes = pd.DataFrame(outcomes_of(tests) if likelihoods else {}, index=tests.index, dtype=float)
+    outcomes["pass_rate"] = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
+    by_prompt = outcomes.groupby(prompts, sort=False)
+    worst = by_prompt.min()
+    of_prompts = worst.where((worst == 0) | (by_prompt.count().eq(by_prompt.size(), axis=0)))
+    for name, (rate, selector) in list_rates(breakdown, context_reliance=reliance and likelihoods).items():
+        chosen = outcomes if selector is None else outcomes[tests[selector[0]] == selector[1]]
+        if rate in PROMPT_RATES:
+            chosen, rate = of_prompts, PROMPT_RATES[rate]
+        if rate in chosen:
+            group = chosen[rate].groupby(chosen.index.map(prompts) if chosen is not of_prompts else chosen.index)
+            values |= _pool(name, group.sum(), group.count(), summarize_rate)
+    if run.reader == WRITER:
+        weighed = pd.DataFrame(weigh_measures(tests), index=tests.index)
+        for name, (measure, category) in list_measures(breakdown, token_stats=True).items():
+            place = list(MEASURES).index(measure)
+            chosen = weighed if category is None else weighed[tests["category"] == category]
+            sums = chosen.groupby(chosen.index.map(prompts)).sum()
+            values |= _pool(name, sums[place], sums[place + len(MEASURES)], clustered_mean)
+    return values
+
+
+def _pool(name: str, totals: Any, tests: Any, summarize: Summarize) -> dict[str, Any]:
+    counts = [*zip(totals.tolist(), tests.tolist(), strict=True)]
+    error = aggregate_stderr(counts, summarize=summarize)
+    return {name: aggregate_rate(counts, summarize), f"{name}_stderr": error}
 
 
 # ---------------------------------------------------------------- token scores
@@ -210,13 +286,18 @@ def read_tokens(run: Run) -> TokenScores:
     if path is None:
         return tokens
     try:
-        table = pq.read_table(path).select(SCHEMA.names).cast(SCHEMA)
+        whole = pq.read_table(path)
+        table = whole.select(SCHEMA.names).cast(SCHEMA)
         for column in table.columns:
             numbers = pc.list_flatten(column) if pa.types.is_list(column.type) else column
             if column.null_count or numbers.null_count:
                 raise ValueError("a value is missing")
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         raise NNDError(f"{path}: cannot be read ({reason_of(error)}); run the task again") from error
+    if run.answers and (whole.schema.metadata or {}).get(ANSWERS) != run.answers.encode():
+        raise NNDError(
+            f"{path}: its answers are not those of {run.file.name} (digest); the file belongs to another run"
+        )
     documents = {document["cluster_id"]: document for document in run.documents}
     for number, row in enumerate(table.to_pandas().itertuples(index=False), start=1):
         document, with_context = documents.get(row.cluster_id), row.context_part != "none"

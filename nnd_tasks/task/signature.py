@@ -158,7 +158,7 @@ class Signature:
             metadata: see `model_part`.
             counter: see `model_part`.
             model_type: what ``--model`` names, see `find_model_type`.
-            rounded_to: the 16-bit type of the sums.
+            rounded_to: the 16-bit type of the sums, or what they are rounded to otherwise.
             spans: digest of the set's error spans, for a run with span metrics. It is beside the protocol, as no pass rate
                 depends on it.
         """

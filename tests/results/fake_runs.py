@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA
-from nnd_tasks.task.signature import answers_digest
+from nnd_tasks.task.signature import answers_digest, line
 
 DATE = "2026-01-01T00-00-00"
 PROTOCOL = {
@@ -113,12 +113,13 @@ def write_run(
         "name": name,
         "weights": f"{zlib.crc32(name.encode()):012x}",
         "window": 1024,
+        "arguments": {},
         **(about or {}),
     }
     parts = {"protocol": asked, "model": model, "environment": {"torch": "2"}}
-    line = " || ".join("|".join(f"{key}:{value}" for key, value in part.items()) for part in parts.values())
+    whole_line = line(*parts.values()) + (f" || spans:{spans}" if spans else "")
     answers = answers_digest(score for item in samples for score in item["candidates"])
-    signature = {"line": line, **parts, "spans": spans}
+    signature = {"line": whole_line, **parts, "spans": spans}
     nnd = {"signature": signature, "settings": {"tokens": True} if kept else {}, "answers": answers}
     given = {"model": "hf", "model_args": {"pretrained": name}, "model_num_parameters": parameters, **config}
     results = {

@@ -25,7 +25,7 @@ from nnd_tasks.page.page import render_report
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.samples import rates_of
+from nnd_tasks.results.samples import recompute_metrics
 from nnd_tasks.show.forms import to_json, to_markdown
 from nnd_tasks.training.trend import read_trend, report_trend
 from tests.results import token_runs
@@ -64,6 +64,75 @@ def test_what_is_damaged_or_of_two_runs_is_refused(change, message, results):
     assert re.search(message, str(caught.value)), caught.value
     assert "\n" not in str(caught.value)
 
+
+# ---------------------------------------------------------------- what is not of one run
+
+
+def swap_configs(one, other):
+    contents = [json.loads(next(folder.rglob("results_*")).read_text()) for folder in (one, other)]
+    for folder, own, others in zip((one, other), contents, contents[::-1], strict=True):
+        next(folder.rglob("results_*")).write_text(json.dumps({**own, "configs": others["configs"]}))
+
+
+def scale_sums(one, _):
+    next(one.rglob("tokens_*")).unlink()
+    samples = next(one.rglob("samples_*"))
+    lines = read_json_lines(samples)
+    for own in (own for line in lines for own in line["candidates"]):
+        own |= {"sum": 1.5 * own["sum"], "mean": 1.5 * own["mean"]}
+    write_json_lines(samples, lines)
+
+
+def copy_of(pattern):
+    return lambda one, other: shutil.copy(next(other.rglob(pattern)), next(one.rglob(pattern)))
+
+
+def edit(pattern, change):
+    def make(one, _):
+        path = next(one.rglob(pattern))
+        content = json.loads(path.read_text())
+        change(content)
+        path.write_text(json.dumps(content))
+
+    return make
+
+
+def signature_of(content):
+    return content["configs"]["nnd_made_up"]["metadata"]["nnd"]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("forge", "left", "message"),
+    [
+        (swap_configs, ["choice"], r"tests give|\(digest\)"),
+        (scale_sums, ["m-2m", "choice"], r"tests give|\(digest\)"),
+        (copy_of("samples_*"), ["m-2m", "choice"], r"tests give|\(digest\)"),
+        (copy_of("results_*"), ["m-2m", "choice"], r"tests give|\(digest\)"),
+        (copy_of("tokens_*"), ["m-2m", "choice"], r"tokens_.*\(digest\)"),
+        *(
+            (edit("results_*", change), ["m-2m", "choice"], message)
+            for change, message in (
+                (lambda c: c["results"]["nnd_made_up"].update({"margin_stderr,none": 0.5}), "give margin_stderr "),
+                (lambda c: c["results"]["nnd_made_up"].update({"pass_rate_sum,none": "N/A"}), "give pass_rate_sum "),
+                (lambda c: signature_of(c)["protocol"].update(shots=5), "line of its signature contradicts"),
+                (lambda c: signature_of(c)["model"].update(window=8), "line of its signature contradicts"),
+            )
+        ),
+    ],
+)
+def test_a_run_whose_parts_are_not_of_one_run_is_named_and_left_out(forge, left, message, tmp_path, nnd):
+    write_stored(tmp_path / "r")
+    forge(*(tmp_path / "r" / "org" / f"m-{size}m" for size in (1, 2)))
+    skipped = []
+    runs = read_results(tmp_path / "r", skipped=skipped, tokens=True)
+    found = [run.model.partition(" ")[0] if run.reader == "writer" else run.reader for run in runs]
+    assert sorted(found) == sorted(left), skipped
+    assert len(skipped) == 3 - len(left)
+    assert all(re.search(message, line) for line in skipped), skipped
+    assert f"left out: {skipped[0][:40]}" in nnd("report", tmp_path / "r", "-o", tmp_path / "r.html").err
+
+
+# ---------------------------------------------------------------- outcomes
 
 _NO_NUMBER = {"sum": None, "mean": None, "tokens": 5, "bytes": 20}  # as a sum of minus infinity, or nan, is written
 
@@ -119,8 +188,8 @@ def write_stored(folder):
     for path in folder.rglob("results_*.json"):
         content = json.loads(path.read_text())
         [run] = read_results(path)
-        rates = {f"{name},none": value for name, value in rates_of(run.tests).items()}
-        content["results"] = {run.task: {"alias": run.task, **rates, "pass_rate_stderr,none": "N/A"}}
+        metrics = {f"{name},none": value for name, value in recompute_metrics(run, run.tests).items()}
+        content["results"] = {run.task: {"alias": run.task, **metrics}}
         path.write_text(json.dumps(content))
     return folder
 

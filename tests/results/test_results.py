@@ -213,6 +213,58 @@ def test_a_pipe_among_results_is_named_and_not_opened(tmp_path):
     assert line.endswith("results_2020.json: is not a regular file")
 
 
+def test_loops_of_links_end_and_a_file_that_is_a_link_hides_no_model(tmp_path, nnd):
+    one, other = (write_run(tmp_path / "r", name, seed=seed) for seed, name in enumerate("ab"))
+    for place, target in ((tmp_path / "r" / "up", ".."), (one / "results_loop.json", "results_loop.json")):
+        place.symlink_to(target)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "r" / "linked").symlink_to(write_run(tmp_path / "elsewhere", "c", seed=2))
+    skipped = []
+    assert [run.model for run in read_results(tmp_path / "r", skipped=skipped)] == ["a", "b", "c"]
+    assert [line.partition("results_loop.json: ")[2][:14] for line in skipped] == ["cannot be read"]
+    for verb in (["compare"], ["report", "-o", tmp_path / "r.html"], ["trend"]):
+        assert nnd(*verb, tmp_path / "r").status == 0
+    only(one, "results_2*").unlink()
+    (only(one, "samples_*").with_name(only(other, "results_*").name)).symlink_to(only(other, "results_*"))
+    skipped = []
+    assert [run.model for run in read_results(tmp_path / "r", skipped=skipped)] == ["b", "c"]
+    assert "are not those of" in skipped[-1]
+
+
+def test_trials_are_left_out_beside_other_runs_unless_they_are_named(tmp_path, nnd):
+    chosen = {"a": {}, "b": {}, "c": {"protocol": {"selection": "9 of 30 (abc)"}, "limit": 9.0}}
+    chosen["d"] = {"protocol": {"selection": "all"}, "limit": 99.0}
+    for seed, (name, more) in enumerate(chosen.items()):
+        write_run(tmp_path / "r", name, contexts=9 if name == "c" else 30, seed=seed, **more)
+    done = nnd("compare", tmp_path / "r")
+    assert "(authors): a, b, d\n" in done.out
+    assert "is a trial, with --limit 9; name this file to use it" in done.err
+    trial = only(tmp_path / "r" / "c", "results_*")
+    assert "cannot be compared: selection" in nnd("compare", tmp_path / "r", trial).out
+    assert "(authors): a, b, c, d\n" in nnd("compare", tmp_path / "r", trial, "--allow", "selection").out
+    assert [run.model for run in read_results(tmp_path / "r", ["limit=9"], [])] == ["c"]
+
+
+def test_runs_are_listed_and_removed(tmp_path, nnd):
+    write_run(tmp_path / "r", "a")
+    write_run(tmp_path / "r", "b", contexts=2, protocol={"selection": "2 of 30 (abc)"}, limit=2.0)
+    listed = nnd("runs", tmp_path / "r").out
+    assert all(
+        re.search(f"{model} .*nnd_made_up .*{prompts}", listed)
+        for model, prompts in (("a", "all"), ("b", r"2 of 30 \(--limit\)"))
+    )
+    assert "--remove: would remove every run" in refused(nnd("runs", "--remove"))
+    file = only(tmp_path / "r" / "b", "results_*")
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "configs": {**content["configs"], "hellaswag": {}}}))
+    assert "holds hellaswag, too; nothing is removed" in refused(
+        nnd("runs", tmp_path / "r", "--select", "limit=2", "--remove")
+    )
+    file.write_text(json.dumps(content))
+    assert nnd("runs", tmp_path / "r", "--select", "limit=2", "--remove").out.endswith("removed 1 run\n")
+    assert [path.parent.name for path in (tmp_path / "r").rglob("*.json*")] == ["a", "a"]
+
+
 # ---------------------------------------------------------------- diagnostics
 
 

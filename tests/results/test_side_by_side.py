@@ -55,7 +55,7 @@ def _cut(run, *prompts):
 def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both():
     outcomes = {"a": [1, 0, 1, 1, 0, 0, 1], "b": [0, 0, 1, 1, 1, 1, 1], "c": [1, 1, 0, 0, 1, 0, 0]}
     a, b, c = (make_run(name, passed, list("kkllmmn"), protocol=WHOLE) for name, passed in outcomes.items())
-    [found] = compare_runs([a, _cut(b, "m", "k", "l")])
+    [found] = compare_runs([a, _cut(b, "m", "k", "l")], ["selection"])
     assert found.paired.models == ["a", "b"]
     # Of k, l and m, a passes 3 of 6 and b 4.
     assert found.rates["rate"][:2].tolist() == pytest.approx([3 / 6, 4 / 6])
@@ -67,25 +67,15 @@ def test_a_sample_and_a_whole_run_are_compared_on_the_prompts_of_both():
     assert "on the 6 tests of 3 prompts that all of them have; left out: 1 test of other" in note
     for run in found.paired.runs:  # what is read beside the rates is of these tests too
         assert [run.documents[i]["cluster_id"] for i in run.tests["document"]] == run.tests["cluster_id"].tolist()
-    # A sample of c joins both, and takes no test from a and b.
-    groups = pair([a, b, _cut(c, "k", "m")])
-    sizes = [(group.models, len(group.tests), group.unshared_tests) for group in groups]
-    assert sizes == [(["a", "b"], 7, 0), (["a", "b", "c"], 4, 3)]
-    # Samples of which none is a part of the other are apart, until they are allowed to differ.
-    runs = [_cut(a, "k", "l"), _cut(b, "l", "m")]
-    assert [len(group.runs) for group in pair(runs)] == [1, 1]
-    assert all("--allow selection" in line for line in not_compared(runs, pair(runs)))
+    # Other selections are apart, also a part of the whole, until they are allowed to differ.
+    assert [group.models for group in pair([a, b, _cut(c, "k", "m")])] == [["a", "b"], ["c"]]
+    for runs in ([a, _cut(b, "l", "m")], [_cut(a, "k", "l"), _cut(b, "l", "m")]):
+        assert [len(group.runs) for group in pair(runs)] == [1, 1]
+        assert all("--allow selection" in line for line in not_compared(runs, pair(runs)))
     [both] = pair(runs, ["selection"])
     assert (set(both.tests["cluster_id"]), both.unshared_tests) == ({"l"}, 4)
     with pytest.raises(NNDError, match="no prompt is in all of their runs"):
         pair([_cut(a, "k"), _cut(b, "l")], ["selection"])
-
-
-def test_a_run_is_told_to_be_alone_only_where_its_model_is_in_no_comparison_of_it():
-    a, b = (make_run(name, [True, False, True], list("klm"), protocol=WHOLE) for name in "ab")
-    [found] = compare_runs([a, _cut(a, "k", "m"), _cut(b, "k", "m")])
-    [line] = found.not_compared
-    assert "nnd_demo (selection all) is in no comparison: another run of a is compared" in line
 
 
 def test_what_is_done_with_long_texts_makes_no_difference_where_none_was_too_long():
