@@ -107,7 +107,8 @@ def read_bytes(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> bytes:
         NNDError: it is absent, no regular file, too large or unreadable.
     """
     with reading(path):
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO that nobody writes to would wait for ever
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a FIFO that nobody writes to would wait for ever
             raise NNDError(f"{path}: is not a regular file")
         with path.open("rb") as file:
             content = file.read(limit + 1)
