@@ -24,6 +24,7 @@ from nnd_tasks.measures import MEASURES
 from nnd_tasks.run.adapter import task_manager, without_look_ups
 from nnd_tasks.run.run import evaluate
 from nnd_tasks.schema import list_slugs
+from nnd_tasks.task.metrics import UNDEFINED
 from nnd_tasks.task.settings import check_selection
 from nnd_tasks.training.training_log import LOG_NAME, Line, read_log, write_log
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
@@ -214,37 +215,25 @@ def untouched(model: Any) -> Iterator[None]:
     Args:
         model: a `torch.nn.Module`.
     """
-    # Shallow copies are enough: evaluation assigns attributes such as `training`, and changes no value in place.
-    modules = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
     configs = [getattr(model, name, None) for name in ("config", "generation_config")]
-    settings = [(config, dict(vars(config))) for config in configs if hasattr(config, "__dict__")]
+    attributes = [vars(owner) for owner in (*model.modules(), *configs) if hasattr(owner, "__dict__")]
+    # Shallow copies are enough: evaluation assigns attributes such as `training`, and changes no value in place.
+    copies = [(now, dict(now)) for now in (*attributes, *(module._buffers for module in model.modules()))]
     python, numpy = random.getstate(), np.random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     try:
         with torch.random.fork_rng(devices):
             if "_original_forward" in vars(model):  # accelerate's wrapper for mixed precision
                 vars(model)["forward"] = vars(model)["_original_forward"]
-            vars(model)["tie_weights"] = _no_change  # HFLM would tie the weights again
+            vars(model)["tie_weights"] = lambda *args, **kwargs: None  # HFLM would tie the weights again
             model.eval()
             yield
     finally:
-        for module, held, buffers in modules:
-            _put_back(module._buffers, buffers)
-            _put_back(vars(module), held)
-        for config, held in settings:
-            _put_back(vars(config), held)
+        for now, before in copies:
+            now.clear()
+            now.update(before)
         random.setstate(python)
         np.random.set_state(numpy)
-
-
-def _no_change(*args: Any, **kwargs: Any) -> None:
-    pass
-
-
-def _put_back(now: dict[str, Any], before: Mapping[str, Any]) -> None:
-    for name in now.keys() - before.keys():
-        del now[name]
-    now.update(before)
 
 
 # ---------------------------------------------------------------- from results to rates
@@ -263,24 +252,21 @@ def _rates_line(task: str, results: Mapping[str, Any]) -> Line:
     facts = (results["configs"][task].get("metadata") or {}).get("nnd")
     if facts is None:
         raise NNDError(f"NNDCallback: {task} is not an NND task, so it has no pass rate; leave it out of tasks")
-    metrics = results["results"][task]
-    filter_name = next(name for name in metrics if name.startswith("pass_rate,")).partition(",")[2]
-
-    def number(metric: str) -> Any:
-        value = metrics.get(f"{metric},{filter_name}")
-        return None if value == "N/A" else value
+    # lm-eval names them METRIC,FILTER; of several filters the first counts.
+    values = reversed(results["results"][task].items())
+    metrics = {name.partition(",")[0]: None if value == UNDEFINED else value for name, value in values}
 
     def mean(metric: str, name: str) -> dict[str, Any]:
-        return {name: number(metric), "stderr": number(f"{metric}_stderr")}
+        return {name: metrics.get(metric), "stderr": metrics.get(f"{metric}_stderr")}
 
     ends = {ALL: ""}
     for name in facts["categories"]:  # whether its slug has a hash depends on the categories of the whole set
-        slugs = [slug for slug in list_slugs(name) if f"pass_rate_{slug},{filter_name}" in metrics]
+        slugs = [slug for slug in list_slugs(name) if f"pass_rate_{slug}" in metrics]
         ends |= {name: f"_{slugs[0]}"} if slugs else {}
-    sizes = {**facts["categories"], ALL: {"tests": number("tests"), "clusters": number("clusters")}}
+    sizes = {**facts["categories"], ALL: {name: metrics[name] for name in ("tests", "clusters")}}
     rates, measures = {}, {}
     for name, end in ends.items():
-        if number(f"pass_rate{end}") is not None:
+        if metrics.get(f"pass_rate{end}") is not None:
             rates[name] = {**mean(f"pass_rate{end}", "rate"), **sizes[name]}
             of_category = {measure: mean(f"{measure}{end}", "mean") for measure in MEASURES}
             measures[name] = {measure: pair for measure, pair in of_category.items() if pair["mean"] is not None}
