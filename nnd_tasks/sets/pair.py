@@ -82,7 +82,7 @@ def _tally_judged(
         attributes = judgements["attribute_id"].nunique()
         accounts |= {"judged_differently": differently, "what_counts": what_counts, "attributes": attributes}
     unranked = judgements["value"][judgements["exclusion"] == "unranked"]
-    return accounts | ({"unranked_labels": unranked.unique().tolist()} if len(unranked) else {})
+    return accounts | ({"unranked_labels": sorted(unranked.unique())} if len(unranked) else {})
 
 
 # ---------------------------------------------------------------- judgements

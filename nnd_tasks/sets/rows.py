@@ -19,24 +19,27 @@ from nnd_tasks.sets.download import Source
 from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.sets.spans import place_spans, span_cells
 from nnd_tasks.tables.cells import (
-    ANSWER,
     FILE,
     PATH,
     ROW,
     Array,
     as_texts,
-    is_chat,
-    join_messages,
     kind_of,
     place_of,
-    read_chat,
-    read_messages,
-    render,
     traces_of,
     unpack,
 )
 from nnd_tasks.tables.read import naming_place, read_table
-from nnd_tasks.tables.roles import FIELD, NAMES, TEXTS, exclude, explode_lists, mark_left_out, take_pairs, take_roles
+from nnd_tasks.tables.roles import (
+    FIELD,
+    NAMES,
+    TEXTS,
+    explode_lists,
+    mark_left_out,
+    split_chats,
+    take_pairs,
+    take_roles,
+)
 
 #: Roles that name an error; a cell may name several.
 _ERRORS = ("category", "subcategory", "severity")
@@ -191,60 +194,10 @@ def clean_rows(rows: pd.DataFrame, recipe: Recipe, role: str = "winner") -> tupl
     rows = explode_lists(rows, [role, "rater"]).reset_index().rename_axis("judgement_id")
     rows = explode_lists(rows, _ERRORS).reset_index()
     if "chosen" in rows:
-        rows = _split_chats(rows)
+        rows = split_chats(rows)
     rows = clean_texts(place_spans(rows, recipe), recipe)
     prompt, prompts = number_prompts(rows, recipe)
     return rows.assign(prompt=prompt), prompts
-
-
-def _split_chats(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the messages that both chats of a pair begin with to its context; pairs of different prompts are left out."""
-    cells = []
-    differs = []
-    contexts = rows["context"] if "context" in rows else [None] * len(rows)
-    for i, (context, chosen, rejected) in enumerate(zip(contexts, rows["chosen"], rows["rejected"], strict=True)):
-        try:
-            split = _split_pair(chosen, rejected)
-            text = render(context) or ""
-        except ValueError as error:
-            raise NNDError(f"{place_of(rows, i)}: {error}") from None
-        shared, *rests = split or ("", None, None)
-        if shared not in text:
-            text = shared if text.strip() in shared else f"{text}\n\n{shared}"
-        cells.append((text, *rests))
-        differs.append(split is None)
-    # As objects: pandas would copy equal texts, which are one object here.
-    split_rows = pd.DataFrame(cells, rows.index, ["context", "chosen", "rejected"], dtype=object)
-    return exclude(rows.assign(**split_rows), {"other_prompt": np.array(differs, bool)})
-
-
-def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
-    """Split two chats into the messages that both begin with, and the rest of each, as text.
-
-    The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
-
-    Returns:
-        Context and rests; None where the two answer different prompts: they differ in a turn that is not the assistant's, or
-        one is a chat and the other a text.
-
-    Raises:
-        ValueError: a message has no text, or a text is a whole dialogue.
-    """
-    chosen, rejected = read_chat(chosen), read_chat(rejected)
-    if not (is_chat(chosen) and is_chat(rejected)):
-        if ANSWER in str(chosen) and ANSWER in str(rejected):
-            raise ValueError("a dialogue in one text; split it into messages in prepare.py")
-        is_mixed = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
-        return None if is_mixed else ("", chosen, rejected)
-    chosen_turns, rejected_turns = read_messages(chosen), read_messages(rejected)
-    most = min(len(chosen_turns), len(rejected_turns)) - 1
-    differing = (i for i in range(most) if chosen_turns[i] != rejected_turns[i])
-    shared = next(differing, most)
-    next_speakers = {chosen_turns[shared][0], rejected_turns[shared][0]}
-    if max(len(chosen_turns), len(rejected_turns)) > 1 and next_speakers & {"User", "System"}:
-        return None
-    context = join_messages(chosen_turns[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
-    return context, join_messages(chosen_turns[shared:]), join_messages(rejected_turns[shared:])
 
 
 def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:

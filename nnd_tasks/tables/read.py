@@ -199,14 +199,16 @@ def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
                 names = [str(name).strip() for name in cells]
                 header = number
                 continue
-            if not rows_of_cells and names[-1].startswith("# ") and len(cells) == len(names) - 1:
-                names.pop()  # a comment, which no row has a cell for
+            if names[-1].startswith("# ") and len(cells) == len(names) - 1:
+                cells = [*cells, ""]  # it may be a comment, which no row has a cell for
             if len(cells) != len(names) and (len(cells) < len(names) or any(cells[len(names) :])):
                 raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
             numbers.append(number)
             rows_of_cells.append(cells)
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
+    if names and names[-1].startswith("# ") and not any(row[len(names) - 1] for row in rows_of_cells):
+        names.pop()
     # The first column may be an index, which pandas writes without a name.
     nameless = [i for i, name in enumerate(names) if i and not name and any(row[i] != "" for row in rows_of_cells)]
     if nameless and 2 * len(nameless) >= len(names):

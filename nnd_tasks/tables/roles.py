@@ -1,4 +1,4 @@
-"""From tables to rows: what is left out, the roles of columns, a row for each item of a list, and the winners of pairs."""
+"""From tables to rows: what is left out, the roles of columns, a row for each item of a list, winners and chats of pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import short_hash
-from nnd_tasks.tables.cells import PATH, ROW, Array, as_texts, list_items, place_of, take_column, traces_of
+from nnd_tasks.tables.cells import (
+    ANSWER,
+    PATH,
+    ROW,
+    Array,
+    as_texts,
+    is_chat,
+    join_messages,
+    list_items,
+    place_of,
+    read_chat,
+    read_messages,
+    render,
+    take_column,
+    traces_of,
+)
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
@@ -229,3 +244,56 @@ def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
     words = {side: name for name, side in _SIDES.items()}
     examples = [f"{value}={words.get(meanings.get(value.casefold(), _UNJUDGED), '?')}" for value in values[:6]]
     return f"'{','.join(examples)}{',...' if len(values) > 6 else ''}'"
+
+
+# ---------------------------------------------------------------- chats of pairs
+
+
+def split_chats(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the messages that both chats of a pair begin with to its context; pairs of different prompts are left out."""
+    cells = []
+    differs = []
+    contexts = rows["context"] if "context" in rows else [None] * len(rows)
+    for i, (context, chosen, rejected) in enumerate(zip(contexts, rows["chosen"], rows["rejected"], strict=True)):
+        try:
+            split = _split_pair(chosen, rejected)
+            text = render(context) or ""
+        except ValueError as error:
+            raise NNDError(f"{place_of(rows, i)}: {error}") from None
+        shared, *rests = split or ("", None, None)
+        if shared not in text:
+            text = shared if text.strip() in shared else f"{text}\n\n{shared}"
+        cells.append((text, *rests))
+        differs.append(split is None)
+    # As objects: pandas would copy equal texts, which are one object here.
+    split_rows = pd.DataFrame(cells, rows.index, ["context", "chosen", "rejected"], dtype=object)
+    return exclude(rows.assign(**split_rows), {"other_prompt": np.array(differs, bool)})
+
+
+def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
+    """Split two chats into the messages that both begin with, and the rest of each, as text.
+
+    The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
+
+    Returns:
+        Context and rests; None where the two answer different prompts: they differ in a turn that is not the assistant's, or
+        one is a chat and the other a text.
+
+    Raises:
+        ValueError: a message has no text, or a text is a whole dialogue.
+    """
+    chosen, rejected = read_chat(chosen), read_chat(rejected)
+    if not (is_chat(chosen) and is_chat(rejected)):
+        if ANSWER in str(chosen) and ANSWER in str(rejected):
+            raise ValueError("a dialogue in one text; split it into messages in prepare.py")
+        is_mixed = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
+        return None if is_mixed else ("", chosen, rejected)
+    chosen_turns, rejected_turns = read_messages(chosen), read_messages(rejected)
+    most = min(len(chosen_turns), len(rejected_turns)) - 1
+    differing = (i for i in range(most) if chosen_turns[i] != rejected_turns[i])
+    shared = next(differing, most)
+    next_speakers = {chosen_turns[shared][0], rejected_turns[shared][0]}
+    if max(len(chosen_turns), len(rejected_turns)) > 1 and next_speakers & {"User", "System"}:
+        return None
+    context = join_messages(chosen_turns[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
+    return context, join_messages(chosen_turns[shared:]), join_messages(rejected_turns[shared:])

@@ -137,6 +137,7 @@ def test_letters_that_a_named_encoding_makes_of_utf8_are_shown(tmp_path, caplog)
         f"c,t,s{''.join(f',x{i}' for i in range(3_000))}\nq,t,1{',' * 3_000}\nq,u,5{',' * 3_000}\n",
         "c\tt\ts\t# Documentation: ...\nq\tt\t1\nq\tu\t5\n",
         "c\tt\ts\t# errors\nq\tt\t1\t0\nq\tu\t5\t2\n",
+        "c\tt\ts\t# errors\nq\tt\t1\t\nq\tu\t5\n",
     ],
     ids=[
         "commas in the header",
@@ -147,6 +148,7 @@ def test_letters_that_a_named_encoding_makes_of_utf8_are_shown(tmp_path, caplog)
         "many columns",
         "a comment in the header",
         "a column that looks like one",
+        "a row with a cell for it",
     ],
 )
 def test_tables_of_odd_shapes_are_read(text, tmp_path):
