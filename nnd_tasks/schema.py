@@ -203,6 +203,12 @@ def find_faults(table: pa.Table) -> tuple[pa.Table, list[Fault]]:
         except (pa.ArrowException, ValueError) as error:
             faults.append(Fault("column_type", f"{name!r} is no {declared} ({reason_of(error)})"))
             continue
+        fields = _name_fields(table[name].type) if name == SPANS_COLUMN else []
+        if name == SPANS_COLUMN and fields != _name_fields(declared) and len(pc.list_flatten(cells)):
+            # The cast fills the fields that a span lacks with nulls, and drops the others.
+            said = f"its fields are {', '.join(fields)}, not {', '.join(_name_fields(declared))}"
+            faults.append(Fault("column_type", f"{name!r}: {said}"))
+            continue
         table = table.set_column(table.column_names.index(name), name, cells)
         if required and cells.null_count:
             faults.append(Fault("cell_empty", f"{cells.null_count:,} of {name!r}", cells.null_count))
@@ -215,7 +221,32 @@ def find_faults(table: pa.Table) -> tuple[pa.Table, list[Fault]]:
         metric_slugs(table["category"].unique().to_pylist())
     except NNDError as error:
         faults.append(Fault("category_name", str(error)))
+    if SPANS_COLUMN in table.column_names:
+        faults += _find_spans_outside(table)
     return table, faults
+
+
+def _name_fields(spans: pa.DataType) -> list[str]:
+    """List the fields of the objects in lists, in the order of the alphabet; empty for any other type."""
+    objects = getattr(spans, "value_type", spans)
+    return sorted(field.name for field in objects) if pa.types.is_struct(objects) else []
+
+
+def _find_spans_outside(table: pa.Table) -> list[Fault]:
+    """Find spans that do not lie in the worse text, and those that lack a field."""
+    column = table[SPANS_COLUMN].combine_chunks()
+    rows, spans = pc.list_parent_indices(column), pc.list_flatten(column)
+    lengths = pc.utf8_length(table["low"]).combine_chunks().take(rows)
+    start, end, *names = (pc.struct_field(spans, i) for i in range(4))
+    inside = pc.and_(pc.and_(pc.greater_equal(start, 0), pc.less(start, end)), pc.less_equal(end, lengths))
+    for name in names:
+        inside = pc.and_(inside, pc.is_valid(name))
+    outside = pc.invert(pc.fill_null(inside, False))
+    if not (wrong := pc.sum(outside).as_py()):
+        return []
+    first = pc.index(outside, True).as_py()
+    place = f"{spans[first].as_py()} in a text of {lengths[first]} characters"
+    return [Fault("spans_outside", f"row {rows[first].as_py() + 1}: {place}", wrong)]
 
 
 def check_table(table: pa.Table, source: str) -> pa.Table:

@@ -2,6 +2,7 @@
 
 import re
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
+    check_table,
     metric_slugs,
     short_hash,
     slug,
@@ -134,3 +136,40 @@ def test_cluster_keys_are_equal_exactly_for_equal_prompts(context, given_fields,
     same = context == other and given_fields == other_fields
     backwards = dict(reversed(given_fields.items()))
     assert (cluster_key(context, backwards) == cluster_key(other, other_fields)) == same
+
+
+# ---------------------------------------------------------------- error spans
+
+
+def span(start, end, **more):
+    return {"start": start, "end": end, "category": "", "severity": "", **more}
+
+
+@pytest.mark.parametrize(
+    ("spans", "said"),
+    [
+        ([], ""),
+        (None, ""),
+        ([span(0, 3)], ""),
+        ([span(0, 1), span(2, 4)], "row 2: .* in a text of 3 characters"),
+        ([span(2, 2)], "row 2"),
+        ([span(-1, 2)], "row 2"),
+        ([span(2, 1)], "row 2"),
+        ([span(0, None)], "row 2"),
+        ([span(0, 1, category=None)], "row 2"),
+        (
+            [{"begin": 0, "end": 1, "category": "", "severity": ""}],
+            "its fields are begin, category, end, severity, not",
+        ),
+        ([{"offset": 0, "length": 1}], "its fields are length, offset, not"),
+        ([span(0, 1, text="b")], "its fields are .*text"),
+    ],
+)
+def test_spans_that_cannot_be_are_refused(spans, said):
+    cells = {name: ["a", "b"] for name in REQUIRED_COLUMNS} | {"low": ["ab", "b🐈c"], "high_first": [True, False]}
+    table = pa.table({**cells, "low_spans": pa.array([[], spans])})
+    if said:
+        with pytest.raises(NNDError, match=f"a set: (column type|spans outside) .*{said}"):
+            check_table(table, "a set")
+    else:
+        assert check_table(table, "a set")["low_spans"].to_pylist() == [[], spans]

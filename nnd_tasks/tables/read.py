@@ -289,9 +289,38 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         table = pq.read_table(path)
         columns = [column.to_pylist() for column in table.columns]
+        features = _read_features(table.schema.metadata or {})
+        for number, name in enumerate(table.column_names):
+            if "'ClassLabel'" in repr(features.get(name)):
+                columns[number] = [_name_classes(cell, features[name]) for cell in columns[number]]
     except (OSError, ValueError, pa.ArrowException) as error:
         raise NNDError(f"{path}: cannot be read as parquet ({reason_of(error)})") from error
     return _name_columns(table.column_names, columns, range(1, table.num_rows + 1))
+
+
+def _read_features(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Read what `datasets` says of columns: ``{"label": {"_type": "ClassLabel", "names": ["no", "yes"]}}``."""
+    with suppress(ValueError, KeyError, TypeError):
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        return features if isinstance(features, dict) else {}
+    return {}
+
+
+def _name_classes(cell: Any, feature: Any) -> Any:
+    """Give the name of a class in the place of its number, at any depth; -1 stands for none."""
+    if isinstance(feature, list) and feature:
+        feature = {"_type": "List", "feature": feature[0]}
+    if cell is None or not isinstance(feature, dict):
+        return cell
+    if feature.get("_type") == "ClassLabel":
+        names = feature.get("names") or []
+        return names[cell] if 0 <= cell < len(names) else None if cell == -1 else cell
+    inner = feature.get("feature", feature)
+    if isinstance(cell, list):
+        return [_name_classes(item, inner) for item in cell]
+    if isinstance(cell, dict):
+        return {name: _name_classes(value, inner.get(name)) for name, value in cell.items()}
+    return cell
 
 
 # ---------------------------------------------------------------- records

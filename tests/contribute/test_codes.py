@@ -65,6 +65,7 @@ CASES = {
     "no_tests": emptied,
     "test_id_repeated": lambda made: made.put(made.tests["test_id"][0], 3, "test_id"),
     "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Fluency", " "])),
+    "spans_outside": each(low_spans=[[{"start": 0, "end": 100, "category": "", "severity": ""}]] * 160),
     "cluster_mixed": lambda made: made.put(made.tests["cluster_id"][2], 7, "cluster_id"),
     "contradictory": turned,
     "repeated": lambda made: made.add(),

@@ -6,12 +6,14 @@ import io
 import json
 import re
 
+import datasets
 import pandas as pd
 import pyarrow as pa
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.recipe import read_recipe
+from nnd_tasks.sets.recipe import Recipe, read_recipe
+from nnd_tasks.tables.read import read_table
 from tests.sets.small_files import write_files
 from tests.sets.tables import make, make_csv, make_rows, pick, read_arguments, read_tests, refusal
 
@@ -250,3 +252,23 @@ def test_a_recipe_leaves_rows_out_by_truth_values_and_by_words(cells, value, tmp
     made = make_rows(tmp_path, rows, **PAIR, **read_recipe(tmp_path / "_recipe"))
     assert pick(read_tests(made), "low") == [(rows[0]["y"],)]
     assert not any("no row has" in note for note in made.notes)
+
+
+def test_classes_of_datasets_in_parquet_are_their_names(tmp_path):
+    classes = datasets.ClassLabel(names=["bad", "ok"])
+    features = datasets.Features(
+        n=datasets.Value("int64"),
+        label=classes,
+        several=[classes],
+        inner={"label": classes, "n": datasets.Value("int64")},
+    )
+    rows = {
+        "n": [0, 1],
+        "label": [1, None],
+        "several": [[1, 0], []],
+        "inner": [{"label": 0, "n": 0}, {"label": -1, "n": 1}],
+    }
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet", Recipe())
+    assert [list(table[name]) for name in ("n", "label", "several")] == [[0, 1], ["ok", None], [["ok", "bad"], []]]
+    assert list(table["inner"]) == [{"label": "bad", "n": 0}, {"label": None, "n": 1}]
