@@ -8,6 +8,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from nnd_tasks.errors import NNDError as NNDError
+    from nnd_tasks.likelihood.score_pairs import score_pairs as score_pairs
     from nnd_tasks.results.compare import compare_runs as compare_runs
     from nnd_tasks.results.read_runs import read_results as read_results
     from nnd_tasks.run.run import evaluate as evaluate
@@ -23,8 +24,19 @@ _PUBLIC = {
     "compare_runs": "nnd_tasks.results.compare",
     "evaluate": "nnd_tasks.run.run",
     "read_results": "nnd_tasks.results.read_runs",
+    "score_pairs": "nnd_tasks.likelihood.score_pairs",
 }
-__all__ = ["NNDCallback", "NNDError", "__version__", "build_set", "compare_runs", "evaluate", "load", "read_results"]
+__all__ = [
+    "NNDCallback",
+    "NNDError",
+    "__version__",
+    "build_set",
+    "compare_runs",
+    "evaluate",
+    "load",
+    "read_results",
+    "score_pairs",
+]
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,9 @@ Upstream, `TemplateAPI` (lm_eval/models/api_models.py) asks again after any erro
 and ends with the status alone; `LocalCompletionsAPI.parse_logprobs` (openai_completions.py, 0.4.13) cuts an answer by the number
 of the prompt's tokens and checks nothing, so one that lacks an entry would be scored with those of other tokens. Here each
 method gets a function around it, which takes the client and the method first.
+
+Known limits: what a server echoes is compared with what was sent only where the client has a tokenizer of transformers, and the
+answer holds ``text`` or ``tokens``. A server whose numbers are those of another model cannot be told.
 """
 
 from __future__ import annotations
@@ -14,13 +17,12 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import partial, partialmethod
-from json import JSONDecodeError
 from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -29,8 +31,11 @@ from unittest.mock import patch
 import numpy as np
 from lm_eval.api.model import hash_args
 from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError
 
 from shared_prefix.model_error import ModelError
+
+logger = logging.getLogger("lm_eval.nnd")
 
 #: How many times as often a server is asked that says that it is busy.
 _PATIENCE = 20
@@ -56,10 +61,11 @@ def checked_servers() -> Iterator[None]:
         return
     client, log = api_models.TemplateAPI, api_models.eval_logger
     score, parse = LocalCompletionsAPI._loglikelihood_tokens, LocalCompletionsAPI.parse_logprobs
+    again = AskedAgain()
     log.addFilter(_says_no_bad_answer)
     try:
         with (
-            patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", partialmethod(_score, score, parse)),
+            patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", partialmethod(_score, score, parse, again)),
             patch.object(client, "generate_until", partialmethod(_write, client.generate_until)),
             patch.object(client, "get_batched_requests", partialmethod(_ask_at_once, client.get_batched_requests)),
             patch.object(Session, "request", partialmethod(_request, Session.request)),
@@ -71,6 +77,12 @@ def checked_servers() -> Iterator[None]:
             ),
         ):
             yield
+        if again.pairs:
+            logger.info(
+                "%d of %d prompts were sent to the server again without their last tokens: it gives the same numbers",
+                len(again.pairs),
+                again.seen,
+            )
     finally:
         log.removeFilter(_says_no_bad_answer)
 
@@ -177,13 +189,44 @@ def _request(session: Any, request: Any, *args: Any, timeout: Any = None, **opti
 
 
 def _check_at_once(response: Any, **options: Any) -> None:
-    check_status(response.status_code, response.headers, response.text)
+    if response.status_code >= 300:
+        check_status(response.status_code, response.headers, response.text)
+    response.json = partial(parse_json, response.content)
 
 
 async def _check_later(response: Any) -> None:
     if response.method != "POST":  # as what was posted was redirected
         check_status(302, {"Location": str(response.url)}, "")
-    check_status(response.status, response.headers, await response.text())
+    check_status(response.status, response.headers, await response.text(errors="replace"))
+    content = await response.read()
+
+    async def read() -> Any:
+        return parse_json(content)
+
+    response.json = read
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse an answer.
+
+    Raises:
+        BadAnswerError: a key stands twice in an object.
+        ModelError: it is no JSON.
+    """
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            raise BadAnswerError(f"with an object that has the key {max(keys, key=keys.count)!r} twice")
+        return found
+
+    try:
+        return json.loads(content, object_pairs_hook=take)
+    except ModelError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"the server's answer is no JSON ({error})") from error
 
 
 def _retry(retry: Any, *, stop: Any, wait: Any, **options: Any) -> Any:
@@ -225,8 +268,6 @@ def _explaining_errors(client: Any, sent: Mapping[str, Any]) -> Iterator[None]:
         yield
     except RefusedError as error:
         raise ModelError(explain_refusal(error, sent)) from error
-    except (JSONDecodeError, RecursionError) as error:  # of `requests`, it is a RequestException, too
-        raise ModelError(f"the server's answer is no JSON ({error})") from error
     except (BusyError, ClientError, RequestException, asyncio.TimeoutError) as error:
         reason = str(error) or type(error).__name__
         fewer = "num_concurrent=1 asks for one answer at a time, " * getattr(error, "overloaded", False)
@@ -298,34 +339,46 @@ def _cut(text: str) -> str:
 # ---------------------------------------------------------------- likelihoods
 
 
-def _score(client: Any, score: Any, parse: Any, requests: Any, **kwargs: Any) -> Any:
-    """Check the likelihoods of a server, and once in a run that they are in the order of the prompts."""
+def _score(client: Any, score: Any, parse: Any, again: AskedAgain, requests: Any, **kwargs: Any) -> Any:
+    """Check the likelihoods of a server: at the start that they are in the order of the prompts, then a share of them again."""
     from lm_eval.models import api_models
 
     if client.parse_logprobs is not parse:  # a client of another protocol
         return score(client, requests, **kwargs)
+    call_later = client.amodel_call
+    echo = Echo(client.tokenizer) if client.tokenizer_backend == "huggingface" else None
 
     def ask(prompts: list[list[int]]) -> Any:
         wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
-        again = api_models.retry(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
-        return read_answers(again(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts))
+        retry = api_models.retry(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
+        return read_answers(retry(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts), echo)
 
     def survives(prompt: list[int]) -> bool:
         """Tell whether a prompt is the same tokens again where it is sent as text."""
         return bool(client.tokenized_requests or client.tok_encode(client.decode_batch([prompt])[0]) == prompt)
 
+    def parse_logprobs(outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
+        answers = read_answers(outputs, tokens, ctxlens, echo)
+        again.take(tokens, answers, survives)
+        if client._concurrent <= 1:
+            for head in again.heads_of(tokens):
+                again.take([head], ask([head]), survives)
+        return parse({"choices": [answer.choice for answer in answers]}, tokens, ctxlens, **kwargs)
+
+    async def amodel_call(*args: Any, messages: Any, **kwargs: Any) -> Any:
+        scores = await call_later(*args, messages=messages, **kwargs)
+        options = {**kwargs, "ctxlens": [1], "cache_keys": None}
+        for head in again.heads_of(messages):
+            await call_later(*args, messages=[head], **options)  # `take` gets the answer
+        return scores
+
     with (
         _explaining_errors(client, {}),
         _cached_if_good(client.cache_hook),
-        patch.object(client, "parse_logprobs", partial(_parse_logprobs, parse)),
+        patch.multiple(client, parse_logprobs=parse_logprobs, amodel_call=amodel_call),
     ):
         check_order([[*context, *text] for _, context, text in requests], survives, ask, client._batch_size)
         return score(client, requests, **kwargs)
-
-
-def _parse_logprobs(parse: Any, outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
-    answers = read_answers(outputs, tokens, ctxlens)
-    return parse({"choices": [answer.choice for answer in answers]}, tokens, ctxlens, **kwargs)
 
 
 @contextmanager
@@ -341,20 +394,25 @@ def _cached_if_good(hook: Any) -> Iterator[None]:
     with patch.object(hook, "add_partial", add_noted):
         try:
             yield
-        except BadAnswerError:
+        except BadAnswerError as error:
             for key in added if hook.dbdict is not None else ():
                 hook.dbdict.pop(key, None)
-            raise
+            raise ModelError(f"{error}; nothing of this run is scored or cached (docs/backends.md)") from error
 
 
 # ---------------------------------------------------------------- likelihoods: one answer
 
 #: What rounding may make of the log-probability of a token that is certain, in nats.
 _CERTAIN = 1e-6
-#: More than any log-probability can be, in nats.
-_MOST_NATS = 1e12
+#: More than a log-probability of a model can be, in nats. OpenAI gives -9999 to tokens that are not among the likeliest
+#: (https://platform.openai.com/docs/api-reference/chat/object), vLLM in the place of minus infinity.
+_MOST_NATS = 1000.0
+#: Difference of two numbers of one answer that are to be one, in nats: some servers round to two digits.
+_ROUNDED = 0.02
 #: Tokens of a prompt of `check_order`, and most prompts that it asks.
 _PROBE_TOKENS, _PROBES = 12, 8
+#: Share of the prompts that are asked again, and how many at least.
+_AGAIN, _LEAST_AGAIN = 0.02, 8
 #: Mean difference of two answers to one prompt, in nats per token. Other batches change an answer by some hundredths.
 _OTHER_ANSWER = 1.0
 #: Difference of two numbers that are to be one, in nats; half of all prompts must show it.
@@ -365,15 +423,38 @@ class BadAnswerError(ModelError):
     """The answers of a server cannot be right, so that none of a run counts."""
 
     def __init__(self, answer: str) -> None:
-        super().__init__(f"the server answers {answer}; nothing of this run is scored or cached (docs/backends.md)")
+        super().__init__(f"the server answers {answer}")
+
+
+class Logprobs(BaseModel):
+    """What a server says of each token that was sent and of each that it generated: an entry of each list."""
+
+    token_logprobs: list[Any]
+    top_logprobs: list[Any]
+    tokens: list[Any] | None = None
+
+
+class Choice(BaseModel):
+    """What a server says to one prompt."""
+
+    index: int
+    logprobs: Logprobs
+    text: Any = None
+
+
+class Completions(BaseModel):
+    """What a server says to a batch of prompts."""
+
+    choices: list[Choice]
+    usage: Any = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server says to one prompt.
+    """What a server says to one prompt, checked.
 
     Attributes:
-        choice: as the server sent it, with exactly one entry after those of the prompt, as lm-eval cuts off one.
+        choice: as lm-eval reads it, with exactly one entry after those of the prompt, which it cuts off.
         logprobs: of the prompt's tokens but the first, in nats, shape (tokens - 1,).
         likeliest: log-probability of the likeliest token at each of these places, shape (tokens - 1,).
         generated: log-probability of the token that the server added; None if it added none.
@@ -389,77 +470,90 @@ def _short(value: Any) -> str:
     return _cut(repr(value))
 
 
-def read_answers(outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequence[int]) -> list[Answer]:
+def read_answers(
+    outputs: Any, prompts: Sequence[Sequence[int]], starts: Sequence[int], echo: Echo | None = None
+) -> list[Answer]:
     """Check a server's answer to a batch, and split it by prompts.
 
     Args:
         outputs: the JSON, or a list of it alone.
         prompts: the token ids that were sent, also if they were sent as text.
         starts: place of the first scored token of each prompt.
+        echo: compares what comes back with what was sent; None where that cannot be known.
 
     Raises:
         BadAnswerError: the answer is not one log-probability for each token that was sent and each that was generated, with
-            nothing in place of the first token's.
+            nothing in place of the first token's; or it contradicts itself, or what was sent.
     """
     if isinstance(outputs, list) and len(outputs) == 1:
         (outputs,) = outputs
-    choices = outputs.get("choices") if isinstance(outputs, Mapping) else None
-    if not isinstance(choices, list):
-        message = outputs.get("error") if isinstance(outputs, Mapping) else None
-        raise BadAnswerError(f"with an error: {_short(message)}" if message else f"without choices: {_short(outputs)}")
+    if isinstance(outputs, Mapping) and "choices" not in outputs and outputs.get("error"):
+        raise BadAnswerError(f"with an error: {_short(outputs['error'])}")
+    try:
+        completions = Completions.model_validate(outputs, strict=True)
+    except ValidationError as error:
+        raise BadAnswerError(_describe_shape(error)) from error
+    choices = sorted(completions.choices, key=lambda choice: choice.index)
     if len(choices) != len(prompts):
         raise BadAnswerError(f"{len(prompts)} prompts with {len(choices)} choices; expected one for each prompt")
-    indices = [choice.get("index") if isinstance(choice, Mapping) else None for choice in choices]
-    if set(indices) != set(range(len(prompts))):
+    indices = [choice.index for choice in choices]
+    if indices != [*range(len(prompts))]:
         raise BadAnswerError(
             f"with choices of the indices {_short(indices)}; expected each of 0 to {len(prompts) - 1} once"
         )
-    in_order = sorted(choices, key=lambda choice: int(choice["index"]))
-    lists = [_read_lists(choice) for choice in in_order]
-    added = [len(values) - len(prompt) for (values, _), prompt in zip(lists, prompts, strict=True)]
-    usage = outputs.get("usage")
-    generated = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+    added = [len(choice.logprobs.token_logprobs) - len(prompt) for choice, prompt in zip(choices, prompts, strict=True)]
+    generated = completions.usage.get("completion_tokens") if isinstance(completions.usage, Mapping) else None
     if {*added} != {1} and (min(added) < 0 or sum(added) != generated):
         wrong = next(number for number, count in enumerate(added) if count != 1)
-        got, sent = len(lists[wrong][0]), len(prompts[wrong])
+        sent = len(prompts[wrong])
         raise BadAnswerError(
-            f"a prompt of {sent} tokens with {got} log-probabilities; expected {sent + 1}, one for each token that was sent "
-            "and one for the token that is generated. It does not echo the whole prompt, or has other tokens or a BOS token "
-            "of its own (send token ids, which is the default, and name its tokenizer with tokenizer=...)"
+            f"a prompt of {sent} tokens with {sent + added[wrong]} log-probabilities; expected {sent + 1}, one for each token "
+            "that was sent and one for the token that is generated. It does not echo the whole prompt, or has other tokens or "
+            "a BOS token of its own (send token ids, which is the default, and name its tokenizer with tokenizer=...)"
         )
     return [
-        _answer(choice, values, tops, len(prompt), start)
-        for choice, (values, tops), prompt, start in zip(in_order, lists, prompts, starts, strict=True)
+        _check_answer(choice, prompt, start, echo)
+        for choice, prompt, start in zip(choices, prompts, starts, strict=True)
     ]
 
 
-def _read_lists(choice: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-    """Read ``token_logprobs`` and ``top_logprobs`` of a choice."""
-    logprobs = choice.get("logprobs")
-    lists = logprobs if isinstance(logprobs, Mapping) else {}
-    values, tops = lists.get("token_logprobs"), lists.get("top_logprobs")
-    if not isinstance(values, list) or not isinstance(tops, list):
-        shape = " (the shape of chat completions)" if "content" in lists else ""
-        raise BadAnswerError(f"with logprobs {_short(logprobs)}{shape}; it must heed echo=true and logprobs=1")
-    if len(values) != len(tops):
-        raise BadAnswerError(f"with {len(values)} token_logprobs and {len(tops)} top_logprobs")
-    return values, tops
+def _describe_shape(error: ValidationError) -> str:
+    """Say where an answer has another shape than expected."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "answer"
+    chat = " (the shape of chat completions)" if "content" in str(first["input"]) else ""
+    hint = "; it must heed echo=true and logprobs=1" if "logprobs" in first["loc"] else ""
+    return f"with {place} {_short(first['input'])}{chat}: {first['msg']}{hint}"
 
 
-def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent: int, start: int) -> Answer:
+def _check_answer(choice: Choice, prompt: Sequence[int], start: int, echo: Echo | None) -> Answer:
+    values, tops, tokens = choice.logprobs.token_logprobs, choice.logprobs.top_logprobs, choice.logprobs.tokens
+    sent = len(prompt)
+    for name, entries in (("top_logprobs", tops), ("tokens", tokens)):
+        if entries is not None and len(entries) != len(values):
+            raise BadAnswerError(f"with {len(values)} token_logprobs and {len(entries)} {name}")
     if values[0] is not None:
         raise BadAnswerError(
             f"{_short(values[0])} as log-probability of a prompt's first token, which has none: null was expected. Its "
             f"{len(values)} entries for {sent} tokens are shifted"
         )
+    if echo is not None:
+        echo.check(prompt, choice.text, tokens or [])
     for number in range(1, sent):
-        value, top = values[number], tops[number]
+        value, top, place = values[number], tops[number], f"token {number + 1} of {sent}"
         if not _is_number(value) or value > _CERTAIN:
             raise BadAnswerError(
-                f"{_short(value)} as log-probability of token {number + 1} of {sent}; expected a number that is not above 0"
+                f"{_short(value)} as log-probability of {place}; expected a number that is not above 0, nor below "
+                f"{-_MOST_NATS:g}, as are those that stand for unlikely tokens"
             )
         if not isinstance(top, Mapping) or not top or not all(map(_is_number, top.values())):
-            raise BadAnswerError(f"top_logprobs {_short(top)} for token {number + 1} of {sent}; expected likely tokens")
+            raise BadAnswerError(f"top_logprobs {_short(top)} for {place}; expected likely tokens")
+        if value > max(top.values()) + _ROUNDED:
+            raise BadAnswerError(f"{value:g} for {place}, above the likeliest one, {max(top.values()):g}")
+        own = top.get(str(tokens[number])) if tokens else None
+        # Two tokens may have one text: then the likelier one may have taken the place of the token itself.
+        if own is not None and (value > own + _ROUNDED or (len(top) == 2 and value < own - _ROUNDED)):
+            raise BadAnswerError(f"{value:g} for {place}, and {own:g} for the same token in top_logprobs")
     logprobs, scored = values[1:sent], values[start:sent]
     if (len(logprobs) > 1 and len(set(logprobs)) == 1) or (len(scored) > 1 and not any(scored)):
         raise BadAnswerError(
@@ -468,13 +562,65 @@ def _answer(choice: Mapping[str, Any], values: list[Any], tops: list[Any], sent:
     after = values[sent] if len(values) > sent and _is_number(values[sent]) else None
     cut = {"token_logprobs": [*values[:sent], None], "top_logprobs": [*tops[:sent], None]}
     likeliest = [max(top.values()) for top in tops[1:sent]]
-    return Answer({**choice, "logprobs": cut}, np.asarray(logprobs, float), np.asarray(likeliest, float), after)
+    cut_choice = {"index": choice.index, "logprobs": cut}
+    return Answer(cut_choice, np.asarray(logprobs, float), np.asarray(likeliest, float), after)
 
 
 def _is_number(value: Any) -> bool:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return False
     return value == -math.inf or abs(value) < _MOST_NATS
+
+
+class Echo:
+    """Compares the text and the tokens that a server echoes with those that were sent.
+
+    White space, special tokens and parts of characters are left out, as servers write them in several ways.
+
+    Args:
+        tokenizer: of transformers, with which prompts were made.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._left_out = re.compile(
+            "|".join([r"\s", "\ufffd", *map(re.escape, sorted(special, key=len, reverse=True))])
+        )
+        self._forms: dict[int, set[str]] = {}
+
+    def check(self, prompt: Sequence[int], text: Any, tokens: Sequence[Any]) -> None:
+        """Raise BadAnswerError if a server's text or tokens begin with another prompt than the one that was sent."""
+        for number, (token, piece) in enumerate(zip(prompt, tokens, strict=False), start=1):
+            if isinstance(piece, str) and not self._is(token, piece):
+                name = self._tokenizer.decode([token])
+                raise BadAnswerError(
+                    f"{_short(piece)} as token {number} of {len(prompt)}, and {_short(name)} was sent{_OTHER}"
+                )
+        told = self._squeeze(text) if isinstance(text, str) else ""
+        sent = self._squeeze(self._tokenizer.decode(prompt))
+        # Some servers give the text that they generated alone.
+        if told and not told.startswith(sent) and told != self._squeeze("".join(map(str, tokens[len(prompt) :]))):
+            raise BadAnswerError(
+                f"with the text {_short(text)}, which does not begin with the prompt that was sent{_OTHER}"
+            )
+
+    def _squeeze(self, text: str) -> str:
+        return self._left_out.sub("", text)
+
+    def _is(self, token: int, piece: str) -> bool:
+        """Tell whether a piece may be a token's text, its name in the vocabulary, or its number as vLLM writes it."""
+        if token not in self._forms:
+            decoded, name = self._tokenizer.decode([token]), self._tokenizer.convert_ids_to_tokens(token)
+            known = {self._squeeze(decoded), self._squeeze(str(name)), f"token_id:{token}"}
+            self._forms[token] = set() if "\ufffd" in decoded or "" in known else known
+        forms = self._forms[token]
+        squeezed = self._squeeze(piece)
+        return not forms or not squeezed or "\ufffd" in piece or piece.startswith("bytes:") or squeezed in forms
+
+
+#: What an echo of other tokens means.
+_OTHER = ": it is the answer to another prompt, or the server has another tokenizer"
 
 
 # ---------------------------------------------------------------- likelihoods: the order of answers
@@ -515,44 +661,162 @@ def check_order(
     alone = [ask([probe])[0] for probe in probes]
     heads = [probe[:-1] for probe in probes]
     together = [answer for start in range(0, len(heads), size) for answer in ask(heads[start : start + size])]
-    # An impossible token may have minus infinity.
-    expected = np.clip([answer.logprobs[:-1] for answer in alone], -1e4, 0)
-    answered = np.clip([answer.logprobs for answer in together], -1e4, 0)
     # The last number is not compared here: a shifted one may belong to the token after it, which only one of both has.
-    distances = np.abs(answered[:, None, :-1] - expected[None, :, :-1]).mean(axis=-1)
+    expected = _finite([answer.logprobs[:-2] for answer in alone])
+    answered = _finite([answer.logprobs[:-1] for answer in together])
+    distances = np.abs(answered[:, None] - expected[None]).mean(axis=-1)
     differences = distances.diagonal()
     if (differences > np.minimum(4 * distances.min(axis=1) + _CERTAIN, _OTHER_ANSWER)).any():
         raise BadAnswerError(
             f"prompts in a batch of {min(size, len(probes))} with other numbers than alone ({differences.max():.2f} nats per "
             "token): its answers are not in the order of the prompts; try --batch_size 1"
         )
-    moved = np.abs(answered[:, -1] - expected[:, -1]) > _OTHER_NUMBER
-    generated = [math.nan if answer.generated is None else answer.generated for answer in together]
-    likeliest = np.asarray([answer.likeliest[-1] for answer in alone])
+    _check_ends(list(zip(alone, together, strict=True)))
+
+
+def _check_ends(pairs: Sequence[tuple[Answer, Answer]]) -> None:
+    """Raise BadAnswerError if numbers belong to other tokens.
+
+    Args:
+        pairs: answers to prompts, and to the same without their last tokens.
+    """
+    moved = np.asarray([abs(_finite(head.logprobs[-1]) - _finite(whole.logprobs[-2])) for whole, head in pairs])
+    generated = np.asarray([math.nan if head.generated is None else head.generated for _, head in pairs])
+    likeliest = np.asarray([whole.likeliest[-1] for whole, _ in pairs])
     # Some servers give a token that greedy decoding generates the probability 1: that says nothing.
     informative = np.less(generated, -1e-3)
     strange = informative & (np.abs(generated - likeliest) > _OTHER_NUMBER)
-    if moved.mean() > 0.5 or (informative.sum() > 1 and strange.sum() > informative.sum() / 2):
+    if (moved > _OTHER_NUMBER).mean() > 0.5 or (informative.sum() > 1 and strange.sum() > informative.sum() / 2):
         raise BadAnswerError(
             "log-probabilities that belong to the token before or after (llama-cpp-python does so for models that add no "
             "BOS token)"
         )
 
 
+def _finite(logprobs: Any) -> NDArray[np.float64]:
+    """Put a number in the place of the minus infinity that an impossible token may have."""
+    return np.asarray(np.clip(np.asarray(logprobs, float), -_MOST_NATS, 0))
+
+
+class AskedAgain:
+    """Prompts of a run that are asked again without their last tokens, which finds what only long prompts show.
+
+    Attributes:
+        seen: number of prompts that were answered.
+        waiting: prompts that are to be asked -> answers to the same with one token more.
+        pairs: answers to prompts, and to the same without their last tokens.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.waiting: dict[tuple[int, ...], Answer] = {}
+        self.pairs: list[tuple[Answer, Answer]] = []
+
+    def heads_of(self, prompts: Iterable[list[int]]) -> Iterator[list[int]]:
+        """Yield those of some prompts that are to be asked again, without their last tokens."""
+        yield from (prompt[:-1] for prompt in prompts if tuple(prompt[:-1]) in self.waiting)
+
+    def take(
+        self, prompts: Sequence[list[int]], answers: Sequence[Answer], survives: Callable[[list[int]], bool]
+    ) -> None:
+        """Take answers: choose those of which to ask again, and compare those to what was asked again.
+
+        Args:
+            prompts: that were sent.
+            answers: to them.
+            survives: tells whether a prompt reaches the server as these tokens.
+
+        Raises:
+            BadAnswerError: the answers contradict one another.
+        """
+        for prompt, answer in zip(prompts, answers, strict=True):
+            if whole := self.waiting.pop(tuple(prompt), None):
+                self.pairs.append((whole, answer))
+                self._compare(whole, answer)
+                continue
+            self.seen += 1
+            head = prompt[:-1]
+            too_few = len(self.pairs) + len(self.waiting) < max(_LEAST_AGAIN, self.seen * _AGAIN)
+            if too_few and len(head) > _PROBE_TOKENS and survives(head):
+                self.waiting[tuple(head)] = answer
+
+    def _compare(self, whole: Answer, head: Answer) -> None:
+        expected, answered = _finite(whole.logprobs[:-2]), _finite(head.logprobs[:-1])
+        difference, change = np.abs(answered - expected).mean(), np.abs(np.diff(expected)).mean()
+        if difference > min(max(change / 4, _CERTAIN), _OTHER_ANSWER):
+            raise BadAnswerError(
+                f"a prompt of {len(whole.logprobs) + 1} tokens with other numbers than the same without its last token "
+                f"({difference:.2f} nats per token)"
+            )
+        if len(self.pairs) >= _LEAST_AGAIN // 2:
+            _check_ends(self.pairs)
+
+
 # ---------------------------------------------------------------- what a model writes
 
-#: Stands for the answer to a prompt that a server does not let through, in the forms of all clients.
-_NO_ANSWER: dict[str, Any] = {
-    "choices": [{"index": 0, "message": {"content": ""}, "text": "", "finish_reason": "content_filter"}],
-    "content": [{"text": ""}],
-}
+#: What may stand in an answer without a text.
+_INSTEAD = ("refusal", "tool_calls", "function_call", "reasoning_content", "reasoning")
+#: Most tokens that a server can tell of: whole numbers up to it are floats, too.
+_MOST_TOKENS = 2**53
+
+
+class Block(BaseModel):
+    """A part of an answer."""
+
+    type: str = "text"
+    text: str | None = None
+
+
+class Message(BaseModel, extra="allow"):
+    """What a model wrote, in one text or in blocks, as of thoughts and an answer.
+
+    It is the ``message`` of a choice of OpenAI's API of chats, and the whole answer of Anthropic's.
+    """
+
+    content: str | list[Block] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text, empty where there is none. A lone half of a surrogate pair, which no file can hold, becomes U+FFFD."""
+        parts = [self.content] if isinstance(self.content, str) else [block.text for block in self.content or ()]
+        text = "".join(part or "" for part in parts)
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    @property
+    def instead(self) -> str | None:
+        """What the answer holds in place of a text."""
+        blocks = [] if isinstance(self.content, str) else [block.type for block in self.content or ()]
+        found = [*(name for name in _INSTEAD if (self.model_extra or {}).get(name)), *blocks]
+        return next((name for name in found if name != "text"), None)
+
+
+class WrittenChoice(BaseModel):
+    """One of the texts of an answer."""
+
+    index: int = 0
+    message: Message | None = None
+    text: str | None = None
+    delta: None = None  # of a stream, which is not read
+    finish_reason: Any = None
+
+
+class Written(BaseModel):
+    """What a server says to a chat, or to prompts that are to be continued."""
+
+    choices: list[WrittenChoice]
+    usage: Any = None
+
+
+#: Stands for the answer to a prompt that a server does not let through.
+_FILTERED = {"choices": [{"text": "", "finish_reason": "content_filter"}]}
 
 
 class WrittenText(str):
     """What a model wrote; lm-eval's cache keeps its attributes, too.
 
     Attributes:
-        usage: what the server tells of it: ``in`` and ``out``, numbers of tokens, and ``ended``, why the text ends.
+        usage: what the server tells of it: ``in`` and ``out``, numbers of tokens; ``ended``, why the text ends; where there is
+            no text, ``instead``, what the answer holds, such as ``tool_calls``.
     """
 
     usage: Mapping[str, Any]
@@ -565,7 +829,7 @@ def _write(client: Any, write: Any, requests: Any, **kwargs: Any) -> Any:
     """
     sent: dict[str, Any] = {}
     create, call, call_later = client._create_payload, client.model_call, client.amodel_call
-    read = partial(_read_texts, client.parse_generations, client._batch_size)
+    parse = client.parse_generations
 
     def create_payload(*args: Any, **kwargs: Any) -> dict[str, Any]:
         payload = create(*args, **kwargs).items()
@@ -573,15 +837,28 @@ def _write(client: Any, write: Any, requests: Any, **kwargs: Any) -> Any:
         sent.update(asked)
         return asked
 
-    def model_call(*args: Any, **kwargs: Any) -> Any:
-        with suppress(FilteredError):
-            return _join_blocks(call(*args, **kwargs))
-        return _NO_ANSWER
+    def read(outputs: Any, **kwargs: Any) -> list[WrittenText]:
+        if isinstance(outputs, _Texts):  # of `model_call`
+            return outputs
+        api = "content" if hasattr(client, "anthropic_version") else "message" if "messages" in sent else "text"
+        return read_written(outputs, parse, api)
 
-    async def amodel_call(*args: Any, **kwargs: Any) -> Any:
-        with suppress(FilteredError):
-            return await call_later(*args, **kwargs)
-        return read(_NO_ANSWER)
+    def count(texts: Any, messages: Sequence[Any]) -> Any:
+        if len(texts) != len(messages):
+            raise ModelError(f"the server gives {len(texts)} answers to {len(messages)} questions")
+        return texts
+
+    def model_call(*args: Any, messages: Any, **kwargs: Any) -> Any:
+        try:
+            return count(read(call(*args, messages=messages, **kwargs)), messages)
+        except FilteredError:
+            return _Texts(read_written(_FILTERED, parse, "text") * len(messages))
+
+    async def amodel_call(*args: Any, messages: Any, **kwargs: Any) -> Any:
+        try:
+            return count(await call_later(*args, messages=messages, **kwargs), messages)
+        except FilteredError:
+            return _Texts(read_written(_FILTERED, parse, "text") * len(messages))
 
     with (
         patch.multiple(
@@ -596,44 +873,65 @@ def _write(client: Any, write: Any, requests: Any, **kwargs: Any) -> Any:
         return write(client, requests, **kwargs)
 
 
-def _read_texts(parse: Any, batch_size: int, outputs: Any, **kwargs: Any) -> list[str]:
-    """Read the text of an answer; of several at once, upstream does it."""
-    texts: list[str] = parse(_join_blocks(outputs), **kwargs)
-    if batch_size > 1:
-        return texts
-    if len(texts) != 1:
-        raise ModelError(f"the server gives {len(texts)} answers to a question, and one is read")
-    return [_keep_usage(texts[0], outputs)]
+class _Texts(list[WrittenText]):
+    """The texts of an answer that was read."""
 
 
-def _join_blocks(answer: Any) -> Any:
-    """Join the texts of an answer in blocks, as of thoughts and an answer, which lm-eval would take for several answers.
+def read_written(answer: Any, parse: Callable[..., list[Any]], api: str) -> _Texts:
+    """Read the texts of an answer.
+
+    Args:
+        answer: the JSON.
+        parse: reads an answer with one text, of which a client may leave thoughts out.
+        api: where the text is: ``message`` of a choice (chats), ``text`` of a choice (completions), ``content`` (Anthropic's
+            messages).
 
     Raises:
-        BusyError: the answer is none, or an error with the status of a success.
+        BusyError: the answer is an error with the status of a success.
+        ModelError: it is in the shape of another API.
     """
-    choices = (answer.get("choices") or []) if isinstance(answer, Mapping) else [None]
-    messages = [choice.get("message") or {} if isinstance(choice, Mapping) else None for choice in choices]
-    are_messages = all(isinstance(message, Mapping) for message in messages)
-    is_answer = messages or ("content" in answer and not answer.get("error"))
-    if not (are_messages and is_answer):
+    if not isinstance(answer, Mapping) or answer.get("error"):
         raise BusyError(_read_message(json.dumps(answer)))
-    for message in (answer, *messages):
-        if isinstance(message.get("content"), list):
-            text = "".join(str(block.get("text") or "") for block in message["content"])
-            message["content"] = text if message is not answer else [{"text": text}]  # as Anthropic's client reads it
-    return answer
+    of_anthropic = {"choices": [{"message": answer, "finish_reason": answer.get("stop_reason")}]}
+    texts = _Texts()
+    try:
+        written = Written.model_validate({**of_anthropic, "usage": answer.get("usage")} if api == "content" else answer)
+        choices = sorted(written.choices, key=lambda choice: choice.index)
+        if api == "content" and "content" not in answer:
+            raise ValueError
+        for index, choice in enumerate(choices):
+            message = Message(content=choice.text) if api == "text" else choice.message
+            if choice.index != index or (choice.text if api != "text" else choice.message) is not None:
+                raise ValueError
+            texts.append(_keep_usage(message or Message(), choice.finish_reason, written.usage, parse))
+    except ValueError as error:  # pydantic's is one, too
+        raise ModelError(
+            f"the server answers {_short(answer)}, without {_PLACES[api]}: it has another API than --model; base_url in "
+            "--model_args is the whole address, such as http://HOST/v1/chat/completions"
+        ) from error
+    return texts
 
 
-def _keep_usage(text: str | None, answer: Any) -> WrittenText:
-    """Give the text of an answer, empty where it is null, with what the server tells of it."""
+#: Where the text is that a client reads.
+_PLACES = {"message": "choices[].message.content", "text": "choices[].text", "content": "content[].text"}
+
+
+def _keep_usage(message: Message, ended: Any, usage: Any, parse: Callable[..., list[Any]]) -> WrittenText:
+    """Give the text of an answer with what the server tells of it."""
+    parts = {"index": 0, "message": {"content": message.text}, "text": message.text}
+    [text] = parse({"choices": [parts], "content": [{"text": message.text}]})
     written = WrittenText(text or "")
-    usage, choices = answer.get("usage"), answer.get("choices") or [answer]
     usage = usage if isinstance(usage, Mapping) else {}
     facts = {
-        "in": usage.get("prompt_tokens", usage.get("input_tokens")),
-        "out": usage.get("completion_tokens", usage.get("output_tokens")),
-        "ended": choices[0].get("finish_reason") or choices[0].get("stop_reason"),
+        "in": _read_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
+        "out": _read_count(usage.get("completion_tokens", usage.get("output_tokens"))),
+        "ended": ended if isinstance(ended, str) and ended.isprintable() else None,
+        "instead": None if written else message.instead,
     }
     written.usage = {key: value for key, value in facts.items() if value is not None}
     return written
+
+
+def _read_count(value: Any) -> int | None:
+    """Read a number of tokens; None where it is none."""
+    return int(value) if isinstance(value, (int, float)) and 0 <= value < _MOST_TOKENS else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -155,6 +156,7 @@ class Judge(Asker):
             "generation_kwargs": self._generation,
         }
         self._takes_seeds = False
+        self.unread: list[tuple[Any, ...]] = []  # arguments of the requests to a server whose answers cannot be read
 
     def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
         """Let a candidate stand once for each question and rival; see `Asker.add_views`."""
@@ -269,22 +271,25 @@ class Judge(Asker):
                 request.filtered_resps[name] = answer
                 if answer.candidate is not None:
                     answers += 1
-                    unread += [answer] if self.asked.read_answer(answer) is None else []
+                    if self.asked.read_answer(answer) is None:
+                        unread.append(answer)
+                        self.unread += [request.args] if answer.usage is not None else []
         if not unread:
             return None
-        excerpt = f"the first is {str(unread[0])[-300:]!r}"
+        kinds = Counter(map(_describe_unread, unread)).most_common(3)
+        reasons = f"{'; '.join(f'{count:,} {kind}' for kind, count in kinds)}; the first is {str(unread[0])[-300:]!r}"
         if len(unread) == answers:
             raise NNDError(
-                f"task {self.task}: none of {answers:,} answers can be read, {excerpt}; ask for a form that docs/readers.md "
+                f"task {self.task}: none of {answers:,} answers can be read: {reasons}; ask for a form that docs/readers.md "
                 "lists (ending), leave more room (--gen_kwargs max_gen_toks=N), or use the model's chat template"
             )
         if len(unread) > _MANY * answers:
             logger.warning(
-                "%s: %d of %d answers cannot be read, and their tests fail; %s",
+                "%s: %d of %d answers cannot be read, and their tests fail: %s",
                 self.task,
                 len(unread),
                 answers,
-                excerpt,
+                reasons,
             )
         return None
 
@@ -323,6 +328,15 @@ class Judge(Asker):
         return rates
 
 
+def _describe_unread(answer: WrittenAnswer) -> str:
+    """Say in a few words what an answer holds that cannot be read."""
+    usage = answer.usage or {}
+    ended = f", ended by {usage['ended']}" if usage.get("ended", "stop") not in ("stop", "end_turn") else ""
+    if answer.strip():
+        return f"have a text without a verdict{ended}"
+    return f"have {usage['instead']} and no text{ended}" if "instead" in usage else f"have no text{ended}"
+
+
 def _half_credit(tests: Sequence[Mapping[str, Any]]) -> Counts:
     """Count tests, a tie as half passed, and all of them."""
     return sum(test["passed"] + test["tie"] / 2 for test in tests), len(tests)
@@ -349,6 +363,8 @@ _NUMBER_KEYS = "answer|verdict|rating|score|grade|judge?ment"
 _NOUN = r"(?:(?:text|response|option|candidate|assistant)\s+)?"
 #: White space and what Markdown and LaTeX put around a word.
 _AROUND = " \t*_`~$\"'“”()[]{}<>"
+#: White space within a line.
+_SPACE = r"[^\S\n]"
 #: Reasoning that is no part of an answer. A chat template may have opened it, so that only its end is there.
 _THOUGHTS = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _OPEN_THOUGHTS = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
@@ -401,8 +417,10 @@ def _read(answer: str, keys: str, interpret: Callable[[str], _Value | None]) -> 
     if _OPEN_THOUGHTS.search(answer):
         return None
     json_key = re.compile(rf"[\"'](?:{keys})[\"']\s*:\s*([^,}}\n]{{1,40}})", re.IGNORECASE)
+    # Up to the colon it is one line, so that the time grows as the answer does.
     line = re.compile(
-        rf"^[\s>#*_`\"'“-]*(?:(?:my|the|final|overall)\s+)*(?:{keys})(?:\s+is)?[*_`\s]*[:\uff1a=]\s*([^\n]*)$",
+        rf"^(?:{_SPACE}|[>#*_`\"'“-])*(?:(?:my|the|final|overall){_SPACE}+)*(?:{keys})"
+        rf"(?:{_SPACE}+is)?(?:{_SPACE}|[*_`])*[:\uff1a=]\s*([^\n]*)$",
         re.IGNORECASE | re.MULTILINE,
     )
     marked = [_strip(match[1]) for mark in (_BRACKETS, json_key, line) for match in mark.finditer(answer)]

@@ -97,6 +97,10 @@ def new(
 
             task = source.removeprefix("task:")
             draft = draft_task(name, task, keys, include_path=include_path, trust=trust, replace=replace)
+        elif include_path or trust:
+            raise NNDError(
+                f"{'--include_path' if include_path else '--trust'}: used for --from task:NAME only; leave it out"
+            )
         else:
             draft = draft_set(name, source, keys, replace=replace)
     except NeedsPrepareError as needs:

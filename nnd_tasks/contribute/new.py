@@ -23,14 +23,13 @@ from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, make_recip
 from nnd_tasks.sets.spans import read_items
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
-from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, as_number, is_chat, is_missing, render, unpack
+from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, as_number, is_chat, is_missing, render, split_column, unpack
 from nnd_tasks.tables.read import read_table
 from nnd_tasks.text import some_of
 
 COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))
 #: Role -> names of columns that are taken for it where no option says it, the likelier first.
 NAMES: Mapping[str, Sequence[str]] = COLUMN_NAMES["roles"]
-_HEAD = 1000  # rows that are looked at for labels and numbers
 _MOST_COLUMNS = 500  # of a table in which two columns of texts are looked for
 #: Keys of a recipe that hold beside a ``prepare.py``.
 _BESIDE_PREPARE = ("decimal", "missing", "ignore", "best", "better", "order", "min_gap", "majority", "facts")
@@ -139,13 +138,13 @@ def draft_set(
 
 
 def _name_columns(set_recipe: SetRecipe, source: Source, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
-    """Add the columns of the first file that are called as their roles to a recipe; return it and these roles."""
+    """Add the columns that are called as their roles to a recipe; return it and these roles."""
     recipe = set_recipe.recipe
-    path = _choose_file(source, recipe)
     try:
-        table = read_table(path, recipe).head(_HEAD)
+        table = _read_tables(source, recipe)
     except NNDError as error:
-        if path.suffix.lower() != ".json" or recipe.candidate or pairs or "not valid JSON" in str(error):
+        names = [*source.files]
+        if not names[0].lower().endswith(".json") or recipe.candidate or pairs or "not valid JSON" in str(error):
             raise
         raise NeedsPrepareError(str(error), set_recipe, source) from error
     paired = {**pairs, **_find_pairs(table, recipe, pairs)}
@@ -154,17 +153,27 @@ def _name_columns(set_recipe: SetRecipe, source: Source, pairs: Mapping[str, Any
     if not recipe.pairs:
         nested = [column for column in columns_of(table) if any(map(_holds_texts, table[column]))]
         if nested and not recipe.candidate:
-            problem = f"{path}: there is no column of candidates, and {nested[0]!r} holds lists or objects"
+            problem = (
+                f"{table[PATH].iat[0]}: there is no column of candidates, and {nested[0]!r} holds lists or objects"
+            )
             raise NeedsPrepareError(problem, change(set_recipe, recipe=recipe), source)
         _check_enough(recipe, table)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]
 
 
-def _choose_file(source: Source, recipe: Recipe) -> Path:
-    """The first file that is not left out."""
+def _read_tables(source: Source, recipe: Recipe) -> pd.DataFrame:
+    """Read all files that are not left out as one table."""
     left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]
     paths = list(source.files.values())
-    return next((path for path in paths if path.name.split(".")[0].casefold() not in left_out), paths[0])
+    used = [path for path in paths if path.name.split(".")[0].casefold() not in left_out] or paths[:1]
+    return pd.concat([read_table(path, recipe) for path in used], ignore_index=True)
+
+
+def _columns_by_name(table: pd.DataFrame) -> dict[str, str]:
+    """Name in small letters -> column of a file; ``Input.question`` is also called ``question``, if no other column is."""
+    names = {name.casefold(): name for name in columns_of(table)}
+    last = [name.casefold().rpartition(".")[2] for name in names.values()]
+    return {short: name for short, name in zip(last, names.values(), strict=True) if last.count(short) == 1} | names
 
 
 def columns_of(table: pd.DataFrame) -> list[str]:
@@ -182,7 +191,7 @@ def _holds_texts(cell: Any) -> bool:
 
 def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Role -> the column that is called so, of roles that the user did not name."""
-    columns = {name.casefold(): name for name in columns_of(table)}
+    columns = _columns_by_name(table)
     used = {*recipe.attribute.values(), *(getattr(recipe, role) for role in NAMES)}
     named: dict[str, Any] = {}
     for role, names in NAMES.items():
@@ -191,11 +200,13 @@ def _name_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
             named[role] = column
     unwanted: tuple[str, ...] = ()
     if recipe.pairs:
-        unwanted = ("candidate", "label", "score", "system")
+        unwanted = ("candidate", "label", "score", "system", "group")
     elif recipe.label or recipe.score or (recipe.attribute and not _names_attributes(table, recipe)):
         unwanted = ("label", "score")
+    elif recipe.by_label:
+        unwanted = ("score",)
     elif {"label", "score"} <= {*named}:
-        unwanted = ("score" if recipe.by_label or recipe.min_gap is None else "label",)
+        unwanted = ("score" if recipe.min_gap is None else "label",)
     named = {role: column for role, column in named.items() if role not in unwanted}
     spans = recipe.spans and recipe.spans.column
     if spans in table and (keys := _find_span_keys(table[spans])):
@@ -226,16 +237,17 @@ def _find_span_keys(cells: pd.Series[Any]) -> Sequence[str] | None:
     Raises:
         NNDError: the objects have neither positions nor words that are known.
     """
-    for item in chain.from_iterable(map(read_items, cells)):
-        if isinstance(item, dict):
-            keys = next((keys for keys in _SPAN_KEYS if {*keys} <= {*item}), None)
-            if keys is None and "text" not in item:
-                raise NNDError(
-                    f"column {cells.name!r}: its error spans have the fields {some_of([*item], 12, str)}; leave out --spans, and "
-                    f"say in the recipe where a span starts and ends: spans: {{column: {cells.name}, start: FIELD, end: FIELD}}"
-                )
-            return keys if keys != _SPAN_KEYS[0] else None
-    return None
+    items = [item for item in chain.from_iterable(map(read_items, cells)) if isinstance(item, Mapping)]
+    keys = [next((keys for keys in _SPAN_KEYS if {*keys} <= {*item}), None) for item in items]
+    unknown = [item for item, known in zip(items, keys, strict=True) if known is None and "text" not in item]
+    found = [known for known in _SPAN_KEYS if known in keys]
+    if unknown or len(found) > 1:
+        fields = some_of([*(unknown[0] if unknown else chain(*found))], 12, str)
+        raise NNDError(
+            f"column {cells.name!r}: its error spans have the fields {fields}; leave out --spans, and say in the recipe where a "
+            f"span starts and ends: spans: {{column: {cells.name}, start: FIELD, end: FIELD}}"
+        )
+    return found[0] if found and found[0] != _SPAN_KEYS[0] else None
 
 
 # ---------------------------------------------------------------- pairs
@@ -243,14 +255,14 @@ def _find_span_keys(cells: pd.Series[Any]) -> Sequence[str] | None:
 
 def _find_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any]) -> dict[str, Any]:
     """The columns of pairs that are called so, where the user did not name the columns of single texts."""
-    if any((recipe.candidate, recipe.label, recipe.score, recipe.attribute, recipe.rules)):
+    if any((recipe.candidate, recipe.label, recipe.score, recipe.rules)):
         return {}
-    columns = {name.casefold(): name for name in columns_of(table)}
+    columns = _columns_by_name(table)
     roles = {role: options.get(role) or columns.get(role) for role in ("chosen", "rejected")}
     if not ({"pair", "winner", "winners"} & {*options} or None in roles.values()):
         return {role: column for role, column in roles.items() if role not in options}
     winner = options.get("winner")
-    if winner and winner.split(".")[0] not in table:
+    if winner and not split_column(table, winner)[0]:
         offered = some_of(columns_of(table), 40, str)
         raise NNDError(f"--winner {winner}: name the column whose cells say which text is better; there are: {offered}")
     winner = winner or next((columns[name] for name in COLUMN_NAMES["winner"] if name in columns), None)
@@ -305,7 +317,7 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
     if column not in table:
         return
     cells = _cells_of(table, column)
-    if recipe.better and len(table) < _HEAD and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
+    if recipe.better and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
         raise NNDError(
             f"{table[PATH].iat[0]}: every text has a label of --better ({some_of(recipe.better)}); a test needs a text with "
             "another one"

@@ -5,6 +5,7 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import os
@@ -23,7 +24,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from lm_eval.api.model import LM
+from lm_eval.api.model import LM, hash_args
+from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, writing_all
@@ -36,6 +38,8 @@ from nnd_tasks.text import did_you_mean, some_of
 from shared_prefix.servers import checked_servers
 
 __all__ = ["LM"]
+
+logger = logging.getLogger("lm_eval.nnd")
 
 #: Bytes that the name of a folder of results may have; file systems allow 255.
 _MOST_BYTES = 200
@@ -178,9 +182,38 @@ def simple_evaluate(**arguments: Any) -> Any:
     """
     from lm_eval import evaluator
 
+    tasks = arguments["task_manager"].loaded["tasks"].values()
     quietly = partial(subprocess.check_output, stderr=subprocess.DEVNULL)
-    with patch.object(subprocess, "check_output", quietly), checked_servers(), _seeded_samples():
+    with (
+        patch.object(subprocess, "check_output", quietly),
+        checked_servers(),
+        _seeded_samples(),
+        _forgetting_unread(arguments.get("use_cache"), tasks),
+    ):
         return evaluator.simple_evaluate(**arguments)
+
+
+@contextmanager
+def _forgetting_unread(use_cache: str | None, tasks: Iterable[Any]) -> Iterator[None]:
+    """Remove answers of servers that cannot be read from the cache after the block, as a server may be mended.
+
+    Args:
+        use_cache: the option; lm-eval adds the number of the process to it.
+        tasks: that ran.
+    """
+    try:
+        yield
+    finally:
+        readers = [task.reader for task in tasks if hasattr(task, "reader")]
+        unread = {hash_args("generate_until", args) for reader in readers for args in getattr(reader, "unread", ())}
+        if use_cache and unread:
+            for path in Path(use_cache).parent.glob(f"{glob.escape(Path(use_cache).name)}_rank*.db"):
+                with SqliteDict(str(path), autocommit=True) as cache:
+                    for key in unread:
+                        cache.pop(key, None)
+            logger.info(
+                "%d answers that cannot be read are not kept in --use_cache: the next run asks again", len(unread)
+            )
 
 
 @contextmanager

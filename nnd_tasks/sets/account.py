@@ -51,8 +51,9 @@ def tally_table(table: pd.DataFrame, noun: str) -> dict[str, Any]:
         )
     examples = {}
     for reason in left_out:
-        first = table[table["exclusion"] == reason].head(_EXAMPLES)
-        examples[reason] = [_FOLDER.sub("", place_of(first, position)) for position in range(len(first))]
+        first = table[table["exclusion"] == reason]
+        places = dict.fromkeys(_FOLDER.sub("", place_of(first, position)) for position in range(min(len(first), 20)))
+        examples[reason] = [*places][:_EXAMPLES]  # one row may have several judgements
     return {**tally, "examples": examples}
 
 
@@ -100,7 +101,7 @@ def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> 
             f"{counted(tally['total'], noun)} {_VERBS[noun]} = {sum_text}{': ' if texts else ''}{', '.join(texts)}"
         )
     if "judged_differently" in accounts:
-        number = counted(accounts["judged_differently"], "candidate")
+        number = counted(accounts["judged_differently"], "candidate" if "candidates" in accounts else "pair")
         lines.append(f"{number} judged differently by several: {accounts['what_counts']}")
         if accounts["attributes"] < 2 and not on_card:
             lines[-1] += "; if of several aspects, name their column with --attribute"

@@ -36,6 +36,7 @@ from nnd_tasks.sets.rows import config_of, read_rows
 from nnd_tasks.sets.write import CardFacts, write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.tables.cells import FILE
+from nnd_tasks.tables.read import check_reading
 from nnd_tasks.text import counted, some_of
 
 
@@ -168,6 +169,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
+    check_reading(recipe, source.files)
     rows = read_rows(set_recipe, source)
     if rows.unmatched and set_recipe.origin != "package":
         built.notes.append(f"`leave_out` names {some_of(rows.unmatched, show=str)}, which no row has")

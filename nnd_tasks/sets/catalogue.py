@@ -63,8 +63,10 @@ def find_recipe_file(name: str) -> RecipeFile:
 
 def check_set_name(name: str, prefix: str = "") -> None:
     """Raise NNDError for a name that no set can have: it becomes the name of a folder and of a task."""
-    if not (name.isidentifier() and name.isascii() and not name.startswith("nnd_") and len(name) <= 100):
-        raise NNDError(f"{prefix}a set is named by letters, digits and _, without nnd_ before them, not {name!r}")
+    if not (name.isidentifier() and name.isascii() and not name.startswith(("nnd_", "_")) and len(name) <= 100):
+        raise NNDError(
+            f"{prefix}a set is named by letters, digits and _, with a letter and not nnd_ first, not {name!r}"
+        )
 
 
 def check_free_name(name: str, prefix: str = "") -> None:

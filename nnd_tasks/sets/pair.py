@@ -581,6 +581,8 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
     one test, in the direction that more people say; each rater counts once, by the majority of what that rater says. Where
     nothing gives a context, each pair is a prompt of its own: a model reads nothing before either text.
     """
+    if "attribute" in rows:  # as of single texts, the attribute is the category
+        rows = rows.rename(columns={"category": "subcategory", "attribute": "category"})
     has_context = "context" in rows
     pairs, prompts = clean_rows(rows, recipe)
     by_text = recipe.candidates != "rows"
@@ -593,6 +595,13 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
     if by_text:
         pairs = _choose_directions(pairs)
     accounts = tally_rows(conclude_rows(rows, pairs), pairs)
+    if by_text and (differently := int(pairs.groupby("pair_id")["direction"].nunique().gt(1).sum())):
+        what_counts = "what more people say of a pair counts"
+        accounts |= {
+            "judged_differently": differently,
+            "what_counts": what_counts,
+            "attributes": 1 + ("category" in rows),
+        }
     used = pairs[pairs["exclusion"] == ""].reset_index(drop=True)
     if not len(used):
         raise NNDError(say_why_nothing(accounts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -25,6 +25,17 @@ from nnd_tasks.text import did_you_mean
 RECIPE, PREPARE = "_recipe", "prepare.py"
 MAX_RECIPE_BYTES = 1_000_000
 CONFIG = "default"
+#: What a text has that was judged by itself: keys of a recipe.
+_OF_TEXTS = frozenset({
+    "candidate", "label", "score", "group", "system", "several_errors", "ignore", "decimal", "better",
+    "order", "min_gap", "majority", "best",
+})  # fmt: skip
+_ERRORS = ("category", "subcategory", "severity")
+#: Keys that say how `rows` of a ``prepare.py`` reads its files, or what their columns are; it says that itself.
+_OF_TABLES = frozenset({
+    "encoding", "quotes", "context", "candidate", "group", "label", "score", "system", "rater", "attribute", *_ERRORS,
+    "chosen", "rejected", "pair", "winner", "winners", "systems",
+})  # fmt: skip
 #: Roles that may be of one column. A column of ``group`` or ``field`` may have any other role, too.
 _MAY_SHARE = frozenset({
     ("label", "category"), ("label", "subcategory"), ("label", "severity"),
@@ -91,8 +102,10 @@ class Spans(_Strict):
     are in the worse text.
 
     Attributes:
-        column: column of objects, of pairs of positions, of words, or of lists of these, as JSON or as Python prints it.
-        start: key of the first character; without ``column``, a column of positions.
+        column: column of objects, of pairs of positions, of words, or of lists of these, as JSON or as Python prints it. Without
+            it, ``start``, ``end`` and those of ``text``, ``category`` and ``severity`` that are given name columns, and a row
+            has one span; -1 and -1 are none.
+        start: key of the first character.
         end: the same of the character after the last.
         end_inside: whether the end is the last character.
         text: key of the marked words. Where they do not stand at the positions, the nearest place with these words counts.
@@ -109,6 +122,21 @@ class Spans(_Strict):
     category: str = "category"
     severity: str = "severity"
     marks: tuple[str, str] | None = None
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Spans:
+        others = [key for key in self.model_dump(exclude_defaults=True) if key != "marks"]
+        if self.marks and others:
+            raise ValueError(f"{', '.join(others)}: marks alone say where errors are")
+        return self
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of a table that hold spans, or each a part of one."""
+        if self.column or self.marks:
+            return [self.column] if self.column else []
+        given = [key for key in ("text", "category", "severity") if key in self.model_fields_set]
+        return [getattr(self, key) for key in ("start", "end", *given)]
 
 
 class Facts(_Strict):
@@ -188,8 +216,8 @@ class Recipe(_Strict):
         rater: column of who judged, or of a list beside one of labels, scores or winners. Of several judgements of one
             candidate the most frequent label counts (a tie leaves it out), or the mean score, each rater once. Of a pair that
             was judged several times, the more frequent way counts.
-        attribute: name -> column of its labels or scores: ``{fluency: Flüssigkeit}``; beside ``label`` or ``score``, the
-            one column that names the attribute.
+        attribute: name -> column of its labels, scores or winners: ``{fluency: Flüssigkeit}``; beside ``label``, ``score``,
+            ``winner`` or ``chosen``, the one column that names the attribute.
         category: column of the category of the tests.
         subcategory: column of a finer label of the worse candidate.
         severity: column of how bad its error is.
@@ -296,26 +324,50 @@ class Recipe(_Strict):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Recipe:
-        texts = [key for key in ("candidate", "label", "score") if self.pairs and getattr(self, key)]
-        rules = " and ".join(self.rules)
         mistakes = [
-            (bool(self.pair) != bool(self.winner) or len(self.pair) not in (0, 2),
+            (bool(self.pair) != bool(self.winner or (self.pair and self.attribute)) or len(self.pair) not in (0, 2),
              "pair and winner go together: two columns of texts, and the one that says which is better"),
             (bool(self.chosen) != bool(self.rejected) or (self.chosen and self.pair),
              "name chosen and rejected, or pair and winner"),
             (len(self.systems) not in (0, 2), "systems are two columns"),
-            (texts, f"{', '.join(texts)} is of single texts; the table holds pairs, which say themselves what is better"),
-            (len(self.rules) > 1, f"{rules}: one rule says what is better"),
-            (self.pairs and rules, f"{rules}: pairs say themselves what is better"),
+            (len(self.rules) > 1, f"{' and '.join(self.rules)}: one rule says what is better"),
+            *((True, mistake) for mistake in self.find_unused()),
             (self.candidates == "choices" and (self.rules or self.candidate),
              "candidates: choices is of pairs, and the table holds single texts"),
-            (self.pairs and self.several_errors, "several_errors is of single texts; the table holds pairs"),
             *((True, mistake) for mistake in self._find_shared_columns()),
             *((True, mistake) for mistake in find_prompt_mistakes(self.template or "", ["context", *sorted(self.field)])),
         ]  # fmt: skip
         if wrong_parts := [message for wrong, message in mistakes if wrong]:
             raise ValueError("; ".join(wrong_parts))
         return self
+
+    def find_unused(self, roles: Collection[str] = ()) -> Iterator[str]:
+        """Yield a mistake for each kind of keys that nothing would use.
+
+        Args:
+            roles: columns that the rows of a ``prepare.py`` have. Those that ``leave_out`` names are used.
+        """
+        given = {key for key, value in self.dump().items() if value != []} | ({*roles} - {*self.leave_out})
+        judged = {"label", "score", "winner", "chosen"} & given
+        causes = {
+            "used for single texts only; the table holds pairs, which say themselves what is better":
+                given & _OF_TEXTS if {"chosen", "pair"} & given else (),
+            "used for pairs only; name chosen and rejected, or pair and winner":
+                () if {"chosen", "pair"} & given else given & {"rejected", "high_system", "low_system", "systems"},
+            "used for scores only, and labels say what is better": given & {"score", "decimal"} if self.by_label else (),
+            "used for labels only; name better or order": () if self.by_label else given & {"ignore"},
+            "used beside majority only": () if self.majority else given & {"best"},
+            "used beside winner only": () if self.pair else given & {"winners"},
+            "used for judgements only, and pairs of chosen and rejected have none":
+                given & {"missing"} if "chosen" in given else (),
+            "names several columns, and beside label, score, winner or chosen one column names the attribute":
+                {"attribute"} if judged and len(self.attribute) > 1 else (),
+            "not used beside attribute and subcategory, as the attribute is the category":
+                {"category"} if {"attribute", "category", "subcategory"} <= given else (),
+            "used beside category, subcategory or severity only":
+                given & {"several_errors"} if {"candidate"} & given and not given & {*_ERRORS} else (),
+        }  # fmt: skip
+        yield from (f"{', '.join(sorted(keys))}: {cause}" for cause, keys in causes.items() if keys)
 
     def _find_shared_columns(self) -> Iterator[str]:
         """Yield a mistake for each column that is named in two roles which cannot be one."""
@@ -552,4 +604,6 @@ class SetRecipe(RecipeFile):
     rule: Rule = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.prepare and (unused := sorted(_OF_TABLES & self.recipe.dump().keys())):
+            raise NNDError(f"{self.path}: {', '.join(unused)}: not used, as {self.prepare.name} says what a row is")
         object.__setattr__(self, "rule", _make_rule(self.recipe))

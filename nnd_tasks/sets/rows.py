@@ -162,6 +162,8 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
             )
     if unknown := [name for name in rows if name not in (*ROLES, *recipe.field)]:
         raise NNDError(f"{path}: rows(folder) has a column {unknown[0]!r}; the roles are {', '.join(ROLES)}")
+    if unused := next(recipe.find_unused([*rows]), None):
+        raise NNDError(f"{path}: with the columns of rows(folder), {unused}")
     if "config" in rows:
         for position, cell in enumerate(rows["config"]):
             if not isinstance(cell, str):

@@ -143,13 +143,16 @@ def _locate(item: Any, published: NormalizedText, keys: Spans) -> Span | None:
 
 
 def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:
-    """Take the cell of each row that holds its spans; two columns of positions are one span."""
+    """Take the cell of each row that holds its spans; columns of positions and of what else is known of one are one span."""
     if keys.column:
         return list(take_column(table, keys.column))
-    positions = zip(*(take_column(table, name) for name in (keys.start, keys.end)), strict=True)
+    rows = zip(*(take_column(table, name) for name in keys.columns), strict=True)
     # A position that is no number lies nowhere, as one beyond the end of the text does.
     return [
-        None if is_missing(start) or start == "" else {keys.start: start, keys.end: end} for start, end in positions
+        None
+        if is_missing(row[0]) or row[0] == "" or {*map(_position, row[:2])} == {-1}
+        else dict(zip(keys.columns, row, strict=True))
+        for row in rows
     ]
 
 

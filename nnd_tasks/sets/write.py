@@ -24,7 +24,7 @@ from markupsafe import Markup
 from nnd_tasks import __version__
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
-from nnd_tasks.files import changing, dump_yaml, expand, only_writer, read_text, rewriting, write_texts
+from nnd_tasks.files import changing, dump_yaml, expand, only_writer, read_text, rewriting
 from nnd_tasks.languages import language_pair
 from nnd_tasks.schema import (
     CLEANING_REASONS,
@@ -233,7 +233,7 @@ def _template() -> Template:
     return env.from_string(Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"))
 
 
-_ELSEWHERE = "choose another place with --out"
+_ELSEWHERE = "choose another place with NND_HOME, or with nnd build --out"
 
 
 # ---------------------------------------------------------------- the folder
@@ -309,7 +309,9 @@ def write_dataset(
         columns = list(dict.fromkeys(column for table in merged.values() for column in table.column_names))
         earlier = read_text(folder / CARD) if (folder / CARD).is_file() and not replace else ""
         card = make_card(card_facts, summaries, columns, reports, default=default, earlier=earlier)
-        write_texts({new / CARD: card, new / REPORT: json.dumps(reports, indent=2, ensure_ascii=False) + "\n"})
+        # Written as they are: an error then names the folder, not the new one, which takes its place as a whole.
+        (new / CARD).write_text(card, encoding="utf-8")
+        (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return summaries
 
 

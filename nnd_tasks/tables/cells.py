@@ -82,13 +82,14 @@ def take_column(table: pd.DataFrame, name: str) -> Array:
     Raises:
         NNDError: there is no such column or field.
     """
-    if name in table.columns:
-        return np.asarray(table[name], dtype=object)
-    root, *path = name.split(".")
-    if root not in table.columns or not path:
+    root, path = split_column(table, name)
+    if root and not path:
+        return np.asarray(table[root], dtype=object)
+    if not root:
         offered = some_of([column for column in table.columns if column not in (PATH, ROW, FILE, "exclusion")], 40, str)
         hint = "; name a field of an object with a dot" if any(isinstance(cell, dict) for cell in table.iloc[0]) else ""
-        raise NNDError(f"{table[PATH].iat[0]}: no column {name!r}; there are: {offered}{hint}")
+        place = table[PATH].iat[0] if PATH in table else "rows(folder)"
+        raise NNDError(f"{place}: no column {name!r}; there are: {offered}{hint}")
     values = np.empty(len(table), object)
     absent = []
     for i, cell in enumerate(table[root].to_numpy(object)):
@@ -99,6 +100,14 @@ def take_column(table: pd.DataFrame, name: str) -> Array:
     if len(absent) == len(table):  # a field that some rows lack is as an empty cell
         raise NNDError(absent[0])
     return values
+
+
+def split_column(table: pd.DataFrame, name: str) -> tuple[str, list[str]]:
+    """Split a dotted name into that of a column, which may have dots itself, and the path in its cells; "" for no column."""
+    parts = name.split(".")
+    ends = range(len(parts), 0, -1)
+    end = next((end for end in ends if ".".join(parts[:end]) in table.columns), 0)
+    return ".".join(parts[:end]), parts[end:]
 
 
 def _follow(value: Any, path: Sequence[str]) -> Any:

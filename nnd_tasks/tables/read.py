@@ -104,11 +104,19 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
     return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
 
 
+def check_reading(recipe: Recipe, files: Iterable[str]) -> None:
+    """Raise NNDError where the recipe says of files of text how to read them, and there are none."""
+    endings = {split_ending(Path(file))[0] for file in files}
+    if recipe.quotes is not None and endings.isdisjoint(_DELIMITED):
+        raise NNDError(f"quotes: used for {', '.join(_DELIMITED)} only; leave it out")
+    if recipe.encoding and endings.isdisjoint(TEXTS):
+        raise NNDError(f"encoding: used for {', '.join(TEXTS)} only; leave it out")
+
+
 def _named_columns(recipe: Recipe) -> list[str]:
     """List the names of all columns that a recipe names, each once."""
     columns = [column for _, column in recipe.list_columns()]
-    if recipe.spans and not recipe.spans.marks:
-        columns += [recipe.spans.column] if recipe.spans.column else [recipe.spans.start, recipe.spans.end]
+    columns += recipe.spans.columns if recipe.spans else []
     return list(dict.fromkeys([*columns, *recipe.group, *recipe.systems, *recipe.field.values(), *recipe.leave_out]))
 
 

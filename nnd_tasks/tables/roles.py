@@ -121,6 +121,9 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """
     named = {role: getattr(recipe, role, None) for role in (*TEXTS, "score", *NAMES)}
     columns = {role: column for role, column in named.items() if column and isinstance(column, str)}
+    columns |= dict(zip(("chosen", "rejected"), recipe.pair, strict=False))
+    columns |= dict(zip(("high_system", "low_system"), recipe.systems, strict=False))
+    columns |= {"winner": recipe.winner} if recipe.winner else {}
     columns |= {FIELD + name: column for name, column in recipe.field.items()}
     rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
     rows[[PATH, ROW, "exclusion"]] = table[[PATH, ROW, "exclusion"]].to_numpy(object)
@@ -129,9 +132,9 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         rows["group"] = keys[0] if len(keys) == 1 else [short_hash(*map(str, row)) for row in zip(*keys, strict=True)]
     if not recipe.attribute:
         return rows
-    if recipe.label or recipe.score:
+    if recipe.label or recipe.score or recipe.winner or recipe.chosen:
         return rows.assign(attribute=take_column(table, next(iter(recipe.attribute.values()))))
-    role = "label" if recipe.by_label else "score"
+    role = "winner" if recipe.pair else "label" if recipe.by_label else "score"
     of_each = [
         rows.assign(attribute=name, **{role: take_column(table, column)}) for name, column in recipe.attribute.items()
     ]
@@ -153,13 +156,9 @@ def take_pairs(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
         NNDError: a column is missing, or a cell names no winner.
     """
     rows = take_roles(table, recipe)
-    first, second = recipe.pair or (str(recipe.chosen), str(recipe.rejected))
-    rows = rows.assign(chosen=take_column(table, first), rejected=take_column(table, second))
-    for role, column in zip(("high_system", "low_system"), recipe.systems, strict=False):
-        rows[role] = take_column(table, column)
     if not recipe.pair:
         return rows
-    rows = explode_lists(rows.assign(winner=take_column(table, str(recipe.winner))), ["winner", "rater"])
+    rows = explode_lists(rows, ["winner", "rater"])
     side = find_winners(rows, recipe)
     rows = exclude(rows, {"undecided": side == _TIE, "no_judgement": side == _UNJUDGED})
     for better, worse in (("chosen", "rejected"), ("high_system", "low_system")):
@@ -187,7 +186,10 @@ def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
     meanings = _winner_meanings(recipe)
     traces = traces_of("winner", recipe)
     unjudged = recipe.unjudged
-    columns = {"winner": str(recipe.winner), **dict(zip(("high_system", "low_system"), recipe.systems, strict=False))}
+    columns = {
+        "winner": recipe.winner or "winner",
+        **dict(zip(("high_system", "low_system"), recipe.systems, strict=False)),
+    }
     cells, *systems = (
         [text or "" for text in as_texts(rows[role], rows, column, strip=True)] for role, column in columns.items()
     )
@@ -202,8 +204,9 @@ def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
             readings |= {side for side, names in enumerate(systems) if names[i].casefold() == value}
         readings.discard(None)
         if len(readings) != 1:
+            column = recipe.winner or recipe.attribute[rows["attribute"].iat[i]]
             raise NNDError(
-                f"{place_of(rows, i)}, column {recipe.winner!r}: {cells[i]!r:.60} names no winner; say what each value "
+                f"{place_of(rows, i)}, column {column!r}: {cells[i]!r:.60} names no winner; say what each value "
                 f"means: --winners {_example_winners(cells, meanings)}, with first, second or tie for each ? (`winners` in the "
                 "recipe)"
             )

@@ -321,6 +321,7 @@ class RewardReader(Writer):
 
 # ---------------------------------------------------------------- sums that say something is wrong
 
+WHOLE = "whole numbers"
 ENOUGH = 8  # from fewer sums, neither rounding nor a server that answers 0 to everything is inferred
 
 
@@ -344,10 +345,12 @@ def check_sums(sums: Sequence[float], task: str | None) -> str | None:
     rounded_to = coarse_precision(sums)
     if rounded_to:
         logger.warning(
-            "%s: the log-likelihoods are rounded to %s, which makes ties and wrong outcomes; add "
-            "softmax_dtype=float32 to --model_args",
+            "%s: the log-likelihoods are rounded to %s, which makes ties and wrong outcomes; %s",
             task,
             rounded_to,
+            "the server or engine must give more digits"
+            if rounded_to == WHOLE
+            else "add softmax_dtype=float32 to --model_args",
         )
     broken = sum(not math.isfinite(total) for total in sums)
     if broken:
@@ -361,10 +364,11 @@ def check_sums(sums: Sequence[float], task: str | None) -> str | None:
 
 
 def coarse_precision(totals: Sequence[float]) -> str | None:
-    """Return ``bfloat16`` or ``float16`` when all sums can be written exactly in that type, None otherwise.
+    """Return ``bfloat16`` or ``float16`` when all sums can be written exactly in that type, `WHOLE`, or None.
 
     lm-eval's hf models sum log-probabilities in the type of the model. In bfloat16 the numbers between -128 and -256 are
-    1 apart, so that different candidates get equal sums.
+    1 apart, so that different candidates get equal sums; those above -128 are nearer to one another, so that whole numbers
+    alone come from a server that rounds to few digits.
 
     Args:
         totals: summed log-likelihoods, shape (requests,). From fewer than `ENOUGH` nothing is inferred.
@@ -372,6 +376,8 @@ def coarse_precision(totals: Sequence[float]) -> str | None:
     values = np.asarray([total for total in totals if math.isfinite(total)], dtype=np.float32)
     if values.size < ENOUGH:
         return None
+    if (values % 1 == 0).all() and (values > -128).sum() >= ENOUGH:
+        return WHOLE
     if not (values.view(np.uint32) & 0xFFFF).any():  # bfloat16 is the upper half of float32
         return "bfloat16"
     with np.errstate(over="ignore"):

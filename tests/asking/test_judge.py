@@ -121,10 +121,61 @@ def test_each_question_is_asked_once_and_rates_are_counts_of_answers(reader, hom
     assert (protocol["reader"], len(protocol["generation"])) == (reader, 12)
 
 
-@pytest.mark.parametrize("answer", ["I like both.", None])
-def test_a_run_without_any_answer_that_can_be_read_is_an_error_with_one(answer, home):
-    with pytest.raises(NNDError, match=f"none of 30 answers can be read, the first is '{answer or ''}'"):
+def chat(message, ended="stop", **more):
+    return {"choices": [{"message": message, "finish_reason": ended}], **more}
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ("I like both.", "30 have a text without a verdict; the first is 'I like both.'"),
+        (None, "30 have no text; the first is ''"),
+        (chat({"content": None, "refusal": "No."}), "30 have refusal and no text; "),
+        (
+            chat({"tool_calls": [{"type": "function"}]}, "tool_calls"),
+            "30 have tool_calls and no text, ended by tool_calls; ",
+        ),
+        (
+            chat({"content": "", "reasoning_content": "Hm"}, "length"),
+            "have reasoning_content and no text, ended by length; ",
+        ),
+        (chat({"content": [{"type": "image"}]}), "30 have image and no text; "),
+    ],
+)
+def test_a_run_without_any_answer_that_can_be_read_says_what_they_are(answer, says, home):
+    with pytest.raises(NNDError, match=f"none of 30 answers can be read: .*{says}"):
         ask_server(lambda payload: answer, "nnd_demo_judge", limit=2)
+
+
+def test_answers_that_cannot_be_read_are_asked_again_by_the_next_run(home, tmp_path, caplog):
+    options = {"limit": 2, "use_cache": str(tmp_path / "cache")}
+    words = "Answer: A", "Well."
+    with ChatServer(lambda payload: pick(last_message(payload), *words)) as server:
+        with caplog.at_level(logging.INFO, "lm_eval.nnd"):
+            assert judge(server, "nnd_demo_judge", **options)
+        unread = [said for payload in server.payloads if (said := pick(last_message(payload), *words)) == "Well."]
+        assert f"{len(unread)} answers that cannot be read are not kept in --use_cache" in caplog.text
+        words, asked = ("Answer: A",), len(server.payloads)
+        run = read_task(judge(server, "nnd_demo_judge", **options), "nnd_demo_judge")
+        assert len(server.payloads) - asked == len(unread)
+    assert run.rates["unread"] == 0
+
+
+def test_what_no_file_can_hold_loses_no_run(nnd, home, tmp_path):
+    """A lone half of a surrogate pair, and numbers of tokens that are none."""
+    usage = {"prompt_tokens": float("nan"), "completion_tokens": 10**400, "more": float("inf")}
+    answer = chat({"content": "\ud83d\nAnswer: A"}, "\udc00", usage=usage)
+    with ChatServer(lambda payload: answer) as server:
+        words = ["--model", "local-chat-completions", "--model_args", f"model=m,base_url={server.url}"]
+        words += ["--tasks", "nnd_demo_judge", "--limit", "2", "--apply_chat_template", "--log_samples"]
+        outcome = nnd("run", *words, "--output_path", tmp_path / "out")
+        assert outcome.status == 0, outcome.err
+    report = nnd("report", tmp_path / "out", "-o", tmp_path / "page.html")
+    assert report.status == 0, report.err
+    [samples] = (tmp_path / "out").rglob("samples_*.jsonl")
+    record = json.loads(samples.read_text("utf-8").splitlines()[0])["candidates"][0]
+    assert record["answers"] == ["\ufffd\nAnswer: A"]
+    assert record["usage"] == [{}]
 
 
 def test_cost_is_told_before_and_many_unread_answers_after(home, caplog):

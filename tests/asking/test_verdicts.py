@@ -1,5 +1,7 @@
 """Answers of judges are read in every form that models use, and prose without a mark is never read."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,17 @@ def test_a_tie_is_read_only_if_it_may_be_answered_and_any_words_can_be_names():
 )
 def test_a_number_is_read_on_its_scale_only(answer, number):
     assert read_number(answer, 1, 10) == number
+
+
+@pytest.mark.parametrize("begin", ["", "Answer: "])
+@pytest.mark.parametrize(
+    "piece", ["\n", " ", "answer\n", "the ", '"answer": ', "\\boxed{", "[[", "<think>", "1", "A\n"]
+)
+def test_the_time_grows_as_the_answer_does(begin, piece):
+    text, start = begin + piece * (1_000_000 // len(piece)), time.process_time()
+    read_word(text, WORDS)
+    read_number(text, 1, 10)
+    assert time.process_time() - start < 20, "less than 1 s; hours if it grew as the square"
 
 
 PROSE_WORDS = st.sampled_from(

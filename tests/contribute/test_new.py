@@ -103,7 +103,7 @@ def test_a_mistake_is_one_line_that_says_what_to_write(mistake, table, nnd_home)
     assert not nnd_home.exists()
 
 
-TAKEN = "frank Frank quiz_design_clean today nnd task_summarization _base blindspot frank_choice mine_heldout Mine"
+TAKEN = "frank Frank quiz_design_clean today nnd task_summarization blindspot frank_choice mine_heldout Mine"
 
 
 def test_a_name_that_is_taken_or_that_no_set_can_have_is_refused(table, nnd_home):
@@ -111,7 +111,7 @@ def test_a_name_that_is_taken_or_that_no_set_can_have_is_refused(table, nnd_home
     before = contents(nnd_home)
     for name in TAKEN.split():
         assert "take another name" in refusal(table, LABEL, name), name
-    for name in ("my set", "../x", "nnd_x", "1a"):
+    for name in ("my set", "../x", "nnd_x", "1a", "__pycache__"):
         assert "a set is named by letters" in refusal(table, LABEL, name), name
     assert contents(nnd_home) == before
 
@@ -135,6 +135,53 @@ def test_nothing_that_a_table_says_is_a_command_of_the_terminal(tmp_path):
     shown = new(write_rows(tmp_path / "t.jsonl", rows), f"{JUDGED} --label l --better good\x1b[1m --dry-run")
     assert "\x1b" not in shown
     assert "[bold]q" in shown
+
+
+DOTTED = "Input.question,Input.a,Input.b,Answer.best,Answer.time\nq,aa,bb,A,1\nr,cc,dd,2,2\n"
+
+
+def test_columns_whose_own_names_have_dots(tmp_path, nnd_home):
+    source = write_files(tmp_path, {"t.csv": DOTTED}) / "t.csv"
+    new(source, "--pair Input.a,Input.b --winner Answer.best --leave-out Answer.time=9")
+    assert pick(load("mine").to_list(), "context", "high", "low") == [("q", "aa", "bb"), ("r", "dd", "cc")]
+    assert "no column 'Answer.bests'; there are" in refusal(
+        source, "--context Answer.bests --candidate Input.a --score Answer.time --min-gap 1"
+    )
+    rows = [{"In.p": "q", "Out.a": {"x": {"t": text}}, "Out.n": score} for text, score in (("aa", 1), ("bb", 4))]
+    new(
+        write_rows(tmp_path / "t.jsonl", rows),
+        "--context In.p --candidate Out.a.x.t --attribute easy=Out.n --min-gap 2 --replace",
+    )
+    assert pick(load("mine").to_list(), "high", "category") == [("bb", "easy")]
+
+
+def test_all_files_are_looked_at(tmp_path, nnd_home):
+    row = {"context": "q", "label": "good", "low_spans": []}
+    rows = {
+        "a": {"candidate": "aa", "errors": None},
+        "b": {"candidate": "bb", "label": "bad", "errors": [{"from": 0, "to": 1}]},
+    }
+    for name, more in rows.items():
+        write_rows(tmp_path / "p" / f"{name}.jsonl", [{**row, **more}])
+    new(tmp_path / "p" / "*.jsonl", "--better good --spans errors")
+    assert [(span["start"], span["end"]) for span in load("mine").to_list()[0]["low_spans"]] == [(0, 1)]
+    assert "'bad', 'good'" in refusal(tmp_path / "p" / "*.jsonl", "--label label")
+
+
+def test_a_full_disk_names_the_folder_of_the_set(table, nnd_home, monkeypatch):
+    write = Path.write_text
+
+    def fail(path, *arguments, **options):
+        if ".new-" in str(path):
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    assert refusal(table, LABEL).startswith(f"{nnd_home / 'nnd' / 'mine'}: cannot be written (No space left on device)")
+
+
+def test_options_of_a_benchmark_are_refused_for_a_table(table):
+    assert "--trust: used for --from task:NAME only" in refusal(table, f"{LABEL} --trust")
 
 
 # ---------------------------------------------------------------- its task

@@ -1,7 +1,10 @@
 """Servers that answer badly give one clear error, and nothing of it is cached."""
 
 import copy
+import json
+import logging
 import random
+import re
 
 import pytest
 from sqlitedict import SqliteDict
@@ -9,7 +12,7 @@ from sqlitedict import SqliteDict
 from nnd_tasks.errors import NNDError
 from shared_prefix.model_error import ModelError
 from shared_prefix.servers import read_answers
-from tests.run.completions_server import CompletionsServer
+from tests.run.completions_server import PROBE, CompletionsServer
 from tests.run.local_server import HANG_UP
 from tests.run.test_backends import FEW, needs_client, samples_of, scored_by, through
 
@@ -50,8 +53,28 @@ def swap_numbers(body):
     for group in groups.values():
         lists = [choice["logprobs"] for choice in group]
         for choice, other in zip(group, [*lists[1:], lists[0]], strict=True):
-            choice["logprobs"] = other
+            choice["logprobs"] = {**other, "tokens": None}
     return body
+
+
+def nameless(change):
+    """Spoil the numbers of a choice, and name no tokens, which could show it."""
+
+    def spoil(choice):
+        edit(change, LISTS[1:])(choice)
+        choice["logprobs"]["tokens"] = None
+
+    return spoil
+
+
+def where_long(change):
+    """Spoil prompts that are longer than those of `check_order`."""
+    return each(lambda choice: len(choice["logprobs"]["tokens"]) > PROBE + 1 and nameless(change)(choice))
+
+
+def turn(values):
+    """Give the tokens the entries of one another, the last one that of the first."""
+    values[1:-1] = values[-2:0:-1]
 
 
 def shift(values):
@@ -59,6 +82,7 @@ def shift(values):
     values[1:] = [*values[2:], values[-1]]
 
 
+SURE = [None, *({"b": 0.0} for _ in range(8))]
 #: What the server does with its answers -> what the error says.
 BAD = {
     "the last entry is lost": (each(edit(list.pop)), r"of (\d+) tokens with \d+ log-probabilities; expected \d+"),
@@ -70,10 +94,21 @@ BAD = {
     "as many entries in one list only": (each(edit(list.pop, LISTS[2:])), r"\d+ token_logprobs and \d+ top_logprobs"),
     "null": (each(put(3, None)), "None as log-probability of token 4 of"),
     "no number": (each(put(3, float("nan"))), "nan as log-probability of token 4 of"),
-    "a huge number": (each(put(3, -(10**400))), "-1000.* as log-probability of token 4 of"),
+    "a huge number": (each(put(3, -(10**400))), "as log-probability of token 4 of"),
+    "what stands for an unlikely token": (each(put(3, -9999.0)), "-9999.0 as log-probability of token 4 of"),
+    "above the likeliest": (each(put(3, -0.5)), "-0.5 for token 4 of 8, above the likeliest one, -3"),
+    "below the same token": (
+        each(put(3, {"a": -3.5, "b": -3.0}, "top_logprobs")),
+        "-4 for token 4 of 8, and -3.5 for the same token in top_logprobs",
+    ),
+    "above the same token": (each(put(3, {"a": -5.0, "b": -3.0}, "top_logprobs")), "-4 for token 4 of 8, and -5 for"),
     "above 0": (each(put(3, 0.25)), "0.25 as log-probability of token 4 of"),
     "a candidate of zeros": (
-        each(edit(lambda values: values.__setitem__(slice(4, None), [0.0] * (len(values) - 4)), LISTS[1:2])),
+        each(
+            lambda choice: choice["logprobs"].update(
+                token_logprobs=[None, -2.0, -3.0, -4.0, *[0.0] * 5], top_logprobs=SURE
+            )
+        ),
         "0 as log-probability of each of",
     ),
     "one number for all": (
@@ -81,27 +116,45 @@ BAD = {
         "-9 as log-probability of each of",
     ),
     "no likeliest tokens": (each(put(3, None, "top_logprobs")), "top_logprobs None for token 4 of"),
-    "no logprobs": (each(lambda choice: choice.pop("logprobs")), "with logprobs None; it must heed"),
+    "no logprobs": (
+        each(lambda choice: choice.pop("logprobs")),
+        "with choices.0.logprobs .*: Field required; it must heed",
+    ),
     "the shape of chats": (
         each(lambda choice: choice.update(logprobs={"content": [{"token": "a", "logprob": -1.0}]})),
         "the shape of chat completions",
     ),
     "fewer choices": (lambda body: {**body, "choices": body["choices"][1:]}, r"(\d+) prompts? with \d+ choices"),
-    "no indices": (each(lambda choice: choice.pop("index")), "with choices of the indices"),
+    "no indices": (each(lambda choice: choice.pop("index")), "with choices.0.index .*: Field required"),
+    "the same index": (each(lambda choice: choice.update(index=1)), r"of the indices \[1, 1, 1\]; expected each of"),
     "an error": (lambda body: {"error": {"message": "overloaded"}}, "with an error: .*overloaded"),
-    "null as a whole": (lambda body: None, "without choices: None"),
+    "null as a whole": (lambda body: None, "with answer None: "),
 }
 #: The same for what only several answers show.
 STRANGE = {
     "another order": (
         lambda body: {**body, "choices": _reversed(body["choices"])},
-        "log-probabilities; expected|not in the order",
+        "log-probabilities; expected|was sent: it is the answer to another prompt",
     ),
     "another order of equal lengths": (swap_numbers, "not in the order of the prompts"),
-    "numbers are those of the next": (each(edit(shift, LISTS[1:])), "belong to the token before or after"),
+    "numbers are those of the next": (each(nameless(shift)), "belong to the token before or after"),
     "numbers are those of the token before": (
-        each(edit(lambda values: values.__setitem__(slice(2, None), values[1:-1]), LISTS[1:])),
+        each(nameless(lambda values: values.__setitem__(slice(2, None), values[1:-1]))),
         "belong to the token before or after",
+    ),
+    "long prompts have the numbers of the next": (where_long(shift), "belong to the token before or after"),
+    "long prompts have them in another order": (where_long(turn), "with other numbers than the same without its last"),
+    "another text": (
+        each(lambda choice: choice.update(text=f"Hm. {choice['text']}")),
+        "begin with the prompt that was sent",
+    ),
+    "another token": (
+        each(put(3, "Hm", "tokens")),
+        "'Hm' as token 4 of .* was sent: it is the answer to another prompt",
+    ),
+    "a key twice": (
+        lambda body: json.dumps(body).replace('"index": 0', '"index": 0, "index": 0').encode(),
+        "with an object that has the key 'index' twice",
     ),
 }
 
@@ -114,7 +167,7 @@ def _reversed(choices):
 def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad):
     spoil, message = BAD[bad]
     prompts = [[*range(8)]] * 3
-    likely = [None, *({"a": -1.0 - place} for place in range(8))]
+    likely = [None, *({"b": -1.0 - place} for place in range(8))]
     logprobs = {"tokens": ["a"] * 9, "token_logprobs": [None, *(-2.0 - i for i in range(8))], "top_logprobs": likely}
     body = {"choices": [{"index": i, "text": "a", "logprobs": copy.deepcopy(logprobs)} for i in range(3)]}
     assert len(read_answers(copy.deepcopy(body), prompts, [4] * 3)) == 3
@@ -123,7 +176,11 @@ def test_a_bad_answer_is_an_error_that_says_what_is_wrong(bad):
 
 
 @pytest.mark.parametrize(
-    ("bad", "concurrent"), [*((bad, 1) for bad in ("null", *STRANGE)), *((bad, 3) for bad in ("null", "an error"))]
+    ("bad", "concurrent"),
+    [
+        *((bad, 1) for bad in ("null", *STRANGE)),
+        *((bad, 3) for bad in ("null", "an error", *(bad for bad in STRANGE if bad.startswith("long")), "a key twice")),
+    ],
 )
 def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(bad, concurrent, gpt2, home, tmp_path, caplog):
     change, message = (BAD | STRANGE)[bad]
@@ -138,6 +195,16 @@ def test_a_bad_answer_ends_the_run_and_leaves_nothing_in_the_cache(bad, concurre
     assert "Exception:" not in caplog.text
     [path] = tmp_path.glob("cache*.db")
     assert len(SqliteDict(str(path))) == 0
+
+
+@pytest.mark.parametrize("concurrent", [1, 3])
+def test_a_share_of_the_prompts_is_asked_again_and_the_run_says_how_many(concurrent, gpt2, home, caplog):
+    with CompletionsServer.load(gpt2) as server, caplog.at_level(logging.INFO, "lm_eval.nnd"):
+        through(server, gpt2, {"num_concurrent": concurrent}, limit=FEW)
+    [again] = re.findall(r"(\d+) of (\d+) prompts were sent to the server again", caplog.text)
+    asked = sum(len(prompt) > PROBE for prompt in server.answered)
+    scored = len(scored_by(server))
+    assert again == (str(asked - scored), str(scored)) == ("8", str(scored))
 
 
 def test_a_server_that_dies_takes_no_likelihoods_with_it(gpt2, home, tmp_path):

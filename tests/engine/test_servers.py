@@ -187,13 +187,29 @@ def test_how_long_a_server_asks_to_wait_is_read():
     assert pauses == {"7": 7, "0.5": 0.5, "-1": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0, "soon": None, None: None}
 
 
+#: Of completions, a stream, Anthropic's, Ollama's and Google's APIs, and of none.
+OTHER_SHAPES = [
+    {"choices": [{"index": 0, "text": "Answer: A"}]},
+    {"choices": [{"delta": {"content": "Answer: A"}}]},
+    {"content": [{"type": "text", "text": "Answer: A"}]},
+    {"message": {"content": "Answer: A"}, "done": True},
+    {"candidates": [{"content": {"parts": [{"text": "Answer: A"}]}}]},
+    {"choices": [None]},
+    {"choices": [{"message": "Yes"}], "usage": []},
+    {"choices": [{"message": {"content": 1}}]},
+]
+
+
 @pytest.mark.parametrize(
     ("at_once", "failure", "message"),
     [
         (1, Refusal(500, "out of memory"), r"no answer \(status 500: out of memory\); .*--use_cache FILE"),
         (4, {"error": {"message": "upstream is gone"}}, r"no answer \(upstream is gone\)"),
-        (1, {"choices": [None]}, r"no answer \({\"choices\": \[null\]}\)"),
-        (1, {"choices": [{"message": "Yes"}], "usage": []}, r"no answer \({\"choices\": "),
+        *(
+            (1, shape, r"answers .*, without choices\[\]\.message\.content: it has another API")
+            for shape in OTHER_SHAPES
+        ),
+        (4, OTHER_SHAPES[0], "it has another API than --model; base_url in --model_args is the whole address"),
         (1, HANG_UP, "no answer .*max_retries=N"),
         (4, HANG_UP, "no answer .*max_retries=N"),
     ],
@@ -272,7 +288,7 @@ def test_an_answer_in_blocks_is_one_text_and_several_answers_are_an_error(home):
     assert run.rates["first"] == 1
     two = body("Answer: A")
     two["choices"].append({**two["choices"][0], "index": 1})
-    with ChatServer(lambda payload: two) as server, pytest.raises(NNDError, match="gives 2 answers to a question"):
+    with ChatServer(lambda payload: two) as server, pytest.raises(NNDError, match="gives 2 answers to 1 questions"):
         ask(server)
 
 

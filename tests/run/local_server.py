@@ -63,7 +63,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(404, {"error": {"message": "not found", "type": "not_found"}})
 
     def _send(self, status, body, headers=None):
-        data = json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         for name, value in {
             "Content-Type": "application/json",

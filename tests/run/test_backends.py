@@ -46,8 +46,9 @@ def samples_of(results):
 
 
 def scored_by(server):
-    """Return the prompts that a server answered, without those that only try its answers (`check_order`)."""
-    return [prompt for prompt in server.answered if len(prompt) > PROBE]
+    """Return the prompts that a server answered, without those that only try its answers (`check_order`, `AskedAgain`)."""
+    heads = {tuple(prompt[:-1]) for prompt in server.answered}
+    return [prompt for prompt in server.answered if len(prompt) > PROBE and tuple(prompt) not in heads]
 
 
 def assert_same(some, others):

@@ -34,11 +34,11 @@ def choose_errors(judgements, recipe):
     values = [list(dict.fromkeys(error[i] for error in errors if error[i])) for i in range(len(names))]
     if len(errors) > 1 and all(len(several) < 2 for several in values):
         errors = [tuple(several[0] if several else "" for several in values)]
-    if len(errors) > 1 and recipe["several_errors"] == "most_severe":
+    if len(errors) > 1 and recipe.get("several_errors") == "most_severe":
         errors.sort(
             key=lambda error: (-SEVERITIES.index(error[names.index("severity")]), *(text or "~" for text in error))
         )
-    if recipe["several_errors"] != "each":
+    if recipe.get("several_errors") != "each":
         errors = errors[:1]
     return [dict(zip(names, error, strict=True)) for error in errors]
 

@@ -10,7 +10,7 @@ from nnd_tasks.contribute.new import draft_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import describe_accounts, tally_table
 from tests.conftest import DATA, needs_data
-from tests.sets.tables import LABELS, left_out, make, make_csv, pick, read_arguments, read_tests
+from tests.sets.tables import LABELS, left_out, make, make_csv, make_rows, pick, read_arguments, read_tests
 
 SCORES = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
 ASPECTS = ["c,t,k,s", "q,a,fluency,5", "q,a,meaning,1", "q,b,fluency,1", "q,b,meaning,4"]
@@ -103,3 +103,10 @@ def test_the_sum_is_right_for_files_as_people_have_them(file):
     made = draft_set("mine", str(path), CASES[file]).built_set
     accounts = made.report["default"]["accounts"]
     assert accounts["rows"]["total"] == len(list(csv.reader(lines))) - 1 if path.suffix != ".jsonl" else len(lines)
+
+
+def test_a_row_with_several_judgements_is_one_example(tmp_path):
+    rows = [{"c": "q", "t": "a", "s": [None, None, 3]}, {"c": "q", "t": "b", "s": [1, None]}]
+    made = make_rows(tmp_path, rows, context="c", candidate="t", score="s", min_gap=1)
+    examples = made.report["default"]["accounts"]["judgements"]["examples"]
+    assert examples == {"no_judgement": ["table.jsonl, line 1", "table.jsonl, line 2"]}

@@ -34,10 +34,12 @@ def tables(draw):
     shape = draw(st.sampled_from(ARGUMENTS["shapes"]))
     recipe |= shape if "one" in shape.get("attribute", {}) else {**shape, "label" if labels else "score": "mark"}
     for role in ("rater", "category", "subcategory", "severity"):
-        recipe |= {role: role} if draw(st.booleans()) else {}
-    recipe["several_errors"] = draw(
-        st.sampled_from(["first", "each", *(["most_severe"] if "severity" in recipe else [])])
-    )
+        unused = role == "subcategory" and {"attribute", "category"} <= {*recipe}
+        recipe |= {role: role} if draw(st.booleans()) and not unused else {}
+    if {"category", "subcategory", "severity"} & {*recipe}:
+        recipe["several_errors"] = draw(
+            st.sampled_from(["first", "each", *(["most_severe"] if "severity" in recipe else [])])
+        )
     recipe |= {"group": "g"} if draw(st.booleans()) else {}
     recipe |= {"candidates": "rows"} if draw(st.booleans()) else {}
     return rows, recipe
@@ -80,7 +82,7 @@ def test_tests_are_those_of_the_definition(folder, table):
     ours = read_tests(made)
     assert accounts["pairs"]["used"] == len(
         {tuple(test[name] for name in ("test_id", "high", "low")) for test in ours}
-    ) or (recipe["several_errors"] == "each")
+    ) or (recipe.get("several_errors") == "each")
     names = [name for name in expected[0] if not name.endswith("_score")]
     if "majority" in recipe and recipe.get("candidates") == "rows":  # the marks themselves are shown
         names = [name for name in names if not name.endswith("_label")]

@@ -183,3 +183,50 @@ def test_a_message_without_a_text_is_refused_with_its_row(tmp_path):
 def test_the_default_prompt_ends_with_one_turn_of_the_assistant(rows, prompt, tmp_path):
     fields = task_fields("mine", make_recipe(CHOSEN, ""), make_rows(tmp_path, rows, **CHOSEN).tables["default"])
     assert (fields["doc_to_text"], "target_delimiter" in fields) == (prompt, not prompt or prompt[-1].isspace())
+
+
+ASPECTS = [
+    ("Name a colour.", "Red.", "Seven.", {"truth": "A", "length": "B", "style": "A"}),
+    ("Name a town.", "Oslo.", "Tuna town.", {"truth": "A", "length": "B"}),
+    ("Name a fish.", "Cod.", "Oak fish.", {"truth": "A", "length": "B", "style": "tie"}),
+]
+EACH = sorted(
+    (name, *((a, b) if winner == "A" else (b, a)))
+    for _, a, b, winners in ASPECTS
+    for name, winner in winners.items()
+    if winner != "tie"
+)
+
+
+@pytest.mark.parametrize("form", ["a row per aspect", "a column per aspect", "chosen"])
+def test_each_aspect_of_a_pair_is_a_test(form, tmp_path):
+    """Aspects do not vote against each other; what names them is the category, and a category the subcategory."""
+    rows = [
+        {"q": q, "a": a, "b": b, "aspect": name, "w": winner, "kind": "k"}
+        for q, a, b, winners in ASPECTS
+        for name, winner in winners.items()
+    ]
+    keys = {"context": "q", "pair": ["a", "b"], "winner": "w", "attribute": {"aspect": "aspect"}, "category": "kind"}
+    if form == "a column per aspect":
+        rows = [{"q": q, "a": a, "b": b, "kind": "k", **winners} for q, a, b, winners in ASPECTS]
+        del keys["winner"]
+        keys["attribute"] = {name: name for name in ("truth", "length", "style")}
+    if form == "chosen":
+        ordered = [(row, "ab" if row["w"] == "A" else "ba") for row in rows if row["w"] != "tie"]
+        rows = [{**row, "chosen": row[better], "rejected": row[worse]} for row, (better, worse) in ordered]
+        keys = {**CHOSEN, "context": "q", "attribute": ["aspect"], "category": "kind"}
+    made = make_rows(tmp_path, rows, **keys)
+    tests = read_tests(made)
+    assert sorted(pick(tests, "category", "high", "low")) == EACH
+    assert {test["subcategory"] for test in tests} == {"k"}
+    assert made.report["default"]["accounts"]["rows"]["total"] == len(rows)
+
+
+def test_pairs_that_are_judged_differently_are_counted_with_a_hint(tmp_path):
+    lines = describe_accounts(
+        make_csv(tmp_path, "q,a,b,w", "q,x,y,A", "q,x,y,B", "q,x,y,A", context="q", pair=["a", "b"], winner="w").report[
+            "default"
+        ]["accounts"]
+    )
+    hint = "1 pair judged differently by several: what more people say of a pair counts; if of several aspects, name their column"
+    assert any(line.startswith(hint) for line in lines)

@@ -58,7 +58,8 @@ TEXT = "The mill stood stil and stood."
 def read_spans(folder, text, *cells, **keys):
     """Read a worse candidate that was judged once for each cell, its spans, and how many spans lie nowhere."""
     good, bad = {"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": text, "l": "bad"}
-    made = make_rows(folder, [good, *({**bad, "s": cell} for cell in cells)], **LABELS, spans={"column": "s", **keys})
+    where = keys if "marks" in keys else {"column": "s", **keys}
+    made = make_rows(folder, [good, *({**bad, "s": cell} for cell in cells)], **LABELS, spans=where)
     [test] = made.tables["default"].to_pylist()
     return test["low"], test.get("low_spans") or [], left_out(made, "error_spans")
 
@@ -76,6 +77,27 @@ def test_what_people_marked_is_marked_in_the_set(case, tmp_path):
         assert pick(spans, "category", "severity") == [("K", "minor")]
     if words and "marks" not in keys:
         assert read_spans(tmp_path, case["text"], cell, **keys)[1] == spans, "as a text, too"
+
+
+def test_columns_of_a_span_are_one(tmp_path):
+    """The words say where it is, as positions from 1 are beside it; -1 and -1 are no span."""
+    rows = [
+        {"c": "q", "t": "the cat is black", "l": "good", "from": -1, "to": -1, "words": "NULL", "kind": "", "how": ""},
+        {
+            "c": "q",
+            "t": "the cat is green",
+            "l": "bad",
+            "from": 12,
+            "to": 17,
+            "words": "green",
+            "kind": "K",
+            "how": "minor",
+        },
+    ]
+    where = {"start": "from", "end": "to", "text": "words", "category": "kind", "severity": "how"}
+    [test] = make_rows(tmp_path, rows, **LABELS, spans=where).tables["default"].to_pylist()
+    assert test["low_spans"] == [{"start": 11, "end": 16, "category": "K", "severity": "minor"}]
+    assert left_out(make_rows(tmp_path, rows, **LABELS, spans=where), "error_spans") == {}
 
 
 def test_the_spans_of_several_raters_are_put_together(tmp_path):

@@ -1,0 +1,76 @@
+"""`score_pairs`: two lists of texts in, a data frame out, without a set or a task.
+
+Known limits: models that keep the log-probability of each token, which are those of transformers and vLLM; no chat template, no
+clusters, so no interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pandas as pd
+
+from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.rule import Likelihood, normalize, passes
+from nnd_tasks.task.request import engine_errors, make_requests
+
+
+def score_pairs(
+    model: Any,
+    contexts: Sequence[str],
+    high: Sequence[str],
+    low: Sequence[str],
+    *,
+    delimiter: str = " ",
+    **model_args: Any,
+) -> pd.DataFrame:
+    """Score pairs of texts after their contexts, by the rule of our tasks: is the better text likelier per token?
+
+    Example:
+        ``score_pairs("gpt2", ["The sky is"], ["blue."], ["a fish."])["passed"].mean()``
+
+    Args:
+        model: name or folder of a model of transformers, such a model (with ``tokenizer=...``), or a ready-made `SharedPrefixLM`.
+        contexts: what comes before the texts of each pair, as the model reads it.
+        high: the better text of each pair.
+        low: its worse text.
+        delimiter: between a context and a text; it is scored with the text.
+        **model_args: arguments of the model, as for ``--model_args``, such as ``dtype="float32"``.
+
+    Returns:
+        A row for each pair: ``context``, ``high``, ``low``; ``sum_high``, ``sum_low``, log-likelihoods in nats; ``tokens_high``,
+        ``tokens_low``, the numbers of tokens that they are sums of; ``margin``, the better text's nats per token less the worse
+        one's; ``passed``, whether that is above 0.
+
+    Raises:
+        NNDError: the lists differ in length, the model cannot be loaded or keeps no tokens, or a text has no token.
+    """
+    from nnd_tasks.run.smollm2 import resolve_model
+    from shared_prefix.hf_shared_prefix import SharedPrefixLM  # imports torch and transformers
+
+    pairs = pd.DataFrame({"context": pd.Series(contexts), "high": pd.Series(high), "low": pd.Series(low)}, dtype=object)
+    if not len(contexts) == len(high) == len(low) or not all(isinstance(text, str) for text in pairs.to_numpy().flat):
+        lengths = f"{len(contexts)}, {len(high)} and {len(low)}"
+        raise NNDError(f"score_pairs: contexts, high and low must be lists of as many texts; they have {lengths}")
+    if not hasattr(model, "loglikelihood"):
+        name = resolve_model(str(model)) if isinstance(model, str | Path) else model
+        try:
+            model = SharedPrefixLM(pretrained=name, **model_args)
+        except Exception as error:  # transformers raises many kinds
+            raise NNDError(f"score_pairs: the model cannot be loaded ({typed_reason_of(error)})") from error
+    if not hasattr(model, "token_scores"):
+        raise NNDError(f"score_pairs: a ready-made {type(model).__name__} gives sums only; take SharedPrefixLM")
+    requests = [(context, delimiter + text) for context, *texts in pairs.itertuples(index=False) for text in texts]
+    with engine_errors(), patch.object(model, "token_scores", True):
+        answers = model.loglikelihood(make_requests("loglikelihood", requests))
+    texts = {}
+    for which, of_texts in (("high", answers[::2]), ("low", answers[1::2])):
+        pairs[f"sum_{which}"] = [total for total, _ in of_texts]
+        pairs[f"tokens_{which}"] = [len(answer.logprobs) for answer in of_texts]
+        texts[which] = Likelihood(pairs[f"sum_{which}"], pairs[f"tokens_{which}"])
+    pairs["margin"] = normalize(texts["high"]) - normalize(texts["low"])
+    pairs["passed"] = passes(texts["high"], texts["low"]).astype(bool)
+    return pairs
