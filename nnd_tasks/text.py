@@ -71,9 +71,14 @@ _EDGE = re.compile(r"\A(?:[>#]|[-+](?=\s|\Z)|[-=](?=[-=\s]*\Z))|(?<=\A\d)[.)](?=
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 
 
+def on_one_line(text: str) -> str:
+    """Write text on one line, without what a terminal would obey."""
+    return visible(" ".join(text.split()))
+
+
 def escape_cell(text: str) -> str:
     """Escape text for a cell of a table, so that no character is markup; white space becomes single spaces."""
-    return _MARKUP.sub(lambda match: _ENTITIES.get(match[0], f"\\{match[0]}"), visible(" ".join(text.split())))
+    return _MARKUP.sub(lambda match: _ENTITIES.get(match[0], f"\\{match[0]}"), on_one_line(text))
 
 
 def escape_markdown(text: str) -> str:

@@ -242,8 +242,7 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
         beside = _results_beside(file) if file.match("samples_*.jsonl") and file.is_file() else None
         if beside is not None and beside not in results:
             with noting(skipped):
-                _, first = next(read_lines(file), ("", {}))
-                if {"candidates", "tests"} <= set(first):  # of an NND task: a model would be missing without a word
+                if _are_of_nnd(file):  # a model would be missing without a word
                     raise NNDError(
                         f"{file}: its results {beside.name} are missing; put them there, or move the samples away"
                     )
@@ -290,7 +289,19 @@ def _read_headers(file: Path) -> list[Run]:
         raise NNDError(
             f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
         ) from error
+    tasks = {run.task for run in runs}
+    for samples in sorted(file.parent.glob(f"samples_*_{_date_of(file, content)}.jsonl")):
+        task = samples.stem.removeprefix("samples_").rpartition("_")[0]
+        if task not in tasks and _are_of_nnd(samples):
+            raise NNDError(
+                f"{file}: has no signature of {task}, whose samples stand beside it; it is damaged, run the task again"
+            )
     return runs
+
+
+def _are_of_nnd(samples: Path) -> bool:
+    _, first = next(read_lines(samples), ("", {}))
+    return isinstance(first, dict) and {"candidates", "tests"} <= set(first)
 
 
 def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:

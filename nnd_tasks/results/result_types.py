@@ -98,6 +98,7 @@ class Document(_Checked):
     context: Text = ""
     candidates: list[Text]
     error_spans: list[list[Mark]] | None = None
+    tests: list[dict[Text, Json]] | None = None
 
 
 class Sample(_Checked):
@@ -119,6 +120,12 @@ class Sample(_Checked):
         for test in self.tests:
             if max(test.high, test.low) >= texts:
                 raise ValueError(f"test {test.test_id} has a candidate that is not there")
+        asked = self.doc.tests if self.doc.tests is not None else [{}] * len(self.tests)
+        if len(asked) != len(self.tests):
+            raise ValueError(f"{counted(len(self.tests), 'test')} of {len(asked)}")
+        for test, doc in zip(self.tests, asked, strict=True):
+            if any(doc.get(name, value) != value for name, value in test):
+                raise ValueError(f"test {test.test_id} is not that of the document")
         return self
 
 

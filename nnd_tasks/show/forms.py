@@ -15,7 +15,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.show.report import Report, Table, is_missing
-from nnd_tasks.text import escape_cell, escape_markdown, figure_text
+from nnd_tasks.text import escape_cell, escape_markdown, figure_text, on_one_line
 
 if TYPE_CHECKING:
     import jinja2
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP*X<>h"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+
+
+NO_MATPLOTLIB = "the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[analysis]'"
 
 
 def draw_lines(
@@ -58,7 +61,7 @@ def draw_lines(
         from matplotlib.figure import Figure
         from matplotlib.ticker import EngFormatter, SymmetricalLogLocator
     except ImportError as error:
-        raise NNDError("the figure needs matplotlib: in a clone of nnd-tasks, pip install '.[analysis]'") from error
+        raise NNDError(NO_MATPLOTLIB) from error
 
     panels = dict(list(points.groupby("panel", sort=False)))
     columns = min(3, len(panels))
@@ -126,12 +129,13 @@ def to_markdown(report: Report, *, files: bool = True) -> str:
 
     Args:
         report: to be written.
-        files: with what is only written to files: signatures.
+        files: as a file, with signatures, and with texts escaped so that none is markup; else to be read as it is.
     """
-    lines = [f"# {escape_markdown(report.title)}", "", *_bullets(report.findings)]
+    escape = escape_markdown if files else on_one_line
+    lines = [f"# {escape(report.title)}", "", *_bullets(report.findings, escape)]
     for table in report.tables:
-        lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table), ""]
-    lines += _bullets([*explain_marks(report), *report.notes, *(report.signatures if files else ())])
+        lines += [*([table.caption, ""] if table.caption else []), *markdown_table(table, escape=files), ""]
+    lines += _bullets([*explain_marks(report), *report.notes, *(report.signatures if files else ())], escape)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -142,21 +146,27 @@ def explain_marks(report: Report, tables: Sequence[Table] | None = None) -> list
     return [f"{symbol} {meaning}" for symbol, meaning in report.legend.items() if symbol in text]
 
 
-def _bullets(lines: Sequence[str]) -> list[str]:
-    return [*(f"- {escape_markdown(line)}" for line in lines), ""] if lines else []
+def _bullets(lines: Sequence[str], escape: Callable[[str], str]) -> list[str]:
+    return [*(f"- {escape(line)}" for line in lines), ""] if lines else []
 
 
-def markdown_table(table: Table) -> list[str]:
-    """The lines of a table in Markdown."""
+def markdown_table(table: Table, *, escape: bool = True) -> list[str]:
+    """The lines of a table in Markdown; its texts as they are, where nobody will render it."""
+    write = escape_cell if escape else on_one_line
     rule = ["---:" if right else "---" for right in table.numeric]
     rows = [table.cells.columns, *table.cells.to_numpy().tolist()]
-    head, *body = (f"| {' | '.join(map(escape_cell, row))} |" for row in rows)
+    head, *body = (f"| {' | '.join(map(write, row))} |" for row in rows)
     return [head, f"|{'|'.join(rule)}|", *body]
 
 
+#: Characters at the start of a cell that spreadsheets take for a formula (OWASP, CSV injection).
+_RUN = ("=", "+", "-", "@", "\t", "\r")
+
+
 def to_csv(table: Table) -> str:
-    """Write the values of a table as CSV; missing ones are empty."""
-    return str(table.data.to_csv(index=False, lineterminator="\n"))
+    """Write the values of a table as CSV; missing ones are empty, and texts that a spreadsheet would run begin with '."""
+    data = table.data.map(lambda value: f"'{value}" if isinstance(value, str) and value[:1] in _RUN else value)
+    return str(data.to_csv(index=False, lineterminator="\n"))
 
 
 def to_json(report: Report) -> str:

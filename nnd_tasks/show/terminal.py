@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ from rich.text import Text
 from nnd_tasks.errors import visible
 from nnd_tasks.files import expand, writing_all
 from nnd_tasks.show import Form, forms
-from nnd_tasks.show.console import on_terminal, open_console, say, say_lines
+from nnd_tasks.show.console import on_terminal, open_console, say, say_lines, warn
 from nnd_tasks.show.forms import write_figure
 from nnd_tasks.show.report import Report, Table, file_stem
 
@@ -22,7 +23,7 @@ from nnd_tasks.show.report import Report, Table, file_stem
 def print_table(table: Table) -> None:
     """Print one table: drawn on a terminal, as Markdown elsewhere."""
     if not on_terminal():
-        say_lines("\n".join(forms.markdown_table(table)))
+        say_lines("\n".join(forms.markdown_table(table, escape=False)))
         return
     drawn = DrawnTable()
     for name, right in zip(table.cells.columns, table.numeric, strict=True):
@@ -52,6 +53,13 @@ def show_reports(
     Raises:
         NNDError: the folder cannot be written; all files are written or none.
     """
+    if (
+        (out is not None or form == "html")
+        and any(report.figures for report in reports)
+        and not find_spec("matplotlib")
+    ):
+        warn(f"figures are left out: {forms.NO_MATPLOTLIB}")
+        reports = [replace(report, figures={}) for report in reports]
     if form != "text":
         say_lines(_print_form([_shorten(report) for report in reports] if brief else reports, form))
     elif brief:

@@ -375,13 +375,14 @@ def _report_decisions(paired: Paired, models: pd.DataFrame, notes: Sequence[str]
     overall = decisions[decisions["category"] == ALL]
     points = overall.assign(panel=ALL).rename(columns={"measure": "line", "step": "x", "accuracy": "y"})
     label = "share of pairs ordered as at the last step"
-    left_out = f"Checkpoints left out, of steps that not all trainings have: {len(paired.runs) - models.size}."
+    left_out = len(paired.runs) - models.size
+    note = [f"Checkpoints left out, of steps that not all trainings have: {left_out}."] if left_out else []
     return Report(
         name=f"decide_{paired.title}",
         title=f"{paired.title}: how early {len(models)} trainings can be told apart",
         findings=[conclude(overall)],
         tables=[make_table("decisions", decisions, resamples=RESAMPLES, last=LAST)],
-        notes=[*notes, *paired.notes, left_out],
+        notes=[*notes, *paired.notes, *note],
         brief=[make_table("decisions_overall", overall)],
         figures={"accuracy": partial(draw_lines, points, paired.title, STEP, label, main=RATE, chance=0.5)},
         facts={"trainings": list(models.index), "signatures": {run.model: run.line for run in paired.runs}},

@@ -121,6 +121,9 @@ def test_a_task_without_a_signature_is_not_ours(metadata, tmp_path):
     results = json.loads(file.read_text())
     results["configs"]["nnd_made_up"]["metadata"] = metadata
     file.write_text(json.dumps(results))
+    with pytest.raises(NNDError, match="has no signature of nnd_made_up, whose samples stand beside it"):
+        read_results(tmp_path)
+    only(tmp_path, "samples_*").unlink()
     with pytest.raises(NNDError, match="no results of NND tasks"):
         read_results(tmp_path)
 

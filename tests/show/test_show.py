@@ -167,6 +167,26 @@ def test_a_pipe_gets_markdown(capsys):
     assert "model:m-a" not in shown, "signatures stand in files"
 
 
+def test_a_pipe_gets_texts_as_they_are_and_a_file_escapes_them(capsys):
+    report = Report("r", "nnd_a*b", tables=[Table("t", pd.DataFrame({"m": ["x_y <z>"]}), {"m": "{m}"})])
+    show_reports([report])
+    assert capsys.readouterr().out == "# nnd_a*b\n\n| m |\n|---|\n| x_y <z> |\n"
+    assert r"a\*b" in forms.to_markdown(report)
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+m", "-m", "@m", "\tm"])
+def test_a_spreadsheet_runs_no_cell(name):
+    data = pd.DataFrame({"model": [name, "m-a"], "x": [-0.5, None]})
+    assert forms.to_csv(Table("t", data, {})).splitlines() == ["model,x", f"'{name},-0.5", "m-a,"]
+
+
+def test_without_matplotlib_the_other_files_are_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("nnd_tasks.show.terminal.find_spec", lambda name: None)
+    show_reports([make_report("c", figures={"plot": draw})], out=tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".json", ".tex", ".html", ".csv"}
+    assert "figures are left out: the figure needs matplotlib" in capsys.readouterr().err
+
+
 def test_a_terminal_gets_drawn_tables_and_nothing_that_it_obeys(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     show_reports([make_report(title=HOSTILE)])
