@@ -40,6 +40,10 @@ logger = logging.getLogger("lm_eval.shared_prefix")
 
 #: The name of this type of models.
 FILE = "nnd_file"
+#: More than a log-probability of a token can be, in nats: engines write -9999 for tokens that are not among the likeliest.
+_MOST_NATS = 1000
+#: What rounding may make of the log-probability of a token that is certain, in nats.
+_CERTAIN = 1e-6
 #: Nats by which the log-probabilities of a text's tokens may miss its sum: an engine may have added more digits.
 TOLERANCE = 0.05
 
@@ -99,6 +103,8 @@ class Scores:
             "sums that are no number": ~np.isfinite(sums),
             "sums above 0, which no log-probability is": sums > 0,
             "counts of tokens that are no whole number above 0": ~(tokens >= 1) | (tokens % 1 != 0),
+            f"sums below {-_MOST_NATS} for each token, as of -9999, which stands for no number": sums
+            < -_MOST_NATS * tokens,
         }
         for what, wrong in faults.items():
             self.refuse(ids[wrong].unique(), what)
@@ -108,6 +114,8 @@ class Scores:
             self.refuse(ids[logprobs.map(len) != tokens], "lists of token_logprobs of another length than tokens")
             added = logprobs.map(lambda values: np.asarray(values, dtype=float).sum())
             self.refuse(ids[~((added - sums).abs() <= TOLERANCE)], "lists of token_logprobs that do not add up to sum")
+            impossible = logprobs.map(lambda values: max(values) > _CERTAIN or min(values) < -_MOST_NATS)
+            self.refuse(ids[impossible], f"lists of token_logprobs with one above 0 or below {-_MOST_NATS}")
 
     def refuse(self, ids: Sequence[str], what: str) -> None:
         """Raise ModelError if there are ``ids``, with their number and the first three."""

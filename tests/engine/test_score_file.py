@@ -104,6 +104,7 @@ MISTAKES = [
     (lambda table: pd.concat([table, table.iloc[:1].assign(id="x")]), r"1 of \d+ rows are of no request; .* first: x$"),
     (change("sum", float("nan")), r"1 sums that are no number; first: \w{32}$"),
     (change("sum", 0.5), r"1 sums above 0"),
+    (lambda table: table.assign(sum=-9999.0, tokens=1), r"\d+ sums below -1000 for each token"),
     (change("tokens", 1.5), r"1 counts of tokens that are no whole number above 0"),
     (change("tokens", 10_000), r"1 counts of tokens above the number of bytes of the text"),
     (lambda table: table.drop(columns="sum"), r"has no column sum; it has id, tokens, greedy"),
@@ -128,6 +129,8 @@ def test_a_file_that_cannot_be_right_is_one_line(mistake, words, files, tmp_path
         (None, "1 rows without token_logprobs"),
         ([-1.0], "1 lists of token_logprobs of another length than tokens"),
         ("shifted", "1 lists of token_logprobs that do not add up to sum"),
+        ("above 0", r"1 lists of token_logprobs with one above 0 or below -1000"),
+        ("stand-in", r"1 lists of token_logprobs with one above 0 or below -1000"),
     ],
 )
 def test_lists_of_token_logprobs_are_checked(values, words, files, tmp_path):
@@ -135,6 +138,10 @@ def test_lists_of_token_logprobs_are_checked(values, words, files, tmp_path):
     longest = int(scores["tokens"].idxmax())
     if values == "shifted":
         values = [value - 0.5 for value in scores["token_logprobs"][longest]]
+    elif isinstance(values, str):
+        first = 0.5 if values == "above 0" else -9999.0
+        values = [first, *scores["token_logprobs"][longest][1:]]
+        scores = change("sum", sum(values), longest)(scores)
     change("token_logprobs", values, longest)(scores).to_parquet(tmp_path / "s.parquet")
     with pytest.raises(ModelError, match=words):
         ScoreFile(scores=str(tmp_path / "s.parquet"))
