@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -38,8 +39,11 @@ MODULES = {
     "nnd_mlm": "shared_prefix.text_models",
     "nnd_reward": "shared_prefix.text_models",
 }
-#: Seconds without an answer after which it is said what is waited for, and after which a run without a worker ends.
-NOTICE, PATIENCE = 30.0, 3600.0
+#: Seconds: between looks at the cluster while no answer comes; the first time that it is said what is waited for.
+NOTICE = 30.0
+#: Seconds without an answer after which a run ends: no machine is large enough for a worker, others have taken the room, and
+#: batches are read (a large model on a CPU may take hours).
+JOINING, PATIENCE, LONGEST = 600.0, 3600.0, 6 * 3600.0
 #: A run ends when so many more workers than it has are lost one after the other.
 SPARE = 3
 
@@ -166,7 +170,8 @@ class RayWorkers(LM):  # type: ignore[misc]
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if worker_gpus is None:
             worker_gpus = int(any(machine.get("GPU") for machine in machines))
-        check_room(machines, workers, {"CPU": worker_cpus, "GPU": worker_gpus})
+        self._needs = {"CPU": worker_cpus, "GPU": worker_gpus}
+        check_room(machines, workers, self._needs)
         self.workers = workers
         self._actor = ray.remote(num_cpus=worker_cpus, num_gpus=worker_gpus)(Worker)
         self._load = (MODULES.get(engine), engine, arguments, worker_cpus)
@@ -244,7 +249,7 @@ class RayWorkers(LM):  # type: ignore[misc]
         """Let the workers do jobs; yield the index and the result of each as soon as it is done.
 
         Raises:
-            ModelError: too many workers were lost one after the other, or none can begin.
+            ModelError: too many workers were lost one after the other, none can begin, no machine is alive, or no answer comes.
             Exception: the engine's own, where a worker raises one.
         """
         import ray
@@ -268,21 +273,23 @@ class RayWorkers(LM):  # type: ignore[misc]
                     f"--model ray: {most_lost} workers were lost one after the other, the last one by {reason}; where memory is "
                     "short, lower batch_size or take fewer workers"
                 )
-            ready, _ = ray.wait([*doing, *self._loading], timeout=max(NOTICE, waited))
+            ready, _ = ray.wait([*doing, *self._loading], timeout=NOTICE)
             if not ready:
-                waited += max(NOTICE, waited)
-                logger.warning(
-                    "ray: no answer for %.0f s: %d batches are read, %d wait, %d workers load or wait for a machine with room",
-                    *(waited, len(doing), len(waiting), len(self._loading)),
-                )
-                if not doing and waited >= PATIENCE:
-                    raise ModelError(f"ray: no worker could begin within {waited / 60:.0f} minutes")
+                waited += NOTICE
+                machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+                check_waiting(waited, machines, self._needs, reading=bool(doing))
+                if math.log2(waited / NOTICE) % 1 == 0:  # not every 30 s for hours
+                    logger.warning(
+                        "ray: no answer for %.0f s: %d batches are read, %d wait, %d workers load or wait for a machine with "
+                        "room",
+                        *(waited, len(doing), len(waiting), len(self._loading)),
+                    )
                 continue
             waited, worker, done = 0.0, self._loading.pop(ready[0], None), None
             if worker is None:
                 worker, done = doing.pop(ready[0])
             try:
-                result = ray.get(ready[0])
+                result = ray.get(ready[0], timeout=JOINING)  # it may be lost with its machine
             except RayTaskError as error:
                 if done is not None:
                     self._idle.append(worker)  # has no fault; who catches the error may go on
@@ -353,6 +360,38 @@ def start_ray(address: str | None, cores: int) -> None:
         raise ModelError(f"--model ray: Ray cannot be reached or started ({reason_with_type(error)})") from error
 
 
+def count_room(machines: Sequence[Mapping[str, float]], needs: Mapping[str, float]) -> int:
+    """Count the workers that fit into the machines of a cluster, by the resources of each and the needs of a worker."""
+    return sum(int(min(machine.get(name, 0) // need for name, need in needs.items() if need)) for machine in machines)
+
+
+def check_waiting(
+    waited: float, machines: Sequence[Mapping[str, float]], needs: Mapping[str, float], *, reading: bool
+) -> None:
+    """Check that it makes sense to wait for an answer.
+
+    Args:
+        waited: seconds since the last answer.
+        machines: what Ray says of the resources of each that is alive.
+        needs: resources of each worker.
+        reading: whether batches are read.
+
+    Raises:
+        ModelError: it does not.
+    """
+    kept = "what was answered is kept with --use_cache FILE"
+    if not machines:
+        raise ModelError(f"--model ray: no machine of the cluster is alive, as Ray says above; {kept}")
+    limit, what = PATIENCE, "no worker could begin"
+    if reading:
+        limit, what = LONGEST, "no batch was answered"
+    elif not count_room(machines, needs):
+        said = ", ".join(f"{need:g} {name}" for name, need in needs.items())
+        limit, what = JOINING, f"no machine with room for a worker ({said}) has joined"
+    if waited >= limit:
+        raise ModelError(f"--model ray: {what} within {waited / 60:.0f} minutes; {kept}")
+
+
 def check_room(machines: Sequence[Mapping[str, float]], workers: int, needs: Mapping[str, float]) -> None:
     """Check that a worker fits into one machine; warn where not all fit now.
 
@@ -364,7 +403,7 @@ def check_room(machines: Sequence[Mapping[str, float]], workers: int, needs: Map
     Raises:
         ModelError: no machine has room for one.
     """
-    room = sum(int(min(machine.get(name, 0) // need for name, need in needs.items() if need)) for machine in machines)
+    room = count_room(machines, needs)
     if room >= workers:
         return
     said = ", ".join(f"{need:g} {name}" for name, need in needs.items())

@@ -15,7 +15,7 @@ from engine_tests.fake_engine import expected, pairs, use_fake_engine
 from engine_tests.fake_ray import count_batches, fake_ray
 from shared_prefix import ray_workers
 from shared_prefix.model_error import ModelError
-from shared_prefix.ray_workers import AGAIN, LEAST, RayWorkers, divide
+from shared_prefix.ray_workers import AGAIN, LEAST, RayWorkers, check_waiting, divide
 
 # ---------------------------------------------------------------- batches
 
@@ -101,13 +101,34 @@ def test_a_worker_that_is_lost_again_and_again_ends_the_run(tmp_path):
         RayWorkers("fake", workers=2, folder=str(tmp_path)).loglikelihood(instances(pairs(60)))
 
 
-def test_what_is_waited_for_is_said_and_nobody_waits_for_ever(tmp_path, caplog):
-    with fake_ray(slots=0) as ray, pytest.raises(ModelError, match="ray: no worker could begin within 64 minutes"):
-        RayWorkers("fake", workers=2, folder=str(tmp_path)).loglikelihood(instances(pairs(3)))
-    assert ray.waits == [30, *(30 * 2**k for k in range(7))], "not every 30 s for hours"
-    assert caplog.messages[0] == (
-        "ray: no answer for 30 s: 0 batches are read, 1 wait, 2 workers load or wait for a machine with room"
-    )
+@pytest.mark.parametrize(
+    ("change", "message", "minutes"),
+    [
+        ({}, "no worker could begin within 60 minutes", 60),
+        (
+            {"resources": {"CPU": 0.5}},
+            r"no machine with room for a worker \(1 CPU, 0 GPU\) has joined within 10 minutes",
+            10,
+        ),
+        ({"alive": False}, "no machine of the cluster is alive", 0.5),
+    ],
+)
+def test_what_is_waited_for_is_said_and_nobody_waits_for_ever(change, message, minutes, tmp_path, caplog):
+    with fake_ray(slots=0) as ray:
+        lm = RayWorkers("fake", workers=2, folder=str(tmp_path))
+        vars(ray).update(change)
+        with pytest.raises(ModelError, match=f"--model ray: {message}.*; what was answered is kept"):
+            lm.loglikelihood(instances(pairs(3)))
+    assert sum(ray.waits) == minutes * 60
+    said = "ray: no answer for %s s: 0 batches are read, 1 wait, 2 workers load or wait for a machine with room"
+    times = [30 * 2**k for k in range(9) if 30 * 2**k < minutes * 60]
+    assert caplog.messages == [said % time for time in times], "not every 30 s for hours"
+
+
+def test_a_batch_that_is_never_answered_ends_the_run():
+    check_waiting(ray_workers.LONGEST - 1, [{"CPU": 1.0}], {"CPU": 1}, reading=True)
+    with pytest.raises(ModelError, match="no batch was answered within 360 minutes"):
+        check_waiting(ray_workers.LONGEST, [{"CPU": 1.0}], {"CPU": 1}, reading=True)
 
 
 def test_errors_are_those_of_the_engine(tmp_path):

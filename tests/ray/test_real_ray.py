@@ -102,16 +102,45 @@ def test_all_machines_are_lost(cluster, tmp_path, monkeypatch, caplog):
     """The run says what it waits for, and ends."""
     machines = [cluster.add_node(num_cpus=1) for _ in range(2)]
     monkeypatch.setattr(ray_workers, "NOTICE", 1.0)
-    monkeypatch.setattr(ray_workers, "PATIENCE", 6.0)
+    monkeypatch.setattr(ray_workers, "JOINING", 6.0)
 
     def lose_all():
         for machine in machines:
             cluster.remove_node(machine, allow_graceful=False)
 
     after_batches(2, lose_all, monkeypatch)
-    with pytest.raises(ModelError, match="no worker could begin within"):
+    with pytest.raises(ModelError, match=r"no machine with room for a worker \(1 CPU, 0 GPU\) has joined within"):
         fake(cluster, tmp_path, 2, seconds=0.2).loglikelihood(instances(REQUESTS))
     assert any("2 workers load or wait for a machine with room" in line for line in caplog.messages)
+
+
+#: A run on this machine whose raylet is killed after two batches.
+DEAD = """
+import os, subprocess, sys
+from shared_prefix import ray_workers
+from engine_tests.comparing import instances
+from engine_tests.fake_engine import pairs
+ray_workers.MODULES["fake"], ray_workers.NOTICE, kept = "engine_tests.fake_engine", 5.0, []
+keep = ray_workers.RayWorkers._keep
+def counted(self, *batch):
+    keep(self, *batch)
+    kept.append(batch)
+    if len(kept) == 2:
+        listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
+        children = [line.split() for line in listed.splitlines() if line.split()[1] == str(os.getpid())]
+        [raylet] = [words[0] for words in children if words[2].endswith("/raylet")]
+        os.kill(int(raylet), 9)
+ray_workers.RayWorkers._keep = counted
+ray_workers.RayWorkers("fake", workers=2, folder=sys.argv[1], seconds=1.0).loglikelihood(instances(pairs(80)))
+"""
+
+
+def test_a_raylet_that_is_dead_ends_the_run(tmp_path):
+    """Ray itself ends the process, or lets it wait."""
+    line = [sys.executable, "-c", DEAD, str(tmp_path)]
+    done = subprocess.run(line, capture_output=True, encoding="utf-8", timeout=400, check=False)
+    assert done.returncode == 1
+    assert "no machine of the cluster is alive" in done.stderr or "aylet" in done.stderr
 
 
 def test_a_machine_that_comes_later_is_used(cluster, tmp_path, monkeypatch, caplog):

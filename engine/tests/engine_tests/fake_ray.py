@@ -48,6 +48,7 @@ class FakeRay(ModuleType):
         actors: that were made and not killed.
         waits: seconds that each wait without an answer would have taken.
         started: arguments of `init`.
+        alive: whether the machine is.
     """
 
     def __init__(self, resources, lose, slots):
@@ -59,6 +60,7 @@ class FakeRay(ModuleType):
         self.actors = []
         self.waits = []
         self.started = []
+        self.alive = True
         self._number = 0
 
     def is_initialized(self):
@@ -71,7 +73,10 @@ class FakeRay(ModuleType):
         self.started.clear()
 
     def nodes(self):
-        return [{"Alive": True, "Resources": self.resources}, {"Alive": False, "Resources": {"CPU": 99, "GPU": 99}}]
+        return [
+            {"Alive": self.alive, "Resources": self.resources},
+            {"Alive": False, "Resources": {"CPU": 99, "GPU": 99}},
+        ]
 
     def remote(self, **needs):
         def make(cls):
@@ -90,7 +95,7 @@ class FakeRay(ModuleType):
         self.waits.append(timeout)
         return [], calls
 
-    def get(self, call):
+    def get(self, call, timeout):
         self._number += 1
         if self.lose(self._number):
             raise RayError("The actor died unexpectedly")
