@@ -11,7 +11,7 @@ from nnd_tasks.cli import COMMANDS
 from tests.commands import run
 from tests.conftest import REPO
 
-PACKAGES = ("asking", "contribute", "likelihood", "page", "studies", "training")
+PACKAGES = ("contribute", "likelihood", "page", "prompted", "studies", "training")
 VERBS = {verb for verbs in COMMANDS.values() for verb in verbs}
 OPTIONAL = {verb for module, verbs in COMMANDS.items() if module.split(".")[1] in PACKAGES for verb in verbs}
 
@@ -59,5 +59,5 @@ def test_without_the_optional_packages(tmp_path, gpt2, llama):
     assert {command for command in VERBS if f"│ {command} " in out} == VERBS - OPTIONAL
     assert "nnd: error: nnd report: needs the package nnd_tasks.page, which is not installed\n" in done.stderr
     assert "No such command 'check'" in done.stderr
-    asking = "task nnd_demo_judge: reader='judge': needs the package nnd_tasks.asking, which is not installed"
-    assert done.stderr.endswith(f"nnd: error: {asking}\n")
+    judge = "task nnd_demo_judge: reader='judge': needs the package nnd_tasks.prompted, which is not installed"
+    assert done.stderr.endswith(f"nnd: error: {judge}\n")

@@ -31,7 +31,7 @@ def _report_comparison(comparison: Comparison) -> Report:
 
     report = report_comparison(comparison)
     if comparison.paired.credit is not None:
-        from nnd_tasks.asking.readers import add_reader_tables
+        from nnd_tasks.prompted.readers import add_reader_tables
 
         report = add_reader_tables(report, comparison.paired)
     if any(run.tokens for run in comparison.paired.runs) and has_package("likelihood"):
@@ -68,8 +68,8 @@ def compare(
 
     chosen, _ = load_runs(runs, select)
     if readers:
-        need_package("asking", "--readers")
-        from nnd_tasks.asking.readers import compare_readers
+        need_package("prompted", "--readers")
+        from nnd_tasks.prompted.readers import compare_readers
 
         comparisons = compare_readers(chosen, allow)
     else:
@@ -133,8 +133,8 @@ def report(
         show_reports(reports, out=out)
     else:
         readers = []
-        if has_package("asking") and len({run.reader for run in chosen}) > 1:
-            from nnd_tasks.asking.readers import pair_readers
+        if has_package("prompted") and len({run.reader for run in chosen}) > 1:
+            from nnd_tasks.prompted.readers import pair_readers
 
             with noting(left_out):
                 readers = pair_readers(chosen, allow)

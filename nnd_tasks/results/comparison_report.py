@@ -31,7 +31,7 @@ LEGEND = {
 def report_comparison(comparison: Comparison) -> Report:
     """Report what is known of the models on one set.
 
-    `nnd_tasks.asking` adds what is known of readers, `nnd_tasks.likelihood` what token scores say.
+    `nnd_tasks.prompted` adds what is known of readers, `nnd_tasks.likelihood` what token scores say.
     """
     paired, differences = comparison.paired, comparison.differences
     baselines = baselines_of(paired)

@@ -10,10 +10,11 @@ import json
 import logging
 import os
 import re
+import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
@@ -25,7 +26,6 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 from lm_eval.api.model import LM, hash_args
-from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, writing_all
@@ -208,9 +208,8 @@ def _forgetting_unread(use_cache: str | None, tasks: Iterable[Any]) -> Iterator[
         unread = {hash_args("generate_until", args) for reader in readers for args in getattr(reader, "unread", ())}
         if use_cache and unread:
             for path in Path(use_cache).parent.glob(f"{glob.escape(Path(use_cache).name)}_rank*.db"):
-                with SqliteDict(str(path), autocommit=True) as cache:
-                    for key in unread:
-                        cache.pop(key, None)
+                with closing(sqlite3.connect(path)) as cache, cache:
+                    cache.executemany("DELETE FROM unnamed WHERE key = ?", [(key,) for key in unread])
             logger.info(
                 "%d answers that cannot be read are not kept in --use_cache: the next run asks again", len(unread)
             )

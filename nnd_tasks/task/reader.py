@@ -1,7 +1,7 @@
 """Who reads the candidates of a task: a model as a writer, or a reward model; `read_reader` makes the reader that a YAML names.
 
 ``writer``: which text would the model write? ``reward``: which text has the higher reward? Models that are asked about the
-candidates are in `nnd_tasks.asking`. Tests, prompts and metrics are the same for all of them.
+candidates are in `nnd_tasks.prompted`. Tests, prompts and metrics are the same for all of them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ logger = logging.getLogger("lm_eval.nnd")
 
 #: Of each candidate of a document, the answers about it; none if it was left out.
 Groups = Sequence[Sequence[Any]]
-#: What a YAML may name under ``reader`` -> its class. Those of `nnd_tasks.asking` are imported only where a YAML names one.
+#: What a YAML may name under ``reader`` -> its class. Those of `nnd_tasks.prompted` are imported only where a YAML names one.
 READERS = {
     "writer": "nnd_tasks.task.reader:Writer",
-    "validator": "nnd_tasks.asking.asker:Asker",
-    "choice": "nnd_tasks.asking.asker:Asker",
-    "judge": "nnd_tasks.asking.judge:Judge",
-    "rating": "nnd_tasks.asking.judge:Judge",
+    "validator": "nnd_tasks.prompted.asker:Asker",
+    "choice": "nnd_tasks.prompted.asker:Asker",
+    "judge": "nnd_tasks.prompted.judge:Judge",
+    "rating": "nnd_tasks.prompted.judge:Judge",
 }
 
 

@@ -13,8 +13,8 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from tests.asking.test_judge import pick
 from tests.conftest import MODELS, REPO
+from tests.prompted.test_judge import pick
 from tests.run.chat_server import ChatServer
 from tests.task.tasks import write_yaml
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nnd_tasks.asking.readers import add_reader_tables, compare_readers
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
 from nnd_tasks.likelihood.margin_parts import add_margin_parts
 from nnd_tasks.page.browsing import look_up_test
 from nnd_tasks.page.page import render_report
+from nnd_tasks.prompted.readers import add_reader_tables, compare_readers
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.read_runs import read_results

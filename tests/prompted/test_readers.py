@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nnd_tasks.asking.readers import CELLS, add_reader_tables, compare_readers, pair_readers
 from nnd_tasks.errors import NNDError
+from nnd_tasks.prompted.readers import CELLS, add_reader_tables, compare_readers, pair_readers
 from nnd_tasks.results.comparison_report import report_comparison
 from nnd_tasks.results.runs import SIDES, take_values
 from nnd_tasks.show.forms import to_markdown

@@ -17,8 +17,8 @@ import datasets
 import numpy as np
 from pydantic import Field, field_validator
 
-from nnd_tasks.asking.asker import VIEW, Asked, Asker
 from nnd_tasks.errors import NNDError
+from nnd_tasks.prompted.asker import VIEW, Asked, Asker
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import metric_slugs
 from nnd_tasks.task.metrics import Breakdown, Counts

@@ -1,6 +1,6 @@
 """Models that are asked about the candidates: is this text good (``validator``), which of two texts is better (``choice``)?
 
-The model answers with one token, of which it gives the likelihood. `nnd_tasks.asking.judge` has models that write their answer.
+The model answers with one token, of which it gives the likelihood. `nnd_tasks.prompted.judge` has models that write their answer.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnd_tasks.asking.judge import read_number, read_word
+from nnd_tasks.prompted.judge import read_number, read_word
 from tests.task.tasks import read_cases
 
 CASES = read_cases(__file__)

@@ -11,7 +11,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.store import tasks_dir
 from nnd_tasks.task.task_files import read_task_yaml
-from tests.asking.test_judge import CUES
+from tests.prompted.test_judge import CUES
 from tests.random_models import evaluate
 from tests.task.tasks import build_task, read_cases, read_task, run_task, small_set, write_yaml
 from tests.task.test_oracle import Oracle

@@ -1,1 +1,0 @@
-"""Models that are asked about the candidates of a task, in the place of what they would write."""
