@@ -113,35 +113,6 @@ def test_all_machines_are_lost(cluster, tmp_path, monkeypatch):
         fake(cluster, tmp_path, 2, seconds=0.2).loglikelihood(instances(REQUESTS))
 
 
-#: A run on this machine whose raylet is killed after two batches.
-DEAD = """
-import os, subprocess, sys
-from shared_prefix import ray_workers
-from engine_tests.comparing import instances
-from engine_tests.fake_engine import pairs
-ray_workers.MODULES["fake"], ray_workers.NOTICE, kept = "engine_tests.fake_engine", 5.0, []
-keep = ray_workers.RayWorkers._keep
-def counted(self, *batch):
-    keep(self, *batch)
-    kept.append(batch)
-    if len(kept) == 2:
-        listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
-        children = [line.split() for line in listed.splitlines() if line.split()[1] == str(os.getpid())]
-        [raylet] = [words[0] for words in children if words[2].endswith("/raylet")]
-        os.kill(int(raylet), 9)
-ray_workers.RayWorkers._keep = counted
-ray_workers.RayWorkers("fake", workers=2, folder=sys.argv[1], seconds=1.0).loglikelihood(instances(pairs(80)))
-"""
-
-
-def test_a_raylet_that_is_dead_ends_the_run(tmp_path):
-    """Ray itself ends the process, or lets it wait."""
-    line = [sys.executable, "-c", DEAD, str(tmp_path)]
-    done = subprocess.run(line, capture_output=True, encoding="utf-8", timeout=400, check=False)
-    assert done.returncode == 1
-    assert "no machine of the cluster is alive" in done.stderr or "aylet" in done.stderr
-
-
 def test_a_machine_that_comes_later_is_used(cluster, tmp_path, monkeypatch, caplog):
     cluster.add_node(num_cpus=1)
 
