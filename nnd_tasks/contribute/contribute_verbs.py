@@ -198,7 +198,7 @@ def _preview(draft: Draft) -> None:
     for role in draft.proposed:
         column = getattr(draft.set_recipe.recipe, role)
         if role == "spans":
-            say(f"spans: fields {column.start!r} and {column.end!r} of column {column.column!r}")
+            say(f"spans: fields {column.start!r}, {column.end!r} and {column.category!r} of column {column.column!r}")
         else:
             say(f"{role}: column {column!r}, by its name" if isinstance(column, str) else f"{role}: columns {column}")
     say(f"rule: {draft.built_set.rule}")

@@ -15,7 +15,7 @@ import regex  # type: ignore[import-untyped]
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import to_nfc
 from nnd_tasks.sets.recipe import Recipe, Spans
-from nnd_tasks.tables.cells import is_missing, place_of, render, take_column, traces_of, unpack
+from nnd_tasks.tables.cells import is_missing, list_items, place_of, render, take_column, traces_of, unpack
 
 Span = dict[str, Any]
 
@@ -139,7 +139,11 @@ def _locate(item: Any, published: NormalizedText, keys: Spans) -> Span | None:
     else:
         span = place_span(start, end + keys.end_inside, words, published)
     named = {"category": keys.category, "severity": keys.severity}
-    return span and span | {name: str(fields[key] or "") for name, key in named.items() if key in fields}
+    return span and span | {
+        name: "|".join(str(item) for item in list_items(fields[key]) if item)
+        for name, key in named.items()
+        if key in fields
+    }
 
 
 def span_cells(table: pd.DataFrame, keys: Spans) -> list[Any]:

@@ -7,13 +7,10 @@ import pytest
 import yaml
 
 from nnd_tasks.contribute.check.checking import check_set
-from nnd_tasks.contribute.check.rules import RULES, SEARCHES, Severity, find_other_script, scripts_of
+from nnd_tasks.contribute.check.rules import RULES, SEARCHES, Severity
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.rows import cluster_key
 from tests.contribute.made import CATEGORIES, CITATION, NAME, good_tests
-from tests.sets.tables import read_arguments
-
-ARGUMENTS = read_arguments(__file__)
 
 #: By code: texts that it finds and texts that only look so; and what is changed in a good set.
 TEXTS, CHANGES = (
@@ -45,10 +42,6 @@ def each(**columns):
     return spoil
 
 
-def turned(made):
-    made.add(high=made.tests["low"][0], low=made.tests["high"][0])
-
-
 def emptied(made):
     made.tests = made.tests.astype({"high_first": bool}).iloc[:0].astype(str)
 
@@ -67,18 +60,13 @@ CASES = {
     "category_name": each(category=lambda tests: tests["category"].replace(CATEGORIES, ["Fluency", " "])),
     "spans_outside": each(low_spans=[[{"start": 0, "end": 100, "category": "", "severity": ""}]] * 160),
     "cluster_mixed": lambda made: made.put(made.tests["cluster_id"][2], 7, "cluster_id"),
-    "contradictory": turned,
     "repeated": lambda made: made.add(),
     "trivial_rule": each(low=longer),
     "trivial_rule_often": each(low=lambda tests: longer(tests).where(tests.index % 10 > 1, tests["low"])),
     "equal_texts": lambda made: made.put(made.tests["high"][6]),
-    "form_only": lambda made: made.put(made.tests["high"][6].upper()),
-    "context_spaces": lambda made: made.put(f"{made.tests['context'][8]}\u00a0", column="context"),
-    "prompt_in_texts": each(high=lambda tests: tests["context"] + " " + tests["high"],
-                            low=lambda tests: tests["context"] + "\n" + tests["low"]),
 }  # fmt: skip
 #: What else a case brings with it.
-ALSO = {"cluster_split": {"prompt_repeated"}, "config_unlisted": {"config_without_task"}}
+ALSO = {"cluster_split": {"prompt_repeated"}}
 
 
 @pytest.mark.parametrize("code", CASES)
@@ -107,11 +95,6 @@ def test_texts_are_told_from_what_looks_like_them(code):
     assert found == {"found": {True}, "clean": {False}}
 
 
-@pytest.mark.parametrize(("text", "languages", "expected"), ARGUMENTS["scripts_are_those_of_the_languages"])
-def test_scripts_are_those_of_the_languages(text, languages, expected):
-    assert (find_other_script(f"{text} 7", scripts_of(languages)) is not None) is expected
-
-
 # ---------------------------------------------------------------- what findings say
 
 
@@ -130,7 +113,7 @@ def test_personal_data_are_masked_wherever_they_are_shown(made):
     made.put(f"{secret} <b>x</b>")
     made.add(high=f"{'amber ' * 30}{secret}.", low=f"{'amber ' * 30}{secret}")
     found = made.found()
-    assert {"email", "html", "form_only"} <= found.keys()
+    assert {"email", "html"} <= found.keys()
     details = " ".join(row.detail for one in found.values() for row in one.rows)
     assert "j***@***.org" in details
     assert not re.search("jane|doe|example", details)
@@ -138,52 +121,26 @@ def test_personal_data_are_masked_wherever_they_are_shown(made):
 
 def test_what_the_clean_config_leaves_out_is_a_note(made):
     made.add()
-    turned(made)
     made.put("")
     made.put(made.tests["high"][8], row=8)
     for severity in (Severity.WARNING, Severity.NOTE):
         found = made.found()
-        codes = ("repeated", "empty", "contradictory", "equal_texts")
+        codes = ("repeated", "empty", "equal_texts")
         assert {found[code].severity for code in codes} == {severity}
         made.extra["clean"] = good_tests()
     assert "clean leaves them out" in found["repeated"].fix
 
 
-def test_a_middle_candidate_is_no_contradiction(made):
-    """Of three levels the second is better than the third and worse than the first."""
-    made.tests[["high_label", "low_label"]] = ["good", "bad"]
-    made.put("fair", 0, "low_label")
-    made.add(high=made.tests["low"][0], low="third one", high_label="fair", low_label="bad")
-    assert "contradictory" not in made.found()
-    made.put("good", 160, "high_label")
-    assert [row.index for row in made.found()["contradictory"].rows] == [0, 160]
-
-
-def test_what_a_finding_says_names_numbers_scripts_and_what_to_type(made):
+def test_what_a_finding_says_names_numbers_and_what_to_type(made):
     made.change(contexts=12)
     made.tests["category"] = "fluency"
     assert "fluency, 12 prompts: no difference is likely to be detected" in made.found()["low_power"].message
-    made.tests["high"] = [f"быстрая бурая лиса {i}" for i in made.tests.index]
-    one = made.found()["language_mismatch"]
-    assert "in Cyrillic letters; declared: en" in one.message
-    assert "`language` under `facts`" in one.fix
-    made.header["language"] = "multilingual"
-    assert "language_mismatch" not in made.found()
     made.put("<b>bold</b>", column="context")
     assert made.found()["html"].fix.endswith("unless a model should read it")
     made.header["license"] = "CC BY 4.0"
     assert "card_license_closed" not in made.found()
     made.header["license"] = "our terms"
     assert "identifier on the hub" in made.found()["card_license_closed"].fix
-
-
-def test_candidates_that_begin_with_their_prompt_are_found_where_that_is_no_accident(made):
-    for i in range(12):
-        made.put(f"{made.tests['context'][i]}  And on.", row=i)
-    assert made.found() == {}
-    for i in range(12, 20):
-        made.put(f"{made.tests['context'][i]}  And on.", row=i)
-    assert made.found()["prompt_in_texts"].count == 20
 
 
 # ---------------------------------------------------------------- baselines
@@ -199,14 +156,14 @@ def test_baselines_are_one_finding_with_a_table_of_all_categories(made):
         ("authors", "fluency", "100.0%"),
         ("clean", "fluency", "100.0%"),
     ]
-    assert "--adjust" in one.fix, "the worse text is longer by construction"
+    assert "--adjust" in one.fix
 
 
 def test_the_texts_of_one_system_win(made):
     made.tests[["high_system", "low_system"]] = ["person", "model"]
     one = made.found()["trivial_rule"]
     assert {row["system"] for row in one.table} == {"100.0%"}
-    assert "one system" in one.fix
+    assert "systems" in one.fix
 
 
 # ---------------------------------------------------------------- the folder and its card

@@ -159,12 +159,12 @@ def test_all_files_are_looked_at(tmp_path, nnd_home):
     row = {"context": "q", "label": "good", "low_spans": []}
     rows = {
         "a": {"candidate": "aa", "errors": None},
-        "b": {"candidate": "bb", "label": "bad", "errors": [{"from": 0, "to": 1}]},
+        "b": {"candidate": "bb", "label": "bad", "errors": [{"from": 0, "to": 1, "labels": ["K", "L"]}]},
     }
     for name, more in rows.items():
         write_rows(tmp_path / "p" / f"{name}.jsonl", [{**row, **more}])
     new(tmp_path / "p" / "*.jsonl", "--better good --spans errors")
-    assert [(span["start"], span["end"]) for span in load("mine").to_list()[0]["low_spans"]] == [(0, 1)]
+    assert pick(load("mine").to_list()[0]["low_spans"], "start", "end", "category") == [(0, 1, "K|L")]
     assert "'bad', 'good'" in refusal(tmp_path / "p" / "*.jsonl", "--label label")
 
 

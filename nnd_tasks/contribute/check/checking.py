@@ -26,7 +26,7 @@ from nnd_tasks.schema import clean_name, find_faults, fingerprint
 from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.catalogue import find_recipe_file, list_recipes
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.sets.licences import header_values, is_open, licence_names
+from nnd_tasks.sets.licences import is_open, licence_names
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, RecipeFile, make_recipe, read_recipe
 from nnd_tasks.sets.write import KNOWN_BY_PEOPLE
 from nnd_tasks.show.forms import dump_json
@@ -132,9 +132,8 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
     facts = folder.report.get(name)
     if isinstance(facts, dict) and facts.get("fingerprint") not in (None, fingerprint(table)):
         yield finding("report_mismatch", "", name)
-    languages = header_values(folder.header.get("language"))
     frame = pd.DataFrame(table.to_pydict(), dtype=object)
-    folder.configs[name] = Tests(name, frame, languages, clean_name(name) in folder.names)
+    folder.configs[name] = Tests(name, frame, clean_name(name) in folder.names)
 
 
 def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = ()) -> CheckReport:
@@ -513,14 +512,8 @@ def _around(settings: Mapping[str, Any]) -> list[Any]:
 def _check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
     if not tasks:
         yield finding("task_missing", f"nnd/{folder.name}")
-    for name in folder.configs:
-        if tasks and name not in [task.config for task in tasks]:
-            yield finding("config_without_task", name, name)
     for task in tasks:
         yield from _check_task(task, folder)
-    open_tasks = [task.name for task in tasks if "categories" not in task.metadata and not task.is_variant]
-    if open_tasks:
-        yield finding("categories_open", ", ".join(open_tasks))
 
 
 def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
