@@ -193,8 +193,8 @@ def outcomes_of(tests: pd.DataFrame) -> dict[str, Any]:
     outcomes = {name: recount(tests, by) for name, by in NORMALIZATIONS.items()}
     gains = [Likelihood(tests[f"{side}_mean"] - tests[f"{side}_no_context"]) for side in SIDES]
     alone = [Likelihood(tests[f"{side}_no_context"]) for side in SIDES]
-    survival = np.where(outcomes["pass_rate"] == 1, passes(*alone), np.nan)
-    return {**outcomes, "pass_rate_pmi": passes(*gains), "survival": survival}
+    survival = np.where(outcomes["pass_rate"] == 1, passes(alone[0], alone[1]), np.nan)
+    return {**outcomes, "pass_rate_pmi": passes(gains[0], gains[1]), "survival": survival}
 
 
 def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, Any]:
