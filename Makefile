@@ -2,6 +2,7 @@
 # make test-all: with what takes long or needs a browser      make browser: a Chromium for it
 # make test-vllm: with vLLM itself, in an environment of its own (VLLM_VENV=FOLDER takes one that has vLLM)
 # make test-next: with lm-eval 0.5 in an environment of its own, against 0.4.13 (NEXT_VENV=FOLDER takes one that has it)
+# make test-engine: the engine's own tests in an environment without nnd-tasks (ENGINE_VENV=FOLDER takes one that has it)
 # make test-llamacpp: with llama.cpp behind llama-cpp-python's server, likewise (LLAMACPP_VENV=FOLDER)
 # make test-inspect: with inspect_ai, which runs what `nnd publish` describes, likewise (INSPECT_VENV=FOLDER)
 # make test-ray: Ray itself, with several raylets on this machine, in .venv; takes minutes
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where it is set, every process compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-vllm test-next test-llamacpp test-inspect test-ray browser lint docs install lock clean
+.PHONY: demo test test-all test-vllm test-next test-engine test-llamacpp test-inspect test-ray browser lint docs install lock clean
 
 install: $(STAMP)
 
@@ -70,6 +71,15 @@ test-next: install
 	  $(NEXT_VENV)/bin/python -m pip install --quiet --constraint $(NEXT_VENV)/constraints.txt torch '$(NEXT)' --editable ./engine --editable .
 	HF_HUB_OFFLINE=1 NND_TEST_NEXT=$(abspath $(NEXT_VENV))/bin/python $(BIN)/python -m pytest tests/next
 
+# A wheel of the engine and what it asks for, and nothing else.
+ENGINE_VENV ?= .venv-engine
+
+test-engine:
+	test -x $(ENGINE_VENV)/bin/python || $(PYTHON) -m venv $(ENGINE_VENV)
+	$(ENGINE_VENV)/bin/python -m pip install --quiet --constraint constraints.txt './engine[test]'
+	cd engine && ! $(abspath $(ENGINE_VENV))/bin/python -c 'import nnd_tasks' 2>/dev/null
+	cd engine && HF_HUB_OFFLINE=1 $(abspath $(ENGINE_VENV))/bin/pytest
+
 # llama-cpp-python compiles llama.cpp, which takes a C++ compiler and about 20 minutes on two cores.
 LLAMACPP_VENV ?= .venv-llamacpp
 
@@ -114,4 +124,4 @@ lock:
 	mv requirements.lock.new requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-next .venv-llamacpp .venv-inspect .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) .venv-vllm .venv-next .venv-engine .venv-llamacpp .venv-inspect .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist site

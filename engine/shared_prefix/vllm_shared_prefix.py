@@ -116,7 +116,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         if not self._wide:
             logger.warning(
                 "vllm-shared-prefix: in 16 bits, log-probabilities can depend on the order of requests where vLLM caches "
-                "prefixes (vllm issue 42019); the exact way is --no-shared-prefix with enable_prefix_caching=False in "
+                "prefixes (vllm issue 42019); the exact way is shared_prefix=False,enable_prefix_caching=False in "
                 "--model_args, or dtype=float32"
             )
         return None

@@ -119,7 +119,7 @@ def test_16_bits_say_how_to_get_exact_numbers(engine, gpt2, caplog):
         assert lm.why_not() is None
     lines = said(caplog)
     assert "42019" in lines[1]
-    assert "--no-shared-prefix" in lines[1]
+    assert "shared_prefix=False,enable_prefix_caching=False" in lines[1]
 
 
 class Silent:
