@@ -238,14 +238,21 @@ def new_folder(beside: Path) -> Iterator[Path]:
 def workshop(folder: Path, beside: Path, timeout: float = 60.0) -> Iterator[Path]:
     """Yield a new folder next to ``beside``, for one process at a time; it is removed in the end.
 
+    What killed processes left of such folders is removed too.
+
     Raises:
         NNDError: another process writes ``folder`` for longer than ``timeout`` seconds.
         OSError: no file can be made there.
     """
     busy = f"{folder}: another command is still writing it; try again when it is done"
     beside.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(beside, timeout, busy), new_folder(beside) as prepared:
-        yield prepared
+    with only_writer(beside, timeout, busy):
+        name = re.compile(re.escape(f".{beside.name}.new-") + r"[a-z0-9_]{8}")  # as `tempfile.mkdtemp` ends it
+        for path in beside.parent.iterdir():
+            if name.fullmatch(path.name):
+                shutil.rmtree(path, ignore_errors=True)
+        with new_folder(beside) as prepared:
+            yield prepared
 
 
 @contextmanager

@@ -144,6 +144,15 @@ def test_a_long_message_keeps_its_beginning_and_its_end(nnd):
     assert message.endswith("xxx: this name is longer than a file can have")
 
 
+def test_what_a_killed_process_left_goes_with_the_next_and_nothing_else(tmp_path):
+    others = [".set.old-abcd_123", ".set.new-b.new-abcd1234", ".settle.new-abcd1234", ".set.new-mine"]
+    for name in (".set.new-abcd_123", *others):
+        (tmp_path / name / "authors").mkdir(parents=True)
+    with rewriting(tmp_path / "set"):
+        assert len([*tmp_path.glob(".set.new-????????")]) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["set", *others])
+
+
 @pytest.mark.parametrize("earlier", [True, False])
 def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path, earlier):
     folder = tmp_path / "set"
