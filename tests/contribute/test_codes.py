@@ -63,6 +63,10 @@ CASES = {
     "repeated": lambda made: made.add(),
     "trivial_rule": each(low=longer),
     "trivial_rule_often": each(low=lambda tests: longer(tests).where(tests.index % 10 > 1, tests["low"])),
+    "form_only": lambda made: made.put(made.tests["high"][6].upper()),
+    "context_spaces": lambda made: made.put(f"{made.tests['context'][8]}\u00a0", column="context"),
+    "prompt_in_texts": each(high=lambda tests: tests["context"] + " " + tests["high"],
+                            low=lambda tests: tests["context"] + "\n" + tests["low"]),
     "equal_texts": lambda made: made.put(made.tests["high"][6]),
 }  # fmt: skip
 #: What else a case brings with it.
@@ -113,7 +117,7 @@ def test_personal_data_are_masked_wherever_they_are_shown(made):
     made.put(f"{secret} <b>x</b>")
     made.add(high=f"{'amber ' * 30}{secret}.", low=f"{'amber ' * 30}{secret}")
     found = made.found()
-    assert {"email", "html"} <= found.keys()
+    assert {"email", "html", "form_only"} <= found.keys()
     details = " ".join(row.detail for one in found.values() for row in one.rows)
     assert "j***@***.org" in details
     assert not re.search("jane|doe|example", details)
@@ -129,6 +133,15 @@ def test_what_the_clean_config_leaves_out_is_a_note(made):
         assert {found[code].severity for code in codes} == {severity}
         made.extra["clean"] = good_tests()
     assert "clean leaves them out" in found["repeated"].fix
+
+
+def test_candidates_that_begin_with_their_prompt_are_found_where_that_is_no_accident(made):
+    for i in range(12):
+        made.put(f"{made.tests['context'][i]}  And on.", row=i)
+    assert made.found() == {}
+    for i in range(12, 20):
+        made.put(f"{made.tests['context'][i]}  And on.", row=i)
+    assert made.found()["prompt_in_texts"].count == 20
 
 
 def test_what_a_finding_says_names_numbers_and_what_to_type(made):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -17,6 +18,7 @@ from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
 from nnd_tasks.errors import visible
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, to_nfc
+from nnd_tasks.sets.account import find_repeated_prompts, find_space_twins
 from nnd_tasks.significance import DISAGREEMENT, LARGEST_MDE, planned_by_category
 from nnd_tasks.statistics import FEW
 from nnd_tasks.text import counted
@@ -141,6 +143,12 @@ class Tests:
         return self.frame[["context", "high", "low"]].map(lambda text: not text.strip())
 
     @cached_property
+    def bare(self) -> pd.DataFrame:
+        """Both candidates, letters and digits only; as they are where they have none."""
+        forms = self.texts.map(lambda text: unicodedata.normalize("NFKC", text).casefold())
+        return forms.replace(r"[\W_]+", "", regex=True).where(lambda form: form != "", self.texts)
+
+    @cached_property
     def prompts(self) -> pd.DataFrame:
         """The first test of each prompt: ``cluster_id`` and the prompt fields, which are constant within every prompt."""
         extra = self.frame.drop(columns=RESERVED_COLUMNS, errors="ignore")
@@ -185,6 +193,12 @@ def _find_low_power(tests: Tests) -> str:
 # ---------------------------------------------------------------- prompts and labels
 
 
+def _find_space_twins(tests: Tests) -> Hits:
+    prompts = tests.prompts[~tests.blank["context"][tests.prompts.index]]
+    twins = find_space_twins(prompts.drop(columns="cluster_id"))
+    return tests.frame["cluster_id"].isin(prompts["cluster_id"][twins])
+
+
 def _find_mixed(tests: Tests) -> Hits:
     context = tests.frame["context"]
     return context.where(context != context.groupby(tests.frame["cluster_id"]).transform("first"))
@@ -214,6 +228,9 @@ _FINDERS: Mapping[str, Callable[[Tests], Hits | str]] = {
     "low_power": _find_low_power,
     "repeated": lambda tests: tests.frame.duplicated(["cluster_id", "high", "low", "category"]),
     "equal_texts": lambda tests: (tests.texts["high"] == tests.texts["low"]) & (tests.texts["low"] != ""),
+    "form_only": lambda tests: (tests.bare["high"] == tests.bare["low"]) & (tests.texts["high"] != tests.texts["low"]),
+    "context_spaces": _find_space_twins,
+    "prompt_in_texts": lambda tests: find_repeated_prompts(tests.frame),
     "empty": lambda tests: tests.blank[["high", "low"]].any(axis=1),
     "context_missing": lambda tests: tests.blank["context"] & ~tests.blank["context"].all(),
     "no_context": lambda tests: "all of them" if tests.blank["context"].all() else "",
