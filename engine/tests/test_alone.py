@@ -14,7 +14,7 @@ import pytest
 from lm_eval.api.registry import get_model
 from lm_eval.tasks import TaskManager
 
-import shared_prefix
+import shared_prefix.hf_shared_prefix
 from shared_prefix.upstream import register_models
 
 TEXT = "One day the cat went to the house of the dog and nobody knew the song"
