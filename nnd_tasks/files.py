@@ -247,7 +247,7 @@ def workshop(folder: Path, beside: Path, timeout: float = 60.0) -> Iterator[Path
     busy = f"{folder}: another command is still writing it; try again when it is done"
     beside.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(beside, timeout, busy):
-        name = re.compile(re.escape(f".{beside.name}.new-") + r"[a-z0-9_]{8}")  # as `tempfile.mkdtemp` ends it
+        name = re.compile(re.escape(f".{beside.name}.new-") + "[0-9a-f]{16}")  # as `new_folder` ends it
         for path in beside.parent.iterdir():
             if name.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
