@@ -12,6 +12,7 @@ import pandas as pd
 
 from nnd_tasks.files import read_yaml
 from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.sets.spans import count_astral
 from nnd_tasks.tables.cells import place_of, traces_of
 from nnd_tasks.tables.roles import FIELD, NAMES, TEXTS
 from nnd_tasks.text import counted, some_of
@@ -120,6 +121,12 @@ def _describe_texts(accounts: Mapping[str, Any]) -> Iterator[str]:
     if "repeated_prompts" in accounts:
         number = counted(accounts["repeated_prompts"], "test")
         yield f"{number} with candidates that begin with their prompt, which a model then reads twice; take the prompt off them"
+    if "astral_spans" in accounts:
+        number = counted(accounts["astral_spans"], "row")
+        yield (
+            f"{number} with error spans in texts with emoji or the like: positions count characters; if the tool counts UTF-16 "
+            "units (tools in a browser do), write `utf16: true` under `spans` into the recipe, else `utf16: false`"
+        )
 
 
 def say_why_nothing(accounts: Mapping[str, Any]) -> str:
@@ -147,6 +154,7 @@ def look_at_texts(rows: pd.DataFrame, tests: pd.DataFrame, prompts: pd.DataFrame
         "taken_for_missing": count_traces(rows[~rows["exclusion"].str.startswith("by_recipe")], recipe),
         "space_twins": int(find_space_twins(prompts).sum()),
         "repeated_prompts": int(find_repeated_prompts(tests).sum()),
+        "astral_spans": count_astral(rows, recipe),
     }
     return {name: value for name, value in counts.items() if value}
 

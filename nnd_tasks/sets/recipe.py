@@ -108,6 +108,7 @@ class Spans(_Strict):
         start: key of the first character.
         end: the same of the character after the last.
         end_inside: whether the end is the last character.
+        utf16: whether positions count UTF-16 units, as tools in a browser do: an emoji is two.
         text: key of the marked words. Where they do not stand at the positions, the nearest place with these words counts.
         category: key of the kind of error.
         severity: key of its severity.
@@ -118,6 +119,7 @@ class Spans(_Strict):
     start: str = "start"
     end: str = "end"
     end_inside: bool = False
+    utf16: bool | None = None
     text: str = "text"
     category: str = "category"
     severity: str = "severity"

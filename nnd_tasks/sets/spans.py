@@ -121,6 +121,8 @@ def locate_spans(cell: Any, text: str, keys: Spans) -> tuple[list[Span], int]:
     if not items:
         return [], 0
     published = normalize_text(text)
+    if keys.utf16:
+        published = _count_utf16(published, text)
     placed = [span for item in items if (span := _locate(item, published, keys))]
     return placed, len(items) - len(placed)
 
@@ -199,6 +201,34 @@ def normalize_text(text: str) -> NormalizedText:
                 starts.extend([length] * len(piece))
                 ends.extend([len(normalized)] * len(piece))
     return NormalizedText(normalized, [*starts, len(normalized)], ends)
+
+
+def _count_utf16(published: NormalizedText, original: str) -> NormalizedText:
+    """Let positions count the UTF-16 units of the original; one inside a character goes to its edge."""
+    units = [unit for i, letter in enumerate(original) for unit in ((i, i), (i, i + 1))[: 1 + (letter > "\uffff")]]
+    units.append((len(original), len(original)))
+    starts, ends = (
+        [places[unit] for unit in side]
+        for places, side in zip((published.starts, published.ends), zip(*units, strict=True), strict=True)
+    )
+    return NormalizedText(published.text, starts, ends)
+
+
+def count_astral(rows: pd.DataFrame, recipe: Recipe) -> int:
+    """Count the rows whose spans count characters or UTF-16 units, which the recipe does not say, and so lie elsewhere.
+
+    They have positions without words, in a text with characters beyond U+FFFF.
+    """
+    keys = recipe.spans
+    if not keys or keys.marks or keys.utf16 is not None or "spans" not in rows:
+        return 0
+    texts = rows["rejected" if "rejected" in rows else "candidate"]
+    return sum(
+        isinstance(text, str)
+        and max(text, default="") > "\uffff"
+        and any(_is_pair(item) or (isinstance(item, Mapping) and not item.get(keys.text)) for item in read_items(cell))
+        for text, cell in zip(texts, rows["spans"], strict=True)
+    )
 
 
 def place_spans(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:

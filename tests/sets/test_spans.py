@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.spans import normalize_text, take_marks
 from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick
 
@@ -111,6 +112,17 @@ def test_two_columns_are_one_span_that_counts_the_line_ends_of_the_file(tmp_path
     low, [span] = (made.tables["default"].to_pylist()[0][name] for name in ("low", "low_spans"))
     assert low[span["start"] : span["end"]] == "mill"
     assert left_out(made, "error_spans") == {"nowhere": 2}
+
+
+@pytest.mark.parametrize(("cell", "keys", "notes"), [
+    ([1, 3], {}, 1), ({"start": 1, "end": 3}, {}, 1), ({"text": "mat"}, {}, 0), ("mat", {}, 0), ([], {}, 0),
+    ([1, 3], {"utf16": False}, 0), ([1, 3], {"utf16": True}, 0),
+])  # fmt: skip
+def test_a_note_asks_whether_positions_after_an_emoji_count_utf16_units(cell, keys, notes, tmp_path):
+    rows = [{"c": "q", "t": "a", "l": "good"}, {"c": "q", "t": "\U0001f408 a mat", "l": "bad", "s": cell}]
+    accounts = make_rows(tmp_path, rows, **LABELS, spans={"column": "s", **keys}).report["default"]["accounts"]
+    assert accounts.get("astral_spans", 0) == notes
+    assert ("`utf16: true`" in " ".join(describe_accounts(accounts))) == bool(notes)
 
 
 @pytest.mark.parametrize("cell", ["[4, 9, 12]", "4", "[[4, 9], [4]]", '[[4, 9, "minor"]]'])

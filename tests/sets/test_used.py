@@ -120,7 +120,7 @@ def test_each_column_of_prepare_is_used_or_refused(base, outcome):
 @pytest.mark.parametrize("where", [{"column": "e"}, {"start": "f", "end": "h"}, {"marks": ["t", "é"]}])
 def test_each_key_of_spans_is_used_or_refused(where, outcome, tmp_path):
     values = {
-        "column": "e", "start": "v", "end": "v", "end_inside": True, "text": "u", "category": "u", "severity": "u",
+        "column": "e", "start": "v", "end": "v", "end_inside": True, "utf16": True, "text": "u", "category": "u", "severity": "u",
         "marks": ["b", "d"],
     }  # fmt: skip
     assert {*values} == {*Spans.model_fields}
@@ -129,13 +129,13 @@ def test_each_key_of_spans_is_used_or_refused(where, outcome, tmp_path):
             "c": "q",
             "t": text,
             "l": label,
-            "e": [{"start": 0, "end": 1, "v": 2, "u": "y"}],
+            "e": [{"start": 0, "end": 2, "v": 3, "u": "y"}],
             "f": 0,
-            "h": 1,
-            "v": 2,
+            "h": 2,
+            "v": 3,
             "u": "y",
         }
-        for text, label in (("x y", "good"), ("b y td", "bad"))
+        for text, label in (("x y", "good"), ("\U0001f408b y td", "bad"))
     ]
     source = write_rows(tmp_path / "t.jsonl", rows)
 
