@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option, echo
 
-from nnd_tasks.cli.typer_app import RUN_GPT2, Verb, verb
+from nnd_tasks.cli.typer_app import RUN_GPT2, LMEvalVerb, verb
 from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
@@ -17,44 +17,9 @@ from nnd_tasks.text import counted
 if TYPE_CHECKING:
     from nnd_tasks.run.adapter import SavedRun
 
-#: Options of `lm_eval run` that ``nnd run`` does not have.
-_LM_EVAL_ONLY = {
-    *("--cache_requests", "--check_integrity", "--config", "-C", "--confirm_run_unsafe_code", "--hf_hub_log_args"),
-    *("--predict_only", "-x", "--repeats", "-r", "--show_config", "--trackio_args", "--verbosity", "-v"),
-    *("--wandb_args", "--wandb_config_args", "--write_out", "-w"),
-}
-#: Options of it whose value may be left out; then they are true.
-_OPTIONAL_VALUE = {"--apply_chat_template", "--fewshot_as_multiturn"}
-
-
-class _Run(Verb):
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read words as lm-eval does: ``--tasks a b`` for ``--tasks a --tasks b``, and options whose value may be left out."""
-        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        words: list[str] = []
-        of_list, values = "", 0
-        for word, following in zip(args, [*args[1:], "-"], strict=False):
-            name, equals, _ = word.partition("=")
-            if name in _LM_EVAL_ONLY:
-                raise NNDError(
-                    f"{name}: nnd run has no such option; after `nnd register`, `lm_eval run {name} ...` has"
-                )
-            if word.startswith("-"):
-                of_list, values = (name if name in lists else ""), len(equals)
-            elif of_list:
-                words += [of_list] if values else []
-                values += 1
-            words += [f"{word}=true" if word in _OPTIONAL_VALUE and following.startswith("-") else word]
-        return super().parse_args(ctx, words)
-
-
 _PAIRS = "NAME=VALUE,..."
 _SAVING = "Save nothing. Default: results and samples go to --output_path, or to $NND_HOME/results."
 _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
-
-
-def _read_bool(text: str) -> bool:
-    return text.lower() in ("true", "1", "yes")
 
 
 def complete_task(incomplete: str) -> list[str]:
@@ -70,7 +35,7 @@ def complete_task(incomplete: str) -> list[str]:
     "Run",
     f"{RUN_GPT2} --tasks nnd_quiz_design  # then nnd report, or nnd compare after another model",
     f"{RUN_GPT2} --tasks nnd_summeval,nnd_frank --sample 20  # 20 prompts of each, from all categories",
-    cls=_Run,
+    cls=LMEvalVerb,
     no_args_is_help=True,
 )
 def run(
@@ -133,7 +98,8 @@ def run(
     ] = None,
     system_instruction: Annotated[str | None, Option("--system_instruction", help="First turn of a chat.")] = None,
     fewshot_as_multiturn: Annotated[
-        bool | None, Option("--fewshot_as_multiturn", parser=_read_bool, metavar="[BOOL]", help="A turn per example.")
+        Literal["true", "false"] | None,
+        Option("--fewshot_as_multiturn", help="A turn of the chat per example: true unless it is false."),
     ] = None,
     gen_kwargs: Annotated[
         list[str] | None,
@@ -175,7 +141,7 @@ def run(
         num_fewshot=num_fewshot,
         apply_chat_template=apply_chat_template == "true" or apply_chat_template or False,
         system_instruction=system_instruction,
-        fewshot_as_multiturn=fewshot_as_multiturn,
+        fewshot_as_multiturn=None if fewshot_as_multiturn is None else fewshot_as_multiturn == "true",
         gen_kwargs=gen_kwargs,
         shared_prefix=not no_shared_prefix,
         seed=seed,

@@ -117,6 +117,39 @@ class Verb(TyperCommand):
             raise Exit(130) from stop
 
 
+#: Options of `lm_eval run` that ``nnd run`` does not have.
+LM_EVAL_ONLY = {
+    *("--cache_requests", "--check_integrity", "--config", "-C", "--confirm_run_unsafe_code", "--hf_hub_log_args"),
+    *("--predict_only", "-x", "--repeats", "-r", "--show_config", "--trackio_args", "--verbosity", "-v"),
+    *("--wandb_args", "--wandb_config_args", "--write_out", "-w"),
+}
+#: Options of it whose value may be left out; then they are true.
+_OPTIONAL_VALUE = {"--apply_chat_template", "--fewshot_as_multiturn"}
+
+
+class LMEvalVerb(Verb):
+    """A command with the options of `lm_eval run`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read words as lm-eval does: ``--tasks a b`` for ``--tasks a --tasks b``, and options whose value may be left out."""
+        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
+        words: list[str] = []
+        of_list, values = "", 0
+        for word, following in zip(args, [*args[1:], "-"], strict=False):
+            name, equals, _ = word.partition("=")
+            if name in LM_EVAL_ONLY:
+                raise NNDError(
+                    f"{name}: nnd run has no such option; after `nnd register`, `lm_eval run {name} ...` has"
+                )
+            if word.startswith("-"):
+                of_list, values = (name if name in lists else ""), len(equals)
+            elif of_list:
+                words += [of_list] if values else []
+                values += 1
+            words += [f"{word}=true" if word in _OPTIONAL_VALUE and following.startswith("-") else word]
+        return super().parse_args(ctx, words)
+
+
 app = Typer(
     name="nnd",
     help="Near-Negative Distinction: human evaluations as likelihood tests for language models.",

@@ -67,14 +67,6 @@ def model_parameters(model: str) -> dict[str, str]:
     }
 
 
-def start_logging() -> None:
-    """Print lm-eval's log lines, and ours, which are below its logger."""
-    from lm_eval.utils import setup_logging
-
-    setup_logging()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # as `lm_eval` does: its threads do not survive a fork
-
-
 # ---------------------------------------------------------------- tasks
 
 
@@ -108,28 +100,22 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
     names = [name for name in names if not name.endswith(".yaml")]  # else it is a file
     folder = write_task_folder()
     by_name = {path.stem: path.parent for path in folder.rglob("*.yaml")}
-    folders = {by_name.get(name, folder) for name in names}
-
-    def read(folders: Iterable[Path], *, defaults: bool = False) -> Any:
-        return LoadingOnce(include_path=[*folders, *further], include_defaults=defaults, metadata=metadata)
-
-    if folder not in folders:
-        manager = read(sorted(folders))
-        if {*names} <= {*manager.all_tasks} - {*manager.all_groups}:
-            return manager
-    manager = read([folder])
-    if {*names} <= {*manager.all_tasks}:
-        return manager
-    match_names(manager, [name for name in names if name.startswith("nnd_")])  # no task of lm-eval begins so
+    folders = sorted({by_name.get(name, folder) for name in names})
+    scopes = [(folders, False)] * (folder not in folders) + [([folder], False), ([folder], True)]
     # Upstream warns of each task that is read twice: what `nnd register` wrote is among lm-eval's own. Tags have no file.
-    ours = re.compile(rf"from (None|{re.escape(str(folder))}\S*) overrides")
-    logger, quietly = logging.getLogger("lm_eval.tasks._index"), lambda record: not ours.search(record.getMessage())
+    twice = re.compile(rf"from (None|{re.escape(str(folder))}\S*) overrides")
+    logger, quietly = logging.getLogger("lm_eval.tasks._index"), lambda record: not twice.search(record.getMessage())
     logger.addFilter(quietly)
     try:
-        manager = read([folder], defaults=True)
+        for folders, defaults in scopes:
+            manager = LoadingOnce(include_path=[*folders, *further], include_defaults=defaults, metadata=metadata)
+            groups = {*manager.all_groups} if folders != [folder] else {*()}
+            if {*names} <= {*manager.all_tasks} - groups:
+                break
+            if folders == [folder]:  # no task of lm-eval begins as ours do
+                match_names(manager, [name for name in names if defaults or name.startswith("nnd_")])
     finally:
         logger.removeFilter(quietly)
-    match_names(manager, names)
     return manager
 
 
@@ -327,10 +313,13 @@ def results_folder(output_path: str, folder: str | None) -> Path:
     return path.parent if path.suffix == ".json" else path / (folder or "model")
 
 
-def make_tracker(output_path: str | Path | None) -> Any:
-    """Make lm-eval's `EvaluationTracker`, which writes results; None writes none."""
+def start_tracker(output_path: str | Path | None) -> Any:
+    """Make lm-eval's `EvaluationTracker`, which writes results, and print its log lines and ours; None writes none."""
     from lm_eval.loggers import EvaluationTracker
+    from lm_eval.utils import setup_logging
 
+    setup_logging()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # as `lm_eval` does: its threads do not survive a fork
     return EvaluationTracker(output_path=None if output_path is None else str(output_path))
 
 

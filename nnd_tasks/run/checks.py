@@ -9,7 +9,7 @@ import ast
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -55,27 +55,22 @@ def read_pairs(given: str | Iterable[str] | Mapping[str, Any] | None, option: st
     """
     if isinstance(given, Mapping):
         return dict(given)
-    pairs: dict[str, Any] = {}
+    items: list[tuple[str, Any]] = []
     for text in [given] if isinstance(given, str) else given or ():
-        for key, value in _read_items(text, option):
-            if key in pairs:
-                raise NNDError(f"{option}: {key} is given twice; give it once")
-            pairs[key] = value
+        if text.lstrip().startswith("{"):
+            items += parse_json(text, f"{option} {text}", hint="; or write NAME=VALUE,... without braces").items()
+            continue
+        for match in _PART.finditer(text):
+            key, equals, value = match[0].strip().partition("=")
+            if not equals or not key:
+                raise NNDError(f"{option} {text}: {match[0]!r} is no NAME=VALUE")
+            if value[:1] in _CLOSING and (len(value) == 1 or value[-1] != _CLOSING[value[0]]):
+                raise NNDError(f"{option} {text}: {value[0]} is opened and not closed")
+            items.append((key, _read_value(value)))
+    for key in (pairs := dict(items)):
+        if sum(key == other for other, _ in items) > 1:
+            raise NNDError(f"{option}: {key} is given twice; give it once")
     return pairs
-
-
-def _read_items(text: str, option: str) -> Iterator[tuple[str, Any]]:
-    if text.lstrip().startswith("{"):
-        hint = "; or write NAME=VALUE,... without braces"
-        yield from parse_json(text, f"{option} {text}", hint=hint).items()
-        return
-    for match in _PART.finditer(text):
-        key, equals, value = match[0].strip().partition("=")
-        if not equals or not key:
-            raise NNDError(f"{option} {text}: {match[0]!r} is no NAME=VALUE")
-        if value[:1] in _CLOSING and (len(value) == 1 or value[-1] != _CLOSING[value[0]]):
-            raise NNDError(f"{option} {text}: {value[0]} is opened and not closed")
-        yield key, _read_value(value)
 
 
 def _read_value(text: str) -> Any:
@@ -87,14 +82,12 @@ def _read_value(text: str) -> Any:
     return text
 
 
-def read_seeds(text: str | None) -> dict[str, int | None]:
+def read_seeds(text: str) -> dict[str, int | None]:
     """Read ``--seed``: one for all, or four between commas; ``None`` sets none.
 
     Raises:
         NNDError: it is neither.
     """
-    if text is None:
-        return {}
     try:
         seeds = [None if seed.strip().lower() == "none" else int(seed) for seed in text.split(",")]
         names = ("random_seed", "numpy_random_seed", "torch_random_seed", "fewshot_random_seed")

@@ -19,18 +19,17 @@ from nnd_tasks.redact import hidden_in_logs, hide, keep_secret, without_secrets
 from nnd_tasks.run import checks
 from nnd_tasks.run.adapter import (
     SavedRun,
-    make_tracker,
     results_folder,
     save_results,
     simple_evaluate,
-    start_logging,
+    start_tracker,
     task_manager,
 )
 from nnd_tasks.run.smollm2 import resolve_model
 from nnd_tasks.run.table import write_table
-from nnd_tasks.show.console import say, say_lines, warn
+from nnd_tasks.show.console import say, warn
 from nnd_tasks.task.request import engine_errors
-from nnd_tasks.task.settings import Settings, plain_metadata
+from nnd_tasks.task.settings import plain_metadata
 from nnd_tasks.task.signature import INDIFFERENT, digest, engine_packages, environment, model_files, name_server
 from nnd_tasks.text import counted
 
@@ -104,14 +103,18 @@ def run_and_save(
     """
     with _hidden_in_errors(), hidden_in_logs():
         try:
-            start_logging()
-            tracker = make_tracker(output_path)
+            tracker = start_tracker(output_path)
             arguments = checks.read_pairs(model_args, "--model_args")
             for name, default in (("device", "cuda:0"), ("batch_size", 1)):  # those of lm-eval's command line
                 if options.get(name) is None and name not in arguments:
                     options[name] = default
+            chat, turns = bool(options.get("apply_chat_template")), options.get("fewshot_as_multiturn")
+            if turns and not chat:
+                raise NNDError("--fewshot_as_multiturn: only a chat has turns; add --apply_chat_template")
+            options["fewshot_as_multiturn"] = (chat or None) if turns is None else turns
             options["gen_kwargs"] = checks.read_pairs(options.get("gen_kwargs"), "--gen_kwargs")
-            options |= checks.read_seeds(options.pop("seed", None))
+            if (seed := options.pop("seed", None)) is not None:
+                options |= checks.read_seeds(seed)
             run = _prepare(tasks, model, arguments, evaluation_tracker=tracker, log_samples=log_samples, **options)
             mark = None
             if resume and output_path:
@@ -125,8 +128,8 @@ def run_and_save(
                 return None
             tokens, samples = results.pop("tokens", {}), results.pop("samples", None)
             given = ", ".join(f"{name}: {run.options.get(name)}" for name in ("limit", "num_fewshot", "batch_size"))
-            say(f"{model} ({without_secrets(arguments)}), {given}")
-            say_lines(write_table(results, all_metrics=all_metrics))
+            table = write_table(results, all_metrics=all_metrics)
+            say(f"{model} ({without_secrets(arguments)}), {given}", *table.splitlines())
             if not output_path:
                 return None
             saved = save_results(tracker, run.folder, results, samples if log_samples else None, tokens)
@@ -172,37 +175,24 @@ def _prepare(
     keep_secret(arguments)
     checks.take_options(arguments, options)
     checks.check_request(model, arguments, metadata, {"sample": sample, **options})
-    arguments = _complete_arguments(model, arguments)
-    if checks.split_cluster(model, arguments)[0] in checks.ON_TORCH and options.get("device") is None:
-        options["device"] = (
-            "cuda:0"  # the default of `lm_eval` on the command line; it takes the CPU if there is no GPU
-        )
+    engine, _, _ = checks.split_cluster(model, arguments)
+    if engine in checks.HF:  # lm-eval would sum in the type of the weights: in bfloat16, different texts tie
+        arguments = {"softmax_dtype": "float32", **arguments}
+    if isinstance(pretrained := arguments.get("pretrained"), str):
+        arguments["pretrained"] = resolve_model(pretrained)
+    if engine in checks.ON_TORCH and options.get("device") is None:
+        options["device"] = "cuda:0"  # the default of lm-eval's command line; it takes the CPU if there is no GPU
     task_metadata = dict(arguments)
     if not isinstance(model, str):
         task_metadata |= {name: value for name in _TOKENIZING if (value := getattr(model, name, None)) is not None}
         if isinstance(getattr(model, "pretrained", None), str):
             task_metadata["pretrained"] = model.pretrained
     task_metadata |= metadata
-    if names and all(name.startswith("nnd_") for name in names):  # other tasks may take settings of the same names
-        Settings.read(task_metadata)
     manager = task_manager(include_path, names, task_metadata)
     run = checks.check_run(manager, model, arguments, names, options, sample=sample, shared_prefix=shared_prefix)
     if use_cache is not None:
         run.options["use_cache"] = f"{use_cache}_{_key_answers(run)}"
     return run
-
-
-def _complete_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the folder of a model that we know by name in place of that name, and sum exactly.
-
-    `HFLM` would sum log-probabilities in the type of its weights: in bfloat16, different texts tie. So a model of transformers
-    gets ``softmax_dtype=float32`` unless the arguments name a type.
-    """
-    exact = checks.split_cluster(model, arguments)[0] in checks.HF
-    completed = {**({"softmax_dtype": "float32"} if exact else {}), **arguments}
-    if isinstance(pretrained := arguments.get("pretrained"), str):
-        completed["pretrained"] = resolve_model(pretrained)
-    return completed
 
 
 # ---------------------------------------------------------------- the run

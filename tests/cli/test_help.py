@@ -11,7 +11,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from nnd_tasks import cli
-from nnd_tasks.cli import app, running
+from nnd_tasks.cli import app
+from nnd_tasks.cli.typer_app import LM_EVAL_ONLY
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.store import results_dir
@@ -110,9 +111,9 @@ def test_an_option_that_is_given_twice_is_a_list_or_an_error():
 def test_options_of_run_are_those_of_lm_eval_or_are_said_to_be_left_out():
     theirs = HarnessCLI()._subparsers.choices["run"]._option_string_actions.keys() - {"-h", "--help"}
     ours = {name for option in VERBS[("run",)].params for name in option.opts}
-    assert theirs - ours == running._LM_EVAL_ONLY - {"--repeats", "-r"}, "which 0.5 has"
+    assert theirs - ours == LM_EVAL_ONLY - {"--repeats", "-r"}, "which 0.5 has"
     page = (REPO / "docs" / "running.md").read_text("utf-8")
-    assert [name for name in running._LM_EVAL_ONLY if name.startswith("--") and f"`{name}`" not in page] == []
+    assert [name for name in LM_EVAL_ONLY if name.startswith("--") and f"`{name}`" not in page] == []
 
 
 def test_an_interrupted_command_says_so_and_how_a_run_goes_on(nnd, monkeypatch):

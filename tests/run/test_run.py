@@ -66,6 +66,7 @@ CASES = dict(
 --metadata '{"max_length": 9000}' => metadata max_length=9000 is not what the model gets (None); give it in
 --metadata '{"append_bos": true}' --apply_chat_template => leave out --apply_chat_template
 --apply_chat_template => has no chat template; leave out
+--fewshot_as_multiturn => --fewshot_as_multiturn: only a chat has turns; add --apply_chat_template
 --no-save --metadata tokens=true => add --output_path FOLDER
 --no-save --output_path a => --no-save: saves nothing, and --output_path or --log_samples asks for files
 --cache_requests true => --cache_requests: nnd run has no such option; after `nnd register`, `lm_eval run --cache_requests
@@ -157,13 +158,14 @@ def test_pairs_are_read_as_lm_eval_reads_them(text, pairs):
 def test_a_seed_is_for_all_or_each_has_its_own():
     assert [*read_seeds("7").values()] == [7] * 4
     assert read_seeds("0,None,8,52") == dict(zip(read_seeds("7"), [0, None, 8, 52], strict=True))
-    assert read_seeds(None) == {}
 
 
-def test_words_are_read_as_lm_eval_reads_them_and_a_misspelt_option_is_named(nnd, llama, home):
+def test_words_are_read_as_lm_eval_reads_them_and_a_misspelt_option_is_named(nnd, llama, home, tmp_path):
     words = "--model_args", f"pretrained={llama}", "dtype=float32", "--tasks", "nnd_demo", "nnd_demo_clean"
-    done = nnd("run", *words, "--apply_chat_template", "-L", "2", "--no-save", "--device", "cpu")
+    done = nnd("run", *words, "--apply_chat_template", "-L", "2", "-f", "1", "-o", tmp_path, "--device", "cpu")
     assert done.status == 0, done.err
+    [path] = tmp_path.rglob("results_*.json")
+    assert json.loads(path.read_text("utf-8"))["fewshot_as_multiturn"] is True
     assert {"nnd_demo (2 of 60 prompts)", "nnd_demo_clean (2 of 60 prompts)"} == {*printed_table(done.out)}
     wrong = nnd("run", "--tasks", "nnd_demo", "--limt", "2")
     assert (wrong.status, "No such option: --limt" in wrong.err, "--limit" in wrong.err) == (2, True, True)
