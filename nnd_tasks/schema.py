@@ -245,7 +245,7 @@ def _find_spans_outside(table: pa.Table) -> list[Fault]:
     if not (wrong := pc.sum(outside).as_py()):
         return []
     first = pc.index(outside, True).as_py()
-    place = f"{spans[first].as_py()} in a text of {lengths[first]} characters"
+    place = f"{spans[first].as_py()} in a text of {lengths[first]} characters; no field may be null"
     return [Fault("spans_outside", f"row {rows[first].as_py() + 1}: {place}", wrong)]
 
 

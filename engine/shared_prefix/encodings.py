@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shared_prefix.model_error import ModelError
+from shared_prefix.shared_encodings import SHARED
 from shared_prefix.upstream import HFLM
-
-#: (text, add_special_tokens, add_bos_token, prefix token) -> tokens. HFLM's ``tok_encode`` depends on nothing else. All are kept:
-#: they take less memory than lm-eval's lists of its requests.
-Encodings = dict[tuple[str, bool | None, bool | None, int | None], NDArray[np.int32]]
-
-#: Arguments that load a tokenizer -> the tokenizer and its encodings; None outside of `shared_encodings`.
-_shared: ContextVar[dict[Any, tuple[Any, Encodings]] | None] = ContextVar("_shared", default=None)
 
 
 class TokenizingOnce(HFLM):  # type: ignore[misc]
-    """An `HFLM` that keeps the tokens of each text, and shares them within `shared_encodings`."""
+    """An `HFLM` that keeps the tokens of each text, and shares them within `share_encodings`."""
 
     tokenizer: Any
     #: Encode as lm-eval's clients of servers do: they need no prefix token, and look for none in a text.
     as_client = False
 
-    @staticmethod
-    @contextmanager
-    def shared_encodings() -> Iterator[None]:
-        """Within this context, models and counters with the same tokenizer share it and its encodings."""
-        token = _shared.set({})
-        try:
-            yield
-        finally:
-            _shared.reset(token)
-
     def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **loading: Any) -> None:
         named = all(isinstance(name, str) for name in (pretrained, tokenizer or ""))
-        shared = _shared.get() if named else None
+        shared = SHARED.get() if named else None
         if shared is None:
             shared = {}
         key = (pretrained, tokenizer, *sorted(loading.items()))

@@ -2,9 +2,9 @@
 
 from lm_eval.models.huggingface import HFLM
 
-from shared_prefix.encodings import TokenizingOnce
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
 from shared_prefix.lengths import TokenCounter
+from shared_prefix.shared_encodings import share_encodings
 
 
 def test_encodings_are_those_of_the_tokenizer(tiny_models):
@@ -12,7 +12,7 @@ def test_encodings_are_those_of_the_tokenizer(tiny_models):
         backend = "seq2seq" if name == "t5" else "causal"
         arguments = {"pretrained": str(folder), "backend": backend, "device": "cpu"}
         plain = HFLM(**arguments)
-        with TokenizingOnce.shared_encodings():
+        with share_encodings():
             counter, model = TokenCounter(arguments), SharedPrefixLM(**arguments)
             assert counter.tokenizer is model.tokenizer
             assert model.tokenizer is not plain.tokenizer
@@ -28,7 +28,7 @@ def test_encodings_are_those_of_the_tokenizer(tiny_models):
 
 def test_nothing_is_shared_between_other_settings_or_beyond_a_run(gpt2):
     arguments = {"pretrained": str(gpt2)}
-    with TokenizingOnce.shared_encodings():
+    with share_encodings():
         first = TokenCounter(arguments).tokenizer
         assert TokenCounter(arguments).tokenizer is first
         assert TokenCounter({**arguments, "add_bos_token": True}).tokenizer is not first

@@ -32,6 +32,7 @@ from nnd_tasks.task.request import engine_errors
 from nnd_tasks.task.settings import plain_metadata
 from nnd_tasks.task.signature import INDIFFERENT, digest, engine_packages, environment, model_files, name_server
 from nnd_tasks.text import counted
+from shared_prefix.shared_encodings import share_encodings
 
 
 def evaluate(
@@ -67,7 +68,7 @@ def evaluate(
     Raises:
         NNDError: there is no such task, a set cannot be built, or the model or its tokenizer cannot be identified.
     """
-    with _hidden_in_errors(), hidden_in_logs():
+    with _hidden_in_errors(), hidden_in_logs(), share_encodings():
         kwargs |= {"metadata": metadata, "include_path": include_path, "shared_prefix": shared_prefix}
         return dict(_score(_prepare(tasks, model, model_args, **kwargs)) or {})
 
@@ -101,7 +102,7 @@ def run_and_save(
     Raises:
         NNDError: lm-eval ended with an exception, one of our checks before the run failed, or files could not be written.
     """
-    with _hidden_in_errors(), hidden_in_logs():
+    with _hidden_in_errors(), hidden_in_logs(), share_encodings():
         try:
             tracker = start_tracker(output_path)
             arguments = checks.read_pairs(model_args, "--model_args")
@@ -205,11 +206,10 @@ def _score(run: checks.CheckedRun) -> Any:
     that is known to give the same numbers.
     """
     from nnd_tasks.task.scored_tokens import token_table
-    from shared_prefix.encodings import TokenizingOnce
     from shared_prefix.ray_workers import RAY, RayWorkers
 
     arguments = {**run.cluster, "engine": run.model, **run.arguments} if run.cluster else run.arguments or None
-    with TokenizingOnce.shared_encodings(), engine_errors():
+    with engine_errors():
         try:
             results = simple_evaluate(model=RAY if run.cluster else run.model, model_args=arguments, **run.options)
         except TypeError as error:

@@ -62,7 +62,7 @@ def own_set(nnd_home, monkeypatch):
         card_facts = CardFacts(name, Facts(license=license, language=("en",), **FACTS), "Better is better.")
         write_dataset(folder, tables, card_facts=card_facts, report=reports, default="all")
         recipe.mkdir(parents=True, exist_ok=True)
-        (recipe / RECIPE).write_text("files:\n  mine.csv:\nlabel: grade\nbetter: [right]\n")
+        (recipe / RECIPE).write_text("files:\n  mine.csv:\nbetter: [right]\n" + "label: grade\n" * (not prepare))
         if prepare:
             (recipe / PREPARE).write_text(prepare)
         again = SimpleNamespace(tables=dict(tables), report=reports)

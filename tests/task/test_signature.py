@@ -124,7 +124,7 @@ def test_error_spans_have_a_digest_of_their_own_where_span_metrics_are_printed(l
     table, [file] = read_table(folder, "authors"), (folder / "authors").glob("*.parquet")
     signatures = []
     for end, tokens in ((3, True), (4, True), (4, False)):
-        spans = [[{"start": 0, "end": end, "category": None, "severity": None}]] * table.num_rows
+        spans = [[{"start": 0, "end": end, "category": "", "severity": ""}]] * table.num_rows
         pq.write_table(table.append_column("low_spans", pa.array(spans, SPANS)), file)
         signatures.append(run(llama, metadata={"tokens": tokens})[0])
     one, other, without = signatures
