@@ -46,19 +46,25 @@ def score_pairs(
         one's; ``passed``, whether that is above 0.
 
     Raises:
-        NNDError: the lists differ in length, the model cannot be loaded or keeps no tokens, or a text has no token.
+        NNDError: the lists differ in length, a text is blank or no text, the model cannot be loaded or keeps no tokens, or a text
+            has no token.
     """
     from nnd_tasks.run.smollm2 import resolve_model
     from shared_prefix.hf_shared_prefix import SharedPrefixLM  # imports torch and transformers
 
-    pairs = pd.DataFrame({"context": pd.Series(contexts), "high": pd.Series(high), "low": pd.Series(low)}, dtype=object)
-    if not len(contexts) == len(high) == len(low) or not all(isinstance(text, str) for text in pairs.to_numpy().flat):
-        lengths = f"{len(contexts)}, {len(high)} and {len(low)}"
-        raise NNDError(f"score_pairs: contexts, high and low must be lists of as many texts; they have {lengths}")
+    lists = {"contexts": list(contexts), "high": list(high), "low": list(low)}
+    if len({*map(len, lists.values())}) > 1:
+        lengths = ", ".join(f"{len(texts)} {name}" for name, texts in lists.items())
+        raise NNDError(f"score_pairs: the lists must have one length; there are {lengths}")
+    for name, cells in lists.items():
+        for row, text in enumerate(cells):
+            if not isinstance(text, str) or not (text.strip() or name == "contexts"):
+                raise NNDError(f"score_pairs: {name}[{row}] is {text!r}; expected text")
+    pairs = pd.DataFrame({"context": lists["contexts"], "high": lists["high"], "low": lists["low"]}, dtype=object)
     if not hasattr(model, "loglikelihood"):
         name = resolve_model(str(model)) if isinstance(model, str | Path) else model
         try:
-            model = SharedPrefixLM(pretrained=name, **model_args)
+            model = SharedPrefixLM(pretrained=name, **{"device": "cuda:0", **model_args})  # without a GPU, on the CPU
         except Exception as error:  # transformers raises many kinds
             raise NNDError(f"score_pairs: the model cannot be loaded ({typed_reason_of(error)})") from error
     if not hasattr(model, "token_scores"):

@@ -240,7 +240,7 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
         if len(paired.runs) > 1:
             continue
         lone = paired.runs[0]
-        why = f"no other model ran on {lone.set}"
+        why = f"no run of another model on {lone.set} is at hand for it"
         others = [run for run in runs if run.set == lone.set and run.model != lone.model]
         if others:
             nearest = max(

@@ -1,5 +1,6 @@
 """`score_pairs` gives the numbers of a task for its prompts and texts, and says what it cannot take."""
 
+import pandas as pd
 import pytest
 
 from nnd_tasks import score_pairs
@@ -20,6 +21,7 @@ def test_its_numbers_are_those_of_a_task(ready_made, llama, home):
     model = SharedPrefixLM(pretrained=str(llama), **settings) if ready_made else llama
     table = score_pairs(model, contexts, high, low, **({} if ready_made else settings))
     assert len(table) == len(tests) > 10
+    assert score_pairs(model, contexts[:2], pd.Series(high[:2], index=[1, 0]), low[:2])["high"].tolist() == high[:2]
     assert table["passed"].tolist() == [outcome["passed"] for *_, outcome in tests]
     for (sample, test, _), row in zip(tests, table.itertuples(), strict=True):
         records = {which: sample["candidates"][test[which]] for which in ("high", "low")}
@@ -32,10 +34,10 @@ def test_its_numbers_are_those_of_a_task(ready_made, llama, home):
 @pytest.mark.parametrize(
     ("model", "lists", "message"),
     [
-        (None, (["a"], ["b", "c"], ["d"]), "as many texts; they have 1, 2 and 1"),
-        (None, (["a"], [None], ["d"]), "must be lists of as many texts"),
+        (None, (["a"], ["b", "c"], ["d"]), "there are 1 contexts, 2 high, 1 low"),
+        (None, (["a"], [None], ["d"]), r"high\[0\] is None; expected text"),
         ("/no/such/folder", (["a"], ["b"], ["c"]), "the model cannot be loaded"),
-        (None, (["a"], [""], ["c"]), "has no token of its own"),
+        (None, (["a"], [""], ["c"]), r"high\[0\] is ''; expected text"),
         (type("Sums", (), {"loglikelihood": None})(), (["a"], ["b"], ["c"]), "a ready-made Sums gives sums only"),
     ],
 )
