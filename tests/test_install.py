@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_NO_HASH = {"torch", "ray"}  # each machine takes the wheel that fits it; `make test-ray` alone takes Ray
+_NO_HASH = {"torch", "ray"}  # each machine takes the wheel that fits it; `nox -s ray` alone takes Ray
 
 
 def pins(name):

@@ -1,6 +1,6 @@
 """A real inspect_ai runs what ``eval.yaml`` describes, on the files that would be published.
 
-``make test-inspect`` runs this file. ``NND_TEST_INSPECT`` names the Python that has inspect_ai.
+``nox -s inspect`` runs this file. ``NND_TEST_INSPECT`` names the Python that has inspect_ai.
 """
 
 import json
@@ -35,7 +35,7 @@ print(json.dumps([log.status, samples, log.samples[0].messages[0].text]))
 """
 
 
-@pytest.mark.skipif(not PYTHON, reason="make test-inspect runs it, with inspect_ai in an environment of its own")
+@pytest.mark.skipif(not PYTHON, reason="nox -s inspect runs it, with inspect_ai in an environment of its own")
 def test_inspect_runs_what_is_published(own_set, tmp_path):
     own_set(tables={"all": some_tests().drop_columns(["question"])})
     for path, content in make_plan("mine", "me/mine").files.items():

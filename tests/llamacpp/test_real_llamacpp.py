@@ -1,6 +1,6 @@
 """llama.cpp behind the server of llama-cpp-python: what lm-eval's clients make of its log-probabilities.
 
-``make test-llamacpp`` runs this file. ``NND_TEST_LLAMACPP`` names the Python that has ``llama_cpp`` and ``gguf``.
+``nox -s llamacpp`` runs this file. ``NND_TEST_LLAMACPP`` names the Python that has ``llama_cpp`` and ``gguf``.
 """
 
 import os
@@ -22,7 +22,7 @@ from tests.real_servers import serving
 from tests.run.test_backends import assert_same, needs_client, samples_of
 
 PYTHON = os.environ.get("NND_TEST_LLAMACPP", "")
-pytestmark = pytest.mark.skipif(not PYTHON, reason="make test-llamacpp runs it, with llama-cpp-python installed")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="nox -s llamacpp runs it, with llama-cpp-python installed")
 
 PROMPTS = 20
 CONTEXT = 512

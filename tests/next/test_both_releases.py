@@ -1,6 +1,6 @@
 """The same commands with lm-eval 0.4.13 and with 0.5: the same rates, errors, samples and token scores.
 
-``make test-next`` runs this file. ``NND_TEST_NEXT`` names the Python that has lm-eval 0.5.
+``nox -s next`` runs this file. ``NND_TEST_NEXT`` names the Python that has lm-eval 0.5.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.task.tasks import write_yaml
 
 PYTHON = os.environ.get("NND_TEST_NEXT", "")
 pytestmark = pytest.mark.skipif(
-    not PYTHON, reason="make test-next runs it, with lm-eval 0.5 in an environment of its own"
+    not PYTHON, reason="nox -s next runs it, with lm-eval 0.5 in an environment of its own"
 )
 
 NND = ("-c", "from nnd_tasks.cli import main; main()", "run")

@@ -1,6 +1,6 @@
 """Ray itself, with several raylets in the place of machines: whatever is lost, the right numbers or one clear line.
 
-``make test-ray`` runs this file; it takes minutes. `engine/tests/test_ray_workers.py` has what needs no Ray.
+``nox -s ray`` runs this file; it takes minutes. `engine/tests/test_ray_workers.py` has what needs no Ray.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.commands import Outcome
 from tests.conftest import REPO
 
 pytestmark = pytest.mark.skipif(
-    find_spec("ray") is None or not os.environ.get("NND_TEST_RAY"), reason="make test-ray runs it, with Ray installed"
+    find_spec("ray") is None or not os.environ.get("NND_TEST_RAY"), reason="nox -s ray runs it, with Ray installed"
 )
 
 #: What the workers of a test answer: 240 prompts, 8 batches.

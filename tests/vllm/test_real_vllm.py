@@ -1,6 +1,6 @@
 """vLLM itself: outcomes of hf, the sums of lm-eval's `VLLM` with contexts read once, and vLLM's own server.
 
-``make test-vllm`` runs this file, in a virtual environment of its own: vLLM wants torch and transformers of its own versions.
+``nox -s vllm`` runs this file, in a virtual environment of its own: vLLM wants torch and transformers of its own versions.
 """
 
 import json
@@ -18,7 +18,7 @@ from tests.real_servers import serving
 
 pytestmark = pytest.mark.skipif(
     find_spec("vllm") is None or not os.environ.get("NND_TEST_VLLM"),
-    reason="make test-vllm runs it, with vLLM installed",
+    reason="nox -s vllm runs it, with vLLM installed",
 )
 
 PROMPTS = 20
