@@ -19,9 +19,7 @@ from tests.run.chat_server import ChatServer
 from tests.task.tasks import write_yaml
 
 PYTHON = os.environ.get("NND_TEST_NEXT", "")
-pytestmark = pytest.mark.skipif(
-    not PYTHON, reason="nox -s next runs it, with lm-eval 0.5 in an environment of its own"
-)
+pytestmark = pytest.mark.skipif(not PYTHON, reason="nox -s next runs it, with lm-eval 0.5 in an environment of its own")
 
 NND = ("-c", "from nnd_tasks.cli import main; main()", "run")
 LM_EVAL = ("-m", "lm_eval", "run", "--include_path", str(REPO / "task_yamls"))
