@@ -6,8 +6,7 @@
 
 All commands run one after the other in one folder. Models are not run: `nnd_file` answers from ``docs/outputs/scores``, where
 ``--score`` has put the log-likelihoods of SmolLM2-135M-Instruct, of its untrained twin, and of small models
-(``NND_TEST_MODELS``). Commands on Quiz Design take its publisher's file from ``NND_TEST_DATA``, and are left out without it.
-Folders are masked, and a line with ``…`` stands for lines that are left out.
+(``NND_TEST_MODELS``). Folders are masked, and a line with ``…`` stands for lines that are left out.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class Shown(NamedTuple):
         first: how many lines of its output are shown; 0 shows all.
         skip: how many lines before them are left out.
         status: with which it ends; `nnd check` ends with 2 where a set cannot be published yet.
-        needs_data: the command reads the publisher's file of Quiz Design.
     """
 
     name: str
@@ -59,7 +57,6 @@ class Shown(NamedTuple):
     first: int = 0
     skip: int = 0
     status: int = 0
-    needs_data: bool = False
 
 
 def scored(model: str, what: str, tasks: str, folder: str) -> str:
@@ -102,8 +99,6 @@ COMMANDS = [
     Shown("stress_report", "nnd stress report errors --brief"),
     Shown("new", "nnd new answers --from examples/answers.csv --better right"),
     Shown("check", "nnd check answers", skip=1, first=10, status=2),
-    Shown("verify", "nnd verify quiz_design", first=15, needs_data=True),
-    Shown("reproduce", "nnd reproduce", first=10),
 ]
 #: Verbs that no file shows, each with the reason.
 NOT_SHOWN = {
@@ -111,7 +106,6 @@ NOT_SHOWN = {
     "register": "it writes into the environment",
     "runs": "its paths are those of a machine",
     "publish": "its output is long; the guide to contributing is run by tests",
-    "stress attack": "it runs models",
     "stress self": "it runs models",
     "stress metrics": "it takes a corpus of the paper",
 }
@@ -124,12 +118,11 @@ TAGS = "model,family,parameters\ntiny-lm-xs,all,360000\ntiny-lm-s,all,870000\nti
 
 
 @contextlib.contextmanager
-def workspace(folder: Path, data: Path | None = None) -> Iterator[None]:
+def workspace(folder: Path) -> Iterator[None]:
     """Work in a folder with a home of its own, and the files that the commands read.
 
     Args:
         folder: it is made.
-        data: publishers' files.
     """
     (folder / "examples").mkdir(parents=True)
     shutil.copy(ROOT / "examples" / "answers.csv", folder / "examples")
@@ -138,8 +131,6 @@ def workspace(folder: Path, data: Path | None = None) -> Iterator[None]:
     texts = rows["context"].drop_duplicates()
     (folder / "texts.txt").write_text("\n".join(" ".join(text.split()) for text in texts) + "\n", encoding="utf-8")
     variables = {"NND_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-    if data:
-        variables["NND_SOURCES"] = str(data)
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -197,18 +188,15 @@ def cut_output(shown: Shown, printed: str, folder: Path) -> str:
     return text.replace(str(folder), "…") + "\n"
 
 
-def make_outputs(folder: Path, data: Path | None) -> dict[str, str]:
+def make_outputs(folder: Path) -> dict[str, str]:
     """Run all commands, and return name -> text of each file.
 
     Args:
         folder: where they run; it is made.
-        data: publishers' files; without it, commands that need them are left out.
     """
     outputs = {}
-    with workspace(folder, data):
+    with workspace(folder):
         for shown in COMMANDS:
-            if shown.needs_data and data is None:
-                continue
             printed = run_command(shown.command, shown.status)
             if shown.name:
                 outputs[shown.name] = cut_output(shown, printed, folder)
@@ -267,16 +255,15 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the files")
     parser.add_argument("--score", help="run the models, and write their scores: demo, readers or errors")
     options = parser.parse_args()
-    data = Path(os.environ["NND_TEST_DATA"]) if "NND_TEST_DATA" in os.environ else None
     with tempfile.TemporaryDirectory() as folder:
         if options.score:
-            with workspace(Path(folder).resolve() / "sample", data):
+            with workspace(Path(folder).resolve() / "sample"):
                 for shown in COMMANDS:
                     if shown.name in ("build", "stress_build"):
                         run_command(shown.command)
                 score_sample(options.score, Path(folder).resolve())
             return 0
-        outputs = make_outputs(Path(folder).resolve() / "sample", data)
+        outputs = make_outputs(Path(folder).resolve() / "sample")
     stale = []
     for name, text in outputs.items():
         path = FOLDER / f"{name}.txt"

@@ -1,9 +1,9 @@
-"""Commands of studies that repeat experiments of papers: verify, reproduce, stress."""
+"""The commands of `nnd stress`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
@@ -21,84 +21,8 @@ from nnd_tasks.cli.typer_app import (
     parts_of,
     verb,
 )
-from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
-
-if TYPE_CHECKING:
-    from nnd_tasks.studies.stress.stress_set import StressSet
-
-
-@verb(
-    "Conclusions",
-    "nnd verify  # on both sets, downloaded",
-    "nnd verify summeval --source data --metrics rouge2,bartscore=bart-large-cnn  # one set, two metrics",
-)
-def verify(
-    name: Annotated[
-        str,
-        Argument(
-            metavar="[quiz_design|summeval|all]",
-            help="What to verify on.",
-        ),
-    ] = "all",
-    source: Annotated[
-        Path | None,
-        Option(help="Folder that holds quiz_design/ and summeval/, or one set's file. Default: download."),
-    ] = None,
-    metrics: Metrics = DEFAULT_METRICS,
-    out: Out = None,
-    form: Format = "text",
-) -> None:
-    """Hold NND rates and text metrics against human scores.
-
-    The numbers of the paper's Table 1 stand beside them.
-    """
-    from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.studies.verify import verify_sets
-
-    show_reports(verify_sets(name, source, metrics), out=out, form=form)
-
-
-@verb(
-    "Conclusions",
-    "nnd reproduce  # which experiments and models there are",
-    "nnd reproduce quiz_design --weights mixqg --limit 50  # one model, on 50 prompts",
-)
-def reproduce(
-    experiment: Annotated[
-        str | None,
-        Argument(help="Leave it out to see all of them and their models."),
-    ] = None,
-    weights: Annotated[
-        list[str] | None,
-        Option(metavar="NAME[=FOLDER]", help="A model, and a folder in place of the hub's; repeatable. Default: all."),
-    ] = None,
-    limit: Annotated[
-        int | None, Option(min=1, help="Number of prompts; the published rates are over all of them.")
-    ] = None,
-    out: Annotated[
-        Path, Option("--out", help="Folder for the report and each model's result, which is not run again.")
-    ] = Path("nnd_reproduce"),
-) -> None:
-    """Run the paper's models; show published beside measured rates.
-
-    The models are folders that you have, or the hub's.
-    """
-    from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.studies.reproduce import list_experiments
-    from nnd_tasks.studies.reproduce import reproduce as run_again
-
-    if experiment is None:
-        show_reports([list_experiments()])
-        return
-    report = run_again(experiment, weights or (), out=out, limit=limit)
-    show_reports([report], out=out)
-    if failed := report.facts["failed"]:
-        raise NNDError("; ".join(failed))
-
-
-# ---------------------------------------------------------------- nnd stress
 
 Corpus = Annotated[str, Option(help="wikitext, cnndm, wmt, ted, or a file.")]
 Source = Annotated[Path | None, Option(help="The paper's texts. Default: $NND_HOME/blindspot.")]
@@ -140,6 +64,7 @@ def stress_build(
 
     The paper's grid is --levels paper --texts 0 --seeds 5. N-grams are counted in texts_reference.txt beside texts.txt.
     """
+    from nnd_tasks.show.terminal import print_table
     from nnd_tasks.studies.stress.stress_set import build_stress_set
 
     result = build_stress_set(
@@ -158,51 +83,11 @@ def stress_build(
     say(f"{counted(result.summary.tests, 'test')} from {counted(result.summary.clusters, 'text')}")
     for error, what in result.report["left_out"].items():
         warn(f"left out: {error} needs {what}")
-    _print_set(result)
-
-
-def _print_set(result: StressSet) -> None:
-    """Print the table of a set, and how to run its task."""
-    from nnd_tasks.show.terminal import print_table
-
     print_table(result.table)
     say(f"written to {result.folder}")
     if result.task.edited:
         warn(f"note: {result.task.path} was kept as it is")
     announce_tasks([result.task.name])
-
-
-@verb(
-    "Sets of synthetic errors",
-    "nnd stress attack found --models MODEL --corpus wikitext  # errors that a model prefers, as a set",
-    "nnd stress attack found --models A,B,C --corpus texts.txt  # of several models",
-    name="attack",
-    group=stress,
-)
-def stress_attack(
-    name: Annotated[str, Argument(help="Name of the set.")],
-    models: Annotated[str, Option(help="Folders or names of models, separated by commas.")],
-    corpus: Corpus,
-    source: Source = None,
-    errors: Errors = "all",
-    texts: Texts = 50,
-    out: SetOut = None,
-    replace: Replace = False,
-) -> None:
-    """Search for errors, and edits of single words, that models prefer to the gold text."""
-    from nnd_tasks.studies.stress.attack import build_attack_set
-
-    result = build_attack_set(
-        name,
-        parts_of(models),
-        corpus,
-        folder=source,
-        errors=errors,
-        texts=texts,
-        out=out,
-        replace=replace,
-    )
-    _print_set(result)
 
 
 @verb(

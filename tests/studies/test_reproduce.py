@@ -20,19 +20,16 @@ from transformers import (
     ProphetNetTokenizer,
 )
 
-from nnd_tasks.results.read_runs import read_results
+from benchmarks.reproduce import PUBLISHED as EXPERIMENTS
+from benchmarks.reproduce import main, measure, run_model
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.sets.tasks import shipped_task
 from nnd_tasks.store import read_table
-from nnd_tasks.studies.reproduce import PublishedRun, find_weights, load_experiments, measure, reproduce
 from nnd_tasks.task.task_files import read_task_yaml
 from tests import random_models
-from tests.commands import refused
 from tests.conftest import DATA
 
 PUBLISHED = DATA.parent / "docs" / "published_results.json"
-EXPERIMENTS = load_experiments()
-EVERY = [(experiment, published) for experiment in EXPERIMENTS.values() for published in experiment.models]
 #: Of the release's notebook: pairs per most common error, OtherE included.
 FRANK = {"EntE": 314, "CorefE": 154, "GramE": 133, "RelE": 74, "CircE": 67, "OutE": 45, "LinkE": 37, "OtherE": 24}
 
@@ -43,7 +40,7 @@ FRANK = {"EntE": 314, "CorefE": 154, "GramE": 133, "RelE": 74, "CircE": 67, "Out
 @pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"no published figures at {PUBLISHED}")
 def test_experiments_have_the_published_numbers():
     found = json.loads(PUBLISHED.read_text(encoding="utf-8"))
-    ours = {(experiment.name, one.name): one for experiment, one in EVERY}
+    ours = {(name, run["name"]): run for name, entry in EXPERIMENTS.items() for run in entry["models"]}
     for name in ("quiz_design", "challenge300", "summeval", "frank", "news_gpt3"):
         for row in found[name]:
             model, whole, part = row.pop("model"), row.pop("pass_rate"), row.pop("set", "").removeprefix("news_gpt3")
@@ -51,41 +48,38 @@ def test_experiments_have_the_published_numbers():
             if name == "frank":  # our set leaves out the tests of one label
                 passed = round(whole * sum(FRANK.values())) - round(row.pop("OtherE") * FRANK["OtherE"])
                 whole = pytest.approx(passed / 824)
-            assert dict(one.rates) == {"all": whole, **row}
-            assert one.model == model.split()[0]
-            assert one.released is ("fine-tuned by the authors" not in model)
+            assert one["rates"] == {"all": whole, **row}
+            assert one["model"] == model.split()[0]
+            assert one.get("released", True) is ("fine-tuned by the authors" not in model)
     [mqm] = ours.values()
     rates = {}
     for row in found["mqm_ende"]:  # printed by category, then by severity
         assert round(row["accuracy"] / 100, 6) == row["A_No-error"]
-        if row["name"] == mqm.name:  # lm-eval cannot run the other
+        if row["name"] == mqm["name"]:  # lm-eval cannot run the other
             rates |= {key.removeprefix("A_"): value for key, value in row.items() if key.startswith("A_")}
     rates["all"] = rates.pop("No-error")
-    assert dict(mqm.rates) == rates
-
-
-def test_tasks_exist_and_read_the_set_of_their_experiment():
-    for experiment, published in EVERY:
-        path = shipped_task(published.task)
-        assert path is not None, published.task
-        settings, _ = read_task_yaml(path)
-        assert (settings["dataset_path"], settings["dataset_name"]) == (f"nnd/{experiment.set}", published.config)
+    assert mqm["rates"] == rates
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_labels_and_numbers_of_tests_are_those_of_the_real_set(name, real_sets):
+def test_tasks_labels_and_numbers_of_tests_are_those_of_the_real_set(name, real_sets):
     experiment = EXPERIMENTS[name]
-    for published in experiment.models:
-        rows = read_table(real_sets(experiment.set), published.config)
-        found = Counter(label for column in experiment.columns for label in rows.column(column).to_pylist())
+    for run in experiment["models"]:
+        published = {**experiment, **run}
+        settings, _ = read_task_yaml(shipped_task(published["task"]))
+        assert (settings["dataset_path"], settings["dataset_name"]) == (
+            f"nnd/{published['set']}",
+            published["config"],
+        )
+        rows = read_table(real_sets(published["set"]), published["config"])
+        found = Counter(label for column in published["columns"] for label in rows.column(column).to_pylist())
         if name == "frank":  # the rates are shares of the release's pairs, and today's file gives some another label
             assert found.keys() <= FRANK.keys()
             found = Counter(FRANK)
         else:
-            assert rows.num_rows == published.tests
-        assert set(published.rates) - {"all"} <= set(found)
-        for label, rate in published.rates.items():  # six digits of a share of that many tests
-            tests = published.tests if label == "all" else found[label]
+            assert rows.num_rows == published["tests"]
+        for label, rate in published["rates"].items():  # six digits of a share of that many tests
+            tests = published["tests"] if label == "all" else found[label]
             assert round(rate * tests) / tests == pytest.approx(rate, abs=5e-7), label
 
 
@@ -94,7 +88,7 @@ def test_labels_and_numbers_of_tests_are_those_of_the_real_set(name, real_sets):
 
 def test_rates_are_pooled_over_tests_and_their_errors_over_prompts():
     kind = "Fluency/Grammar"
-    published = PublishedRun("x", "x", "x", "x", 5, {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1})
+    published = {"all": 0.5, kind: 0.25, "Minor": 0.75, "Major": 0.1}
     columns = {
         "cluster_id": [0, 0, 0, 1, 1],
         "subcategory": [kind, kind, "Other", kind, "Other"],
@@ -172,84 +166,39 @@ def authors_rates(folder, rows, source, prefix, ends):
     [
         (bart, "quiz_design", "bartl_sup", "{answer} \n {context}", "", (0, 2)),
         (prophetnet, "quiz_design", "prophetnet", "{answer} [SEP] {context}", "", (3, 3)),
-        (random_models.BUILDERS["t5"], "quiz_design", "mixqg", "{answer} \\n {context}", "", (0, 1)),
         (random_models.BUILDERS["t5"], "mqm", "T5 Large", "{context}", "translate English to German:", (0, 1)),
     ],
-    ids=["bart", "prophetnet", "t5-mixqg", "t5-prefix"],
+    ids=["bart", "prophetnet", "t5-prefix"],
 )
 def test_a_stand_in_gets_the_rates_of_the_authors_own_rule(
     build, name, model, source, prefix, ends, link_sets, tmp_path
 ):
     link_sets(name)
     contexts = 1 if name == "mqm" else 3  # of MQM, contexts have a hundred tests
-    [config] = [published.config for published in EXPERIMENTS[name].models if published.name == model]
-    table = load(name, config).to_pandas()
+    experiment = EXPERIMENTS[name]
+    [published] = [run for run in experiment["models"] if run["name"] == model]
+    table = load(name, experiment["config"]).to_pandas()
     rows = table[table["cluster_id"].isin(table["cluster_id"].unique()[:contexts])].to_dict("records")
     folder = build(tmp_path / "model")
-    report = reproduce(name, [f"{model}={folder}"], out=tmp_path, limit=contexts)
-    [result] = read_results(tmp_path / name)
+    result = run_model(published, str(folder), tmp_path / "out", contexts)
     assert (len(result.documents), len(result.tests), result.truncated) == (contexts, len(rows), 0)
     expected = authors_rates(folder, rows, source, prefix, ends)
     assert 0 < expected["all"] < 1  # a degenerate model would agree with anything
-    measured = report.tables[0].data.set_index("label")["measured"].dropna()
+    measured = measure(result.tests, experiment, published["rates"]).set_index("label")["measured"].dropna()
     assert measured.to_dict() == pytest.approx({label: expected[label] for label in measured.index})
     if model == "bartl_sup":  # the start token of the model's own config gives other rates
         assert authors_rates(folder, rows, source, prefix, (2, 2)) != expected
 
 
-# ---------------------------------------------------------------- whole runs
-
-
-def test_stand_ins_end_to_end_although_one_is_broken_and_again_where_one_is_missing(
-    tiny_models, link_sets, tmp_path, nnd
-):
-    link_sets("quiz_design")
-    (tmp_path / "config.json").write_text("{}")
-    weights = {"bartl_sup": tmp_path, "dgpt2_sup": tiny_models["gpt2"], "mixqg": tiny_models["t5"]}
-
-    def run(**folders):
-        asked = [f"--weights={name}={folder}" for name, folder in folders.items()]
-        done = nnd("reproduce", "quiz_design", *asked, "--limit", 3, "--out", tmp_path)
-        return done, {*tmp_path.rglob("samples_*")}
-
-    done, samples = run(**weights)
-    assert done.status == 1
-    assert "bartl_sup: failed (" in done.err.splitlines()[-1]
-    assert done.out.startswith("# Quiz Design, question generation"), "what lm-eval prints goes elsewhere"
-    assert "--limit 3: the published rates are over all prompts" in done.out
-    rows = json.loads((tmp_path / "quiz_design.json").read_text(encoding="utf-8"))["tables"]["rates"]
-    assert {row["model"] for row in rows} == {"dgpt2_sup", "mixqg"}
-    for row in rows:
-        line = f"| {row['model']} | {row['label']} | {row['published']:.4f} | {row['measured']:.4f} | "
-        assert line + f"{row['measured'] - row['published']:+.4f} | {row['stderr']:.4f} | " in done.out
-
-    [first] = [path for path in samples if "dgpt2_sup" in str(path)]
-    [second] = samples - {first}
-    for path in second.parent.glob("*.json*"):
-        path.unlink()
-    _, again = run(**weights)
-    assert len(again) == 2
-    assert again & samples == {first}, "the first is not run again"
-    _, otherwise = run(mixqg=tiny_models["gpt2"])
-    assert otherwise > again, "made otherwise, results are neither mixed nor lost"
-
-
-def test_released_weights_come_from_the_hub():
-    [mixqg] = [published for published in EXPERIMENTS["quiz_design"].models if published.name == "mixqg"]
-    assert find_weights(mixqg) == "Salesforce/mixqg-large"
-
-
-# ---------------------------------------------------------------- wrong input
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["quiz_desing"], "there is no experiment 'quiz_desing'; did you mean 'quiz_design'?"),
-        (["quiz_design", "--weights", "mixq"], "there is no model of quiz_design 'mixq'; did you mean 'mixqg'?"),
-        (["quiz_design", "--weights", "mixqg=nowhere"], "nowhere: no model is there for mixqg (it has no config.json)"),
-        (["quiz_design", "--weights", "dgpt2_sup"], "dgpt2_sup: never released by the authors"),
+        (["--weights", "mixq"], "quiz_design has no model 'mixq'; it has dgpt2_sup,"),
+        (["--weights", "dgpt2_sup"], "dgpt2_sup was never released by the authors"),
     ],
 )
-def test_a_wrong_input_is_named(arguments, message, nnd):
-    assert message in refused(nnd("reproduce", *arguments))
+def test_a_wrong_model_is_named(arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["reproduce.py", "quiz_design", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    assert message in capsys.readouterr().err

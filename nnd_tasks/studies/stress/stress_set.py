@@ -7,7 +7,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -35,6 +34,38 @@ from nnd_tasks.studies.stress.error_types import ErrorType, choose_errors
 from nnd_tasks.text import counted
 from shared_prefix.model_error import ModelError
 from shared_prefix.text_models import MaskedLM
+
+CONFIG = "stress"
+#: What a model reads before a text that has a source.
+PROMPT = "{{context}}\n\n"
+#: The N of the tasks' version N-X, to raise when the same command comes to give other tests.
+VERSION = 3
+CITATION = """@inproceedings{he2023blind,
+  title = {On the Blind Spots of Model-Based Evaluation Metrics for Text Generation},
+  author = {He, Tianxing and Zhang, Jingyu and Wang, Tianle and Kumar, Sachin and Cho, Kyunghyun and Glass, James and
+    Tsvetkov, Yulia},
+  booktitle = {Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics},
+  year = {2023}
+}"""
+
+
+@dataclass(frozen=True)
+class StressSet:
+    """A set of synthetic errors that was written.
+
+    Attributes:
+        folder: the dataset folder.
+        summary: of its tests.
+        report: what is stored in ``build_report.json``.
+        table: how the tests were made, as on the card.
+        task: the task that scores the set.
+    """
+
+    folder: Path
+    summary: ConfigSummary
+    report: Mapping[str, Any]
+    table: Table
+    task: UserTask
 
 
 def build_stress_set(
@@ -74,21 +105,28 @@ def build_stress_set(
         NNDError: an argument is wrong, the corpus cannot be read, or another process builds this set.
     """
     golds = read_corpus(corpus, folder)
-    new = NewSet(name, golds, out, replace)
+    _check_name(name, golds)
+    target = (dataset_folder(name) if out is None else expand(out)).absolute()
     parser = load_parser(spacy)
     chosen, left_out = choose_errors(errors, golds, parser, mlm)
     amounts = {error.name: error.choose_levels(golds.name, few=levels == "three") for error in chosen}
     named = {error.name: [*map(error.name_level, amounts[error.name])] for error in chosen}
     long = golds.name == "wikitext"
     draft = dataclasses.replace(
-        prepare_draft(golds, parser, chosen),
+        _prepare_draft(golds, parser, chosen),
         ngrams=find_ngrams(golds.reference if {"frequent_3gram", "frequent_4gram"} & {*named} else [], parser),
         ngram_words=256 if long else None,  # section 5.3
         keep_last=long,  # section 5.5.2
         fill=load_fill(mlm) if mlm and "bert_diverge" in named else lambda words, folder: (),
     )
     drawn = golds.draw(texts)
-    with new.making(len(drawn), named, seeds, parser.name, mlm) as report:
+    plan = short_hash(json.dumps([golds.sha256, [len(drawn), named, seeds, parser.name, mlm], __version__, VERSION]))
+    with making(target, timeout=0):  # no waiting for another build of this set, which may take hours
+        if not replace and read_report(target).get(CONFIG, {}).get("plan", plan) != plan:
+            raise NNDError(
+                f"{target}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another name, or "
+                "--replace it"
+            )
         tests = pd.DataFrame(
             row
             for gold in tqdm(drawn, "making tests", unit="text", disable=None)
@@ -105,31 +143,73 @@ def build_stress_set(
             definition=[error.definition for error in chosen],
             levels=[f"{', '.join(named[error.name])} ({error.unit})" for error in chosen],
         )
-        report |= {
-            "texts": len(drawn),
-            "seeds": seeds,
-            "levels": named,
-            **{state: states[state][states[state] > 0].to_dict() for state in ("unchanged", "repeated")},
-            "left_out": left_out,
-            "pipeline": parser.name,
-            "masked_model": Path(mlm).name if mlm else None,
-        }
-        return new.write(
-            tests,
-            report,
-            make_table("made", error_facts),
+        table = make_table("made", error_facts)
+        description = (
             f"{counted(len(tests), 'test')} from {counted(len(drawn), 'text')} with {counted(seeds, 'seed')}; `category` is the "
             "error, `subcategory` its level, `noise_ratio` the word-level Levenshtein distance over the words of the gold text "
-            f"(halved for switching). Words, sentences and tags: {parser.name}.",
-            "Gold texts and the same texts with one synthetic error each (He et al., ACL 2023).",
+            f"(halved for switching). Words, sentences and tags: {parser.name}."
         )
+        sets = BuiltSet()
+        sets.add(
+            CONFIG,
+            tests,
+            {
+                "plan": plan,
+                "corpus": golds.name,
+                "source_sha256": golds.sha256,
+                "nnd_tasks": __version__,
+                "texts": len(drawn),
+                "seeds": seeds,
+                "levels": named,
+                **{state: states[state][states[state] > 0].to_dict() for state in ("unchanged", "repeated")},
+                "left_out": left_out,
+                "pipeline": parser.name,
+                "masked_model": Path(mlm).name if mlm else None,
+            },
+        )
+        card = CardFacts(name, _describe_set(golds), synthetic=True, how_made=(description, "", *markdown_table(table)))
+        write_dataset(
+            target, sets.tables, card_facts=card, report=sets.report, default=CONFIG, known_summaries=sets.summaries,
+            replace=replace,
+        )  # fmt: skip
+        fields = {
+            "dataset_path": f"nnd/{name}" if out is None else str(target),
+            "dataset_name": CONFIG,
+            "doc_to_text": PROMPT if golds.texts[0].source else "",
+            "target_delimiter": "",
+            "metadata": {"version": f"{VERSION}-A"},
+        }
+        task = write_task(f"nnd_{name}", fields)
+        return StressSet(target, sets.summaries[CONFIG], sets.report[CONFIG], table, task)
+
+
+def _check_name(name: str, corpus: Corpus) -> None:
+    if not name.isidentifier():
+        raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
+    if name in list_recipes() or (shipped_task(f"nnd_{name}") and name != f"blindspot_{corpus.name}"):
+        raise NNDError(f"{name} is the name of another set; take another")
+
+
+def _describe_set(corpus: Corpus) -> Facts:
+    facts = KNOWN.get(corpus.name, {})
+    return Facts(
+        title=f"blind spots: {facts.get('title', corpus.name)}",
+        summary="Gold texts and the same texts with one synthetic error each (He et al., ACL 2023).",
+        judges="nobody, a program put the errors in.",
+        license="other",
+        license_note=f"The texts stand under the terms {facts.get('terms', 'other')}.",
+        language=tuple(facts.get("languages", ())),
+        homepage="",
+        citation=CITATION,
+    )
 
 
 def _make_tests(
     draft: Edit, gold: Gold, error: ErrorType, amounts: Iterable[float], seeds: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each level and seed, with its ``state``: ``tests``, ``unchanged`` or ``repeated``."""
+    """Yield a test for each level and seed, with its ``state``: ``tests``, ``unchanged`` or ``repeated``."""
     draft, earlier = dataclasses.replace(draft, source=gold.source), {gold.text}
+    cluster = short_hash("stress", gold.source, gold.text)
     for amount, seed in product(amounts, range(seeds)):
         rng = random.Random(short_hash(gold.text, error.name, str(seed)))  # noqa: S311
         low = error.make(draft, gold.text, amount, rng)
@@ -137,12 +217,23 @@ def _make_tests(
         unchanged = low == gold.text or not low.strip()
         state = "unchanged" if unchanged else "repeated" if low in earlier else "tests"
         earlier.add(low)
-        noise = compute_noise(gold.text, low, switching=error.switching)
-        row = make_row(gold, low, error.name, level, noise, seed, error.name, level, str(seed))
-        yield {**row, "state": state}
+        yield {
+            "test_id": short_hash(cluster, error.name, level, str(seed), low),
+            "context_id": cluster,
+            "cluster_id": cluster,
+            "context": gold.source,
+            "high": gold.text,
+            "low": low,
+            "category": error.name,
+            "high_first": True,
+            "subcategory": level,
+            "noise_ratio": compute_noise(gold.text, low, switching=error.switching),
+            "seed": seed,
+            "state": state,
+        }
 
 
-def prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType]) -> Edit:
+def _prepare_draft(corpus: Corpus, parser: Parser, errors: Iterable[ErrorType]) -> Edit:
     """Return a draft with the sentences and words of a corpus, where an error needs them."""
     if not {"sentence_replacement", "injection", "positioned_error_random"} & {error.name for error in errors}:
         return Edit(parser)
@@ -202,41 +293,6 @@ def load_fill(folder: str | Path) -> Callable[[Sequence[str], int], list[str]]:
     return fill
 
 
-# ---------------------------------------------------------------- what `nnd stress build` and `nnd stress attack` write
-
-CONFIG = "stress"
-#: What a model reads before a text that has a source.
-PROMPT = "{{context}}\n\n"
-#: The N of the tasks' version N-X, to raise when the same command comes to give other tests.
-VERSION = 3
-CITATION = """@inproceedings{he2023blind,
-  title = {On the Blind Spots of Model-Based Evaluation Metrics for Text Generation},
-  author = {He, Tianxing and Zhang, Jingyu and Wang, Tianle and Kumar, Sachin and Cho, Kyunghyun and Glass, James and
-    Tsvetkov, Yulia},
-  booktitle = {Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics},
-  year = {2023}
-}"""
-
-
-@dataclass(frozen=True)
-class StressSet:
-    """A set of synthetic errors that was written.
-
-    Attributes:
-        folder: the dataset folder.
-        summary: of its tests.
-        report: what is stored in ``build_report.json``.
-        table: how the tests were made, as on the card.
-        task: the task that scores the set.
-    """
-
-    folder: Path
-    summary: ConfigSummary
-    report: Mapping[str, Any]
-    table: Table
-    task: UserTask
-
-
 def compute_noise(gold: str, noised: str, *, switching: bool = False) -> float:
     """Return the word-level Levenshtein distance over the number of gold words (paper, Eq. 1).
 
@@ -247,120 +303,3 @@ def compute_noise(gold: str, noised: str, *, switching: bool = False) -> float:
     """
     words = gold.split()
     return Levenshtein.distance(words, noised.split()) / len(words) / (1 + switching)
-
-
-def make_row(
-    gold: Gold, low: str, category: str, subcategory: str, noise: float, seed: int, *key: str
-) -> dict[str, Any]:
-    """Return a test as a row in the columns of the schema; ``key`` and the texts give its id."""
-    cluster = short_hash("stress", gold.source, gold.text)
-    return {
-        "test_id": short_hash(cluster, *key, low),
-        "context_id": cluster,
-        "cluster_id": cluster,
-        "context": gold.source,
-        "high": gold.text,
-        "low": low,
-        "category": category,
-        "high_first": True,
-        "subcategory": subcategory,
-        "noise_ratio": noise,
-        "seed": seed,
-    }
-
-
-@dataclass(frozen=True)
-class NewSet:
-    """A set of synthetic errors that is to be written.
-
-    Attributes:
-        name: of the set; letters, digits and ``_``.
-        corpus: the gold texts.
-        out: the dataset folder; None takes ``$NND_HOME/nnd/NAME``.
-        replace: overwrite a set of this name that was made in another way.
-
-    Raises:
-        NNDError: the name is taken, or no name.
-    """
-
-    name: str
-    corpus: Corpus
-    out: str | Path | None
-    replace: bool
-
-    def __post_init__(self) -> None:
-        name = self.name
-        if not name.isidentifier():
-            raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
-        if name in list_recipes() or (shipped_task(f"nnd_{name}") and name != f"blindspot_{self.corpus.name}"):
-            raise NNDError(f"{name} is the name of another set; take another")
-
-    @property
-    def folder(self) -> Path:
-        """The dataset folder."""
-        return (dataset_folder(self.name) if self.out is None else expand(self.out)).absolute()
-
-    @contextmanager
-    def making(self, *settings: object) -> Iterator[dict[str, Any]]:
-        """Yield the beginning of the build report, while no other process makes the set.
-
-        Args:
-            settings: all that the tests depend on besides the corpus.
-
-        Raises:
-            NNDError: the folder holds a set that was made with other settings, or another process makes it.
-        """
-        plan = short_hash(json.dumps([self.corpus.sha256, settings, __version__, VERSION]))
-        with making(self.folder, timeout=0):  # no waiting for another build of this set, which may take hours
-            if not self.replace and read_report(self.folder).get(CONFIG, {}).get("plan", plan) != plan:
-                raise NNDError(
-                    f"{self.folder}: holds a stress set of other texts, errors, levels, seeds, models or tools; take another "
-                    "name, or --replace it"
-                )
-            yield {
-                "plan": plan,
-                "corpus": self.corpus.name,
-                "source_sha256": self.corpus.sha256,
-                "nnd_tasks": __version__,
-            }
-
-    def write(
-        self, tests: pd.DataFrame, report: Mapping[str, Any], table: Table, description: str, summary: str
-    ) -> StressSet:
-        """Write the set, and the task ``nnd_NAME`` that scores it.
-
-        Args:
-            tests: rows of `make_row`.
-            report: what is stored in ``build_report.json``.
-            table: how the tests were made, for the card.
-            description: the same in words.
-            summary: of the set, in a sentence.
-        """
-        sets = BuiltSet()
-        sets.add(CONFIG, tests, report)
-        corpus_facts = KNOWN.get(self.corpus.name, {})
-        facts = Facts(
-            title=f"blind spots: {corpus_facts.get('title', self.corpus.name)}",
-            summary=summary,
-            judges="nobody, a program put the errors in.",
-            license="other",
-            license_note=f"The texts stand under the terms {corpus_facts.get('terms', 'other')}.",
-            language=tuple(corpus_facts.get("languages", ())),
-            homepage="",
-            citation=CITATION,
-        )
-        how_made = (description, "", *markdown_table(table))
-        card_facts = CardFacts(self.name, facts, synthetic=True, how_made=how_made)
-        write_dataset(
-            self.folder, sets.tables, card_facts=card_facts, report=sets.report, default=CONFIG, known_summaries=sets.summaries,
-            replace=self.replace,
-        )  # fmt: skip
-        fields = {
-            "dataset_path": f"nnd/{self.name}" if self.out is None else str(self.folder),
-            "dataset_name": CONFIG,
-            "doc_to_text": PROMPT if self.corpus.texts[0].source else "",
-            "target_delimiter": "",
-            "metadata": {"version": f"{VERSION}-A"},
-        }
-        task = write_task(f"nnd_{self.name}", fields)
-        return StressSet(self.folder, sets.summaries[CONFIG], sets.report[CONFIG], table, task)
