@@ -12,14 +12,14 @@ the one that `nnd_tasks.significance.planned` expects of two models on all tests
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from lm_eval.api.model import LM
 from tqdm import tqdm
 
+import nnd_tasks
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.run import run_and_save
 from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
 from nnd_tasks.significance import planned
 from nnd_tasks.store import dataset_folder, read_table
@@ -47,20 +47,27 @@ TASKS = {
 }
 
 
-def read_requests(task: str) -> pd.DataFrame:
-    """Let lm-eval write the requests of a task.
+class Collecting(LM):
+    """A model without cost, which keeps the requests."""
+
+    generate_until = loglikelihood_rolling = None
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Keep the texts of requests, each once."""
+        self.texts = [*dict.fromkeys("".join(request.args) for request in requests)]
+        return [(0.0, False)] * len(requests)
+
+
+def read_requests(task: str, tokenizer: str) -> list[str]:
+    """Return the texts of the requests of a task.
 
     Args:
         task: its name.
+        tokenizer: folder or name.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "requests.parquet"
-        try:
-            run_and_save(task, "nnd_file", {"requests": str(path)})
-        except SystemExit as end:
-            if end.code:
-                raise
-        return pd.read_parquet(path)
+    lm = Collecting()
+    nnd_tasks.evaluate(task, lm, metadata={"tokenizer": tokenizer}, bootstrap_iters=0)
+    return lm.texts
 
 
 def count_distinct_tokens(sequences: list[list[int]]) -> int:
@@ -97,7 +104,8 @@ def main() -> None:
     options = parser.parse_args()
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(resolve_model(options.tokenizer))
+    tokenizer_name = resolve_model(options.tokenizer)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_name)
     print("| task | tests | prompts | tokens | read | MDE |", *(f"{name} |" for name in SPEEDS))
     print("|---|---:|---:|---:|---:|---:|" + "---:|" * len(SPEEDS))
     for task in tqdm(options.tasks, unit="task"):
@@ -106,9 +114,7 @@ def main() -> None:
             clusters = pd.Series(read_table(dataset_folder(name), config, ["cluster_id"])["cluster_id"].to_pylist())
         except NNDError:
             continue
-        requests = read_requests(task)
-        texts = requests["context"] + requests["continuation"]
-        sequences = tokenizer(texts.to_list())["input_ids"]
+        sequences = tokenizer(read_requests(task, tokenizer_name))["input_ids"]
         tokens = count_distinct_tokens(sequences)
         read = count_read_tokens(sequences) / tokens
         sizes = clusters.value_counts()

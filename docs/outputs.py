@@ -4,7 +4,7 @@
     python docs/outputs.py --write     # write them again
     python docs/outputs.py --score demo    # score a part of the sample with the real models: demo, readers, errors
 
-All commands run one after the other in one folder. Models are not run: `nnd_file` answers from ``docs/outputs/scores``, where
+All commands run one after the other in one folder. Models are not run: `Recorded` answers from ``docs/outputs/scores``, where
 ``--score`` has put the log-likelihoods of SmolLM2-135M-Instruct, of its untrained twin, and of small models
 (``NND_TEST_MODELS``). Folders are masked, and a line with ``…`` stands for lines that are left out.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -22,14 +23,17 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shared_prefix.score_file import request_id
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+
+from shared_prefix.lengths import BaseCounter
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "outputs"
@@ -59,8 +63,51 @@ class Shown(NamedTuple):
     status: int = 0
 
 
+def request_id(context: str, continuation: str) -> str:
+    """Name a request by 32 hex digits of its texts."""
+    return hashlib.sha256(f"{context}\0{continuation}".encode()).hexdigest()[:32]
+
+
+@register_model("recorded")
+class Recorded(LM):
+    """A model whose scores were recorded.
+
+    Args:
+        model: its name.
+        part: the last part of the file's name.
+    """
+
+    generate_until = loglikelihood_rolling = None
+
+    def __init__(self, model: str, part: str, **options: object) -> None:
+        super().__init__()
+        self._sums = read_recorded(model, part)["sum"]
+
+    def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Look up the sums of requests."""
+        return [(float(self._sums[request_id(*request.args)]), False) for request in requests]
+
+
+class RecordedCounter(BaseCounter):
+    """Looks up how many tokens a recorded model has scored."""
+
+    will_answer, name = True, "of the recorded model"
+
+    def __init__(self, metadata: dict[str, Any], *_: object, **__: object) -> None:
+        self._tokens = read_recorded(metadata["model"], metadata["part"])["tokens"].to_dict()
+
+    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
+        """Look up the number of tokens of a continuation."""
+        return 1, int(self._tokens.get(request_id(context, continuation), 1))
+
+
+def read_recorded(model: str, part: str) -> pd.DataFrame:
+    """Read the sums and numbers of tokens of a recorded model, by `request_id`."""
+    return pd.read_parquet(SCORES / f"{model}_{part}.parquet").set_index("id")
+
+
 def scored(model: str, what: str, tasks: str, folder: str) -> str:
-    """Write a command that answers tasks from a file of scores.
+    """Write a command that answers tasks from recorded scores.
 
     Args:
         model: whose scores.
@@ -69,7 +116,7 @@ def scored(model: str, what: str, tasks: str, folder: str) -> str:
         folder: gets the results.
     """
     return (
-        f"nnd run --model nnd_file --model_args scores={SCORES}/{model}_{what}.parquet --tasks {tasks}"
+        f"nnd run --model recorded --model_args model={model},part={what} --tasks {tasks}"
         f" --output_path {folder} --log_samples"
     )
 
@@ -136,7 +183,8 @@ def workspace(folder: Path) -> Iterator[None]:
     try:
         # A new set adds its tasks to what is registered in lm-eval: here nothing is.
         nowhere = patch("nnd_tasks.task.task_files.lm_eval_tasks_dir", lambda: folder / "lm_eval" / "tasks")
-        with nowhere, patch.dict(os.environ, variables):
+        counts = patch("shared_prefix.lengths.make_counter", RecordedCounter)
+        with nowhere, counts, patch.dict(os.environ, variables):
             for name in ("COLUMNS", "FORCE_COLOR", "NND_DEBUG"):
                 os.environ.pop(name, None)
             yield

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -19,7 +18,6 @@ import transformers
 
 from shared_prefix.encodings import Tokenizing, TokenizingOnce
 from shared_prefix.model_error import ModelError, reason_with_type
-from shared_prefix.score_file import FILE, read_scores, request_id
 from shared_prefix.text_models import MASKED, REWARD, encode_chat, text_window
 
 logger = logging.getLogger("lm_eval.shared_prefix")
@@ -66,8 +64,6 @@ class BaseCounter:
         backend: ``causal`` or ``seq2seq``.
         remote: the backend is a client of an HTTP server.
         reward: the model gives rewards, not likelihoods (``nnd_reward``).
-        engine: what computed the sums of a file; None where a model of lm-eval does.
-        model_name: of the model that the file is of.
     """
 
     will_answer = False
@@ -78,8 +74,6 @@ class BaseCounter:
     backend: str = "causal"
     remote: bool = False
     reward: bool = False
-    engine: str | None = None
-    model_name: str | None = None
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
         """Give the tokens of a text."""
@@ -133,9 +127,6 @@ class TokenCounter(BaseCounter):
     def __init__(self, metadata: Mapping[str, Any], model_type: str | None = None) -> None:
         self._resized = "peft" in metadata or "delta" in metadata  # lm-eval fits these models to the tokenizer
         self.remote = "base_url" in metadata or "tokenizer_backend" in metadata  # lm-eval's clients of HTTP servers
-        of_file = is_of_file(metadata, model_type)
-        if of_file:
-            self.engine, self.model_name = name_engine(metadata)
         self.reward = model_type == REWARD
         self._whole = self.reward or model_type == MASKED  # context and continuation are read as one text
         tokenizer = metadata.get("tokenizer")
@@ -166,8 +157,8 @@ class TokenCounter(BaseCounter):
             getattr(datasets.config, "HF_DATASETS_TRUST_REMOTE_CODE", False)
         )
         # Clients add no special token unless asked; around whole texts they come later.
-        as_client = self.remote or self._whole or of_file
-        why_no_config = self._find_config(tokenizer if model is None else model, loading, hidden=self.remote or of_file)
+        as_client = self.remote or self._whole
+        why_no_config = self._find_config(tokenizer if model is None else model, loading)
         add_bos_token = metadata.get("add_bos_token")
         try:
             self._hf = Tokenizing(
@@ -201,7 +192,7 @@ class TokenCounter(BaseCounter):
             )
         if self.remote and kind not in ("gguf", "ggml"):
             self._warn_of_missing_bos(metadata)
-        self.window = self._find_window(metadata, of_file=of_file)
+        self.window = self._find_window(metadata)
 
     def _guess_type(self, metadata: Mapping[str, Any]) -> str:
         """Guess the model's type from its arguments: stock lm-eval does not tell it."""
@@ -217,10 +208,10 @@ class TokenCounter(BaseCounter):
                 "those of hf; add add_bos_token=True to --model_args (False, if the server adds it)"
             )
 
-    def _find_config(self, model: Any, loading: Mapping[str, Any], *, hidden: bool) -> str:
-        """Set ``self.config`` to the model's configuration, if it is not ``hidden``; return why a named model has none."""
+    def _find_config(self, model: Any, loading: Mapping[str, Any]) -> str:
+        """Set ``self.config`` to the configuration of a model of this machine; return why a named model has none."""
         self.config = getattr(model, "config", None)
-        if hidden or not isinstance(model, str):
+        if self.remote or not isinstance(model, str):
             return ""
         try:
             self.config = transformers.AutoConfig.from_pretrained(model, **loading)
@@ -230,7 +221,7 @@ class TokenCounter(BaseCounter):
             return reason_with_type(error)
         return ""
 
-    def _find_window(self, metadata: Mapping[str, Any], *, of_file: bool) -> int | None:
+    def _find_window(self, metadata: Mapping[str, Any]) -> int | None:
         """Find the window as the backend computes it; warn once if it is not known.
 
         Source of the rule: `HFLM.max_length` and `TemplateAPI.__init__` of lm-eval 0.4.13.
@@ -241,8 +232,6 @@ class TokenCounter(BaseCounter):
             window = None if given is None else int(given)
         except (TypeError, ValueError):
             raise ModelError(f"max_length={given!r}: expected a number of tokens") from None
-        if of_file:
-            return window
         if self._whole:
             window = window or text_window(self.config, self.tokenizer)
             return window - (0 if self.reward else int(self.tokenizer.num_special_tokens_to_add()))
@@ -393,38 +382,6 @@ class TokenCounter(BaseCounter):
         return str(text)
 
 
-class EngineCounter(BaseCounter):
-    """A counter where a file of scores tells the numbers of tokens, and no tokenizer is named.
-
-    Args:
-        metadata: the parsed ``--model_args`` and ``--metadata``.
-
-    Raises:
-        ModelError: the file of scores cannot be read.
-    """
-
-    will_answer = True
-    name = "of the engine"
-
-    def __init__(self, metadata: Mapping[str, Any]) -> None:
-        self.engine, self.model_name = name_engine(metadata)
-        self._tokens = (
-            {} if "scores" not in metadata else read_scores(str(metadata["scores"])).table["tokens"].to_dict()
-        )
-
-    def lengths(self, context: str, continuation: str) -> tuple[int, int]:
-        """Look up the number of tokens of a continuation; one where the file has none, which is said when it is asked."""
-        return 1, int(self._tokens.get(request_id(context, continuation), 1))
-
-    def check_needs(self, needed: Collection[str], prompt: str, texts: Iterable[str], *, chat: bool) -> None:
-        """Raise ModelError if the run needs to see tokens."""
-        needing = [*needed, *["--apply_chat_template"] * chat]
-        if needing:
-            raise ModelError(
-                f"{needing[0]} needs the tokenizer of the engine; add tokenizer=NAME_OR_FOLDER to --model_args"
-            )
-
-
 class HiddenTokens(BaseCounter):
     """A counter where a model writes behind an API that hides its tokens."""
 
@@ -435,7 +392,7 @@ class HiddenTokens(BaseCounter):
 def make_counter(
     metadata: Mapping[str, Any], model_type: str | None, *, writes: bool, chat_api: bool, evaluated: bool
 ) -> BaseCounter:
-    """Make the counter of a run, see `TokenCounter`; that of an engine without a tokenizer knows numbers only.
+    """Make the counter of a run, see `TokenCounter`.
 
     Args:
         metadata: the parsed ``--model_args`` and ``--metadata``.
@@ -449,8 +406,6 @@ def make_counter(
         return BaseCounter()
     if writes and (names <= {"model"} or chat_api):
         return HiddenTokens()
-    if is_of_file(metadata, model_type) and metadata.get("tokenizer") is None:
-        return EngineCounter(metadata)
     return TokenCounter(metadata, model_type)
 
 
@@ -466,26 +421,6 @@ def _choose_backend(asked: str, why_no_config: str) -> str:
         )
         return "causal"
     return asked
-
-
-def is_of_file(metadata: Mapping[str, Any], model_type: str | None) -> bool:
-    """Tell whether another engine answers through a file (``nnd_file``); stock lm-eval does not tell the model's type."""
-    return model_type == FILE or (model_type is None and "scores" in metadata)
-
-
-def name_engine(metadata: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Name the engine that computed a file of scores, and the model.
-
-    Args:
-        metadata: the parsed ``--model_args`` and ``--metadata``.
-
-    Raises:
-        ModelError: the file cannot be read.
-    """
-    if "scores" not in metadata:
-        return None, FILE
-    scores = read_scores(str(metadata["scores"]))
-    return scores.engine or None, scores.model or Path(scores.path).stem
 
 
 def _name(value: Any) -> str:

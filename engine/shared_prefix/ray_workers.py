@@ -327,7 +327,7 @@ def check_arguments(workers: Any, cpus: Any, gpus: Any, arguments: dict[str, Any
     for name, value, least in (("workers", workers, 1), ("worker_cpus", cpus, 1), ("worker_gpus", gpus or 0, 0)):
         if not isinstance(value, int if least else (int, float)) or value < least:
             raise ModelError(f"--model ray: {name}={value}: expected a number of at least {least}")
-    for name in arguments.keys() & {"base_url", "scores", "requests", "data_parallel_size"}:
+    for name in arguments.keys() & {"base_url", "data_parallel_size"}:
         raise ModelError(f"--model ray: {name} is of an engine that computes elsewhere; run that engine without ray")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ModelError("--model ray: a launcher has started several processes; start one, which starts the workers")

@@ -151,7 +151,6 @@ def test_errors_are_those_of_the_engine(tmp_path):
         ({"workers": "many"}, "workers=many: expected"),
         ({"worker_cpus": 0.5}, "worker_cpus=0.5: expected"),
         ({"worker_gpus": -1}, "worker_gpus=-1: expected"),
-        ({"engine": "nnd_file", "scores": "x"}, "scores is of an engine that computes elsewhere"),
         ({"engine": "local-completions", "base_url": "http://x"}, "base_url is of an engine that computes elsewhere"),
         ({"data_parallel_size": 2}, "data_parallel_size is of an engine that"),
         ({"worker_gpus": 8}, "a worker takes 1 CPU, 8 GPU of one machine, and none of the 1 machines has so much"),

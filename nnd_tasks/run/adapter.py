@@ -30,7 +30,6 @@ from lm_eval.api.model import LM, hash_args
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, writing_all
 from nnd_tasks.redact import bare_urls
-from nnd_tasks.task.request import engine_errors
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task_files import write_task_folder
@@ -238,12 +237,11 @@ def _seeded_samples() -> Iterator[None]:
 # ---------------------------------------------------------------- results
 
 
-def check_output(output_path: str | None, model: Any, arguments: Mapping[str, Any], tasks: Iterable[str]) -> str | None:
+def check_output(output_path: str | None, arguments: Mapping[str, Any], tasks: Iterable[str]) -> str | None:
     """Write and remove a file of the longest name that the run will write, as lm-eval would only log an error, after the run.
 
     Args:
         output_path: the option.
-        model: what ``--model`` names, or a ready-made model.
         arguments: of the model.
         tasks: names of the tasks.
 
@@ -253,7 +251,7 @@ def check_output(output_path: str | None, model: Any, arguments: Mapping[str, An
     Raises:
         NNDError: a file cannot be written.
     """
-    folder = _name_folder(model, arguments)
+    folder = _name_folder(arguments)
     if not output_path:
         return folder
     path, place = Path(output_path), results_folder(output_path, folder)
@@ -272,25 +270,15 @@ def check_output(output_path: str | None, model: Any, arguments: Mapping[str, An
     return folder
 
 
-def _name_folder(model: Any, arguments: Mapping[str, Any]) -> str | None:
+def _name_folder(arguments: Mapping[str, Any]) -> str | None:
     """Name the folder that a model's results go to: that of lm-eval, shortened, without secrets.
 
     Args:
-        model: what ``--model`` names, or a ready-made model; the file of scores of ``nnd_file`` names the model.
         arguments: of the model.
 
     Returns:
         The name; None where the arguments name no model, so that lm-eval takes a random one.
-
-    Raises:
-        NNDError: the file of scores cannot be read.
     """
-    from shared_prefix.lengths import name_engine
-    from shared_prefix.score_file import FILE  # imports torch
-
-    if model == FILE:
-        with engine_errors():
-            arguments = {"model": name_engine(arguments)[1]}
     keys = ("peft", "delta", "pretrained", "model", "path", "engine")  # as `GeneralConfigTracker` of lm-eval 0.4.13
     name = next((bare_urls(str(arguments[key])) for key in keys if key in arguments), None)
     if name is None:

@@ -264,7 +264,7 @@ def check_run(
         NNDError: something is wrong.
     """
     from nnd_tasks.task.task import NNDTask  # imports torch
-    from shared_prefix import hf_shared_prefix, score_file, text_models  # noqa: F401 - they register their model types
+    from shared_prefix import hf_shared_prefix, text_models  # noqa: F401 - they register their model types
 
     if options.get("cache_requests"):
         raise NNDError(
@@ -282,7 +282,7 @@ def check_run(
     tokens = any(task.settings.tokens for task in ours)
     samples = select_prompts(loaded, ours, options.get("samples"), sample)
     tracker = options.get("evaluation_tracker")
-    folder = check_output(getattr(tracker, "output_path", None), model, arguments, loaded)
+    folder = check_output(getattr(tracker, "output_path", None), arguments, loaded)
     shares = shared_prefix and model == "hf"
     model = resolve_model_type("hf-shared-prefix" if shares else model, shared_prefix=shared_prefix)
     _check_types(arguments, model)
@@ -456,14 +456,13 @@ def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
     return SHARED
 
 
-_WHO = "hf and vllm keep the log-probabilities of tokens, and files of scores may have them"
+_WHO = "hf and vllm keep the log-probabilities of tokens"
 #: Model types -> ours, which can keep what each token gets. Ours also scores as the other does.
 _KEEPING = {
     "hf": "hf-shared-prefix",
     "hf-auto": "hf-shared-prefix",
     "huggingface": "hf-shared-prefix",
     VLLM: SHARED,
-    "nnd_file": "nnd_file",
 }
 
 

@@ -248,7 +248,7 @@ def model_part(metadata: Mapping[str, Any], counter: Any, model_type: str | None
         "engine",
     }
     skipped |= {*Settings.model_fields, *CLUSTER, *INDIFFERENT, "dtype", "max_length"}
-    name = metadata.get("pretrained") or metadata.get("model") or counter.model_name
+    name = metadata.get("pretrained") or metadata.get("model")
     stored = getattr(counter.config, "dtype", None)
     dtype = _name_dtype(metadata.get("dtype") or "auto")
     if dtype == "auto" and kind in ("hf", "nnd_mlm", "nnd_reward"):
@@ -263,7 +263,6 @@ def model_part(metadata: Mapping[str, Any], counter: Any, model_type: str | None
         "commit": getattr(counter.config, "_commit_hash", None),  # of a model of the hub
         "dtype": dtype,  # that the model computes in
         "stored_dtype": None if stored is None else _name_dtype(stored),
-        "engine": counter.engine,  # that computed a file of scores
         "backend": "server" if counter.remote else counter.backend,  # causal or seq2seq
         "window": counter.window,  # in tokens
         "tokenizer": bare_urls(counter.name),

@@ -1,8 +1,8 @@
 """Time and memory of scoring many candidates of one context: ours against the ways that others do it.
 
-    python benchmarks/shared_prefix.py                     # on a CPU: three models, three rounds
-    python benchmarks/shared_prefix.py --device cuda       # bfloat16, a 1B-parameter model, all of SummEval
-    python benchmarks/shared_prefix.py --only prefill      # tokens per second as a share of the dense prefill
+    python benchmarks/scoring.py                     # on a CPU: three models, three rounds
+    python benchmarks/scoring.py --device cuda       # bfloat16, a 1B-parameter model, all of SummEval
+    python benchmarks/scoring.py --only prefill      # tokens per second as a share of the dense prefill
 
 All methods score the same requests with the same weights in one process, round by round; a ratio is taken within a round.
 """
