@@ -29,7 +29,6 @@ from unittest.mock import patch
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
