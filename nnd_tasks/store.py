@@ -28,7 +28,9 @@ REPORT = "build_report.json"
 SPLIT = "test"
 #: Folder of preference data in a dataset folder, and its config for the default config of the tests.
 PREFERENCE_CONFIG = "preference"
-#: What a card says of them begins so.
+#: Folder of single judgements in a dataset folder, and their config for the config `authors` of the tests.
+JUDGEMENTS = "judgements"
+#: What a card says of preference data begins so.
 PREFERENCE_SECTION = "## Preference data"
 #: Where a header ends, as `huggingface_hub.repocard.REGEX_YAML_BLOCK` has it: importing that takes a tenth of a second.
 _HEADER = re.compile(r"\s*---\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -187,14 +189,29 @@ def _check_names(path: Path, header: Mapping[str, Any]) -> None:
         config = str(entry.get("config_name", ""))
         if not is_name(config):
             raise NNDError(f"{path}: config {config!r}: a config is named by letters, digits, _, - and .")
-        ours = entry.get("data_files") == list_files(config) or _holds_preferences(entry)
-        if not ours or "data_dir" in entry:
+        ours = entry.get("data_files") in (list_files(config), list_files(f"{JUDGEMENTS}/{config}"))
+        if not (ours or _kind_of(entry) == PREFERENCE_CONFIG) or "data_dir" in entry:
             raise NNDError(f"{path}: config {config!r} takes data from elsewhere than its folder; build the set again")
 
 
 def list_files(config: str) -> list[dict[str, str]]:
     """Write what a card says of the files of a config."""
     return [{"split": SPLIT, "path": f"{config}/{SPLIT}-*.parquet"}]
+
+
+def judgements_name(config: str) -> str:
+    """Name the config of the single judgements behind a config: ``authors`` -> ``judgements``, ``cnn`` -> ``cnn_judgements``."""
+    return JUDGEMENTS if config == "authors" else f"{config}_{JUDGEMENTS}"
+
+
+def read_judgements(folder: Path, config: str) -> pa.Table | None:
+    """Read the single judgements behind a config (`nnd_tasks.sets.judgements`); None where the set has none.
+
+    Raises:
+        NNDError: their file cannot be read.
+    """
+    name = judgements_name(config)
+    return read_config(folder / JUDGEMENTS, name) if (folder / JUDGEMENTS / name).is_dir() else None
 
 
 def preference_files(config: str) -> list[dict[str, str]]:
@@ -222,19 +239,22 @@ def _entries(header: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _holds_preferences(entry: Mapping[str, Any]) -> bool:
-    files, ours = entry.get("data_files"), preference_files(str(entry.get("config_name")))
-    return isinstance(files, list) and bool(files) and all(file in ours for file in files)
+def _kind_of(entry: Mapping[str, Any]) -> str:
+    files, name = entry.get("data_files"), str(entry.get("config_name"))
+    if files == list_files(f"{JUDGEMENTS}/{name}"):
+        return JUDGEMENTS
+    of_preferences = isinstance(files, list) and files and all(file in preference_files(name) for file in files)
+    return PREFERENCE_CONFIG if of_preferences else ""
 
 
-def config_names(header: Mapping[str, Any], *, preferences: bool = False) -> list[str]:
-    """List the names of the configs that a card's header lists: those of tests, or those of preference data."""
-    return [str(entry["config_name"]) for entry in _entries(header) if _holds_preferences(entry) == preferences]
+def config_names(header: Mapping[str, Any], *kinds: str) -> list[str]:
+    """List the names of the configs that a card's header lists: those of tests, or of `JUDGEMENTS` or `PREFERENCE_CONFIG`."""
+    return [str(entry["config_name"]) for entry in _entries(header) if _kind_of(entry) in (kinds or ("",))]
 
 
 def default_config(header: Mapping[str, Any]) -> str:
     """Name the config that is taken where none is named; ``""`` where a card lists none."""
-    of_tests = [entry for entry in _entries(header) if not _holds_preferences(entry)]
+    of_tests = [entry for entry in _entries(header) if not _kind_of(entry)]
     return str(min(of_tests, key=lambda entry: not entry.get("default"))["config_name"]) if of_tests else ""
 
 
@@ -291,7 +311,7 @@ def read_table(folder: Path, config: str | None = None, columns: Sequence[str] |
     names, default = list_configs(folder)
     config = config or default
     if config not in names:
-        names += config_names(read_header(folder), preferences=True)
+        names += config_names(read_header(folder), PREFERENCE_CONFIG)
         hint = did_you_mean(config, names) or "name one of these"
         if config.endswith(PREFERENCE_CONFIG):
             hint = f"build it: {how_to_build(folder.name)} --{PREFERENCE_CONFIG}"

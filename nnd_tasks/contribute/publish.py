@@ -33,13 +33,16 @@ from nnd_tasks.sets.licences import is_open, licence_names, terms_of, texts_may_
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, SetRecipe
 from nnd_tasks.store import (
     CARD,
+    JUDGEMENTS,
     REPORT,
     SPLIT,
     config_names,
     how_to_build,
+    judgements_name,
     list_configs,
     parse_card,
     read_card,
+    read_judgements,
     read_report,
     read_table,
     without_preferences,
@@ -101,8 +104,6 @@ def make_plan(
     _check_repo(repo)
     folder = provide_set(name)
     header, body = _read_complete_card(folder)
-    # Preference data are not uploaded; whoever has the tests builds them.
-    header["configs"] = [entry for entry in header["configs"] if entry["config_name"] in config_names(header)]
     body = without_preferences(body)
     name = header.setdefault("nnd_set", folder.resolve().name)
     reports = read_report(folder)
@@ -113,6 +114,9 @@ def make_plan(
     terms = terms_of(name, reports)
     may_go = texts_may_go(terms)
     ids_only = ids_only or not may_go
+    # Preference data are not uploaded; whoever has the tests builds them. Single judgements are texts.
+    kinds = ("",) if ids_only else ("", JUDGEMENTS)
+    header["configs"] = [entry for entry in header["configs"] if entry["config_name"] in config_names(header, *kinds)]
     licences = [licence for licence in licence_names(header["license"]) if licence != "other" or not terms]
     if ids_only:
         licences = licences or ["apache-2.0"]  # labels of synthetic errors are ours
@@ -158,11 +162,15 @@ def make_plan(
         page = Path(__file__).with_name("eval.yaml.j2").read_text("utf-8")
         texts |= {EVALUATION: Template(page, trim_blocks=True).render(name=name, configs=asked)} if asked else {}
     files = {path: content.encode("utf-8") for path, content in texts.items()}
-    for config, table in tables.items():
+    data = {config: make_ids(table) if ids_only else table for config, table in tables.items()}
+    if not ids_only:
+        judgements = {f"{JUDGEMENTS}/{judgements_name(config)}": read_judgements(folder, config) for config in tables}
+        data |= {path: table for path, table in judgements.items() if table is not None}
+    for path, table in data.items():
         buffer = pa.BufferOutputStream()
-        pq.write_table(make_ids(table) if ids_only else table, buffer, compression="zstd")
-        files[f"{config}/{SPLIT}-00000-of-00001.parquet"] = buffer.getvalue().to_pybytes()
-    return UploadPlan(name, repo, files, _version(tables, ids_only), ids_only, tuple(notes))
+        pq.write_table(table, buffer, compression="zstd")
+        files[f"{path}/{SPLIT}-00000-of-00001.parquet"] = buffer.getvalue().to_pybytes()
+    return UploadPlan(name, repo, files, _version(tables if ids_only else data, ids_only), ids_only, tuple(notes))
 
 
 def _check_repo(repo: str) -> None:
@@ -183,7 +191,8 @@ def _read_complete_card(folder: Path) -> tuple[dict[str, Any], str]:
 
     A link in a stranger's folder may lead to any file of the user, so files outside of the folder are refused, too.
     """
-    for path in (folder / CARD, folder / REPORT, *folder.glob(f"*/{SPLIT}-*.parquet")):
+    places = (f"*/{SPLIT}-*.parquet", f"{JUDGEMENTS}/*/{SPLIT}-*.parquet")
+    for path in (folder / CARD, folder / REPORT, *(path for place in places for path in folder.glob(place))):
         if not path.resolve().is_relative_to(folder.resolve()):
             raise NNDError(f"{path}: is a link to a place outside of the folder; put the file itself there")
     header, body = parse_card(read_text(folder / CARD), str(folder / CARD))
@@ -327,7 +336,9 @@ should name there begins with `nnd_tasks.`
 
 
 #: Files of earlier versions of a published set, which are removed; all others in the repository are left.
-_OURS = re.compile(r"[\w.-]+/test-\d+-of-\d+\.parquet|\w+/(_recipe|prepare\.py)|recipe\.(json|yaml)|build_report\.json")
+_OURS = re.compile(
+    rf"({JUDGEMENTS}/)?[\w.-]+/test-\d+-of-\d+\.parquet|\w+/(_recipe|prepare\.py)|recipe\.(json|yaml)|build_report\.json"
+)
 _SHOWN = 500  # characters of an error of the hub
 
 

@@ -30,6 +30,7 @@ from nnd_tasks.schema import (
 )
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.download import Source, open_source, sha256_of
+from nnd_tasks.sets.judgements import list_judgements
 from nnd_tasks.sets.pair import make_tests
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
 from nnd_tasks.sets.rows import config_of, read_rows
@@ -46,6 +47,7 @@ class BuiltSet:
 
     Attributes:
         tables: config -> its tests; each config is followed by its clean variant.
+        judgements: config -> its single judgements, where several people judged one text.
         report: config -> what ``build_report.json`` holds.
         summaries: config -> counts and fingerprint.
         notes: one line each for what the user should know.
@@ -55,6 +57,7 @@ class BuiltSet:
     """
 
     tables: dict[str, pa.Table] = field(default_factory=dict)
+    judgements: dict[str, pa.Table] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
     summaries: dict[str, ConfigSummary] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -175,6 +178,9 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         built.notes.append(f"`leave_out` names {some_of(rows.unmatched, show=str)}, which no row has")
     for config, rows_of_config in rows.configs.items():
         tests, accounts, contradictory = make_tests(rows_of_config, recipe, rule)
+        judgements = list_judgements(rows.judgements.get(config, rows_of_config), recipe, rule)
+        if judgements is not None:
+            built.judgements[config] = judgements
         if recipe.candidates != "rows":
             built.add(config, tests, {"accounts": accounts, **origin})
             continue
@@ -253,8 +259,8 @@ def write_built(set_recipe: SetRecipe, built: BuiltSet, folder: Path, *, replace
     default = config_of(set_recipe, first, Path(first)) if recipe.config == FILE and first else recipe.config
     obsolete = {clean_name(config) for config in built.tables} - set(built.tables)
     summaries = write_dataset(
-        folder, built.tables, card_facts=card_facts, report=built.report, default=default or next(iter(built.tables)),
-        obsolete=obsolete, known_summaries=built.summaries, replace=replace,
+        folder, built.tables, built.judgements, card_facts=card_facts, report=built.report,
+        default=default or next(iter(built.tables)), obsolete=obsolete, known_summaries=built.summaries, replace=replace,
     )  # fmt: skip
     built.folder = folder
     built.other_configs = [summary.name for summary in summaries if summary.name not in built.tables]

@@ -11,6 +11,8 @@ from nnd_tasks.files import expand
 from nnd_tasks.show.console import warn
 from nnd_tasks.store import (
     CARD,
+    JUDGEMENTS,
+    PREFERENCE_CONFIG,
     built_sets,
     config_names,
     dataset_folder,
@@ -80,7 +82,7 @@ def _explain_missing(name: str, recipes: dict[str, RecipeFile]) -> str:
 
 
 def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.DatasetDict:
-    """Load the tests of a set, or all splits of its preference data; build the set if it is not there (`provide_set`).
+    """Load tests, single judgements, or all splits of preference data; build the set if it is not there (`provide_set`).
 
     Example:
         ``nnd_tasks.load("quiz_design")[0]`` is one test, with its ``context``, ``high``, ``low`` and ``category``.
@@ -95,6 +97,6 @@ def load(name: str, config: str | None = None) -> datasets.Dataset | datasets.Da
     import datasets
 
     folder = provide_set(name)
-    if config in config_names(read_header(folder), preferences=True):
+    if config in config_names(read_header(folder), PREFERENCE_CONFIG, JUDGEMENTS):
         return datasets.load_dataset(str(folder), config)
     return datasets.Dataset(read_table(folder, config))

@@ -577,21 +577,11 @@ def _find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
 def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Make the tests of rows with ``chosen`` and ``rejected``.
 
-    The messages that both chats of a pair begin with become the context, unless a column of the context has them. A pair makes
-    one test, in the direction that more people say; each rater counts once, by the majority of what that rater says. Where
-    nothing gives a context, each pair is a prompt of its own: a model reads nothing before either text.
+    A pair makes one test, in the direction that more people say; each rater counts once, by the majority of what that rater
+    says.
     """
-    if "attribute" in rows:  # as of single texts, the attribute is the category
-        rows = rows.rename(columns={"category": "subcategory", "attribute": "category"})
-    has_context = "context" in rows
-    pairs, prompts = clean_rows(rows, recipe)
+    pairs, prompts = read_pairs(rows, recipe)
     by_text = recipe.candidates != "rows"
-    pairs = exclude(pairs, {
-        "empty": (pairs["chosen"].isna() | pairs["rejected"].isna()) & by_text,
-        "equal_texts": (pairs["chosen"] == pairs["rejected"]) & (recipe.candidates == "texts"),
-        "no_context": pairs["context"].isna() & by_text & has_context,
-        "no_category": pairs["category"].isna() if "category" in pairs else False,
-    })  # fmt: skip
     if by_text:
         pairs = _choose_directions(pairs)
     accounts = tally_rows(conclude_rows(rows, pairs), pairs)
@@ -600,7 +590,7 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
         accounts |= {
             "judged_differently": differently,
             "what_counts": what_counts,
-            "attributes": 1 + ("category" in rows),
+            "attributes": 1 + ("category" in pairs),
         }
     used = pairs[pairs["exclusion"] == ""].reset_index(drop=True)
     if not len(used):
@@ -611,12 +601,35 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
     high = used["chosen"].fillna("")
     low = used["rejected"].fillna("")
     columns |= {"high": high, "low": low, "high_first": (high < low).to_numpy(bool), SPANS_COLUMN: used.get("spans")}
-    prompts = prompts.iloc[used["prompt"]].reset_index(drop=True)
-    if not has_context and not recipe.field:
-        prompt_of_pair = [short_hash("", *sorted(texts)) for texts in zip(high, low, strict=True)]
-        prompts["cluster_id"] = prompts["cluster_id"].where(prompts["context"] != "", prompt_of_pair)
+    prompts = prompts.iloc[used["prompt"]].reset_index(drop=True).assign(cluster_id=used["cluster_id"])
     tests = _make_table(columns, prompts, always=names)
     return tests, accounts | look_at_texts(rows, tests, tests[["context", *recipe.field]].drop_duplicates(), recipe)
+
+
+def read_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read the judgements of rows with ``chosen`` and ``rejected``.
+
+    The messages that both chats of a pair begin with become the context, unless a column of the context has them. Where nothing
+    gives a context, each pair is a prompt of its own: a model reads nothing before either text.
+
+    Returns:
+        The rows with ``exclusion`` and ``cluster_id``; and the table of `number_prompts`.
+    """
+    if "attribute" in rows:  # as of single texts, the attribute is the category
+        rows = rows.rename(columns={"category": "subcategory", "attribute": "category"})
+    has_context = "context" in rows
+    pairs, prompts = clean_rows(rows, recipe)
+    by_text = recipe.candidates != "rows"
+    clusters = pd.Series(prompts["cluster_id"].to_numpy(object)[pairs["prompt"]], pairs.index)
+    if not has_context and not recipe.field:
+        texts = zip(pairs["chosen"].fillna(""), pairs["rejected"].fillna(""), strict=True)
+        clusters = clusters.where(pairs["context"].fillna("") != "", [short_hash("", *sorted(pair)) for pair in texts])
+    return exclude(pairs.assign(cluster_id=clusters), {
+        "empty": (pairs["chosen"].isna() | pairs["rejected"].isna()) & by_text,
+        "equal_texts": (pairs["chosen"] == pairs["rejected"]) & (recipe.candidates == "texts"),
+        "no_context": pairs["context"].isna() & by_text & has_context,
+        "no_category": pairs["category"].isna() if "category" in pairs else False,
+    }), prompts  # fmt: skip
 
 
 def _choose_directions(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -45,6 +45,8 @@ from nnd_tasks.tables.roles import (
 _ERRORS = ("category", "subcategory", "severity")
 #: Roles that rows of ``prepare.py`` may have as columns, besides prompt fields; ``where`` is the place of a row in the files.
 ROLES = (*TEXTS, *NAMES, "group", "score", "spans", "config", "where")
+#: Those that ``judgements`` of a ``prepare.py`` may have besides.
+_OF_JUDGEMENTS = ("panel", "place")
 
 
 @dataclass(frozen=True)
@@ -54,21 +56,23 @@ class GivenRows:
     Attributes:
         configs: config -> its rows by role; ``exclusion`` says which of them the recipe leaves out.
         mended: config -> the rows of its clean config, where ``prepare.py`` gives others.
+        judgements: config -> rows of single judgements, where ``prepare.py`` gives others than those that make the tests.
         unmatched: what ``leave_out`` names and no row has.
     """
 
     configs: dict[str, pd.DataFrame]
     unmatched: list[str]
     mended: dict[str, pd.DataFrame] = field(default_factory=dict)
+    judgements: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
 def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
     """Read the rows of all files of a set by role; raise NNDError where a file is not as the recipe says."""
     recipe = set_recipe.recipe
     if set_recipe.prepare:
-        rows, mended = run_prepare(set_recipe.prepare, source.folder, recipe, set_recipe.rule)
+        rows, more = run_prepare(set_recipe.prepare, source.folder, recipe, set_recipe.rule)
         configs, unmatched = _split_configs(rows, recipe)
-        return GivenRows(configs, unmatched, {} if mended is None else _split_configs(mended, recipe)[0])
+        return GivenRows(configs, unmatched, **{name: _split_configs(other, recipe)[0] for name, other in more.items()})
     tables: dict[str, list[pd.DataFrame]] = {}
     unmatched_of_files = []
     start = 0
@@ -120,8 +124,13 @@ def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
 # ---------------------------------------------------------------- rows of a prepare.py
 
 
-def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Run ``rows(folder)`` of a ``prepare.py``, and ``mended(rows)`` if it has that, which gives the rows of the clean config.
+def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    """Run ``rows(folder)`` of a ``prepare.py``, and if it has them, ``mended(rows)`` and ``judgements(folder)``.
+
+    These give the rows of the clean config, and the single judgements behind rows that sum several up; None for none.
+
+    Returns:
+        The rows; and ``mended`` or ``judgements`` -> what it gives.
 
     Raises:
         NNDError: it fails, at the place that was read last; or its rows are not as the contract says.
@@ -138,18 +147,22 @@ def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[p
     if not callable(getattr(module, "rows", None)):
         raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
     with naming_place(folder, name_line):
-        rows = _check_rows(path, module.rows(folder), recipe, rule)
-    if not hasattr(module, "mended"):
-        return rows, None
-    with naming_place(path, name_line):
-        return rows, _check_rows(path, module.mended(rows.copy()), recipe, rule)
+        rows = _check_rows(path, "rows(folder)", module.rows(folder), recipe, rule)
+    others = {}
+    for name, given in {"mended": rows.copy(), "judgements": folder}.items():
+        with naming_place(path, name_line):
+            found = getattr(module, name, lambda _: None)(given)
+            if found is not None:
+                others[name] = _check_rows(path, f"{name}(...)", found, recipe, rule)
+    return rows, others
 
 
-def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFrame:
+def _check_rows(path: Path, call: str, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFrame:
+    """Raise NNDError unless ``call``, of a ``prepare.py``, returned a table of rows by role."""
     if not isinstance(rows, pd.DataFrame):
-        raise NNDError(f"{path}: rows(folder) returns a DataFrame, not {kind_of(rows)}")
+        raise NNDError(f"{path}: {call} returns a DataFrame, not {kind_of(rows)}")
     if not len(rows):
-        raise NNDError(f"{path}: rows(folder) returns no row; is it the right file?")
+        raise NNDError(f"{path}: {call} returns no row; is it the right file?")
     # pandas reads lists in parquet as arrays.
     rows = rows.reset_index(drop=True).map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
     required = ["chosen", "rejected"] if "chosen" in rows else ["context", "candidate"]
@@ -157,13 +170,12 @@ def _check_rows(path: Path, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFra
         required.append(rule.role)
     for name in (*required, *recipe.field):
         if name not in rows:
-            raise NNDError(
-                f"{path}: rows(folder) has no column {name!r}; there are {', '.join(map(str, rows.columns))}"
-            )
-    if unknown := [name for name in rows if name not in (*ROLES, *recipe.field)]:
-        raise NNDError(f"{path}: rows(folder) has a column {unknown[0]!r}; the roles are {', '.join(ROLES)}")
+            raise NNDError(f"{path}: {call} has no column {name!r}; there are {', '.join(map(str, rows.columns))}")
+    roles = (*ROLES, *(_OF_JUDGEMENTS if call.startswith("judgements") else ()))
+    if unknown := [name for name in rows if name not in (*roles, *recipe.field)]:
+        raise NNDError(f"{path}: {call} has a column {unknown[0]!r}; the roles are {', '.join(roles)}")
     if unused := next(recipe.find_unused([*rows]), None):
-        raise NNDError(f"{path}: with the columns of rows(folder), {unused}")
+        raise NNDError(f"{path}: with the columns of {call}, {unused}")
     if "config" in rows:
         for position, cell in enumerate(rows["config"]):
             if not isinstance(cell, str):

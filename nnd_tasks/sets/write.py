@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,14 +39,17 @@ from nnd_tasks.sets.account import describe_accounts
 from nnd_tasks.sets.licences import terms_of
 from nnd_tasks.store import (
     CARD,
+    JUDGEMENTS,
     PREFERENCE_CONFIG,
     REPORT,
     SPLIT,
     config_names,
     is_name,
+    judgements_name,
     list_files,
     parse_card,
     read_header,
+    read_judgements,
     read_report,
     read_table,
 )
@@ -102,6 +105,7 @@ def make_card(
     summaries: Sequence[ConfigSummary],
     columns: Iterable[str],
     reports: Mapping[str, Any],
+    judgements: Mapping[str, pa.Table] | None = None,
     *,
     default: str,
     earlier: str = "",
@@ -113,6 +117,7 @@ def make_card(
         summaries: of all configs.
         columns: of the tables.
         reports: config -> its part of ``build_report.json``.
+        judgements: config -> its single judgements, where it has some.
         default: the config that `datasets.load_dataset` takes where none is named; the first one if the set lacks it.
         earlier: the card that this one replaces. What people wrote between its two markers stays, and so do fields that they
             added to its header.
@@ -142,6 +147,10 @@ def make_card(
                 **({"default": True} if name == (default if default in names else names[0]) else {}),
             }
             for name in names
+        ]
+        + [
+            {"config_name": name, "data_files": list_files(f"{JUDGEMENTS}/{name}")}
+            for name in map(judgements_name, judgements or ())
         ],
         "nnd_schema_version": SCHEMA_VERSION,
     }
@@ -157,6 +166,7 @@ def make_card(
         facts=card_facts.facts,
         kind=errors,
         summaries=summaries,
+        judgements=judgements or {},
         columns=list(columns),
         reports=reports,
         rules={
@@ -225,6 +235,7 @@ def _template() -> Template:
     env.filters |= {"fence": _fence, "markdown": Markup, "counted": counted}
     env.globals |= {"ALL": ALL, "ERRORS": ERRORS, "REASONS": CLEANING_REASONS, "RESERVED": RESERVED_COLUMNS}
     env.globals |= {
+        "judgements_name": judgements_name,
         "clean_name": clean_name,
         "find_fact": find_fact,
         "describe_accounts": describe_accounts,
@@ -260,6 +271,7 @@ def making(folder: Path, timeout: float = 600.0) -> Iterator[None]:
 def write_dataset(
     folder: Path,
     tables: Mapping[str, pa.Table],
+    judgements: Mapping[str, pa.Table] | None = None,
     *,
     card_facts: CardFacts,
     report: Mapping[str, Any],
@@ -274,6 +286,7 @@ def write_dataset(
     Args:
         folder: the dataset folder; it is replaced as a whole, or not at all.
         tables: config -> tests.
+        judgements: config -> its single judgements, for those that have some.
         card_facts: what the card says besides counts.
         report: config -> what is stored in ``build_report.json``.
         default: the config that `datasets.load_dataset` picks when none is named.
@@ -303,12 +316,17 @@ def write_dataset(
         reports = {name: details for name, details in read_report(folder).items() if name in earlier_tables} | dict(
             report
         )
-        for name, table in merged.items():
+        kept = dict(judgements or {})
+        for name in earlier_tables.keys() - tables.keys():
+            with suppress(NNDError):  # a damaged one is left out, as configs are
+                if (earlier_judgements := read_judgements(folder, name)) is not None:
+                    kept[name] = earlier_judgements
+        for name, table in {**merged, **{f"{JUDGEMENTS}/{judgements_name(name)}": kept[name] for name in kept}}.items():
             write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
         summaries = [(known_summaries or {}).get(name) or summarize(name, table) for name, table in merged.items()]
         columns = list(dict.fromkeys(column for table in merged.values() for column in table.column_names))
         earlier = read_text(folder / CARD) if (folder / CARD).is_file() and not replace else ""
-        card = make_card(card_facts, summaries, columns, reports, default=default, earlier=earlier)
+        card = make_card(card_facts, summaries, columns, reports, kept, default=default, earlier=earlier)
         # Written as they are: an error then names the folder, not the new one, which takes its place as a whole.
         (new / CARD).write_text(card, encoding="utf-8")
         (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -343,7 +361,13 @@ def _read_existing(folder: Path, name: str) -> dict[str, pa.Table]:
 
 def _keep_the_rest(folder: Path, new: Path) -> None:
     """Copy what others put into a folder, such as the .git of a clone of the hub's repository."""
-    ours = {CARD, REPORT, PREFERENCE_CONFIG, *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet"))}
+    ours = {
+        CARD,
+        REPORT,
+        PREFERENCE_CONFIG,
+        JUDGEMENTS,
+        *(path.parent.name for path in folder.glob(f"*/{SPLIT}-*.parquet")),
+    }
     if folder.is_dir():
         shutil.copytree(
             folder, new, symlinks=True, dirs_exist_ok=True, ignore=lambda path, _: ours if path == str(folder) else ()

@@ -91,7 +91,7 @@ def add_preferences(folder: Path, *, chat: bool = False) -> dict[str, dict[str, 
         rows.append(f"| {' | '.join(cells)} |\n")
     if not tables:
         raise NNDError(f"{folder}: no task scores any config of {name}, so there is no prompt; build it without --out")
-    earlier = config_names(header, preferences=True)
+    earlier = config_names(header, PREFERENCE_CONFIG)
     header["configs"] = [entry for entry in header["configs"] if entry["config_name"] not in earlier] + entries
     terms = "\n\n".join(dict.fromkeys(filter(None, notes)))
     section = f"{PREFERENCE_SECTION}\n\n{_ABOUT.format(name=name)}{''.join(rows)}\n{terms}\n\n"

@@ -1,6 +1,7 @@
 """FRANK: annotators mark each sentence of a summary; the most common error of a wrong summary is its label."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +19,16 @@ CATEGORIES = {
 
 def rows(folder: Path) -> pd.DataFrame:
     """Return a row per summary of an article of CNN/DailyMail's test split."""
+    return describe(folder, lambda summary: [most_common_error(summary)]).drop(columns="place")
+
+
+def judgements(folder: Path) -> pd.DataFrame:
+    """Return a row per summary and annotator: the most common error, or ``NoE`` where no sentence has one."""
+    return describe(folder, errors_of_each)
+
+
+def describe(folder: Path, read_labels: Callable[[Record], list[str]]) -> pd.DataFrame:
+    """Return a row per label of a summary; the place of the label is that of its annotator."""
     split = folder / "test_split.txt"
     test = set(split.read_text("utf-8").split()) if split.exists() else None
     found = []
@@ -27,11 +38,19 @@ def rows(folder: Path) -> pd.DataFrame:
             article not in test if test is not None else summary["split"] != "test"
         ):
             continue
-        label = most_common_error(summary)
-        found.append({"group": article, "context": summary["article"], "candidate": summary["summary"], "label": label,
-                      "system": summary["model_name"], "category": CATEGORIES[label], "subcategory": label,
-                      "where": summary.where})  # fmt: skip
+        found += [{"group": article, "context": summary["article"], "candidate": summary["summary"], "label": label,
+                   "system": summary["model_name"], "category": CATEGORIES[label], "subcategory": label, "place": place,
+                   "where": summary.where} for place, label in enumerate(read_labels(summary), 1)]  # fmt: skip
     return pd.DataFrame(found)
+
+
+def errors_of_each(summary: Record) -> list[str]:
+    """Return the most common error of each annotator; on a tie the first seen."""
+    labels: dict[str, list[str]] = {}
+    for sentence in summary["summary_sentences_annotations"]:
+        for annotator, found in sentence.items():
+            labels.setdefault(annotator, []).extend(label for label in found if label != "NoE")
+    return [Counter(errors or ["NoE"]).most_common(1)[0][0] for errors in labels.values()]
 
 
 def most_common_error(summary: Record) -> str:

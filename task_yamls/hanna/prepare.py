@@ -1,5 +1,6 @@
 """HANNA: stories and what each rater gave them for six criteria, one rating per row."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -11,10 +12,19 @@ CRITERIA = ["Coherence", "Complexity", "Empathy", "Engagement", "Relevance", "Su
 
 def rows(folder: Path) -> pd.DataFrame:
     """Return a row per story and criterion, with the mean of its raters to ten places."""
+    return rate_stories(folder, lambda scores: round(scores.mean(), 10))
+
+
+def judgements(folder: Path) -> pd.DataFrame:
+    """Return the same with the list of scores."""
+    return rate_stories(folder, list)
+
+
+def rate_stories(folder: Path, rate: Callable[[pd.Series], object]) -> pd.DataFrame:
+    """Return a row per story and criterion; its score is what ``rate`` makes of those of its raters."""
     table = read_delimited(folder / "hanna_stories_annotations.csv", ",", quotes=True)
     stories = table.drop_duplicates("Story ID").set_index("Story ID")
-    means = table[CRITERIA].astype(float).groupby(table["Story ID"], sort=False).mean().round(10)
-    scores = means.stack()
+    scores = table[CRITERIA].astype(float).groupby(table["Story ID"], sort=False).agg(rate).stack()
     number, criterion = (scores.index.get_level_values(level) for level in (0, 1))
     return pd.DataFrame(
         {

@@ -11,6 +11,11 @@ DIMENSIONS = ["faithfulness", "appropriateness", "naturalness", "completeness"]
 
 def rows(folder: Path) -> pd.DataFrame:
     """Return a row per answer and dimension."""
+    return judgements(folder).drop(columns="rater")
+
+
+def judgements(folder: Path) -> pd.DataFrame:
+    """Return the same with the numbers of the raters beside their scores."""
     data = read_json(folder / "reference_subset_with_human_evaluations.json")
     passages = {passage["document_id"]: passage["text"] for passage in data["documents"]}
     tasks = {task["task_id"]: task for task in data["tasks"]}
@@ -25,6 +30,7 @@ def rows(folder: Path) -> pd.DataFrame:
             "system": answer["model_id"],
             "attribute": dimension,
             "score": [rating["value"] for rating in answer["annotations"][dimension].values()],
+            "rater": [*answer["annotations"][dimension]],
             "where": f"evaluation {number}",
         }
         for number, answer in enumerate(data["evaluations"], start=1)

@@ -7,11 +7,18 @@ import pandas as pd
 from nnd_tasks.tables.read import read_records
 
 SYSTEMS = ["gpt3", "t0", "brio"]
+ANNOTATORS = 3
 FILES = {"cnn": "cnn_human.json", "bbc": "bbc_human.json"}
 
 
 def rows(folder: Path) -> pd.DataFrame:
     """Return a row per article and system; its score is its best votes less its worst votes (the first system of each vote)."""
+    votes = judgements(folder)
+    return votes.assign(score=votes["score"].map(lambda scores: sum(scores) // ANNOTATORS))
+
+
+def judgements(folder: Path) -> pd.DataFrame:
+    """Return the same with a list of votes, each times the number of annotators, so that the mean of three is the score."""
     found = []
     for config, file in FILES.items():
         for article in read_records(folder / file) if (folder / file).exists() else ():
@@ -24,7 +31,7 @@ def rows(folder: Path) -> pd.DataFrame:
                     "context": article["article"],
                     "candidate": article[system]["text"],
                     "system": system,
-                    "score": best.count(system) - worst.count(system),
+                    "score": [ANNOTATORS * ((a == system) - (b == system)) for a, b in zip(best, worst, strict=True)],
                     "where": article.where,
                 }
                 for system in SYSTEMS

@@ -35,6 +35,19 @@ def rows(folder: Path) -> pd.DataFrame:
     return pd.concat(parts).drop(columns=["id", *ATTRIBUTES])
 
 
+def judgements(folder: Path) -> pd.DataFrame:
+    """Return the rows of the experts, and those of the crowd, a panel of its own; one system's texts have no crowd."""
+    crowd = {
+        summary.where: {name: [worker[name] for worker in summary["turker_annotations"]] for name in ATTRIBUTES}
+        for summary in read_records(folder / "model_annotations.aligned.paired.jsonl")
+        if summary.get("turker_annotations")
+    }
+    experts = rows(folder)
+    other = experts[experts["where"].isin(crowd)]
+    scores = [crowd[where][name] for where, name in zip(other["where"], other["attribute"], strict=True)]
+    return pd.concat([experts.assign(panel="experts"), other.assign(panel="crowd", score=scores)])
+
+
 def load_articles() -> dict[str, str]:
     """Return id -> article of the test split of CNN/DailyMail."""
     import datasets

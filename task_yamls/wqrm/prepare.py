@@ -27,6 +27,23 @@ def rows(folder: Path) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def judgements(folder: Path) -> pd.DataFrame:
+    """Return a row per pair of drafts and rater."""
+    return pd.DataFrame(
+        {
+            "context": write_instruction(**triplet["instruction"]),
+            "chosen": triplet[better]["candidate"],
+            "rejected": triplet[worse]["candidate"],
+            "label": "preferred",
+            "place": place,
+            "where": triplet.where,
+        }
+        for triplet in read_records(folder / "WQRM_annotations.json")
+        for place, rater in enumerate(triplet["annotations"], 1)
+        for worse, better in combinations(sorted(DRAFTS, key=lambda draft: RANKS.index(rater[draft])), 2)
+    )
+
+
 def write_instruction(plot: str, voice: str = "", word_count: int = 0, **other: object) -> str:
     """Return an instruction as text; those for marketing have neither a voice nor a length."""
     return plot + (f"\nVoice: {voice}" if voice else "") + (f"\nLength: {word_count} words" if word_count else "")

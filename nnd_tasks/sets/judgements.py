@@ -1,0 +1,60 @@
+"""The single judgements of a set, a row each, beside its tests: who said what of which text.
+
+Known limits: a rater whom the source does not name is a place in a list, such as the second of three, and may be another person
+in each row.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+
+from nnd_tasks.sets.pair import read_judgements, read_pairs
+from nnd_tasks.sets.recipe import PairRule, Recipe, Rule
+from nnd_tasks.tables.cells import list_items
+
+_TEXTS = ("context_id", "cluster_id", "candidate", "attribute", "category", "panel", "rater")
+
+
+def list_judgements(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> pa.Table | None:
+    """List the single judgements of the rows of a config; None where nobody else judged the same text.
+
+    Args:
+        rows: by role, as for `nnd_tasks.sets.pair.make_tests`; ``judgements`` of a ``prepare.py`` may add ``panel``, ``place``,
+            and for pairs ``score``.
+        recipe: of the set.
+        rule: what is better.
+
+    Returns:
+        ``context_id`` and ``cluster_id`` as those of tests; ``candidate``; of pairs ``rejected``, the other text; ``attribute``;
+        ``category``; ``panel``: which of several groups of raters; ``rater``, empty where nobody is named; ``place`` of the
+        judgement in its row, from 1; ``label``, or ``score``, which is of pairs 1 for the candidate and 0 for a tie.
+    """
+    role = "winner" if isinstance(rule, PairRule) else rule.role
+    if not {"rater", "place"} & {*rows} and all(len(list_items(cell)) < 2 for cell in rows.get(role, ())):
+        return None
+    if isinstance(rule, PairRule):
+        tied = rows["exclusion"] == "undecided"
+        judged, _ = read_pairs(rows.assign(exclusion=rows["exclusion"].mask(tied, "")), recipe)
+        score = judged.get("score", 1.0)
+        judged = judged.rename(columns={"chosen": "candidate"})
+        judged = judged.assign(
+            context_id=judged["cluster_id"], value=(~judged["row_id"].map(tied.groupby(level=0).any())) * score
+        )
+    else:
+        judged, prompts = read_judgements(rows, recipe, rule)
+        judged = judged.assign(
+            context_id=judged["group_id"], cluster_id=prompts["cluster_id"].to_numpy(object)[judged["prompt"]]
+        )
+    judged = judged.drop_duplicates("judgement_id")
+    if "place" not in judged:
+        judged["place"] = judged.groupby(["row_id", *({"attribute", "panel"} & {*judged})], dropna=False).cumcount() + 1
+    judged = judged[judged["exclusion"] == ""]
+    names = (*_TEXTS, *(["rejected"] if role == "winner" else []))
+    table = pd.DataFrame({name: judged.get(name) for name in names}, dtype=object)
+    table = table.where(table.notna(), "")
+    table["place"] = judged["place"].astype(int).where(table["rater"] == "", 0)
+    table["label" if role == "label" else "score"] = judged["value"]
+    texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in table]
+    several = table.drop_duplicates([*texts, "rater", "place"]).groupby(texts).size().max() > 1
+    return pa.Table.from_pandas(table, preserve_index=False) if several else None
