@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 
 def reason_of(error: BaseException) -> str:
@@ -62,6 +63,19 @@ class NNDError(Exception):
     def __init__(self, message: str) -> None:
         # File and column names from outside may hold line breaks and terminal escapes: show them, don't obey them.
         super().__init__(visible(message))
+
+
+def list_mistakes(error: Any) -> list[tuple[str, str]]:
+    """List key and cause, in plain words, of each mistake in a `pydantic.ValidationError`: ``("min_gap", "expected ...")``."""
+    plain = {"Value error, ": "", "Input should be": "expected", "a valid tuple": "a list", "a valid boolean": "true or false",
+             "Field required": "it is missing"}  # fmt: skip
+    mistakes = []
+    for mistake in error.errors(include_url=False):
+        cause = mistake["msg"]
+        for words, plain_words in plain.items():
+            cause = cause.replace(words, plain_words)
+        mistakes.append((".".join(map(str, mistake["loc"])).removesuffix(".[key]"), cause))
+    return mistakes
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def new(
         str,
         Option(
             "--from",
-            help="csv, tsv, txt, xlsx, json, jsonl, xml or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar; task:NAME.",
+            help="csv, tsv, txt, xlsx, json, jsonl or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar; task:NAME.",
         ),
     ],
     context: Annotated[str, _column("What a model is given.")] = "",

@@ -19,13 +19,13 @@ from nnd_tasks.sets.download import Source, open_source
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
-from nnd_tasks.tables.cells import FILE, PATH, as_number, render
+from nnd_tasks.tables.cells import FILE, PATH, as_number, render, texts_of_nobody
 from nnd_tasks.tables.propose import cells_of, columns_of, holds_texts, propose_pairs, propose_roles
 from nnd_tasks.tables.read import read_table
 from nnd_tasks.text import some_of
 
 #: Keys of a recipe that hold beside a ``prepare.py``.
-_BESIDE_PREPARE = ("decimal", "missing", "ignore", "best", "better", "order", "min_gap", "majority", "facts")
+_BESIDE_PREPARE = ("decimal", "missing", "ignore", "best", "better", "min_gap", "majority", "facts")
 #: Options of which one may be given and the other is found by its name.
 _PAIRS = ("chosen", "rejected", "pair", "winner", "winners")
 
@@ -187,7 +187,7 @@ def _check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
         )
     if recipe.rules:
         return
-    read = [as_number(cell, recipe, recipe.unjudged) for cell in cells]
+    read = [as_number(cell, recipe, texts_of_nobody(recipe)) for cell in cells]
     numbers = [number for number in read if number is not None]
     if cells and numbers == read:
         option = f"--score {column} " if recipe.label else ""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.tables.read import read_records  # JSON, JSON Lines, XML; docs/contribute.md names readers of other files
+from nnd_tasks.tables.read import read_records  # JSON, JSON Lines; docs/contribute.md names readers of other files
 
 
 def rows(folder: Path) -> pd.DataFrame:

@@ -15,13 +15,13 @@ import datasets
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import short_hash
 from nnd_tasks.task.metrics import Breakdown, Counts, score_document
 from nnd_tasks.task.reader import Groups, Writer, finite_or_none
 from nnd_tasks.task.request import Doc, Prompt, split_before_candidate
-from nnd_tasks.task.settings import Settings, first_mistake
+from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.signature import digest
 from nnd_tasks.text import did_you_mean
 
@@ -66,7 +66,8 @@ class Asked(BaseModel):
         try:
             asked = cls.model_validate({key: config[key] for key in cls.model_fields if config.get(key) is not None})
         except ValidationError as error:
-            key, expected = first_mistake(error)
+            key, expected = list_mistakes(error)[0]
+            key = key.partition(".")[0]
             if key == "answers":
                 expected = (
                     """expected two words, such as answers: ["good", "bad"]; YAML takes yes and no for truth values"""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.text import counted
 
 
@@ -198,12 +198,8 @@ def check_types(model: type[BaseModel], value: Any, location: str, problem: str)
     try:
         model.model_validate(value)
     except ValidationError as error:
-        mistake = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(map(str, mistake["loc"]))
-        message = f"{path:.100}: " if path else ""
-        message += mistake["msg"].removeprefix("Value error, ").replace("Input should be", "it should be")
-        if mistake["type"] == "missing":
-            message = f"it has no '{path:.100}'"
-        raise NNDError(f"{location}: {problem} ({message:.300}); run the task again") from None
+        key, cause = list_mistakes(error)[0]
+        message = f"{key:.100}: {cause:.300}" if key else f"{cause:.300}"
+        raise NNDError(f"{location}: {problem} ({message}); run the task again") from None
     except RecursionError:
         raise NNDError(f"{location}: {problem} (its lists and objects are nested too deeply)") from None

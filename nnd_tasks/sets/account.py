@@ -11,16 +11,17 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.files import read_yaml
-from nnd_tasks.sets.recipe import Recipe
-from nnd_tasks.sets.spans import count_astral
+from nnd_tasks.sets.recipe import LabelRule, Recipe, ScoreRule
 from nnd_tasks.tables.cells import place_of, traces_of
 from nnd_tasks.tables.roles import FIELD, NAMES, TEXTS
-from nnd_tasks.text import counted, some_of
+from nnd_tasks.tables.spans import read_items
+from nnd_tasks.text import counted
 
 _EXAMPLES = 3
 _FOLDER = re.compile(r"^.*?/(?=[^/]*\.\w+, (sheet|row|line|item|key) )")  # before the file in the place of a row
 #: What is counted -> reason -> what is said of those that are left out for it.
-REASONS: Mapping[str, Mapping[str, str]] = read_yaml(Path(__file__).with_name("reasons.yaml"))
+REASONS: Mapping[str, Mapping[str, str]]
+REASONS, _NOTES, _KEPT_BY = read_yaml(Path(__file__).with_name("reasons.yaml")).values()
 #: What happened to all of them.
 _VERBS = {"row": "read", "judgement": "read", "candidate": "judged", "pair": "compared", "error span": "read"}
 #: Share of tests whose candidates begin with their context from which on that is no accident.
@@ -75,6 +76,27 @@ def tally_rows(rows: pd.DataFrame, placed: pd.DataFrame) -> dict[str, Any]:
     return accounts
 
 
+def tally_judged(
+    rows: pd.DataFrame, judgements: pd.DataFrame, candidates: pd.DataFrame, rule: LabelRule | ScoreRule
+) -> dict[str, Any]:
+    """Count rows, judgements and candidates by why they are left out."""
+    used_rows = rows.index[rows["exclusion"] == ""]
+    judgements = judgements.drop_duplicates("judgement_id")
+    rated = candidates[candidates["exclusion"].isin(["", "no_pair"])]
+    accounts = {
+        **tally_rows(rows, judgements),
+        "judgements": tally_table(judgements[judgements["row_id"].isin(used_rows)], "judgement"),
+        "candidates": tally_table(candidates, "candidate"),
+        "groups": rated["group"].nunique(),
+        "groups_with_tests": candidates["group"][candidates["exclusion"] == ""].nunique(),
+    }
+    if differently := int(candidates["differently"].sum()):
+        what_counts = "the most frequent label counts" if rule.role == "label" else "the mean of their scores counts"
+        attributes = judgements["attribute_id"].nunique()
+        accounts |= {"judged_differently": differently, "what_counts": what_counts, "attributes": attributes}
+    return accounts
+
+
 def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> list[str]:
     """Say what was read, used and left out: a line for rows, and one for whatever else something was left out of.
 
@@ -92,8 +114,6 @@ def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> 
         for reason, count in tally["left_out"].items():
             kind, _, condition = reason.partition(": ")
             text = f"{counted(count, noun)} {reasons[kind]}{f' ({condition})' if condition else ''}"
-            if reason == "unranked" and "unranked_labels" in accounts:
-                text += f" ({some_of(accounts['unranked_labels'])})"
             first_rows = tally.get("examples", {}).get(reason)
             if first_rows and not on_card and reason != "no_pair":
                 text += f" (such as {'; '.join(first_rows)})"
@@ -112,21 +132,11 @@ def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> 
 def _describe_texts(accounts: Mapping[str, Any]) -> Iterator[str]:
     for role, texts in accounts.get("taken_for_missing", {}).items():
         for text, count in texts.items():
-            ways = {"label": "name it in better, order or ignore", "winner": "say with --winners what it means"}
-            way = ways.get(role, "write `missing: []` into the recipe")
+            way = _KEPT_BY.get(role, _KEPT_BY["other"])
             yield f"{role}: {text!r} in {counted(count, 'cell')} is taken for a missing value; if it is meant, {way}"
-    if "space_twins" in accounts:
-        number = counted(accounts["space_twins"], "context")
-        yield f"{number} differ in white space only; texts are compared only where the context is the same"
-    if "repeated_prompts" in accounts:
-        number = counted(accounts["repeated_prompts"], "test")
-        yield f"{number} with candidates that begin with their prompt, which a model then reads twice; take the prompt off them"
-    if "astral_spans" in accounts:
-        number = counted(accounts["astral_spans"], "row")
-        yield (
-            f"{number} with error spans in texts with emoji or the like: positions count characters; if the tool counts UTF-16 "
-            "units (tools in a browser do), write `utf16: true` under `spans` into the recipe, else `utf16: false`"
-        )
+    for what, (noun, sentence) in _NOTES.items():
+        if what in accounts:
+            yield f"{counted(accounts[what], noun)} {sentence}"
 
 
 def say_why_nothing(accounts: Mapping[str, Any]) -> str:
@@ -202,3 +212,22 @@ def count_traces(rows: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]
                 texts[texts.isin(traces_of(role, recipe))].value_counts(sort=False).to_dict()
             )
     return {role: texts for role, texts in counts.items() if texts}
+
+
+def count_astral(rows: pd.DataFrame, recipe: Recipe) -> int:
+    """Count the rows whose spans count characters or UTF-16 units, which the recipe does not say, and so lie elsewhere.
+
+    They have positions without words, in a text with characters beyond U+FFFF.
+    """
+    keys = recipe.spans
+    if not keys or keys.marks or keys.utf16 is not None or "spans" not in rows:
+        return 0
+    texts = rows["rejected" if "rejected" in rows else "candidate"]
+
+    def has_words(item: Any) -> bool:
+        return isinstance(item, str) or bool(isinstance(item, Mapping) and item.get(keys.text))
+
+    return sum(
+        isinstance(text, str) and max(text, default="") > "\uffff" and not all(map(has_words, read_items(cell)))
+        for text, cell in zip(texts, rows["spans"], strict=True)
+    )

@@ -29,7 +29,7 @@ from nnd_tasks.schema import (
     summarize,
 )
 from nnd_tasks.sets.catalogue import find_recipe
-from nnd_tasks.sets.download import Source, open_source, sha256_of
+from nnd_tasks.sets.download import Source, open_source
 from nnd_tasks.sets.judgements import list_judgements
 from nnd_tasks.sets.pair import make_tests
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
@@ -37,7 +37,6 @@ from nnd_tasks.sets.rows import config_of, read_rows
 from nnd_tasks.sets.write import CardFacts, write_dataset
 from nnd_tasks.store import dataset_folder, read_report, user_tasks_dir
 from nnd_tasks.tables.cells import FILE
-from nnd_tasks.tables.read import check_reading
 from nnd_tasks.text import counted, some_of
 
 
@@ -168,11 +167,10 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
     built = BuiltSet(rule=rule.sentence)
     origin = {
         **({} if set_recipe.origin == "package" else {"recipe": recipe.dump()}),
-        "source_sha256": {name: sha256_of(path) for name, path in sorted(source.files.items())},
+        "source_sha256": source.hashes,
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
-    check_reading(recipe, source.files)
     rows = read_rows(set_recipe, source)
     if rows.unmatched and set_recipe.origin != "package":
         built.notes.append(f"`leave_out` names {some_of(rows.unmatched, show=str)}, which no row has")

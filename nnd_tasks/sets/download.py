@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
 import pooch
@@ -43,12 +44,14 @@ class Source:
     Attributes:
         folder: that holds them, as `rows` of a ``prepare.py`` gets it.
         files: name -> path.
+        hashes: name -> SHA-256.
         notes: one line each for what the user should know.
         fresh: names of files without a published hash that were downloaded just now.
     """
 
     folder: Path
     files: dict[str, Path]
+    hashes: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
 
@@ -58,7 +61,7 @@ class Source:
 
 @contextmanager
 def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: bool = True) -> Iterator[Source]:
-    """Yield the files of a set: from ``source``, from beside the recipe, from `find_by_hash`, or downloaded.
+    """Yield the files of a set: from ``source``, from beside the recipe, from `find_copy`, or downloaded.
 
     A download without a published hash is recorded if the block can read it, else deleted: a publisher may answer with a page
     when a quota is used up.
@@ -83,7 +86,7 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
             raise
         if downloaded.fresh:
             hashes = _read_hashes(downloaded.folder)
-            hashes |= {name: sha256_of(downloaded.files[name]) for name in downloaded.fresh}
+            hashes |= {name: downloaded.hashes[name] for name in downloaded.fresh}
             write_text(downloaded.folder / _HASHES, json.dumps(hashes, indent=2) + "\n")
         return
     named = beside if source is None else expand(source)
@@ -157,22 +160,22 @@ def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: P
     files = {name: here[name] for name in wanted if name in here}
     if not files and (alone or free):
         tables = {name: path for name, path in here.items() if _is_table(path)}
-        others = {name: path for name, path in here.items() if path.suffix.lower() in (".txt", ".xml")}
+        others = {name: path for name, path in here.items() if path.suffix.lower() == ".txt"}
         files = here if alone else tables or others
     if not files or not (free or {*files} - ({*wanted} - {*required})):
         needed = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
         raise NNDError(f"{named}: set {set_recipe.name} needs {needed} there")
     lacking = [name for name in required if name not in files]
-    source = Source(folder, files)
+    source = Source(folder, files, {name: sha256_of(path) for name, path in sorted(files.items())})
     if lacking and len(required) > 1:
         source.notes.append(f"this is a part of the set: without {some_of(lacking, show=str)}")
     return source
 
 
 def _is_table(path: Path) -> bool:
-    """Tell whether a file holds a table, by its name; a ``.txt`` or ``.xml`` may, but most are notes or settings."""
+    """Tell whether a file holds a table, by its name; a ``.txt`` may, but most are notes."""
     ending, compression = split_ending(path)
-    return ending in SUFFIXES and ending not in (".txt", ".xml") and (not compression or ending in TEXTS)
+    return ending in SUFFIXES and ending != ".txt" and (not compression or ending in TEXTS)
 
 
 def unpack_archive(archive: Path, folder: Path) -> None:
@@ -181,36 +184,31 @@ def unpack_archive(archive: Path, folder: Path) -> None:
     Raises:
         NNDError: it is broken, unpacks to too much (`check_unpacked`), has a file twice, or a name in it leads out of the folder.
     """
-    unpacked = set[Path]()
-
-    def check_once(name: str, path: Path) -> None:
-        if path in unpacked:
-            raise NNDError(f"{archive}: {name} is in it twice, and only one could be read; pack it anew")
-        unpacked.add(path)
-
+    is_zip = archive.name.lower().endswith(".zip")
+    names, size = set[str](), 0
     try:
-        if archive.name.lower().endswith(".zip"):
-            with zipfile.ZipFile(archive) as zipped:
-                check_unpacked(archive, sum(info.file_size for info in zipped.infolist()))
-                for info in zipped.infolist():
-                    path = Path(zipped.extract(info, folder))  # zipfile keeps names inside the folder
-                    if not info.is_dir():
-                        check_once(info.filename, path)
-        else:
-            with tarfile.open(archive) as bundle:
-                size = 0
-                for member in filter(tarfile.TarInfo.isfile, bundle):  # extractall's filter is not in Python 3.11.3
-                    size += member.size
-                    check_unpacked(archive, size)  # before the next one, which is only met when this one is unpacked
-                    target = (folder / member.name).resolve()
-                    if not target.is_relative_to(folder.resolve()):
-                        raise ValueError(f"{member.name} leads out of the folder")
-                    check_once(member.name, target)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    with target.open("wb") as file:
-                        shutil.copyfileobj(bundle.extractfile(member), file)  # type: ignore[arg-type]
+        with zipfile.ZipFile(archive) if is_zip else tarfile.open(archive) as bundle:
+            for name, bytes_in_it in _list_members(bundle):
+                size += bytes_in_it
+                check_unpacked(archive, size)  # before the next one, which takes long to find behind a huge one
+                name = os.path.normpath(name)
+                if name in names:
+                    raise NNDError(f"{archive}: {name} is in it twice, and only one could be read; pack it anew")
+                names.add(name)
+            if isinstance(bundle, tarfile.TarFile):
+                bundle.extractall(folder, filter="data")
+            else:
+                bundle.extractall(folder)  # noqa: S202 (zipfile keeps names inside the folder)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, RuntimeError) as error:
         raise NNDError(f"{archive}: cannot be unpacked ({reason_of(error)}); is it a whole zip or tar?") from error
+
+
+def _list_members(bundle: Any) -> Iterator[tuple[str, int]]:
+    """Yield the name and the size of each file in a zip or tar."""
+    if isinstance(bundle, zipfile.ZipFile):
+        yield from ((info.filename, info.file_size) for info in bundle.infolist() if not info.is_dir())
+    else:
+        yield from ((member.name, member.size) for member in bundle if not member.isdir())
 
 
 # ---------------------------------------------------------------- copies that the user has
@@ -228,43 +226,24 @@ def list_files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
-def find_by_hash(name: str, sha256: str) -> Path | None:
-    """Find a file by its SHA-256: first those called ``name``, then those with the same ending.
-
-    Raises:
-        NNDError: ``NND_SOURCES`` names no folder, or a file cannot be read.
-    """
-    wanted = Path(name)
-    for folder in list_source_folders():
-        alike = [path for path in list_files(folder).values() if path.suffix == wanted.suffix]
-        for path in sorted(alike, key=lambda path: path.name != wanted.name):
-            state = path.stat()
-            if _hash_once(path, state.st_size, state.st_mtime_ns) == sha256:
-                return path
-    return None
-
-
-@lru_cache(maxsize=10_000)
-def _hash_once(path: Path, size: int, changed: int) -> str:
-    """Hash a file of that size that was changed at that time (nanoseconds)."""
-    return sha256_of(path)
-
-
-def find_by_name(name: str, set_name: str) -> Path | None:
-    """Find a file by its name; of several, the one that has a folder ``set_name`` above it.
+def find_copy(name: str, sha256: str | None, set_name: str) -> Path | None:
+    """Find a copy of a file: by its SHA-256, of those with the same ending; without one by its name.
 
     Args:
         name: of the file, perhaps with folders before it.
-        set_name: of the set that it belongs to.
+        sha256: of the file, where it is known.
+        set_name: of the set that it belongs to; of several files of one name, that in a folder called so is taken.
 
     Raises:
-        NNDError: ``NND_SOURCES`` names no folder, or several files could be meant.
+        NNDError: ``NND_SOURCES`` names no folder, a file cannot be read, or several files could be meant.
     """
     for folder in list_source_folders():
         files = list_files(folder)
         alike = [path for within, path in files.items() if f"/{within}".endswith(f"/{name}")]
-        of_set = [path for path in alike if set_name in path.relative_to(folder).parts]
-        chosen = of_set or alike
+        if sha256:
+            others = [path for path in files.values() if path.suffix == Path(name).suffix]
+            alike = [path for path in [*alike, *others] if _hash_once(path, path.stat().st_mtime_ns) == sha256][:1]
+        chosen = [path for path in alike if set_name in path.relative_to(folder).parts] or alike
         if len(chosen) > 1:
             raise NNDError(
                 f"{folder}: {len(chosen)} files are called {name}, and it has no published hash; move the one of "
@@ -273,6 +252,12 @@ def find_by_name(name: str, set_name: str) -> Path | None:
         if chosen:
             return chosen[0]
     return None
+
+
+@lru_cache(maxsize=10_000)
+def _hash_once(path: Path, changed: int) -> str:
+    """Hash a file that was changed at that time (nanoseconds)."""
+    return sha256_of(path)
 
 
 # ---------------------------------------------------------------- downloads
@@ -294,6 +279,7 @@ def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
         folder.mkdir(parents=True, exist_ok=True)
         with only_writer(folder, WAIT, f"{folder}: another build is still downloading; try again when it is done"):
             source = _fetch_all(name, files, folder, progress)
+    source.hashes = {key: sha256_of(path) for key, path in sorted(source.files.items())}
     if not source.files:
         raise NNDError(f"set {name}: its recipe has no address of its table; {_how_to_give('it', name)}")
     return source
@@ -316,10 +302,8 @@ def _fetch_all(name: str, files: dict[str, File], folder: Path, progress: bool) 
     source = Source(folder, {})
     for key, file in files.items():
         try:
-            if key in copies:
-                _take_copy(copies[key], file, folder / key, hashes[key])
-            elif key in downloads:
-                _download_file(name, file, folder / key, hashes[key], progress)
+            if key in copies or key in downloads:
+                _place_file(name, file, hashes[key], copies.get(key), folder / key, progress)
             elif key in lacking:
                 raise NNDError(f"set {name}: its recipe has no address of {key}; {_how_to_give(key, name)}")
         except NNDError as error:
@@ -343,10 +327,8 @@ def _read_hashes(folder: Path) -> dict[str, str]:
 
 def _find_copy(set_name: str, key: str, file: File, expected_hash: str | None) -> Path | None:
     """Find the user's copy of a file, or of the archive that has it."""
-    copy = find_by_hash(key, expected_hash) if expected_hash else find_by_name(key, set_name)
-    if copy is None and file.member:
-        return find_by_name(_archive_name(file), set_name)
-    return copy
+    copy = find_copy(key, expected_hash, set_name)
+    return find_copy(_archive_name(file), None, set_name) if copy is None and file.member else copy
 
 
 def _archive_name(file: File) -> str:
@@ -361,27 +343,26 @@ def _name_it(set_name: str) -> str:
     return f"name it: nnd build {set_name} --source FILE_OR_DIR"
 
 
-def _take_copy(copy: Path, file: File, target: Path, expected_hash: str | None) -> None:
-    if file.member and copy.name == _archive_name(file):
-        _take_member(copy, file, target, expected_hash)
-        return
-    with reading(copy), writing(target) as new:
-        shutil.copyfile(copy, new)
-
-
-def _download_file(set_name: str, file: File, target: Path, expected_hash: str | None, progress: bool) -> None:
-    if not file.member:
-        named = f"{target.name} (sha256 {expected_hash})" if expected_hash else target.name
-        _retrieve(set_name, named, file.url, expected_hash, target, progress)
-        return
-    digest = hashlib.sha256(file.url.encode()).hexdigest()[:8]
-    archive = target.parent / f"{digest}-{_archive_name(file)}"
-    _retrieve(set_name, _archive_name(file), file.url, None, archive, progress)
-    try:
-        _take_member(archive, file, target, expected_hash)
-    except NNDError:
-        archive.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
-        raise
+def _place_file(set_name: str, file: File, sha256: str | None, copy: Path | None, target: Path, progress: bool) -> None:
+    """Put a file into its place: a copy, or a download, or what is in the archive that one of them is."""
+    in_archive = bool(file.member) and (copy is None or copy.name == _archive_name(file))
+    origin = copy or target
+    if copy is None and in_archive:
+        origin = target.parent / f"{hashlib.sha256(file.url.encode()).hexdigest()[:8]}-{_archive_name(file)}"
+        _retrieve(set_name, _archive_name(file), file.url, None, origin, progress)
+    elif copy is None:
+        named = f"{target.name} (sha256 {sha256})" if sha256 else target.name
+        _retrieve(set_name, named, file.url, sha256, target, progress)
+    if in_archive:
+        try:
+            _take_member(origin, file, target, sha256)
+        except NNDError:
+            if copy is None:
+                origin.unlink(missing_ok=True)  # a publisher may answer with a page when a quota is used up
+            raise
+    elif copy is not None:
+        with reading(copy), writing(target) as new:
+            shutil.copyfile(copy, new)
 
 
 def _retrieve(set_name: str, named: str, url: str, expected_hash: str | None, target: Path, progress: bool) -> None:

@@ -19,25 +19,16 @@ from nnd_tasks.files import read_yaml
 
 _DATA = read_yaml(Path(__file__).with_name("terms.yaml"))
 _OPEN = re.compile("|".join(_DATA["open"]))
-#: Licences whose identifier has no version.
-_WITHOUT_VERSION = r"(odc-by|odbl|pddl|gfdl)(-.*)"
 
 
 def licence_id(name: str) -> str:
-    """Return the hub's identifier of a licence, for an SPDX identifier or a common spelling: ``CC BY 4.0`` -> ``cc-by-4.0``.
+    """Return the hub's identifier of a licence that differs from it in case and spaces only: ``CC BY 4.0`` -> ``cc-by-4.0``.
 
-    A name that is no spelling of a licence of the hub's list comes back in lower case, unchanged.
+    Any other name comes back in lower case.
     """
     plain = name.strip().lower()
-    words = plain
-    for spelling, word in _DATA["spellings"].items():
-        words = re.sub(spelling, word, words)
-    short = "-".join(re.findall(r"[a-z0-9.]+", words)).strip(".")
-    short = re.sub(_WITHOUT_VERSION, r"\1", short)
-    for candidate in (plain, short, f"{short}.0", f"{short}-1.0", short.removesuffix(".0")):
-        if is_open(candidate) or re.fullmatch(r"cc-by(-nc)?-nd-\d\.\d", candidate):
-            return candidate
-    return plain
+    short = re.sub(r"[\s_]+", "-", plain)
+    return short if is_open(short) else plain
 
 
 def header_values(value: object) -> list[str]:
@@ -47,7 +38,7 @@ def header_values(value: object) -> list[str]:
 
 
 def licence_names(value: object) -> list[str]:
-    """Return the licences that a card's header names, as identifiers of the hub where they are spellings of one."""
+    """Return the licences that a card's header names, as `licence_id` writes them."""
     return [licence_id(name) for name in header_values(value)]
 
 

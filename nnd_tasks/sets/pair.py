@@ -11,18 +11,20 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPANS_COLUMN, short_hash
-from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_rows, tally_table
+from nnd_tasks.sets.account import look_at_texts, say_why_nothing, tally_counts, tally_judged, tally_rows
 from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule
 from nnd_tasks.sets.rows import clean_rows
-from nnd_tasks.tables.cells import Array, as_number, place_of, traces_of
+from nnd_tasks.tables.cells import Array, as_number, place_of, texts_of_nobody, traces_of
 from nnd_tasks.tables.roles import exclude
 from nnd_tasks.text import some_of
 
 #: Category of tests where the source has no categories.
 UNCATEGORISED = "preference"
+_HOW_TO_WRITE_NUMBERS = (
+    "; a number has no unit and no mark between thousands; several ratings in a cell are a list, [3, 4]; --decimal names another "
+    "decimal mark"
+)
 MOST_PAIRS = 50_000_000  # more pairs of candidates take gigabytes
-#: Severities that people use, the mildest first.
-_SEVERITIES = ("no-error", "none", "neutral", "trivial", "minor", "moderate", "major", "severe", "critical")
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -41,7 +43,7 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataF
         tests, accounts = _take_ready_pairs(rows, recipe)
         return tests, accounts, np.zeros(len(tests), dtype=bool)
     if isinstance(rule, PairRule):
-        raise NNDError("the recipe names no rule: better, order, min_gap or majority")
+        raise NNDError("the recipe names no rule: better, min_gap or majority")
     judgements, prompts = read_judgements(rows, recipe, rule)
     candidates, errors, judgements = rate_candidates(judgements, recipe, rule)
     rated = candidates[candidates["exclusion"] == ""]
@@ -52,37 +54,16 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataF
     pair = errors["pair"].to_numpy()
     tests = _describe_tests(rated, errors, prompts, high[pair], low[pair], high_first[pair])
     candidates = exclude(candidates, {"no_pair": ~candidates["candidate_id"].isin(ids[np.union1d(high, low)])})
+    concluded = conclude_rows(rows, judgements)
+    texts = look_at_texts(rows, tests, prompts.drop(columns="cluster_id"), recipe)
     accounts = {
-        **_tally_judged(conclude_rows(rows, judgements), judgements, candidates, rule),
+        **tally_judged(concluded, judgements, candidates, rule),
         "pairs": tally_counts(compared, {"no_order": compared - len(high)}),
     }
     if not len(tests):
         raise NNDError(say_why_nothing(accounts))
-    accounts |= look_at_texts(rows, tests, prompts.drop(columns="cluster_id"), recipe)
     contradicted = _find_contradicted(rated, rule.min_gap)
-    return tests, accounts, contradicted[high[pair]] | contradicted[low[pair]]
-
-
-def _tally_judged(
-    rows: pd.DataFrame, judgements: pd.DataFrame, candidates: pd.DataFrame, rule: LabelRule | ScoreRule
-) -> dict[str, Any]:
-    """Count rows, judgements and candidates by why they are left out."""
-    used_rows = rows.index[rows["exclusion"] == ""]
-    judgements = judgements.drop_duplicates("judgement_id")
-    rated = candidates[candidates["exclusion"].isin(["", "no_pair"])]
-    accounts = {
-        **tally_rows(rows, judgements),
-        "judgements": tally_table(judgements[judgements["row_id"].isin(used_rows)], "judgement"),
-        "candidates": tally_table(candidates, "candidate"),
-        "groups": rated["group"].nunique(),
-        "groups_with_tests": candidates["group"][candidates["exclusion"] == ""].nunique(),
-    }
-    if differently := int(candidates["differently"].sum()):
-        what_counts = "the most frequent label counts" if rule.role == "label" else "the mean of their scores counts"
-        attributes = judgements["attribute_id"].nunique()
-        accounts |= {"judged_differently": differently, "what_counts": what_counts, "attributes": attributes}
-    unranked = judgements["value"][judgements["exclusion"] == "unranked"]
-    return accounts | ({"unranked_labels": sorted(unranked.unique())} if len(unranked) else {})
+    return tests, accounts | texts, contradicted[high[pair]] | contradicted[low[pair]]
 
 
 # ---------------------------------------------------------------- judgements
@@ -130,9 +111,8 @@ def read_judgements(
         "no_judgement": value.isna(),
         "ignored": value.isin(recipe.ignore) & isinstance(rule, LabelRule),
     })  # fmt: skip
-    if isinstance(rule, LabelRule):
-        unranked = find_unranked(value[judgements["exclusion"] == ""].unique().tolist(), recipe, rule)
-        judgements = exclude(judgements, {"unranked": value.isin(unranked)})
+    if isinstance(rule, LabelRule) and recipe.candidates != "rows":
+        check_labels(value[judgements["exclusion"] == ""].unique().tolist(), rule)
     return judgements, prompts
 
 
@@ -142,7 +122,7 @@ def _read_values(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule
         return _read_scores(rows, recipe)
     traces = traces_of("label", recipe)
     empty = "" if "" in rule.better else None
-    unjudged = recipe.unjudged
+    unjudged = texts_of_nobody(recipe)
     values: list[str | None] = []
     for label in rows["label"]:
         if label and label.casefold() in unjudged:
@@ -156,48 +136,28 @@ def _read_scores(rows: pd.DataFrame, recipe: Recipe) -> Array:
     """Read scores, nan where nobody judged; raise NNDError where a cell is not a finite number."""
     cells = rows["score"].to_numpy(object)
     numbers = np.empty(len(cells))
-    unjudged = recipe.unjudged
+    unjudged = texts_of_nobody(recipe)
     for i, cell in enumerate(cells):
         value = as_number(cell, recipe, unjudged)
         if value is None:
-            hint = "; if this says that nobody judged, name it with --missing" if isinstance(cell, str) else ""
-            if isinstance(cell, str) and re.search(r"\d", cell):
-                hint = _advise_number(cell, recipe)
+            hint = ""
+            if isinstance(cell, str):
+                hint = "; if this says that nobody judged, name it with --missing"
+                hint = _HOW_TO_WRITE_NUMBERS if re.search(r"\d", cell) else hint
             column = recipe.attribute.get(rows["attribute"].iat[i], recipe.score or "score")
             raise NNDError(f"{place_of(rows, i)}, column {column!r}: expected a number, found {cell!r:.60}{hint}")
         numbers[i] = value
     return numbers
 
 
-def _advise_number(cell: str, recipe: Recipe) -> str:
-    """Say what to do about a cell with digits that is no number."""
-    numbers = re.findall(r"[+-]?\d+(?:\.\d+)?", cell)
-    if len(numbers) < 2 or not re.fullmatch(r"[\s\d.,;/|+-]+", cell) or re.search(r"[.,]\d{3}(?!\d)", cell):
-        return "; a number has no unit, and no mark between thousands"
-    as_list = f"[{', '.join(numbers)}]"
-    if recipe.decimal == "," or not re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell):
-        return f": {len(numbers)} numbers in one cell; write ratings as a list, {as_list}, or take their mean in prepare.py"
-    return f": 2 numbers in one cell, or a decimal comma? Write ratings as a list, {as_list}, or name the mark with --decimal"
-
-
-def find_unranked(labels: Sequence[str], recipe: Recipe, rule: LabelRule) -> list[str]:
-    """Find the labels that the order lacks; there are none for a rule without an order.
-
-    Raises:
-        NNDError: a label of the rule is not in the table, or one of the table differs from one of the rule in case only.
-    """
-    if not labels:
-        return []
+def check_labels(labels: Sequence[str], rule: LabelRule) -> None:
+    """Raise NNDError where a table lacks a label of the rule, or has one that differs from it in case only."""
     offered = some_of(sorted(labels))
-    better = () if recipe.candidates == "rows" else rule.better
-    absent = [label for label in better if label and label not in labels]
-    if absent := absent or ([] if {*labels} & {*rule.ranks} else [*rule.ranks]):
+    if absent := [label for label in rule.better if label and labels and label not in labels]:
         raise NNDError(f"no candidate has the label {absent[0]!r}; the labels are {offered}")
-    others = [label for label in labels if label not in (*better, *rule.ranks)]
-    folded = {label.casefold() for label in (*better, *rule.ranks)}
-    if twins := [label for label in others if label.casefold() in folded]:
+    folded = {label.casefold() for label in rule.better}
+    if twins := [label for label in labels if label not in rule.better and label.casefold() in folded]:
         raise NNDError(f"the rule lacks the label {twins[0]!r}; name it too, or ignore it (labels: {offered})")
-    return others if rule.ranks else []
 
 
 def conclude_rows(rows: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
@@ -209,9 +169,9 @@ def conclude_rows(rows: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
         The rows, each once, with their ``exclusion``.
     """
     order = ["other_prompt", "empty", "equal_texts", "no_context", "no_category", "no_attribute", "no_judgement", "ignored",
-             "unranked", "rater_tie", "contradictory", "repeated", ""]  # fmt: skip
-    rank = judgements["exclusion"].map({reason: position for position, reason in enumerate(order)})
-    furthest = rank.groupby(judgements["row_id"]).max().map(dict(enumerate(order)))
+             "rater_tie", "contradictory", "repeated", ""]  # fmt: skip
+    reasons = judgements["exclusion"].astype(pd.CategoricalDtype(order, ordered=True))
+    furthest = reasons.groupby(judgements["row_id"]).max().astype(object)
     rows = rows[~rows.index.duplicated()]
     return rows.assign(exclusion=furthest.reindex(rows.index).fillna(rows["exclusion"]))
 
@@ -263,11 +223,11 @@ def _rate_by_label(judgements: pd.DataFrame, rule: LabelRule) -> tuple[pd.DataFr
         its ranks differ) by ``candidate_id``; and the ``judgement_id`` of those that do not count for their rater.
     """
     votes = judgements.drop_duplicates("judgement_id")
-    label, undecided = elect(votes, "candidate_id", "value", rule.rank)
+    label, undecided = elect(votes, "candidate_id", "value", rule.is_better)
     votes = votes[~votes["judgement_id"].isin(undecided)]
-    ranks = votes["value"].map(rule.rank).groupby(votes["candidate_id"]).nunique()
+    ranks = votes["value"].map(rule.is_better).groupby(votes["candidate_id"]).nunique()
     value = label.reindex(ranks.index)
-    quality = value.map(rule.rank, na_action="ignore").astype(float)
+    quality = value.map(rule.is_better, na_action="ignore").astype(float)
     return pd.DataFrame({"value": value, "quality": quality, "differently": ranks > 1}), undecided
 
 
@@ -384,41 +344,33 @@ def _join_spans(cells: Any) -> list[Any]:
 
 
 def choose_errors(judgements: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
-    """Choose which error of a candidate counts, where its judgements name several.
+    """Put together the errors that judgements of a candidate name.
 
     A judgement that names no category is no error beside one that names one.
 
     Args:
         judgements: those that say the quality of their candidate.
-        recipe: of the set, whose ``several_errors`` is the rule.
+        recipe: of the set.
 
     Returns:
         ``candidate_id``, and those of ``category``, ``subcategory`` and ``severity`` that there are: one row for each candidate,
         or for each of its errors; sorted by candidate.
 
     Raises:
-        NNDError: the errors of a candidate differ, and there is no rule; or their severities have no known order.
+        NNDError: the errors of a candidate differ, and ``several_errors`` does not say that each makes a test.
     """
     names = [name for name in ("category", "subcategory", "severity") if name in judgements]
-    errors = judgements.drop_duplicates(["candidate_id", *names])
-    several = errors["candidate_id"].duplicated(keep=False)
-    single, errors = errors[~several], errors[several]
+    errors = judgements.drop_duplicates(["candidate_id", *names])[["candidate_id", *names]]
     if "category" in names:
         named = errors["category"].notna()
         errors = errors[named | ~named.groupby(errors["candidate_id"]).transform("any")]
-    by_candidate = errors.groupby("candidate_id")[names]
-    differing = (by_candidate.nunique() > 1).any(axis=1)
-    agreed = by_candidate.first()[~differing].reset_index()
-    errors = errors[errors["candidate_id"].map(differing).astype(bool)]
-    if len(errors) and recipe.several_errors is None:
-        _refuse_several_errors(errors, names, recipe)
-    if len(errors) and recipe.several_errors == "most_severe":
-        errors = errors.assign(rank=_rank_severities(errors))
-        errors = errors.sort_values(["rank", *names], ascending=[False, *(True for _ in names)])
-    if recipe.several_errors != "each":
-        errors = errors.drop_duplicates("candidate_id")
-    columns = ["candidate_id", *names]
-    return pd.concat([single[columns], agreed, errors[columns]]).sort_values("candidate_id", kind="stable")
+    by_candidate = errors.groupby("candidate_id")
+    several = (by_candidate[names].nunique() > 1).any(axis=1)
+    differing = errors[errors["candidate_id"].map(several).astype(bool)]
+    if len(differing) and recipe.several_errors is None:
+        _refuse_several_errors(judgements.loc[differing.index], names, recipe)
+    agreed = by_candidate.first()[~several].reset_index()
+    return pd.concat([agreed, differing]).sort_values("candidate_id", kind="stable")
 
 
 def _refuse_several_errors(errors: pd.DataFrame, names: Sequence[str], recipe: Recipe) -> None:
@@ -428,8 +380,8 @@ def _refuse_several_errors(errors: pd.DataFrame, names: Sequence[str], recipe: R
     values = some_of(list(example[name].dropna().unique()))
     attribute = f"--attribute {column} judges each of these alone; or " if name == "category" else ""
     raise NNDError(
-        f"{place_of(example, 0)}: judgements of one candidate differ in {name} ({values}); {attribute}say in the recipe "
-        "what counts: `several_errors: first`, `most_severe` or `each`"
+        f"{place_of(example, 0)}: judgements of one candidate differ in {name} ({values}); {attribute}let each make a "
+        "test with `several_errors: each` in the recipe, or keep one in prepare.py"
     )
 
 
@@ -438,28 +390,11 @@ def _check_aspects(judgements: pd.DataFrame, recipe: Recipe, rule: LabelRule) ->
     if recipe.several_errors or "category" not in judgements:
         return
     named = judgements[judgements["category"].notna()]
-    by_candidate = named.assign(rank=named["value"].map(rule.rank)).groupby("candidate_id")
+    by_candidate = named.assign(rank=named["value"].map(rule.is_better)).groupby("candidate_id")
     differing = (by_candidate[["rank", "category"]].nunique() > 1).all(axis=1)
     mixed = named[named["candidate_id"].map(differing).astype(bool)]
     if len(mixed):
         _refuse_several_errors(mixed, ["category"], recipe)
-
-
-def _rank_severities(errors: pd.DataFrame) -> list[float]:
-    if "severity" not in errors:
-        raise NNDError(
-            "`several_errors: most_severe` needs a column of severities: name it as `severity` in the recipe"
-        )
-    ranks = []
-    for position, severity in enumerate(errors["severity"].fillna("none")):
-        name = severity.casefold()
-        try:
-            ranks.append(float(_SEVERITIES.index(name) if name in _SEVERITIES else name))
-        except ValueError:
-            raise NNDError(
-                f"{place_of(errors, position)}: how severe is {severity!r}? Known are numbers and {', '.join(_SEVERITIES)}"
-            ) from None
-    return ranks
 
 
 # ---------------------------------------------------------------- pairs

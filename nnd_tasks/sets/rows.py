@@ -17,7 +17,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import short_hash, slug
 from nnd_tasks.sets.download import Source
 from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, Rule, SetRecipe
-from nnd_tasks.sets.spans import place_spans, span_cells
+from nnd_tasks.sets.spans import place_spans
 from nnd_tasks.tables.cells import (
     FILE,
     PATH,
@@ -29,7 +29,7 @@ from nnd_tasks.tables.cells import (
     traces_of,
     unpack,
 )
-from nnd_tasks.tables.read import naming_place, read_table
+from nnd_tasks.tables.read import check_reading, naming_place, read_table
 from nnd_tasks.tables.roles import (
     FIELD,
     NAMES,
@@ -40,6 +40,7 @@ from nnd_tasks.tables.roles import (
     take_pairs,
     take_roles,
 )
+from nnd_tasks.tables.spans import take_spans
 
 #: Roles that name an error; a cell may name several.
 _ERRORS = ("category", "subcategory", "severity")
@@ -73,6 +74,7 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
         rows, more = run_prepare(set_recipe.prepare, source.folder, recipe, set_recipe.rule)
         configs, unmatched = _split_configs(rows, recipe)
         return GivenRows(configs, unmatched, **{name: _split_configs(other, recipe)[0] for name, other in more.items()})
+    check_reading(recipe, source.files)
     tables: dict[str, list[pd.DataFrame]] = {}
     unmatched_of_files = []
     start = 0
@@ -82,7 +84,7 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
         try:
             rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
             if recipe.spans and not recipe.spans.marks:
-                rows["spans"] = pd.Series(span_cells(table, recipe.spans), dtype=object).reindex(rows.index)
+                rows["spans"] = pd.Series(take_spans(table, recipe.spans), dtype=object).reindex(rows.index)
         except NNDError:
             if (table["exclusion"] == "").any() or len(source.files) == 1:
                 raise

@@ -87,12 +87,8 @@ def write_tasks(set_recipe: SetRecipe, built: BuiltSet, *, replace: bool = False
     covered = _list_shipped_configs(name) if shipped_set else set()
     default, several = list_configs(built.folder)[1], recipe.config == FILE or len(built.tables) > 2
     tasks: list[UserTask] = []
-    as_variants: dict[str, UserTask] = {}  # of configs whose task is made of another one's YAML
     for config, table in built.tables.items():
         if config in covered:
-            continue
-        if config in as_variants:
-            tasks.append(as_variants[config])
             continue
         task = f"nnd_{name}" if config == default and not translations else f"nnd_{name}_{config}"
         if shipped_task(task) is not None:
@@ -114,9 +110,10 @@ def write_tasks(set_recipe: SetRecipe, built: BuiltSet, *, replace: bool = False
         written = write_task(task, fields, folder)
         if written.edited:
             built.notes.append(_describe_edited(written.path, fields["metadata"]["categories"]))
-        elif same:
-            as_variants[clean] = UserTask(f"{task}_clean", written.path)
         tasks.append(written)
+        if same and not written.edited:
+            tasks.append(UserTask(f"{task}_clean", written.path))
+            covered.add(clean)
     return tasks
 
 

@@ -8,7 +8,6 @@ import math
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -55,8 +54,13 @@ def traces_of(role: str, recipe: Recipe) -> frozenset[str]:
     """Name the texts that stand for a missing value in a role: `TRACES`, but for labels and winners that the recipe names."""
     if recipe.missing == ():
         return frozenset()
-    named = {"label": (*recipe.better, *recipe.ignore, *chain(*recipe.order)), "winner": recipe.winners}
+    named = {"label": (*recipe.better, *recipe.ignore), "winner": recipe.winners}
     return TRACES - {*named.get(role, ())}
+
+
+def texts_of_nobody(recipe: Recipe) -> frozenset[str]:
+    """Name the cells that mean "nobody judged": stripped texts whose case is ignored."""
+    return frozenset(text.strip().casefold() for text in ("", *(recipe.missing or ())))
 
 
 def unpack(value: Any) -> Any:

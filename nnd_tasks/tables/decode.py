@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import read_bytes
-from nnd_tasks.text import counted
 
 logger = logging.getLogger(__name__)
 #: Bytes that a file, or all files of an archive, may have.
@@ -172,14 +171,9 @@ def _is_nearly_utf8(content: bytes) -> bool:
 
     Texts in East Asian encodings hold bytes that make a letter of UTF-8 by chance, but more others; Latin texts hold none.
     """
-    letters, wrong = _count_utf8(content)
-    return letters > 0 and (wrong <= 2 * letters or _is_latin(_lines_beyond_ascii(content)))
-
-
-def _count_utf8(content: bytes) -> tuple[int, int]:
-    """Return the number of letters beyond ASCII in a text taken as UTF-8, and of bytes that belong to no letter."""
     text = content.decode("utf-8", errors="surrogateescape")
-    return len(re.findall("[^\x00-\x7f\udc80-\udcff]", text)), len(re.findall("[\udc80-\udcff]", text))
+    letters, wrong = (len(re.findall(kind, text)) for kind in ("[^\x00-\x7f\udc80-\udcff]", "[\udc80-\udcff]"))
+    return letters > 0 and (wrong <= 2 * letters or _is_latin(_lines_beyond_ascii(content)))
 
 
 def _lines_beyond_ascii(content: bytes) -> bytes:
@@ -203,20 +197,15 @@ def _explain(content: bytes, encoding: str, error: UnicodeError, path: Path) -> 
     if _is_utf8(encoding) and getattr(error, "reason", "") == "unexpected end of data":
         return f"ends in the middle of a letter, in {position}; is it whole?"
     if _is_utf8(encoding) and _is_nearly_utf8(content):
-        letters, wrong = _count_utf8(content)
-        letter = content[start : start + 1].decode("cp1252", errors="replace")
-        before = content[:start].decode("utf-8", errors="ignore").rpartition("\n")[2][-20:]
-        after = content[start + 1 :][:20].decode("utf-8", errors="replace").partition("\n")[0]
-        others = f" and {counted(wrong - 1, 'more byte')}" if wrong > 1 else ""
         return (
-            f"is UTF-8 but for {position}{others}; in cp1252 that byte is {letter!r} ({f'{before}{letter}{after}'.strip()!r}): "
-            f"correct it there and save the file as UTF-8, as --encoding cp1252 would change {counted(letters, 'other letter')}"
+            f"is UTF-8 but for {position}; correct that letter and save the file as UTF-8, as --encoding cp1252 would change all "
+            "others"
         )
     fitting = _recognise(content, path)
-    if not _fits(content, fitting):
-        return f"is not {encoding} at {position}; leave out --encoding, as the file is nearly all UTF-8"
-    words = _words_of(_decode(content, fitting))
-    return f"is not {encoding} at {position}; it can be read as {fitting}{words}: name it with --encoding"
+    way = "leave out --encoding, as the file is nearly all UTF-8"
+    if _fits(content, fitting):
+        way = f"it can be read as {fitting}{_words_of(_decode(content, fitting))}: name it with --encoding"
+    return f"is not {encoding} at {position}; {way}"
 
 
 def _place_of(content: bytes, start: int, path: Path) -> str:

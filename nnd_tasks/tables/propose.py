@@ -22,7 +22,6 @@ from nnd_tasks.tables.cells import (
     is_chat,
     is_missing,
     list_items,
-    split_column,
     unpack,
 )
 from nnd_tasks.text import some_of
@@ -95,7 +94,7 @@ def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
         return False
     cells = [str(cell).strip() for cell in cells_of(table, column)]
     if recipe.by_label:
-        return not {*cells} & {*recipe.better, *(label for rank in recipe.order for label in rank)}
+        return not {*cells} & {*recipe.better}
     numbers = [as_number(cell, recipe, ()) for cell in cells]
     return bool(cells) and all(number is None or math.isnan(number) for number in numbers)
 
@@ -107,17 +106,16 @@ def _find_span_keys(cells: pd.Series[Any]) -> dict[str, str]:
         NNDError: the objects have neither positions nor words that are known.
     """
     items = [item for item in map(unpack, chain.from_iterable(map(list_items, cells))) if isinstance(item, Mapping)]
-    keys = [next((keys for keys in _SPAN_KEYS if {*keys} <= {*item}), None) for item in items]
-    unknown = [item for item, known in zip(items, keys, strict=True) if known is None and "text" not in item]
-    found = [known for known in _SPAN_KEYS if known in keys]
-    if unknown or len(found) > 1:
-        fields = some_of([*(unknown[0] if unknown else chain(*found))], 12, str)
+    unnamed = [item for item in items if "text" not in item] or items
+    keys = next((keys for keys in _SPAN_KEYS if all({*keys} <= {*item} for item in unnamed)), ())
+    if unknown := [item for item in unnamed if not keys and "text" not in item]:
+        fields = some_of([*dict.fromkeys(chain(*unknown))], 12, str)
         raise NNDError(
             f"column {cells.name!r}: its error spans have the fields {fields}; leave out --spans, and say in the recipe where a "
             f"span starts and ends: spans: {{column: {cells.name}, start: FIELD, end: FIELD}}"
         )
     category = next((name for name in COLUMN_NAMES["span_category"] if any(name in item for item in items)), "category")
-    named = {**dict(zip(("start", "end"), found[0] if found else (), strict=False)), "category": category}
+    named = {**dict(zip(("start", "end"), keys, strict=False)), "category": category}
     return {key: name for key, name in named.items() if key != name}
 
 
@@ -132,21 +130,12 @@ def propose_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any
     roles = {role: options.get(role) or columns.get(role) for role in ("chosen", "rejected")}
     if not ({"pair", "winner", "winners"} & {*options} or None in roles.values()):
         return {role: column for role, column in roles.items() if role not in options}
-    winner = options.get("winner")
-    if winner and not split_column(table, winner)[0]:
-        offered = some_of(columns_of(table), 40, str)
-        raise NNDError(f"--winner {winner}: name the column whose cells say which text is better; there are: {offered}")
-    winner = winner or next((columns[name] for name in COLUMN_NAMES["winner"] if name in columns), None)
+    winner = options.get("winner") or next((columns[name] for name in COLUMN_NAMES["winner"] if name in columns), None)
     sides = {names: length for names, length in _find_sides(table, recipe).items() if winner not in names}
     systems = [names for names in sides if names[0].casefold().startswith(("model", "system", "writer"))]
     # Texts are longer than the names of systems, but an answer may be "No.".
     pair = options.get("pair") or max(sides, key=lambda names: (names not in systems, sides[names]), default=None)
-    if not winner:
-        return {}
-    if not pair and winner in table:  # its cells may name the two columns
-        named = {str(cell).strip() for cell in table[winner]}
-        pair = tuple(name for name in columns_of(table) if name in named)
-    if not pair or len(pair) != 2:
+    if not winner or not pair:
         return {}
     others = [names for names in systems if names != tuple(pair)]
     roles = {"pair": [*pair], "winner": winner, **({"systems": [*others[0]]} if others else {})}

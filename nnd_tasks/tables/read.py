@@ -7,27 +7,26 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, parse_json, parse_json_sequence, read_bytes
 from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, SHEET, kind_of
-from nnd_tasks.tables.decode import MAX_BYTES, check_unpacked, read_content, read_text, split_ending, warn_once
+from nnd_tasks.tables.decode import MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
 from nnd_tasks.text import counted, some_of
 
 if TYPE_CHECKING:
-    from nnd_tasks.sets.recipe import Recipe
+    from nnd_tasks.tables.columns import Columns
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
-_RECORDS = (".json", ".jsonl", ".ndjson", ".xml")
+_RECORDS = (".json", ".jsonl", ".ndjson")
 #: Endings of the tables that are texts.
 TEXTS = (*_DELIMITED, *_RECORDS)
 #: Endings of the files that hold tables; those of text may be compressed: ``.csv.gz``.
@@ -74,7 +73,7 @@ def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambd
 # ---------------------------------------------------------------- files
 
 
-def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
+def read_table(path: Path, recipe: Columns) -> pd.DataFrame:
     """Read the table in a file: one row per row, cells as objects, None for nothing.
 
     Besides the file's columns there are ``@file`` (its name without the ending), ``@key`` (where the file is an object keyed by
@@ -88,9 +87,12 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
     """
     ending, compression = split_ending(path)
     if ending not in SUFFIXES or (compression and ending not in TEXTS):
-        raise NNDError(f"{path}: a table ends in one of {', '.join(SUFFIXES)}; those of text may be packed: .csv.gz")
+        raise NNDError(
+            f"{path}: a table ends in one of {', '.join(SUFFIXES)}; those of text may be packed: .csv.gz; for any "
+            "other file write a prepare.py (docs/contribute.md)"
+        )
     if ending in _DELIMITED:
-        table = read_delimited(path, encoding=recipe.encoding, quotes=recipe.quotes)
+        table = read_delimited(path, encoding=recipe.encoding)
     elif ending == ".xlsx":
         table = _read_excel(path, recipe)
     elif ending == ".parquet":
@@ -104,16 +106,13 @@ def read_table(path: Path, recipe: Recipe) -> pd.DataFrame:
     return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
 
 
-def check_reading(recipe: Recipe, files: Iterable[str]) -> None:
-    """Raise NNDError where the recipe says of files of text how to read them, and there are none."""
-    endings = {split_ending(Path(file))[0] for file in files}
-    if recipe.quotes is not None and endings.isdisjoint(_DELIMITED):
-        raise NNDError(f"quotes: used for {', '.join(_DELIMITED)} only; leave it out")
-    if recipe.encoding and endings.isdisjoint(TEXTS):
+def check_reading(recipe: Columns, files: Iterable[str]) -> None:
+    """Raise NNDError where the recipe names the encoding of files of text, and there are none."""
+    if recipe.encoding and all(split_ending(Path(file))[0] not in TEXTS for file in files):
         raise NNDError(f"encoding: used for {', '.join(TEXTS)} only; leave it out")
 
 
-def _named_columns(recipe: Recipe) -> list[str]:
+def _named_columns(recipe: Columns) -> list[str]:
     """List the names of all columns that a recipe names, each once."""
     columns = [column for _, column in recipe.list_columns()]
     columns += recipe.spans.columns if recipe.spans else []
@@ -160,7 +159,8 @@ def read_delimited(
         return _split_rows(path, text, delimiter, quotes=False)
     if len(fitting[0]) != len(fitting[-1]):
         raise NNDError(
-            f'{path}: a " may enclose cells of several lines, or be a character; say `quotes: true` or `false` in the recipe'
+            f'{path}: a " may enclose cells of several lines, or be a character; say which in a prepare.py: '
+            "read_delimited(path, quotes=True) or quotes=False"
         )
     return fitting[0]
 
@@ -247,7 +247,7 @@ def _name_columns(names: Sequence[str], columns: Sequence[Sequence[Any]], row_nu
 # ---------------------------------------------------------------- workbooks and parquet
 
 
-def _read_excel(path: Path, recipe: Recipe) -> pd.DataFrame:
+def _read_excel(path: Path, recipe: Columns) -> pd.DataFrame:
     try:
         with zipfile.ZipFile(BytesIO(read_bytes(path, limit=MAX_BYTES))) as bundle:
             check_unpacked(path, sum(info.file_size for info in bundle.infolist()))
@@ -265,7 +265,7 @@ def _read_excel(path: Path, recipe: Recipe) -> pd.DataFrame:
     return next(iter(sheets.values())) if len(sheets) == 1 else _join_sheets(path, sheets, recipe)
 
 
-def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Recipe) -> pd.DataFrame:
+def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Columns) -> pd.DataFrame:
     """Join the rows of several sheets, with the sheet's name in ``@sheet`` and in ``@row``.
 
     Raises:
@@ -340,13 +340,13 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
-    """Yield the objects of a JSON Lines, JSON or XML file that are its rows (`find_rows`, `_read_elements`).
+    """Yield the objects of a JSON Lines or JSON file that are its rows (`find_rows`).
 
     An object keyed by id, and one of several lists, has the key in ``@key``. While one is at hand, an error of ``prepare.py``
     names its place.
 
     Raises:
-        NNDError: the file is no such JSON or XML; the error names the line.
+        NNDError: the file is no such JSON; the error names the line.
     """
     for place, key, value in _values(path, encoding):
         if not isinstance(value, dict):
@@ -358,15 +358,9 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
 
 
 def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield place, key and value of each record of a JSON or XML file."""
-    ending = split_ending(path)[0]
-    if ending == ".xml":
-        yield from (
-            (f"{path}, item {number}", None, record) for number, record in enumerate(_read_elements(path), start=1)
-        )
-        return
+    """Yield place, key and value of each record of a JSON file."""
     text = read_text(path, encoding)
-    if ending != ".json" and _is_object(text.lstrip().partition("\n")[0]):
+    if split_ending(path)[0] != ".json" and _is_object(text.lstrip().partition("\n")[0]):
         lines = json_lines(text.split("\n"), str(path), hint=_HINT)
         yield from ((line_place, None, value) for line_place, value in lines)
         return
@@ -391,10 +385,9 @@ def _is_object(line: str) -> bool:
 
 def to_frame(records: Sequence[Record], path: Path) -> pd.DataFrame:
     """Make a table of the records of a file, as objects, None where a record lacks a field; ``@row`` says ``line 3``."""
-    names = dict.fromkeys(name for record in records for name in record)
-    columns = {name: pd.Series([record.get(name) for record in records], dtype=object) for name in names}
+    table = pd.DataFrame([dict(record) for record in records], dtype=object)
     row_places = [record.where.removeprefix(f"{path}, ") for record in records]
-    return pd.DataFrame({**columns, ROW: pd.Series(row_places, dtype=object)})
+    return table.where(table.notna(), None).assign(**{ROW: pd.Series(row_places, dtype=object)})
 
 
 def find_rows(document: Any, source: str) -> Iterator[tuple[str, str | None, Any]]:
@@ -440,83 +433,15 @@ def _find_lists(document: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _read_pandas(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Read the rows of an object that holds columns, as pandas writes it with orient split, columns or list; else None."""
-    values = list(document.values())
-    if values and all(isinstance(value, list) for value in values):
-        if set(document) - {"index"} == {"columns", "data"}:
-            names = [str(name) for name in document["columns"]]
-            return [dict(zip(names, row, strict=False)) for row in document["data"]]
-        if len({len(value) for value in values}) > 1 or all(
-            isinstance(cell, dict) for value in values for cell in value
-        ):
-            return None
-        columns = values
-    elif values and all(isinstance(value, dict) and list(value) == list(values[0]) for value in values):
-        # {"text": {"0": "a", "1": "b"}}: the keys of a column number its rows.
-        if not values[0] or not all(map(str.isdecimal, values[0])) or all(map(str.isdecimal, document)):
-            return None
-        columns = [list(value.values()) for value in values]
-    else:
-        return None
-    return [dict(zip(document, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-# ---------------------------------------------------------------- XML
-
-
-def _read_elements(path: Path) -> list[dict[str, Any]]:
-    """Read the records of an XML file: the elements that hold the innermost list of elements with attributes or children.
-
-    ``<doc><seg id="1"><src>q</src><hyp score="2">a</hyp><hyp score="3">b</hyp></seg></doc>`` has one record:
-    ``{"id": "1", "src": "q", "hyp": [{"score": "2", "text": "a"}, {"score": "3", "text": "b"}]}``. An element that holds nothing
-    but the list stands for it. Where only the root holds a list, its elements are the records.
-
-    Raises:
-        NNDError: it is no XML, defines entities, or repeats no such element.
-    """
-    content = read_content(path)
-    try:
-        if b"<!ENTITY" in content:
-            raise ValueError("it defines entities, which are not unfolded here")
-        root = ElementTree.fromstring(content)  # noqa: S314 - without entities there is nothing to unfold
-    except (ElementTree.ParseError, ValueError) as error:
-        raise NNDError(f"{path}: is not XML that can be read here ({error})") from None
-    parents = {child: element for element in root.iter() for child in element}
-    depths = {root: 0}
-    for child, element in parents.items():
-        depths[child] = depths[element] + 1
-    counts = Counter((element, child.tag) for child, element in parents.items())
-    lists = {tag for (_, tag), count in counts.items() if count > 1}
-    items = [element for element in parents if element.tag in lists and (element.attrib or len(element))]
-    if not items:
-        raise NNDError(f"{path}: no element in it is repeated; is it the right file?")
-    innermost = max(depths[item] for item in items)
-    items = [item for item in items if depths[item] == innermost]
-    holders = [parents[item] for item in items]
-    holders = [parents[holder] if holder is not root and _is_list(holder, lists) else holder for holder in holders]
-    records = items if root in holders else [*dict.fromkeys(holders)]
-    return [_as_object(record, lists) for record in records]
-
-
-def _is_list(element: ElementTree.Element, lists: Container[str]) -> bool:
-    """Whether an element holds a list and nothing else."""
-    tags = {child.tag for child in element}
-    return not element.attrib and len(tags) == 1 and tags.pop() in lists
-
-
-def _as_object(element: ElementTree.Element, lists: Container[str]) -> dict[str, Any]:
-    record: dict[str, Any] = dict(element.attrib)
-    if (element.text or "").strip():
-        record["text"] = element.text
-    for child in element:
-        name = child.tag.rpartition("}")[2]  # without its namespace
-        value: Any = child.text or ""
-        if child.attrib or len(child):
-            value = _as_object(child, lists)
-        if _is_list(child, lists):
-            [value] = value.values()
-        if child.tag in lists:
-            record.setdefault(name, []).append(value)
-        else:
-            record[name] = value
-    return record
+    """Read the rows of an object that holds columns, as pandas' ``to_json`` and ``to_dict("list")`` write it; else None."""
+    columns = [*document.values()]
+    if columns and all(isinstance(column, list) for column in columns):
+        holds_rows = all(isinstance(cell, dict) for column in columns for cell in column)
+        is_table = len({*map(len, columns)}) == 1 and not holds_rows
+    else:  # {"text": {"0": "a", "1": "b"}}: the keys of a column number its rows
+        is_table = bool(columns and columns[0]) and all(
+            isinstance(column, dict) and list(column) == list(columns[0]) and all(map(str.isdecimal, column))
+            for column in columns
+        )
+        is_table = is_table and not all(map(str.isdecimal, document))
+    return pd.DataFrame(document, dtype=object).to_dict("records") if is_table else None

@@ -27,6 +27,7 @@ from nnd_tasks.tables.cells import (
     read_messages,
     render,
     take_column,
+    texts_of_nobody,
     traces_of,
 )
 from nnd_tasks.text import counted
@@ -87,26 +88,22 @@ def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
     Raises:
         NNDError: the lists of a row have different lengths, or hold lists.
     """
-    lists = {role: rows[role].map(list_items) for role in roles if role in rows}
-    if not lists or not len(rows):
-        return rows
-    lengths = pd.DataFrame({role: items.map(len) for role, items in lists.items()})
-    most = lengths.max(axis=1).to_numpy()
+    lists = pd.DataFrame({role: rows[role].map(list_items) for role in roles if role in rows}, rows.index)
+    lengths = lists.map(len)
+    most = lengths.max(axis=1)
     wrong = (lengths.ne(1) & lengths.ne(most, axis=0)).any(axis=1).to_numpy()
     if wrong.any():
         i = int(np.flatnonzero(wrong)[0])
         parts = " beside ".join(f"{counted(number, 'item')} of {role}" for role, number in lengths.iloc[i].items())
         raise NNDError(f"{place_of(rows, i)}: {parts}; lists in one row need the same length")
-    exploded = rows.iloc[np.repeat(np.arange(len(rows)), most)].copy()
-    for role, items in lists.items():
-        cells = [
-            item
-            for cell, number in zip(items, most, strict=True)
-            for item in (cell if len(cell) == number else cell * number)
-        ]
-        if nested := [i for i, cell in enumerate(cells) if isinstance(cell, (list, tuple))]:
+    if lists.empty:
+        return rows
+    for role in lists:
+        lists[role] = [items * (number // len(items)) for items, number in zip(lists[role], most, strict=True)]
+    exploded = rows.assign(**lists).explode([*lists])
+    for role in lists:
+        if nested := [i for i, cell in enumerate(exploded[role]) if isinstance(cell, (list, tuple))]:
             raise NNDError(f"{place_of(exploded, nested[0])}, column {role!r}: a list within a list")
-        exploded[role] = pd.Series(cells, exploded.index, dtype=object)
     return exploded
 
 
@@ -185,7 +182,7 @@ def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
     """
     meanings = _winner_meanings(recipe)
     traces = traces_of("winner", recipe)
-    unjudged = recipe.unjudged
+    unjudged = texts_of_nobody(recipe)
     columns = {
         "winner": recipe.winner or "winner",
         **dict(zip(("high_system", "low_system"), recipe.systems, strict=False)),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, StrictBool, ValidationError, field_validator
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.files import parse_json, read_text
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.schema import short_hash
@@ -109,17 +109,9 @@ class Settings(BaseModel):
         try:
             return cls.model_validate({name: metadata[name] for name in names if name in metadata})
         except ValidationError as error:
-            name, expected = first_mistake(error)
+            key, expected = list_mistakes(error)[0]
+            name = key.partition(".")[0]
             raise NNDError(f"metadata {name}={metadata[name]!r}: {expected}") from None
-
-
-def first_mistake(error: ValidationError) -> tuple[str, str]:
-    """Return the key of the first wrong value, and what was expected, in plain words."""
-    mistake = error.errors()[0]
-    plain = mistake["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-    return str(mistake["loc"][0]), plain.replace("a valid tuple", "a list of names").replace(
-        "a valid boolean", "true or false"
-    )
 
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

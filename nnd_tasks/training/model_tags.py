@@ -13,8 +13,8 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.results.runs import Run
-from nnd_tasks.sets.recipe import Recipe
 from nnd_tasks.tables.cells import KEY
+from nnd_tasks.tables.columns import Columns
 from nnd_tasks.tables.read import read_table
 
 #: What rates may stand against.
@@ -81,7 +81,7 @@ def read_tags(path: str | Path) -> Tags:
         NNDError: the file cannot be read, a row names no model, or two rows name the same.
     """
     file = expand(path)
-    table = read_table(file, Recipe(files={}))
+    table = read_table(file, Columns())
     names = table.get("model", table.get(KEY))
     if names is None or not names.astype(bool).all():
         raise NNDError(f"{file}: each row must name a model, in a column or key 'model'")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from nnd_tasks.sets.spans import find_words, read_items
 from nnd_tasks.tables.read import read_delimited
+from nnd_tasks.tables.spans import find_words, read_items
 
 ERRORS = {"factuality": "factuality_span", "irrelevance": "irrelevance_span", "incompleteness": "incomplete_ans_span"}
 SIDES = {"Answer 1": ["ans1", "ans2"], "Answer 2": ["ans2", "ans1"]}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.spans import take_marks
 from nnd_tasks.tables.read import read_delimited
+from nnd_tasks.tables.spans import take_marks
 
 MARKS = ["<v>", "</v>"]
 

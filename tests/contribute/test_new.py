@@ -258,7 +258,6 @@ def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path, nnd_ho
     [
         ("notes.json", '{"meta": {"by": "us"}, "rows": [1, 2]}'),
         ("t.csv", 'q,answers\nq,"{""x"": {""text"": ""bb""}}"'),
-        ("t.xml", '<d><s><q>a</q><h score="1">bb</h><h score="3">aa</h></s><s><q>b</q></s></d>'),
         ("t.jsonl", '{"question": "q", "texts": ["bb", "aa"], "scores": [1, 3]}'),
     ],
 )

@@ -22,11 +22,8 @@ def mean(numbers):
     return math.fsum(numbers) / len(numbers)
 
 
-SEVERITIES = ("", "minor", "major")
-
-
 def choose_errors(judgements, recipe):
-    """Choose the errors of a candidate that the recipe counts."""
+    """List the errors of a candidate."""
     names = [name for name in ("category", "subcategory", "severity") if name in recipe]
     errors = list(dict.fromkeys(tuple(one[name] for name in names) for one in judgements))
     if "category" in names and any(error[0] for error in errors):
@@ -34,17 +31,11 @@ def choose_errors(judgements, recipe):
     values = [list(dict.fromkeys(error[i] for error in errors if error[i])) for i in range(len(names))]
     if len(errors) > 1 and all(len(several) < 2 for several in values):
         errors = [tuple(several[0] if several else "" for several in values)]
-    if len(errors) > 1 and recipe.get("several_errors") == "most_severe":
-        errors.sort(
-            key=lambda error: (-SEVERITIES.index(error[names.index("severity")]), *(text or "~" for text in error))
-        )
-    if recipe.get("several_errors") != "each":
-        errors = errors[:1]
     return [dict(zip(names, error, strict=True)) for error in errors]
 
 
 def by_label(recipe):
-    return bool({"better", "order"} & {*recipe})
+    return "better" in recipe
 
 
 def take_marks(row, recipe):
@@ -57,7 +48,6 @@ def take_marks(row, recipe):
 
 def judge(rows, recipe):
     """Make a judgement for each mark in the cells of rows."""
-    ranked = [label for rank in recipe.get("order", []) for label in rank]
     found = []
     for number, row in enumerate(rows):
         if not row["t"].strip() and recipe.get("candidates") != "rows":
@@ -68,7 +58,7 @@ def judge(rows, recipe):
                     mark = ""
                 elif not mark or mark in recipe["missing"]:
                     continue
-                if mark in recipe.get("ignore", []) or (ranked and mark not in ranked):
+                if mark in recipe.get("ignore", []):
                     continue
                 found.append({**row, "row": number, "aspect": aspect, "mark": mark})
     return found
@@ -85,8 +75,7 @@ def rate(judgements, recipe, best):
         cast.append((one["rater"], turn) if named else i)
         ballots.setdefault(cast[-1], []).append(one["mark"])
     if by_label(recipe):
-        rank = {label: place for place, labels in enumerate(recipe.get("order", [])) for label in labels}
-        rank = rank or {one["mark"]: int(one["mark"] in recipe["better"]) for one in judgements}
+        rank = {one["mark"]: int(one["mark"] in recipe["better"]) for one in judgements}
         decided = {ballot: label for ballot, marks in ballots.items() if (label := vote(marks, rank)) is not None}
         judgements = [one for one, ballot in zip(judgements, cast, strict=True) if ballot in decided]
         label = vote([*decided.values()], rank) if decided else None

@@ -1,16 +1,13 @@
 """Rows read are rows used and rows left out for a reason (`nnd_tasks.sets.account`), whatever the file is."""
 
-import csv
 import json
 
 import pandas as pd
 import pytest
 
-from nnd_tasks.contribute.new import draft_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import describe_accounts, tally_table
-from tests.conftest import DATA, needs_data
-from tests.sets.tables import LABELS, left_out, make, make_csv, make_rows, pick, read_arguments, read_tests
+from tests.sets.tables import LABELS, left_out, make, make_csv, make_rows
 
 SCORES = {"context": "c", "candidate": "t", "score": "s", "min_gap": 1}
 ASPECTS = ["c,t,k,s", "q,a,fluency,5", "q,a,meaning,1", "q,b,fluency,1", "q,b,meaning,4"]
@@ -34,28 +31,10 @@ def test_judgements_that_differ_are_never_the_first_one_or_a_tie_unsaid(lines, k
         make_csv(tmp_path, *lines, **keys)
 
 
-ERRORS = ["c,t,l,k,v", "q,a,good,,", "q,b,bad,,", "q,b,bad,word,minor", "q,b,bad,order,Major", "q,b,bad,word,minor"]
-
-
-def test_the_most_severe_error_is_found_whatever_its_case_and_an_unknown_one_is_named(tmp_path):
-    keys = {**LABELS, "category": "k", "severity": "v", "several_errors": "most_severe"}
-    made = make_csv(tmp_path, *ERRORS, **keys)
-    assert pick(read_tests(made), "category", "severity") == [("order", "Major")]
-    assert "several errors of a candidate" in made.rule
-    with pytest.raises(NNDError, match="row 5: how severe is 'awful'"):
-        make_csv(tmp_path, *[line.replace("Major", "awful") for line in ERRORS], **keys)
-
-
-def test_scores_that_differ_and_labels_without_a_rank_are_told(tmp_path):
+def test_scores_that_differ_are_told(tmp_path):
     made = make_csv(tmp_path, "c,t,s", "q,a,5", "q,a,1", "q,b,1", **SCORES)
     line = "1 candidate judged differently by several: the mean of their scores counts"
     assert line in describe_accounts(made.report["default"]["accounts"], on_card=True)
-    made = make_csv(
-        tmp_path, "c,t,l", "q,a,good", "q,b,bad", "q,d,odd", **LABELS | {"better": []}, order=["bad", "good"]
-    )
-    assert describe_accounts(made.report["default"]["accounts"])[0] == (
-        "3 rows read = 2 used + 1 left out: 1 row whose label the order does not have ('odd') (such as table.csv, row 4)"
-    )
 
 
 def test_what_a_judgement_lacks_beside_others_of_its_row_is_no_row(tmp_path):
@@ -90,19 +69,6 @@ def test_a_build_says_why_rows_are_left_out(nnd, tmp_path):
     assert f"- `default`: {line}." in (folder / "README.md").read_text("utf-8")
     accounts = json.loads((folder / "build_report.json").read_text("utf-8"))["default"]["accounts"]
     assert accounts["rows"]["left_out"] == {"no_attribute": 1}
-
-
-CASES = read_arguments(__file__)
-
-
-@needs_data
-@pytest.mark.parametrize("file", CASES)
-def test_the_sum_is_right_for_files_as_people_have_them(file):
-    path = DATA / "cases" / file
-    lines = path.read_text("utf-8").splitlines()
-    made = draft_set("mine", str(path), CASES[file]).built_set
-    accounts = made.report["default"]["accounts"]
-    assert accounts["rows"]["total"] == len(list(csv.reader(lines))) - 1 if path.suffix != ".jsonl" else len(lines)
 
 
 def test_a_row_with_several_judgements_is_one_example(tmp_path):

@@ -305,26 +305,6 @@ def test_counts_are_the_published_ones(name, config, real_sets):
     assert PUBLISHED[name][config] in (counts, counts.total())
 
 
-def test_quiz_design_has_396_groups_but_332_prompts_and_1860_candidates(real_sets):
-    rows = read_table(real_sets("quiz_design")).to_pylist()
-    assert len({row["context_id"] for row in rows}) == 396
-    assert len({row["cluster_id"] for row in rows}) == len({(row["context"], row["answer"]) for row in rows}) == 332
-    assert len({(row["cluster_id"], row[side]) for row in rows for side in ("high", "low")}) == 1860
-
-
-def test_ted_talks_have_2277_pairs_of_equal_translations(real_sets):
-    table = read_table(real_sets("mqm"), "ted_ende")
-    assert sum(map(str.__eq__, *(table.column(side).to_pylist() for side in ("high", "low")))) == 2277
-
-
-def test_each_reason_for_which_lamp_leaves_edits_out_has_its_count(real_sets):
-    line = (
-        "- `authors`: 1,093 rows read = 756 used + 337 left out: 46 rows left out by the recipe, as no judgement (label = "
-        "'not once'), 291 rows left out by the recipe, as no judgement (label = 'deletes')."
-    )
-    assert line in (real_sets("lamp") / "README.md").read_text("utf-8")
-
-
 # ---------------------------------------------------------------- pins
 
 PINS = Path(__file__).with_name("pins.json")

@@ -10,7 +10,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.sets.download import find_by_hash, find_by_name, sha256_of
+from nnd_tasks.sets.download import find_copy, sha256_of
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import find_dataset, look_up_set
 from nnd_tasks.task.documents import load_tests
@@ -60,25 +60,25 @@ def test_a_file_is_found_by_its_hash_whatever_its_name_is(nnd_home, tmp_path, mo
     files = {"a/t.csv": "other", "b/second.csv": "wanted", "b/third.txt": "wanted"}
     folder = write_files(tmp_path / "files", files)
     sha256 = sha256_of(folder / "b/second.csv")
-    assert find_by_hash("t.csv", sha256) is None
+    assert find_copy("t.csv", sha256, "mine") is None
     monkeypatch.setenv("NND_SOURCES", str(folder))
-    assert find_by_hash("t.csv", sha256) == folder / "b/second.csv"
+    assert find_copy("t.csv", sha256, "mine") == folder / "b/second.csv"
     (folder / "b/second.csv").write_text("has changed since")
-    assert find_by_hash("t.csv", sha256) is None
-    assert find_by_hash("t.csv", sha256_of(write_files(nnd_home / "sources", {"x.csv": "wanted"}) / "x.csv"))
+    assert find_copy("t.csv", sha256, "mine") is None
+    assert find_copy("t.csv", sha256_of(write_files(nnd_home / "sources", {"x.csv": "wanted"}) / "x.csv"), "mine")
 
 
 def test_of_files_with_one_name_that_of_the_set_is_taken_and_none_is_guessed(tmp_path, monkeypatch):
     files = {"a/t.csv": "a", "b/t.csv": "b", "mine/t.csv": "c", "not_t.csv": "d"}
     monkeypatch.setenv("NND_SOURCES", str(write_files(tmp_path, files)))
-    assert find_by_name("t.csv", "mine") == tmp_path / "mine/t.csv"
-    assert find_by_name("a/t.csv", "yours") == tmp_path / "a/t.csv"
-    assert find_by_name("no.csv", "mine") is None
+    assert find_copy("t.csv", None, "mine") == tmp_path / "mine/t.csv"
+    assert find_copy("a/t.csv", None, "yours") == tmp_path / "a/t.csv"
+    assert find_copy("no.csv", None, "mine") is None
     with pytest.raises(NNDError, match=r"3 files are called t.csv, .* into a folder yours there"):
-        find_by_name("t.csv", "yours")
+        find_copy("t.csv", None, "yours")
     monkeypatch.setenv("NND_SOURCES", str(tmp_path / "gone"))
     with pytest.raises(NNDError, match=r"^NND_SOURCES=\S+gone: there is no such folder; name another, or unset it$"):
-        find_by_name("t.csv", "mine")
+        find_copy("t.csv", None, "mine")
 
 
 # ---------------------------------------------------------------- what is not built

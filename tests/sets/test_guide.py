@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
-from nnd_tasks.sets.recipe import Facts, File, Recipe, Spans
 from nnd_tasks.store import read_table
 
 REPO = Path(__file__).resolve().parents[2]
@@ -73,17 +72,3 @@ def test_every_command_of_the_guide_does_what_it_says(tiny_models, tmp_path, mon
     better = {row["context"]: row["high"] for row in read_table(home / "nnd" / "authors").to_pylist()}
     assert better == {"Who wrote Faust?": "Goethe.", "Who wrote Emma?": "Jane Austen."}
     assert read_table(home / "nnd" / "sent").equals(read_table(home / "nnd" / "quotes"))
-
-
-@pytest.mark.parametrize("model", [Recipe, File, Spans, Facts])
-def test_the_docstring_that_the_page_shows_has_every_key(model):
-    assert f"::: nnd_tasks.sets.recipe.{model.__name__}\n" in PAGE
-    attributes = (model.__doc__ or "").partition("Attributes:\n")[2]
-    assert re.findall(r"^        (\w+): ", attributes, re.MULTILINE) == list(model.model_fields)
-
-
-def test_the_guide_has_every_role_of_rows():
-    from nnd_tasks.sets.rows import ROLES
-
-    columns = PAGE.split("`rows` gets a folder")[1].split("\n\n")[1]
-    assert set(re.findall(r"`(\w+)`", columns)) - {"field"} == set(ROLES)

@@ -3,10 +3,8 @@
 import pytest
 
 from nnd_tasks.sets.account import describe_accounts
-from nnd_tasks.sets.build import make_set
-from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.tables.cells import TRACES
-from tests.sets.tables import LABELS, make_rows, pick, read_arguments, read_tests, write_rows
+from tests.sets.tables import LABELS, make_rows, pick, read_arguments, read_tests
 
 ARGUMENTS = read_arguments(__file__)
 
@@ -20,7 +18,7 @@ def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role, column, tmp_pa
     assert pick(read_tests(made), "context", "high", "low") == [("q", "a", "b")]
     accounts = made.report["default"]["accounts"]
     assert (accounts["rows"]["total"], accounts["rows"]["used"]) == (len(rows), 2)
-    way = "name it in better, order or ignore" if role == "label" else "write `missing: []` into the recipe"
+    way = "name it in better or ignore" if role == "label" else "write `missing: []` into the recipe"
     assert {line for line in describe_accounts(accounts) if "missing value" in line} == {
         f"{role}: {trace!r} in 1 cell is taken for a missing value; if it is meant, {way}" for trace in TRACES
     }
@@ -30,30 +28,6 @@ def test_a_trace_of_a_missing_value_is_no_text_and_no_label(role, column, tmp_pa
 def test_what_is_meant_stays(row, keys, expected, tmp_path):
     made = make_rows(tmp_path, [{**GOOD, "k": "K"}, {**BAD, "t": "x", "k": "K", **row}], **{**LABELS, **keys})
     assert pick(read_tests(made), "high", "low", "low_label") == [tuple(expected)]
-
-
-CELLS = ["text", True, 4.0, 7, None, " ", "nan", ["one", "two"]]
-
-
-@pytest.mark.parametrize("role", ["c", "t"])
-def test_a_recipe_and_a_prepare_read_cells_alike(role, tmp_path):
-    rows = []
-    for number, cell in enumerate(CELLS):
-        context = cell if role == "c" else f"q{number}"
-        rows += [{**GOOD, "c": context}, {**BAD, "c": context, "t": cell if role == "t" else "b"}]
-    plain = make_rows(tmp_path, rows, **LABELS)
-    write_rows(tmp_path / "set" / "table.jsonl", rows)
-    (tmp_path / "set" / "_recipe").write_text("files: {table.jsonl: {}}\nbetter: good\n")
-    (tmp_path / "set" / "prepare.py").write_text(
-        "import pandas as pd\nfrom nnd_tasks.tables.read import read_records\n\n\ndef rows(folder):\n"
-        "    names = {'c': 'context', 't': 'candidate', 'l': 'label'}\n"
-        "    rows = [{names[k]: v for k, v in row.items()} for row in read_records(folder / 'table.jsonl')]\n"
-        "    return pd.DataFrame(rows, dtype=object)\n"
-    )
-    prepared = make_set(find_recipe(str(tmp_path / "set")), trust=True)
-    assert prepared.tables["default"].equals(plain.tables["default"])
-    counts = [made.report["default"]["accounts"]["rows"]["left_out"] for made in (plain, prepared)]
-    assert counts[0] == counts[1] != {}
 
 
 def test_contexts_that_differ_in_white_space_and_texts_that_repeat_their_prompt_are_told(tmp_path):

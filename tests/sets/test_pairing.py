@@ -37,9 +37,7 @@ def tables(draw):
         unused = role == "subcategory" and {"attribute", "category"} <= {*recipe}
         recipe |= {role: role} if draw(st.booleans()) and not unused else {}
     if {"category", "subcategory", "severity"} & {*recipe}:
-        recipe["several_errors"] = draw(
-            st.sampled_from(["first", "each", *(["most_severe"] if "severity" in recipe else [])])
-        )
+        recipe["several_errors"] = "each"
     recipe |= {"group": "g"} if draw(st.booleans()) else {}
     recipe |= {"candidates": "rows"} if draw(st.booleans()) else {}
     return rows, recipe
@@ -107,11 +105,8 @@ def conclude(folder, rows, recipe):
         if isinstance(tally, dict):
             tally.pop("examples", None)
     tests = read_tests(made)
-    # Of errors that differ the first one may be told to count; a mean's last digit follows the order of its sum.
+    # A mean's last digit follows the order of its sum.
     names = [name for name in tests[0] if name not in ("test_id", "high_first", "low_score", "high_score")]
-    if recipe.get("several_errors") == "first":
-        names = [name for name in names if name not in ("category", "subcategory", "severity", "test_id")]
-        return accounts, Counter(map(str, pick(tests, *names)))
     return accounts, Counter(map(str, pick(tests, *names))), {test["test_id"] for test in tests}
 
 

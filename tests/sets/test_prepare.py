@@ -10,7 +10,7 @@ from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.store import read_table
 from tests.commands import refused
-from tests.sets.small_files import FRANK_FILE, MQM_FILE, QUIZ_FILE, SMALL, small_source, small_text, write_files
+from tests.sets.small_files import MQM_FILE, SMALL, small_source, small_text, write_files
 from tests.sets.tables import pick, refusal, write_rows
 
 HEAD = """from pathlib import Path
@@ -112,20 +112,6 @@ def test_a_file_of_another_year_makes_a_config_of_its_own(tmp_path):
 def test_small_files_of_each_publisher_give_their_tests(name, tmp_path):
     made = make_set(find_recipe(name), small_source(tmp_path, name))
     assert next(iter(made.tables.values())).num_rows == SMALL[name]
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "text", "message"),
-    [
-        ("quiz_design", QUIZ_FILE, '{"prompt": "x"}\n', ", line 1: no field 'questions'"),
-        ("mqm", MQM_FILE, "id\tquestion\n1\tWho?\n", ": no field 'doc_id'"),
-        ("frank", FRANK_FILE, '[{"hash": 7}]', ", item 1: "),
-        ("frank", FRANK_FILE, '[{"hash": ', ": is not valid JSON"),
-    ],
-)
-def test_a_wrong_file_is_named_with_its_place(name, file, text, message, tmp_path):
-    write_files(small_source(tmp_path, name), {file: text})
-    assert refusal(make_set, find_recipe(name), tmp_path).startswith(f"{tmp_path / file}{message}")
 
 
 def test_rows_that_are_mended_are_those_of_the_clean_config(tmp_path):

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.recipe import Recipe, read_recipe
+from nnd_tasks.sets.recipe import read_recipe
+from nnd_tasks.tables.columns import Columns
 from nnd_tasks.tables.read import read_table
 from tests.sets.small_files import write_files
 from tests.sets.tables import make, make_csv, make_rows, pick, read_arguments, read_tests, refusal
@@ -77,7 +78,7 @@ FORMATS = {
     "keyed.json": lambda: json.dumps({f"id{row['s']}": row for row in ROWS}).encode(),
     **{
         f"{orient}.json": lambda orient=orient: FRAME.to_json(orient=orient).encode()  # type: ignore[misc]
-        for orient in ("columns", "index", "split", "records", "table")
+        for orient in ("columns", "index", "records", "table")
     },
     "filtered.json": lambda: FRAME.set_axis(range(7, 7 + len(FRAME))).to_json().encode(),
     "dict.json": lambda: json.dumps(FRAME.to_dict("list")).encode(),
@@ -115,7 +116,7 @@ def test_an_encoding_that_is_guessed_is_said_with_words_that_it_makes(encoding, 
 @pytest.mark.parametrize("encoding", [None, "utf-8"])
 def test_a_file_that_is_utf8_but_for_a_byte_is_never_read_otherwise(encoding, tmp_path):
     (tmp_path / "t.csv").write_bytes(BAD_BYTE)
-    message = "t.csv: is UTF-8 but for row 3 (byte 0xe4); in cp1252 that byte is 'ä' ('q,Käse,2'): correct it there and"
+    message = "t.csv: is UTF-8 but for row 3 (byte 0xe4); correct that letter and save the file as UTF-8"
     assert message in refusal(make, tmp_path / "t.csv", **KEYS, encoding=encoding)
 
 
@@ -269,6 +270,6 @@ def test_classes_of_datasets_in_parquet_are_their_names(tmp_path):
         "inner": [{"label": 0, "n": 0}, {"label": -1, "n": 1}],
     }
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "t.parquet")
-    table = read_table(tmp_path / "t.parquet", Recipe())
+    table = read_table(tmp_path / "t.parquet", Columns())
     assert [list(table[name]) for name in ("n", "label", "several")] == [[0, 1], ["ok", None], [["ok", "bad"], []]]
     assert list(table["inner"]) == [{"label": "bad", "n": 0}, {"label": None, "n": 1}]

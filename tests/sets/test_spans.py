@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import describe_accounts
-from nnd_tasks.sets.spans import normalize_text, take_marks
+from nnd_tasks.sets.spans import normalize_text
 from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick
 
 
@@ -38,19 +38,6 @@ def test_a_span_of_the_normalized_text_is_the_normalized_span(before, marked, af
         assert found == nfc(marked)
     else:  # a letter that the span cuts through belongs to it
         assert Counter(unicodedata.normalize("NFD", marked)) <= Counter(unicodedata.normalize("NFD", found))
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.booleans(), st.text("ae\u0301\u0323 \r\n", min_size=1, max_size=6)), max_size=6))
-def test_marks_are_taken_out_before_a_text_is_normalized(pieces):
-    text = "".join(f"<v>{piece}</v>" if marked else piece for marked, piece in pieces)
-    without, spans = take_marks(text, "<v>", "</v>")
-    assert without == nfc("".join(piece for _, piece in pieces))
-    cuttable = all(not unicodedata.combining(piece[0]) for _, piece in pieces)
-    if cuttable:
-        assert [without[span["start"] : span["end"]] for span in spans] == [
-            nfc(piece) for marked, piece in pieces if marked
-        ]
 
 
 TEXT = "The mill stood stil and stood."

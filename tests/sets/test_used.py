@@ -1,20 +1,16 @@
 """Each key of a recipe, each column of a prepare.py and each option of `nnd new` is used, or refused: none is ignored."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
-from typer.main import get_command
 
-from nnd_tasks.cli import app
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.build import make_set
-from nnd_tasks.sets.recipe import Recipe, SetRecipe, Spans, make_recipe
+from nnd_tasks.sets.recipe import Recipe, SetRecipe, make_recipe
 from nnd_tasks.sets.rows import ROLES
 from tests.sets.small_files import write_files
-from tests.sets.tables import refusal, write_rows
+from tests.sets.tables import refusal
 
 COLUMNS = ("c", "t", "l", "s", "g", "who", "r", "a", "k", "u", "v", "x", "e", "f", "h", "y", "z", "w", "m", "n")
 CELLS = [
@@ -30,8 +26,7 @@ TEXTS = {"context": "c", "candidate": "t"}
 #: What a table holds -> the recipe that reads it.
 BASES = {
     "labels": {**TEXTS, "label": "l", "better": "good", "rater": "r"},
-    "errors": {**TEXTS, "label": "l", "better": ["good", "odd"], "category": "k", "severity": "v", "several_errors": "first"},
-    "order": {**TEXTS, "label": "l", "order": ["bad", "good"]},
+    "errors": {**TEXTS, "label": "l", "better": ["good", "odd"], "category": "k", "severity": "v", "several_errors": "each"},
     "scores": {**TEXTS, "score": "s", "min_gap": 1},
     "majority": {**TEXTS, "score": "s", "majority": True},
     "attributes": {**TEXTS, "attribute": {"one": "s"}, "min_gap": 1},
@@ -42,12 +37,12 @@ BASES = {
 }  # fmt: skip
 #: Key -> a value that changes something, if anything reads it.
 VALUES = {
-    "files": {"t.csv": {"config": "other"}}, "config": "other", "encoding": "cp1252", "decimal": ",", "quotes": False,
+    "files": {"t.csv": {"config": "other"}}, "config": "other", "encoding": "cp1252", "decimal": ",",
     "missing": ["bad", "1"], "leave_out": {"u": ["u2"]}, "context": "x", "candidate": "x", "group": "g", "label": "x",
     "score": "x", "system": "who", "rater": "r", "attribute": {"a": "a"}, "category": "a", "subcategory": "u",
     "severity": "u", "several_errors": "each", "spans": {"column": "e"}, "field": {"hint": "x"}, "chosen": "x",
     "rejected": "x", "pair": ["x", "z"], "winner": "x", "winners": {"1": "second", "2": "first"}, "systems": ["m", "n"],
-    "better": "bad", "order": ["good", "bad"], "ignore": "odd", "min_gap": 3, "majority": True, "best": 3,
+    "better": "bad", "ignore": "odd", "min_gap": 3, "majority": True, "best": 3,
     "candidates": "rows", "published": {"default": 99}, "expected": {"none": 9}, "facts": {"rule": "It is better."},
 }  # fmt: skip
 PREPARE = """import pandas as pd
@@ -117,65 +112,8 @@ def test_each_column_of_prepare_is_used_or_refused(base, outcome):
     ] == []
 
 
-@pytest.mark.parametrize("where", [{"column": "e"}, {"start": "f", "end": "h"}, {"marks": ["t", "é"]}])
-def test_each_key_of_spans_is_used_or_refused(where, outcome, tmp_path):
-    values = {
-        "column": "e", "start": "v", "end": "v", "end_inside": True, "utf16": True, "text": "u", "category": "u", "severity": "u",
-        "marks": ["b", "d"],
-    }  # fmt: skip
-    assert {*values} == {*Spans.model_fields}
-    rows = [
-        {
-            "c": "q",
-            "t": text,
-            "l": label,
-            "e": [{"start": 0, "end": 2, "v": 3, "u": "y"}],
-            "f": 0,
-            "h": 2,
-            "v": 3,
-            "u": "y",
-        }
-        for text, label in (("x y", "good"), ("\U0001f408b y td", "bad"))
-    ]
-    source = write_rows(tmp_path / "t.jsonl", rows)
-
-    def spans_of(keys):
-        try:
-            recipe = make_recipe({**TEXTS, "label": "l", "better": "good", "spans": keys}, "options")
-            return make_set(SetRecipe("mine", Path("_"), "own", recipe=recipe), source).tables["default"].to_pylist()
-        except NNDError as error:
-            return str(error)
-
-    before = spans_of(where)
-    assert not isinstance(before, str)
-    assert [
-        key for key, value in values.items() if where.get(key) != value and spans_of({**where, key: value}) == before
-    ] == []
-
-
-def test_each_option_of_nnd_new_is_in_a_test_of_what_it_does():
-    cases = yaml.safe_load(Path(__file__).parents[1].joinpath("contribute", "options.yaml").read_text("utf-8"))
-    tested = {word.partition("=")[0] for case in cases for word in case["options"].split() if word.startswith("--")}
-    options = {option for parameter in get_command(app).commands["new"].params for option in parameter.opts}
-    elsewhere = {
-        "--dry-run",
-        "--replace",
-        "--from",
-        "--winners",
-        "--include_path",
-        "--trust",
-        "--license",
-        "--language",
-        "--help",
-    }
-    assert options - tested - elsewhere == {"name"}
-
-
-@pytest.mark.parametrize(("file", "key"), [("t.jsonl", {"quotes": False}), ("t.parquet", {"encoding": "cp1252"})])
-def test_a_key_of_files_of_text_is_refused_for_others(file, key, tmp_path):
-    frame = pd.DataFrame(ROWS)
-    (tmp_path / file).write_text("\n".join(map(json.dumps, ROWS)), "utf-8") if file == "t.jsonl" else frame.to_parquet(
-        tmp_path / file
-    )
-    recipe = SetRecipe("mine", Path("_"), "own", recipe=make_recipe({**BASES["scores"], **key}, "options"))
-    assert f"{next(iter(key))}: used for" in refusal(make_set, recipe, tmp_path / file)
+def test_an_encoding_is_refused_for_files_that_are_no_texts(tmp_path):
+    pd.DataFrame(ROWS).to_parquet(tmp_path / "t.parquet")
+    recipe = make_recipe({**BASES["scores"], "encoding": "cp1252"}, "options")
+    error = refusal(make_set, SetRecipe("mine", Path("_"), "own", recipe=recipe), tmp_path / "t.parquet")
+    assert "encoding: used for" in error

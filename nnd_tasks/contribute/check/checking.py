@@ -333,7 +333,9 @@ def check_recipe(recipe_file: RecipeFile) -> tuple[Recipe | None, list[Finding]]
     judged = recipe.label or recipe.score or recipe.attribute
     complete = recipe.context and recipe.candidate and judged and recipe.rules
     if not (recipe.pairs or recipe_file.prepare or complete):
-        needs = "a recipe of single texts names context, candidate, label or score, and one of better, order, min_gap, majority"
+        needs = (
+            "a recipe of single texts names context, candidate, label or score, and one of better, min_gap, majority"
+        )
         findings.append(finding("recipe_invalid", needs))
     facts = [
         key

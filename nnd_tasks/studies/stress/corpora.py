@@ -19,7 +19,7 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.files import expand, json_lines, read_text, read_yaml
 from nnd_tasks.schema import to_nfc
 from nnd_tasks.sets.download import sha256_of
@@ -122,8 +122,7 @@ def _read(path: Path) -> Iterator[Gold]:
         try:
             row = _Row.model_validate(values)
         except ValidationError as error:
-            wrong = error.errors()[-1]
-            raise NNDError(f"{location}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from error
+            raise NNDError(f"{location}: {': '.join(list_mistakes(error)[-1])}") from error
         references = [row.references] if isinstance(row.references, str) else row.references
         gold, source, *others = (to_nfc(text.strip()) for text in (row.gold, row.source, *references))
         yield Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))
