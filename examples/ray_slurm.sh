@@ -36,5 +36,9 @@ done
 
 # Workers begin as machines join. A job that is taken away is submitted again: models that have results are left out, and of the
 # one that was interrupted whole batches are in the cache.
-nnd run --model ray --tasks "$tasks" --models "$models" --use_cache "$NND_HOME/answers" \
-  --model_args "engine=hf,workers=$((gpus * ${#machines[@]})),worker_cpus=4,worker_gpus=1,address=$address,dtype=bfloat16"
+for model in $models; do
+  results="$NND_HOME/results/${model##*/}"
+  [ -e "$results" ] && continue
+  nnd run --model ray --tasks "$tasks" --use_cache "$NND_HOME/answers" --output_path "$results" --model_args \
+    "pretrained=$model,engine=hf,workers=$((gpus * ${#machines[@]})),worker_cpus=4,worker_gpus=1,address=$address,dtype=bfloat16"
+done

@@ -26,17 +26,7 @@ _PUBLIC = {
     "read_results": "nnd_tasks.results.read_runs",
     "score_pairs": "nnd_tasks.likelihood.score_pairs",
 }
-__all__ = [
-    "NNDCallback",
-    "NNDError",
-    "__version__",
-    "build_set",
-    "compare_runs",
-    "evaluate",
-    "load",
-    "read_results",
-    "score_pairs",
-]
+__all__ = [*sorted(_PUBLIC), "__version__"]
 
 
 def __dir__() -> list[str]:

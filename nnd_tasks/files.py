@@ -50,10 +50,8 @@ def expand(path: str | Path) -> Path:
     try:
         expanded.stat()
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise NNDError(f"{path}: its symbolic links form a loop; name another place") from error
-        if error.errno == errno.ENAMETOOLONG:
-            raise NNDError(f"{path}: this name is longer than a file can have") from error
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise NNDError(f"{path}: {reason_of(error)}; name another place") from error
     except ValueError:  # a NUL in the name: opening the file will raise an error for it
         pass
     return expanded
@@ -224,19 +222,8 @@ def only_writer(folder: Path, timeout: float, busy: str) -> Iterator[None]:
 
 
 @contextmanager
-def new_folder(beside: Path) -> Iterator[Path]:
-    """Yield a new folder next to ``beside``, with the mode that the user's umask asks for; removed unless moved away."""
-    folder = beside.with_name(f".{beside.name}.new-{token_hex(8)}")
-    folder.mkdir(parents=True)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
 def workshop(folder: Path, beside: Path, timeout: float = 60.0) -> Iterator[Path]:
-    """Yield a new folder next to ``beside``, for one process at a time; it is removed in the end.
+    """Yield a new folder next to ``beside``, for one process at a time; it is removed in the end, unless moved away.
 
     What killed processes left of such folders is removed too.
 
@@ -247,12 +234,16 @@ def workshop(folder: Path, beside: Path, timeout: float = 60.0) -> Iterator[Path
     busy = f"{folder}: another command is still writing it; try again when it is done"
     beside.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(beside, timeout, busy):
-        name = re.compile(re.escape(f".{beside.name}.new-") + "[0-9a-f]{16}")  # as `new_folder` ends it
+        name = re.compile(re.escape(f".{beside.name}.new-") + "[0-9a-f]{16}")
         for path in beside.parent.iterdir():
             if name.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
-        with new_folder(beside) as prepared:
+        prepared = beside.with_name(f".{beside.name}.new-{token_hex(8)}")
+        prepared.mkdir()
+        try:
             yield prepared
+        finally:
+            shutil.rmtree(prepared, ignore_errors=True)
 
 
 @contextmanager
@@ -336,33 +327,7 @@ def _reading_json(source: str, hint: str) -> Iterator[None]:
     except RecursionError as error:
         raise NNDError(f"{source}: its lists and objects are nested too deeply to be read{hint}") from error
     except ValueError as error:  # also a number of more digits than Python converts, or a repeated key
-        cause = _explain_json(error) if isinstance(error, json.JSONDecodeError) else reason_of(error)
-        raise NNDError(f"{source}: is not valid JSON ({cause}){hint}") from error
-
-
-def _explain_json(error: json.JSONDecodeError) -> str:
-    """Say why a text is no JSON, and where: ``a comma before }: line 3, column 1``."""
-    text, at = error.doc, error.pos
-    column = f"column {error.colno}"
-    position = f"line {error.lineno}, {column}" if "\n" in text.strip() else column
-    here, before = text[at : at + 5], text[max(at - 100, 0) : at].rstrip()[-1:]
-    if not text.strip():
-        return "it is empty"
-    if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
-        cause = "it is cut off"
-    elif here[:1] in ("]", "}") and before == ",":
-        cause = f"a comma before {here[:1]}"
-    elif here[:1] == "," and before in ("}", "]"):
-        cause = "a comma after the end; a list of objects stands in [ ]"
-    elif here[:1] == "'":
-        cause = "a single quote, as Python prints it; JSON has double quotes"
-    elif here.startswith(("None", "True", "False", "nan")):
-        cause = f"{re.match('[A-Za-z]+', here)[0]}, as Python prints it; JSON has null, true, false and NaN"  # type: ignore[index]
-    elif error.msg == "Extra data":
-        cause = "more text after its end"
-    else:
-        cause = error.msg
-    return f"{cause}: {position}"
+        raise NNDError(f"{source}: is not valid JSON ({reason_of(error)}){hint}") from error
 
 
 def json_lines(lines: Iterable[str], source: str, *, hint: str = "") -> Iterator[tuple[str, Any]]:

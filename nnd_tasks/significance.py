@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtrit
 
@@ -189,15 +187,6 @@ def planned(tests: ArrayLike, hypotheses: int = 1) -> float:
     n = np.asarray(tests, dtype=np.float64)
     error = math.sqrt(float((n * DISAGREEMENT * (1 + (n - 1) * WITHIN)).sum())) / float(n.sum())
     return detectable(error, n.size, hypotheses)
-
-
-def planned_by_category(clusters: Iterable[str], categories: Iterable[str]) -> dict[str, tuple[float, int]]:
-    """Return category -> (`planned` MDE, number of prompts) from the prompt (``cluster_id``) and category of each test.
-
-    The categories are taken to be compared, and corrected, together.
-    """
-    tests = pd.Series(1, [list(categories), list(clusters)]).groupby(level=[0, 1]).size().groupby(level=0)
-    return {name: (planned(sizes, tests.ngroups), len(sizes)) for name, sizes in tests}
 
 
 def is_underpowered(mde: float, prompts: int) -> bool:

@@ -10,7 +10,6 @@ from lm_eval.tasks._index import TaskIndex
 from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
 from nnd_tasks.files import (
     changing,
-    new_folder,
     only_writer,
     parse_yaml,
     read_bytes,
@@ -19,6 +18,7 @@ from nnd_tasks.files import (
     read_yaml,
     reading,
     rewriting,
+    workshop,
     write_text,
     write_texts,
     writing,
@@ -57,7 +57,7 @@ def test_files_and_folders_have_the_mode_that_the_user_asked_for(tmp_path, mask)
     old = os.umask(mask)
     try:
         write_text(tmp_path / "a.txt", "text")
-        with new_folder(tmp_path / "folder") as folder:
+        with workshop(tmp_path / "folder", tmp_path / "folder") as folder:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~mask
     finally:
         os.umask(old)
@@ -141,11 +141,11 @@ def test_a_long_message_keeps_its_beginning_and_its_end(nnd):
     message = refused(nnd("show", "x" * 100_000))
     assert len(message) < 5_000
     assert message.startswith("nnd/xxx")
-    assert message.endswith("xxx: this name is longer than a file can have")
+    assert message.endswith("xxx: File name too long; name another place")
 
 
 def test_what_a_killed_process_left_goes_with_the_next_and_nothing_else(tmp_path):
-    with new_folder(tmp_path / "set") as made:
+    with workshop(tmp_path / "set", tmp_path / "set") as made:
         left = made.name
     token = left.rpartition("-")[2]
     others = [f".set.old-{token}", f".set.new-b.new-{token}", f".settle.new-{token}", ".set.new-mine"]

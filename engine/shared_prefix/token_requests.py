@@ -85,7 +85,7 @@ Response = tuple[float, bool]
 def check_requests(requests: Iterable[TokenRequest], window: int) -> None:
     """Raise ModelError if a request has no token to score, or none before it, or more than ``window`` to score."""
     for text, context, continuation in requests:
-        text_shown = repr(text[1]) if text else "a part of a rolling request"
+        text_shown = f"{text[1]!r:.80}" if text else "a part of a rolling request"
         if not context or not continuation:
             missing = "the context of" if continuation else "the continuation"
             raise ModelError(f"{missing} {text_shown} has no token of its own; it cannot be scored")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from nnd_tasks.sets.licences import licence_columns, terms_of
 from nnd_tasks.sets.recipe import RecipeFile
 from nnd_tasks.sets.write import ERRORS, find_fact
 from nnd_tasks.show.report import Cell, Report, Table
-from nnd_tasks.significance import DISAGREEMENT, is_underpowered, planned_by_category
 from nnd_tasks.store import (
     built_sets,
     dataset_folder,
@@ -34,7 +32,7 @@ _SHOWN = 300  # characters of a text
 #: What a row of `list_sets` says where nothing is known.
 _EMPTY = {
     "name": "", "kind": "", "license": "", "errors": "", "shipped": False, "built": False, "folder": "", "recipe": "",
-    "config": "-", "tests": None, "categories": {}, "points": {},
+    "config": "-", "tests": None, "categories": {},
 }  # fmt: skip
 
 
@@ -49,8 +47,7 @@ def list_sets(language: str | None = None, task: str | None = None) -> pd.DataFr
         ``name``; ``kind``: what a model is asked to do; ``license``; ``errors``: ``judged``, ``made`` or empty; ``languages``:
         codes; ``shipped``: it comes with the package; ``built``: it is built and can be read; ``folder``; ``recipe``: its path;
         ``state``: where it is built, how to build it, or what is wrong with it; ``config``; ``tests``; ``categories``: category
-        -> number of tests, empty for a set that is not built; ``points``: category -> smallest difference between two models
-        that it can show, in percentage points, as text.
+        -> number of tests, empty for a set that is not built.
 
     Raises:
         NNDError: no set has this language, or this task.
@@ -107,29 +104,8 @@ def _say_how_built(name: str, recipe_file: RecipeFile | None) -> str:
 
 
 def _describe_config(folder: Path, name: str) -> dict[str, Any]:
-    table = read_table(folder, name, ["cluster_id", "category"])
-    clusters, categories = (column.to_pylist() for column in table.columns)
-    planned, counts = planned_by_category(clusters, categories), Counter(categories)
-    return {
-        "config": name,
-        "tests": table.num_rows,
-        "categories": {category: counts[category] for category in planned},
-        "points": {category: marked_points(*planned[category]) for category in planned},
-    }
-
-
-def marked_points(mde: float, prompts: int) -> str:
-    """Write a `planned` MDE in percentage points, with ‡ where it `is_underpowered`.
-
-    It is ``none`` if no p value can be small enough, and ``>30`` if the MDE cannot be reached.
-    """
-    if math.isnan(mde):
-        points = "?"
-    elif math.isinf(mde):
-        points = "none"
-    else:
-        points = f"{100 * mde:.0f}" if mde <= DISAGREEMENT else f">{100 * DISAGREEMENT:.0f}"
-    return f"{points} ‡" if is_underpowered(mde, prompts) else points
+    counts = Counter(read_table(folder, name, ["category"])["category"].to_pylist())
+    return {"config": name, "tests": counts.total(), "categories": dict(sorted(counts.items()))}
 
 
 def _choose(sets: pd.DataFrame, option: str, wanted: str, values: pd.Series[Any]) -> pd.DataFrame:
@@ -154,9 +130,7 @@ def report_sets(language: str | None, task: str | None) -> Report:
         "errors": "{errors}",
         "config": "{config}",
         "tests": "{tests:,}",
-        "categories": lambda row: (
-            ", ".join(f"{name} {count:,} ({row['points'][name]})" for name, count in row["categories"].items()) or "-"
-        ),
+        "categories": lambda row: ", ".join(f"{name} {count:,}" for name, count in row["categories"].items()) or "-",
         "state": "{state}",
     }
     brief: dict[str, Cell] = {
@@ -165,13 +139,8 @@ def report_sets(language: str | None, task: str | None) -> Report:
         "licence": "{license}",
         "state": lambda row: "built" if row["built"] else row["state"].removeprefix("not built; run: "),
     }
-    legend = (
-        "In parentheses: smallest difference between two models that a category can show, in percentage points; ‡: too few "
-        "tests to tell models apart; none: with so few prompts no difference is significant; >30: above what models differ by; "
-        "?: not known."
-    )
     first = Table("sets", sets.drop_duplicates("name"), brief)
-    return Report("sets", "Sets", tables=[Table("sets", sets, columns)], notes=[legend], brief=[first])
+    return Report("sets", "Sets", tables=[Table("sets", sets, columns)], brief=[first])
 
 
 # ---------------------------------------------------------------- one set

@@ -114,9 +114,8 @@ def report(
     from nnd_tasks.show.terminal import show_reports
 
     if hub is not None:
-        given = [option for option, value in {"--test": test, "--out": out, "--allow": allow}.items() if value]
-        if given:
-            raise NNDError(f"--hub: takes --select only; leave {', '.join(given)} out")
+        if test or out or allow:
+            raise NNDError("--hub: takes --select only; leave --test, --out and --allow out")
         need_package("contribute", "--hub")
         from nnd_tasks.contribute.publish import list_hub_results
 
@@ -169,6 +168,7 @@ def runs(
         warn(line)
     if remove:
         remove_runs(found)
-    show_reports([report_saved(found)], form=form)
+    if found or form != "text":
+        show_reports([report_saved(found)], form=form)
     if remove:
         say(f"removed {counted(len(found), 'run')}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Option, echo
 
@@ -14,21 +13,9 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
 
-if TYPE_CHECKING:
-    from nnd_tasks.run.adapter import SavedRun
-
 _PAIRS = "NAME=VALUE,..."
 _SAVING = "Save nothing. Default: results and samples go to --output_path, or to $NND_HOME/results."
 _SHARING = "For --model hf and vllm: read every request on its own, as lm-eval does."
-
-
-def complete_task(incomplete: str) -> list[str]:
-    """List the tasks that the last of some names between commas may mean."""
-    from nnd_tasks.task.task_files import write_task_folder
-
-    before, comma, last = incomplete.rpartition(",")
-    names = sorted(path.stem for path in write_task_folder().rglob(f"{last}*.yaml")) if last.startswith("nnd") else []
-    return [f"{before}{comma}{name}" for name in names]
 
 
 @verb(
@@ -39,9 +26,7 @@ def complete_task(incomplete: str) -> list[str]:
     no_args_is_help=True,
 )
 def run(
-    tasks: Annotated[
-        list[str], Option("--tasks", "-t", metavar="TASK,...", autocompletion=complete_task, help="Tasks or groups.")
-    ],
+    tasks: Annotated[list[str], Option("--tasks", "-t", metavar="TASK,...", help="Tasks or groups.")],
     model: Annotated[
         str, Option("--model", "-M", help="Type of the model, such as hf, vllm, local-completions.")
     ] = "hf",
@@ -67,10 +52,6 @@ def run(
         str | None,
         Option(metavar="SPLIT", help="Score the tests of train, validation or test; see nnd build --preference."),
     ] = None,
-    models: Annotated[
-        str | None,
-        Option(metavar="GLOB", help="Run for each model of a pattern or a file."),
-    ] = None,
     device: Annotated[str | None, Option(help="Such as cuda, cuda:0 or cpu.")] = None,
     batch_size: Annotated[str | None, Option("--batch_size", "-b", help="A number, auto or auto:N.")] = None,
     max_batch_size: Annotated[int | None, Option("--max_batch_size", help="The most that auto tries.")] = None,
@@ -81,7 +62,7 @@ def run(
         str | None, Option("--output_path", "-o", metavar="PATH", help="Folder of the results, or a .json file.")
     ] = None,
     log_samples: Annotated[
-        bool, Option("--log_samples", "-s", help="With --output_path: write samples too, for nnd report and compare.")
+        bool, Option("--log_samples", "-s", help="As for lm_eval; samples are always saved with the results.")
     ] = False,
     no_save: Annotated[bool, Option("--no-save", help=_SAVING)] = False,
     all_metrics: Annotated[
@@ -113,19 +94,19 @@ def run(
 ) -> None:
     """Score a model on tasks of ours and of lm-eval.
 
-    Options are those of lm_eval, and --sample, --split, --models, --no-save, --all-metrics, --no-shared-prefix. What requests to
+    Options are those of lm_eval, and --sample, --split, --no-save, --all-metrics, --no-shared-prefix. What requests to
     a model of type hf or vllm have in common at their beginning is read once.
     """
-    from nnd_tasks.run.run import run_and_save, run_sweep
+    from nnd_tasks.run.run import run_and_save
     from nnd_tasks.store import results_dir
 
     if no_save and (output_path or log_samples):
         raise NNDError("--no-save: saves nothing, and --output_path or --log_samples asks for files; leave one out")
-    default_folder = results_dir()
-    run_model = partial(
-        run_and_save,
+    output = Path(output_path or results_dir())
+    saved = run_and_save(
         [name for word in tasks for name in word.split(",") if name],
         model,
+        [*(model_args or []), *(["trust_remote_code=true"] if trust_remote_code else [])],
         sample=sample,
         limit=limit,
         samples=samples,
@@ -133,8 +114,7 @@ def run(
         batch_size=batch_size,
         max_batch_size=max_batch_size,
         use_cache=use_cache,
-        output_path=None if no_save else output_path or default_folder,
-        log_samples=log_samples or not (no_save or output_path),
+        output_path=None if no_save else output,
         all_metrics=all_metrics,
         metadata=[*(metadata or []), *([f"split={split}"] if split else [])],
         include_path=include_path,
@@ -146,22 +126,13 @@ def run(
         shared_prefix=not no_shared_prefix,
         seed=seed,
     )
-    words = [*(model_args or []), *(["trust_remote_code=true"] if trust_remote_code else [])]
-    if models is not None:
-        run_sweep(models, lambda model: _say_saved(run_model([*words, model], resume=True), default_folder))
-    else:
-        _say_saved(run_model(words), default_folder)
-
-
-def _say_saved(saved: SavedRun | None, default_folder: Path) -> None:
-    """Say where the files of a run are, and which command reads them: with another model beside it, the one that compares."""
     if saved is None:
         return
-    say(f"saved in {saved.folder}")
-    if any(saved.folder.glob(f"samples_*_{saved.date}.jsonl")):
-        folder = saved.output_path.parent if saved.output_path.suffix == ".json" else saved.output_path
-        command = "compare" if len({path.parent for path in folder.rglob("results_*.json")}) > 1 else "report"
-        say(shlex.join(["next:", "nnd", command, *([] if folder == default_folder else [str(folder)])]))
+    say(f"saved in {saved}")
+    # With another model beside it, the command that compares comes next.
+    folder = output.parent if output.suffix == ".json" else output
+    command = "compare" if len({path.parent for path in folder.rglob("results_*.json")}) > 1 else "report"
+    say(shlex.join(["next:", "nnd", command, *([str(folder)] if output_path else [])]))
 
 
 @verb(
@@ -185,8 +156,8 @@ def register(
         removed = task_files.unregister()
         say(f"removed {removed}" if removed else "nothing was registered")
         return
-    folder, count, lost = task_files.register()
+    folder, count, home = task_files.register()
     say(f"registered {counted(count, 'task or group', 'tasks and groups')} in {folder}")
-    if lost:
-        warn(f"note: lm_eval no longer knows {lost}")
+    if home:
+        warn(f"note: lm_eval no longer knows the tasks of NND_HOME={home}")
     say("next: lm_eval --model hf --model_args pretrained=MODEL,softmax_dtype=float32 --tasks nnd_quiz_design")

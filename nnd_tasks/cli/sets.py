@@ -28,11 +28,7 @@ def show_sets(
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
-    """Show every set: size, categories, licence, and where it is.
-
-    In parentheses: the smallest difference between two models that a category can be expected to show, in percentage points, if
-    they decide 30% of its tests differently; ‡ marks what is too small to tell models apart.
-    """
+    """Show every set: size, categories, licence, and where it is."""
     from nnd_tasks.cli.listing import report_sets
     from nnd_tasks.show.terminal import show_reports
 

@@ -35,12 +35,6 @@ Out = Annotated[
 Format = Annotated[Form, Option("--format", metavar="FORM", help="text, markdown, csv, json, latex or html, to print.")]
 SetOut = Annotated[Path | None, Option("--out", help="The dataset folder to write. Default: $NND_HOME/nnd/NAME.")]
 Replace = Annotated[bool, Option("--replace", help="Replace a set of this name that was made in another way.")]
-#: The packages of the default ones come with lm-eval.
-Metrics = Annotated[
-    str,
-    Option(help="Text metrics between commas; NAME=FOLDER for bartscore and bertscore, which need a model."),
-]
-DEFAULT_METRICS = "bleu,chrf,rouge1,rouge2,rougel"
 Results = Annotated[
     list[Path] | None,
     Argument(help="What --output_path named, or results_*.json files. Default: $NND_HOME/results.", show_default=False),
@@ -48,10 +42,6 @@ Results = Annotated[
 Allow = Annotated[
     Sequence[str],
     Option(parser=parts_of, metavar="<str>", help="Parts of the protocol that may differ, such as prompt,shots."),
-]
-Tags = Annotated[
-    Path | None,
-    Option(help="CSV, Excel, JSON or parquet: model, and where wanted family, training, step, other numbers."),
 ]
 Select = Annotated[
     list[str] | None,
@@ -117,13 +107,7 @@ class Verb(TyperCommand):
             raise Exit(130) from stop
 
 
-#: Options of `lm_eval run` that ``nnd run`` does not have.
-LM_EVAL_ONLY = {
-    *("--cache_requests", "--check_integrity", "--config", "-C", "--confirm_run_unsafe_code", "--hf_hub_log_args"),
-    *("--predict_only", "-x", "--repeats", "-r", "--show_config", "--trackio_args", "--verbosity", "-v"),
-    *("--wandb_args", "--wandb_config_args", "--write_out", "-w"),
-}
-#: Options of it whose value may be left out; then they are true.
+#: Options of `lm_eval run` whose value may be left out; then they are true.
 _OPTIONAL_VALUE = {"--apply_chat_template", "--fewshot_as_multiturn"}
 
 
@@ -131,23 +115,14 @@ class LMEvalVerb(Verb):
     """A command with the options of `lm_eval run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read words as lm-eval does: ``--tasks a b`` for ``--tasks a --tasks b``, and options whose value may be left out."""
-        lists = {name for option in self.params if getattr(option, "multiple", False) for name in option.opts}
-        words: list[str] = []
-        of_list, values = "", 0
-        for word, following in zip(args, [*args[1:], "-"], strict=False):
-            name, equals, _ = word.partition("=")
-            if name in LM_EVAL_ONLY:
-                raise NNDError(
-                    f"{name}: nnd run has no such option; after `nnd register`, `lm_eval run {name} ...` has"
-                )
-            if word.startswith("-"):
-                of_list, values = (name if name in lists else ""), len(equals)
-            elif of_list:
-                words += [of_list] if values else []
-                values += 1
-            words += [f"{word}=true" if word in _OPTIONAL_VALUE and following.startswith("-") else word]
-        return super().parse_args(ctx, words)
+        """Read options whose value may be left out."""
+        return super().parse_args(
+            ctx,
+            [
+                f"{word}=true" if word in _OPTIONAL_VALUE and following.startswith("-") else word
+                for word, following in zip(args, [*args[1:], "-"], strict=False)
+            ],
+        )
 
 
 app = Typer(

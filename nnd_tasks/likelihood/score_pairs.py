@@ -49,7 +49,7 @@ def score_pairs(
         NNDError: the lists differ in length, a text is blank or no text, the model cannot be loaded or keeps no tokens, or a text
             has no token.
     """
-    from nnd_tasks.run.smollm2 import resolve_model
+    from nnd_tasks.run.run import prepare_model
     from shared_prefix.hf_shared_prefix import SharedPrefixLM  # imports torch and transformers
 
     lists = {"contexts": list(contexts), "high": list(high), "low": list(low)}
@@ -62,9 +62,11 @@ def score_pairs(
                 raise NNDError(f"score_pairs: {name}[{row}] is {text!r}; expected text")
     pairs = pd.DataFrame({"context": lists["contexts"], "high": lists["high"], "low": lists["low"]}, dtype=object)
     if not hasattr(model, "loglikelihood"):
-        name = resolve_model(str(model)) if isinstance(model, str | Path) else model
+        options: dict[str, Any] = {}
+        named = {"pretrained": str(model) if isinstance(model, Path) else model, **model_args}
+        arguments = prepare_model("hf", named, options)
         try:
-            model = SharedPrefixLM(pretrained=name, **{"device": "cuda:0", **model_args})  # without a GPU, on the CPU
+            model = SharedPrefixLM(**arguments, **options)
         except Exception as error:  # transformers raises many kinds
             raise NNDError(f"score_pairs: the model cannot be loaded ({typed_reason_of(error)})") from error
     if not hasattr(model, "token_scores"):

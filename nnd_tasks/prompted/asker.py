@@ -23,7 +23,6 @@ from nnd_tasks.task.reader import Groups, Writer, finite_or_none
 from nnd_tasks.task.request import Doc, Prompt, split_before_candidate
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.signature import digest
-from nnd_tasks.text import did_you_mean
 
 if TYPE_CHECKING:
     from shared_prefix.lengths import BaseCounter
@@ -159,17 +158,11 @@ class Asker(Writer):
         self._answer_delimiter: str | None = None
 
     def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
-        """Let a candidate stand once for each question, and in a choice for each rival, that tests give it.
-
-        Raises:
-            NNDError: the category of a question seems to be misspelled.
-        """
+        """Let a candidate stand once for each question, and in a choice for each rival, that tests give it."""
         categories = {test["category"] for tests in documents["tests"] for test in tests}
         for name in self.asked.questions.keys() - categories:
-            without = f"task {self.task}: questions: the set has no category {name!r}"
-            if meant := did_you_mean(name, sorted(categories - self.asked.questions.keys()), cutoff=0.8):
-                raise NNDError(f"{without}; {meant}")
-            logger.warning("%s; it has %s", without, ", ".join(sorted(categories)))
+            there = ", ".join(sorted(categories))
+            logger.warning("task %s: questions: the set has no category %r; it has %s", self.task, name, there)
         columns = [name for name in documents.column_names if name != "error_spans"]
         return datasets.Dataset.from_list([self._with_views(doc) for doc in documents.select_columns(columns)])
 

@@ -24,7 +24,7 @@ from nnd_tasks.schema import metric_slugs
 from nnd_tasks.task.metrics import Breakdown, Counts
 from nnd_tasks.task.reader import Groups
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
-from nnd_tasks.task.settings import SAMPLE, Settings, sample_of
+from nnd_tasks.task.settings import SAMPLE, Settings
 from nnd_tasks.task.signature import digest
 from shared_prefix.servers import WrittenText
 
@@ -41,8 +41,6 @@ _GENERATION: Mapping[str, Any] = {"temperature": 0.0, "max_gen_toks": 512, "unti
 _TOKEN = 4
 #: Share of answers that cannot be read, above which a run is warned of.
 _MANY = 0.1
-#: Prompts of the smaller run of which the cost is told.
-_SAMPLE = 40
 
 
 class AskedInWriting(Asked):
@@ -156,7 +154,6 @@ class Judge(Asker):
             "generation_kwargs": self._generation,
         }
         self._takes_seeds = False
-        self.unread: list[tuple[Any, ...]] = []  # arguments of the requests to a server whose answers cannot be read
 
     def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
         """Let a candidate stand once for each question and rival; see `Asker.add_views`."""
@@ -240,22 +237,6 @@ class Judge(Asker):
         tokens = math.ceil(len(text) / _TOKEN) if counter.tokenizer is None else len(counter.tok_encode(text)) + 1
         return tokens, answer["max_gen_toks"], []
 
-    def describe_cost(self, requests: Sequence[Request], documents: Any, counter: BaseCounter) -> None:
-        """Log how much a run asks for, and how much a sample of the set would.
-
-        Args:
-            requests: of the run.
-            documents: of the set.
-            counter: that counted their tokens.
-        """
-        exact = counter.tokenizer is not None
-        line = f"{self.task}: {_sum_up(requests, exact=exact)}"
-        if len({request.doc_id for request in requests}) == len(documents) > _SAMPLE:
-            places = {*sample_of(documents, _SAMPLE)}
-            of_sample = [request for request in requests if request.doc_id in places]
-            line += f"; with --sample {_SAMPLE}: {_sum_up(of_sample, exact=exact)}"
-        logger.info(line)
-
     # ------------------------------------------------------------ answers
 
     def collect_answers(self, requests: Sequence[Request], counter: BaseCounter) -> str | None:
@@ -273,7 +254,6 @@ class Judge(Asker):
                     answers += 1
                     if self.asked.read_answer(answer) is None:
                         unread.append(answer)
-                        self.unread += [request.args] if answer.usage is not None else []
         if not unread:
             return None
         kinds = Counter(map(_describe_unread, unread)).most_common(3)
@@ -340,13 +320,6 @@ def _describe_unread(answer: WrittenAnswer) -> str:
 def _half_credit(tests: Sequence[Mapping[str, Any]]) -> Counts:
     """Count tests, a tie as half passed, and all of them."""
     return sum(test["passed"] + test["tie"] / 2 for test in tests), len(tests)
-
-
-def _sum_up(requests: Sequence[Request], *, exact: bool) -> str:
-    given, most = (
-        sum(counts) for counts in zip(*((request.prompt_tokens, request.tokens) for request in requests), strict=True)
-    )
-    return f"{len(requests):,} requests, {'' if exact else 'about '}{given:,} tokens in, at most {most:,} out"
 
 
 # ---------------------------------------------------------------- what an answer says

@@ -46,7 +46,7 @@ _logger = logging.getLogger(__name__)
 
 def locate_results(results: list[Path] | None) -> list[Path]:
     """Take the results that a command names, else those in ``$NND_HOME``; raise NNDError where none are saved there."""
-    if not results and not results_dir().is_dir():
+    if not results and not any(results_dir().rglob("results_*.json")):
         raise NNDError(f"{results_dir()}: no run is saved there yet (nnd run does that); or name a folder of results")
     return results or [results_dir()]
 

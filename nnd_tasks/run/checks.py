@@ -1,6 +1,6 @@
-"""All checks of a run before its model is loaded, in the order of their cost.
+"""Checks of a run before its model is loaded, in the order in which `nnd_tasks.run.run` makes them.
 
-`read_pairs`, `take_options` and `check_request` need neither torch nor lm-eval's evaluator. `check_run` loads the tasks.
+`read_pairs`, `take_options` and `check_request` need neither torch nor lm-eval's evaluator.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -20,12 +19,10 @@ import regex  # type: ignore[import-untyped]
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, parse_json
-from nnd_tasks.run.adapter import LM, check_output, match_names, model_parameters, model_types
+from nnd_tasks.run.adapter import LM, model_parameters, model_types
 from nnd_tasks.run.adapters import check_adapter
-from nnd_tasks.store import list_source_folders
-from nnd_tasks.task.settings import check_selection, is_chat_api, select_prompts
 from nnd_tasks.task.signature import CLUSTER
-from nnd_tasks.text import counted, did_you_mean, some_of
+from nnd_tasks.text import counted, did_you_mean
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -112,54 +109,44 @@ def take_options(arguments: dict[str, Any], options: dict[str, Any]) -> None:
         raise NNDError(f"--batch_size {size}: expected a number of requests, auto or auto:N")
 
 
-def check_request(
-    model: Any, arguments: Mapping[str, Any], metadata: Mapping[str, Any], selection: Mapping[str, Any]
-) -> None:
-    """Check which model is asked for, and for which prompts.
+def check_request(model: Any, arguments: Mapping[str, Any]) -> None:
+    """Check which model is asked for.
 
     Args:
         model: what ``--model`` names, or a ready-made model.
         arguments: the parsed ``--model_args``.
-        metadata: the parsed ``--metadata``.
-        selection: ``limit``, ``samples``, ``predict_only`` and ``sample``, a number of prompts of each task.
 
     Raises:
-        NNDError: there is no such type of model, a folder is not there or holds no model, or no prompt is left.
+        NNDError: there is no such type of model, or a folder is not there.
     """
-    list_source_folders()  # raises where NND_HOME or NND_SOURCES is no folder, before a set is asked of the hub
-    check_selection(selection)
     engine, arguments, _ = split_cluster(model, arguments)
     if not isinstance(engine, (str, LM)):
         raise NNDError(
             f"{type(engine).__name__} is not a model of lm-eval; for a model of transformers pass model='hf', "
             "model_args={'pretrained': MODEL, 'tokenizer': TOKENIZER}"
         )
-    given = {**metadata, **arguments}
     for key in ("pretrained", "model", "tokenizer", "peft", "delta"):
-        path = given.get(key)
-        if isinstance(path, str) and path.startswith(("/", "./", "../", "~")) and not expand(path).exists():
-            raise NNDError(f"{path}: there is no such model or tokenizer folder; --model_args names it")
+        if isinstance(name := arguments.get(key), str):
+            check_path(name)
     if isinstance(engine, LM):
         return
     if engine not in (known := model_types()):
         hint = did_you_mean(engine, known) or f"there are: {', '.join(known)}"
         raise NNDError(f"--model {engine}: lm-eval has no such model type; {hint}")
-    missing = [name for name in ("aiohttp", "requests", "tenacity") if find_spec(name) is None]
-    if missing and ("completions" in engine or is_chat_api(engine)):
-        raise NNDError(f"--model {engine}: needs {' and '.join(missing)}; pip install 'lm-eval[api]'")
     if engine not in (*ON_TORCH, VLLM, SHARED):
         return
-    for key in ("dtype", "softmax_dtype", "mixed_precision_dtype"):
-        _check_dtype(key, arguments.get(key))
-    pretrained = arguments.get("pretrained", "")
-    if engine in ON_TORCH and pretrained == "":
+    if engine in ON_TORCH and arguments.get("pretrained", "") == "":
         for key in arguments:
             _check_spelling(key, ["pretrained"], engine)
         raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
-    if isinstance(pretrained, str) and not {"subfolder", "gguf_file"} & arguments.keys():
-        _check_holds_model(pretrained)
     if engine in ("hf", SHARED):
         check_adapter(arguments)
+
+
+def check_path(name: str) -> None:
+    """Raise NNDError for the path of a model or tokenizer that is not there, which the hub would be asked for as a name."""
+    if name.startswith(("/", "./", "../", "~")) and not expand(name).exists():
+        raise NNDError(f"{name}: there is no such model or tokenizer folder")
 
 
 def _check_spelling(key: str, known: Iterable[str], model: Any) -> None:
@@ -168,10 +155,12 @@ def _check_spelling(key: str, known: Iterable[str], model: Any) -> None:
         raise NNDError(f"--model_args {key}: --model {model} takes no such argument; {hint}")
 
 
-def _check_types(arguments: Mapping[str, Any], model: Any) -> None:
-    """Raise NNDError for misspelt arguments, and for a text where the model wants a number or a truth value.
+def check_types(arguments: Mapping[str, Any], model: Any) -> dict[str, str]:
+    """Check the arguments of a model against its parameters, which are returned with their annotations.
 
-    In Python every text is true, "false" too.
+    Raises:
+        NNDError: an argument is misspelt, or a text where the model wants a number or a truth value: in Python every text is
+            true, "false" too.
     """
     parameters: dict[str, str] = {}
     if isinstance(model, str):
@@ -183,122 +172,7 @@ def _check_types(arguments: Mapping[str, Any], model: Any) -> None:
         if isinstance(value, str) and (types == {"bool"} or types == {"int"}):
             expected = "true or false" if types == {"bool"} else "a whole number"
             raise NNDError(f"--model_args {key}={value!r}: expected {expected}, without quotes")
-
-
-#: Types of torch that weights can have, as both names of each.
-_DTYPES = ("auto", "float32", "float", "float64", "double", "float16", "half", "bfloat16")
-
-
-def _check_dtype(key: str, dtype: Any) -> None:
-    if isinstance(dtype, (int, float)):  # as lm-eval parses dtype=16
-        dtype = str(dtype)
-    if not isinstance(dtype, str) or dtype in _DTYPES or dtype.startswith("float8_"):
-        return
-    hint = did_you_mean(dtype.removeprefix("torch."), _DTYPES, at_most=2) or f"there are: {', '.join(_DTYPES)}"
-    raise NNDError(f"{key}={dtype}: no such type of numbers; {hint}")
-
-
-def _check_holds_model(pretrained: str) -> None:
-    """Raise NNDError for a folder of checkpoints that is no model itself."""
-    folder = expand(pretrained)
-    own = ("config.json", "adapter_config.json", "params.json")
-    if not folder.is_dir() or any((folder / name).is_file() for name in own) or list(folder.glob("*.gguf")):
-        return
-    with suppress(OSError):
-        below = {path.parent for name in own[:2] for path in folder.glob(f"*/{name}")}
-        names = [str(path) for path in sorted(below, key=lambda path: (len(path.name), path.name))]
-        if names:
-            raise NNDError(
-                f"pretrained={pretrained}: is a folder of models and none itself; name one: {some_of(names, 6, str)}"
-            )
-
-
-# ---------------------------------------------------------------- a run
-
-
-@dataclass(frozen=True)
-class CheckedRun:
-    """A run that can begin.
-
-    Attributes:
-        model: the type of model that will run, or a ready-made model.
-        arguments: its arguments.
-        cluster: arguments of Ray's workers; empty where the model runs in this process.
-        tasks: all of them.
-        ours: those that are `NNDTask`.
-        options: of lm-eval's `simple_evaluate`.
-        folder: name of the folder of the results; None where lm-eval takes a random one.
-    """
-
-    model: Any
-    arguments: dict[str, Any]
-    cluster: dict[str, Any]
-    tasks: list[Any]
-    ours: list[Any]
-    options: dict[str, Any]
-    folder: str | None
-
-
-def check_run(
-    manager: Any,
-    model: Any,
-    arguments: Mapping[str, Any],
-    names: Sequence[str],
-    options: Mapping[str, Any],
-    *,
-    sample: int | None,
-    shared_prefix: bool,
-) -> CheckedRun:
-    """Load the tasks of a run and check everything else that needs no model.
-
-    Args:
-        manager: lm-eval's `TaskManager`.
-        model: what ``--model`` names, or a ready-made model.
-        arguments: the parsed ``--model_args``.
-        names: of tasks or groups.
-        options: of lm-eval's `simple_evaluate`.
-        sample: number of prompts of each task, spread over its categories; None takes all.
-        shared_prefix: read common beginnings of requests once.
-
-    Raises:
-        NNDError: something is wrong.
-    """
-    from nnd_tasks.task.task import NNDTask  # imports torch
-    from shared_prefix import hf_shared_prefix, text_models  # noqa: F401 - they register their model types
-
-    if options.get("cache_requests"):
-        raise NNDError(
-            "cache_requests: lm-eval keys that cache by task name, not by data, prompt or settings, so it would "
-            "give old requests the new names; leave it out, building requests takes seconds"
-        )
-    model, arguments, cluster = split_cluster(model, arguments)
-    if model in ON_TORCH:
-        _check_device(options.get("device"))
-    chat = bool(options.get("apply_chat_template"))
-    specs = match_names(manager, names)
-    loaded = manager.load(specs)["tasks"]
-    ours = [task for task in loaded.values() if isinstance(task, NNDTask)]
-    check_chat_api(model, [task for task in ours if not task.reader.writes], chat=chat)
-    tokens = any(task.settings.tokens for task in ours)
-    samples = select_prompts(loaded, ours, options.get("samples"), sample)
-    tracker = options.get("evaluation_tracker")
-    folder = check_output(getattr(tracker, "output_path", None), arguments, loaded)
-    shares = shared_prefix and model == "hf"
-    model = resolve_model_type("hf-shared-prefix" if shares else model, shared_prefix=shared_prefix)
-    _check_types(arguments, model)
-    _check_processes(model, arguments, tokens=tokens)
-    if tokens:
-        model, arguments = with_token_scores(model, arguments, tracker)
-    if arguments.get("token_stats") and model != "hf-shared-prefix":
-        raise NNDError(
-            f"token_stats: --model {model} gives no ranks and entropies of tokens; --model hf does, unless "
-            "shared_prefix is off"
-        )
-    for task in ours:
-        _check_metadata(task.metadata, model, arguments)
-        task.prepare(model, chat=chat)
-    options = {**options, "tasks": specs, "task_manager": manager, "samples": samples}
-    return CheckedRun(model, dict(arguments), cluster, [*loaded.values()], ours, options, folder)
+    return parameters
 
 
 # ---------------------------------------------------------------- the model and the tasks
@@ -315,7 +189,7 @@ def check_chat_api(model: Any, scoring: Sequence[Any], *, chat: bool) -> None:
     Raises:
         NNDError: a task needs likelihoods, or prompts are no chats.
     """
-    if not is_chat_api(model):
+    if not isinstance(model, str) or "-chat" not in model:
         return
     for task in scoring:
         raise NNDError(
@@ -327,14 +201,20 @@ def check_chat_api(model: Any, scoring: Sequence[Any], *, chat: bool) -> None:
         raise NNDError(f"--model {model}: a chat API takes chats and no plain text; add --apply_chat_template")
 
 
-def _check_device(device: Any) -> None:
-    """Raise NNDError for a device that is not there.
+def check_torch(arguments: Mapping[str, Any], device: Any) -> None:
+    """Raise NNDError for a type of numbers that torch does not know, and for a device that is not there.
 
-    Upstream: `HFLM` (lm_eval/models/huggingface.py) takes another one without a word, but for ``cuda``. Its default, ``cuda:0``,
-    stands for the CPU where there is no GPU.
+    Upstream: `HFLM` (lm_eval/models/huggingface.py) takes another device without a word, but for ``cuda``. Its default,
+    ``cuda:0``, stands for the CPU where there is no GPU.
     """
     import torch
 
+    types = {"auto", *(name for name, value in vars(torch).items() if isinstance(value, torch.dtype))}
+    for key in ("dtype", "softmax_dtype", "mixed_precision_dtype"):
+        dtype = arguments.get(key)
+        if isinstance(dtype, (str, int, float)) and str(dtype) not in types:  # lm-eval reads dtype=16 as a number
+            hint = did_you_mean(str(dtype).removeprefix("torch."), types, at_most=2) or "such as float32 or bfloat16"
+            raise NNDError(f"{key}={dtype}: no such type of numbers; {hint}")
     if not isinstance(device, str) or device == "cuda:0":
         return
     try:
@@ -346,7 +226,7 @@ def _check_device(device: Any) -> None:
         raise NNDError(f"--device {device}: torch sees {counted(count, 'GPU')} here; take cpu or another one")
 
 
-def _check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
+def check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) -> None:
     """Raise NNDError if a launcher has started several processes among which lm-eval does not divide the documents rightly.
 
     Upstream: `HFLM` (lm_eval/models/huggingface.py:465) does so where it sees several GPUs, and numbers the processes within a
@@ -372,36 +252,30 @@ def _check_processes(model: Any, arguments: Mapping[str, Any], *, tokens: bool) 
         )
 
 
-#: Keys of the metadata that say which model runs and how it tokenizes.
-_OF_THE_MODEL = {
-    *("pretrained", "model", "peft", "revision", "subfolder", "gguf_file", "base_url", "backend"),
-    *("tokenizer", "tokenizer_backend", "use_fast_tokenizer"),
-    *("add_bos_token", "prefix_token_id", "custom_prefix_token_id"),
-    *("max_length", "max_model_len", "context_length"),
-}
-
-
-def _check_metadata(metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any]) -> None:
-    """Compare a task's metadata with the arguments of the model that will run.
+def check_metadata(
+    metadata: Mapping[str, Any], model: Any, arguments: Mapping[str, Any], parameters: Mapping[str, str]
+) -> None:
+    """Check that tokens are counted, and contexts shortened, for the model that runs.
 
     Args:
-        metadata: settings of the task and arguments of the model, as lm-eval mixes them.
-        model: what ``--model`` names, or a ready-made model.
-        arguments: the parsed ``--model_args``.
+        metadata: settings of a task and arguments of the model, as lm-eval mixes them.
+        model: the type of the model, or a ready-made model.
+        arguments: of the model.
+        parameters: of its type, see `check_types`.
 
     Raises:
-        NNDError: the metadata names another model than the one that runs, so that tokens would be counted and contexts
-            shortened for the wrong one.
+        NNDError: the metadata says otherwise than the arguments.
     """
-    if not isinstance(model, str):
-        return
-    for key in sorted(_OF_THE_MODEL & metadata.keys()):
-        # Models of lm-eval whose names begin with hf take all of these keys.
-        if (model.startswith("hf") or key in arguments) and metadata[key] != arguments.get(key):
+    for key in sorted(metadata.keys() & parameters):
+        if (model in HF or key in arguments) and metadata[key] != arguments.get(key):
             raise NNDError(
-                f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in "
-                "--model_args"
+                f"metadata {key}={metadata[key]!r} is not what the model gets ({arguments.get(key)!r}); give it in --model_args"
             )
+    if arguments.get("token_stats") and model != "hf-shared-prefix":
+        raise NNDError(
+            f"token_stats: --model {model} gives no ranks and entropies of tokens; --model hf does, unless "
+            "shared_prefix is off"
+        )
 
 
 # ---------------------------------------------------------------- the model type that runs in place of the one that is named
@@ -424,18 +298,50 @@ def split_cluster(model: Any, arguments: Mapping[str, Any]) -> tuple[Any, dict[s
     return arguments.get("engine", "hf"), rest, cluster
 
 
-def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
-    """Name the model type to take in place of ``model``: another one if that names vLLM, else ``model`` itself.
+def choose_model_type(
+    model: Any, arguments: Mapping[str, Any], *, shared_prefix: bool, tokens: bool
+) -> tuple[Any, dict[str, Any]]:
+    """Choose the model type that runs in place of the one that is named, and its arguments.
 
     Args:
         model: what ``--model`` names, or a ready-made model.
-        shared_prefix: whether contexts may be read once.
+        arguments: its arguments.
+        shared_prefix: read common beginnings of requests once, where that gives the same numbers.
+        tokens: keep the log-probability of every token.
+
+    Raises:
+        NNDError: the model gives sums only, or vLLM is not installed or cannot be loaded.
+    """
+    sums_only = "gives sums only; hf and vllm keep the log-probabilities of tokens"
+    if not isinstance(model, str):
+        if tokens and not hasattr(model, "token_scores"):
+            raise NNDError(f"metadata tokens: a ready-made {type(model).__name__} {sums_only}")
+        if tokens:
+            model.token_scores = True
+        return model, dict(arguments)
+    if model in (VLLM, SHARED):
+        reason = _find_why_vllm_shares_nothing(model)
+        if reason is not None and tokens:
+            raise NNDError(f"metadata tokens: {reason}")
+        if reason is not None and shared_prefix:
+            logger.info("vllm-shared-prefix: not sharing prefixes, plain vllm instead: %s", reason)
+        model = SHARED if reason is None and (shared_prefix or tokens) else VLLM
+    elif model in HF and (tokens or (shared_prefix and model == "hf")):
+        model = "hf-shared-prefix"
+    if not tokens:
+        return model, dict(arguments)
+    if model not in ("hf-shared-prefix", SHARED):
+        raise NNDError(f"metadata tokens: --model {model} {sums_only}")
+    plain = {} if shared_prefix else {"shared_prefix": False}
+    return model, {**plain, **arguments, "token_scores": True}
+
+
+def _find_why_vllm_shares_nothing(model: str) -> str | None:
+    """Say why vLLM is too old to read common beginnings once; None where it can.
 
     Raises:
         NNDError: vLLM is not installed, or lm-eval cannot load it.
     """
-    if not isinstance(model, str) or model not in (VLLM, SHARED):
-        return model
     if find_spec("vllm") is None:
         raise NNDError(f"--model {model}: vLLM is not installed; pip install vllm (docs/backends.md)")
     from shared_prefix import upstream  # imports torch
@@ -447,51 +353,7 @@ def resolve_model_type(model: Any, *, shared_prefix: bool) -> Any:
             f"--model {model}: lm-eval cannot load vLLM {upstream.vllm_version()} ({typed_reason_of(error)}); "
             "install one that fits, pip install -U vllm"
         ) from error
-    if not shared_prefix:
-        return VLLM
-    if (reason := upstream.why_vllm_is_too_old()) is not None:
-        logger.info("vllm-shared-prefix: not sharing prefixes, plain vllm instead: %s", reason)
-        return VLLM
-    import_module("shared_prefix.vllm_shared_prefix")  # registers it
-    return SHARED
-
-
-_WHO = "hf and vllm keep the log-probabilities of tokens"
-#: Model types -> ours, which can keep what each token gets. Ours also scores as the other does.
-_KEEPING = {
-    "hf": "hf-shared-prefix",
-    "hf-auto": "hf-shared-prefix",
-    "huggingface": "hf-shared-prefix",
-    VLLM: SHARED,
-}
-
-
-def with_token_scores(model: Any, arguments: Mapping[str, Any], tracker: Any) -> tuple[Any, dict[str, Any]]:
-    """Change the model and its arguments so that its answers keep the log-probability of every token.
-
-    Args:
-        model: what ``--model`` names, or a ready-made model.
-        arguments: its arguments.
-        tracker: lm-eval's writer of results; None where a caller gets them.
-
-    Raises:
-        NNDError: the model gives sums only, or there is no place for the file.
-    """
-    if tracker is not None and not tracker.output_path:
-        raise NNDError("metadata tokens: the token scores go to a file beside the results; add --output_path FOLDER")
-    if not isinstance(model, str):
-        if not hasattr(model, "token_scores"):
-            raise NNDError(f"metadata tokens: a ready-made {type(model).__name__} gives sums only; {_WHO}")
-        model.token_scores = True
-        return model, dict(arguments)
-    keeping = _KEEPING.get(model, model)
-    if keeping not in _KEEPING.values():
-        raise NNDError(f"metadata tokens: --model {model} gives sums only; {_WHO}")
-    if keeping == SHARED:
-        from shared_prefix.upstream import why_vllm_is_too_old  # imports torch
-
-        if (reason := why_vllm_is_too_old()) is not None:
-            raise NNDError(f"metadata tokens: {reason}")
+    reason = upstream.why_vllm_is_too_old()
+    if reason is None:
         import_module("shared_prefix.vllm_shared_prefix")  # registers it
-    more = {} if keeping == model else {"shared_prefix": False}
-    return keeping, {**arguments, **more, "token_scores": True}
+    return reason

@@ -1,4 +1,4 @@
-"""`pretrained=smollm2`: a real language model from the ordinary package index, so that no model hub is needed."""
+"""Find a model by its name: `pretrained=smollm2` comes from the ordinary package index, so that no model hub is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, rewriting
 from nnd_tasks.show.console import say
 from nnd_tasks.store import nnd_home
-from nnd_tasks.text import did_you_mean
 
 #: The name that stands for it in ``--model_args``; a folder of this name in the current folder comes first.
 SMOLLM2 = "smollm2"
@@ -24,14 +23,9 @@ def resolve_model(pretrained: str) -> str:
     """Return the folder of a model that we know by name, or ``pretrained`` itself.
 
     Raises:
-        NNDError: the model is neither in an installed package nor in the cache of the hub, or its name is misspelt.
+        NNDError: it is neither in an installed package nor in the cache of the hub.
     """
-    if Path(pretrained).exists():
-        return pretrained
-    if pretrained != SMOLLM2:
-        # Models of the hub have a slash, but for a few old ones such as gpt2.
-        if "/" not in pretrained and (hint := did_you_mean(pretrained, [SMOLLM2], cutoff=0.8)):
-            raise NNDError(f"pretrained={pretrained}: no such model; {hint}")
+    if pretrained != SMOLLM2 or Path(pretrained).exists():
         return pretrained
     folder = nnd_home() / "models" / SMOLLM2
     if (folder / "config.json").is_file():

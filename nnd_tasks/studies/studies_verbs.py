@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 from typer import Argument, Option, Typer
 
 from nnd_tasks.cli.typer_app import (
-    DEFAULT_METRICS,
     Brief,
     Format,
-    Metrics,
     Out,
     Replace,
     SetOut,
@@ -120,7 +118,10 @@ def stress_metrics(
     name: Annotated[str, Argument(help="A set that `nnd stress build` made.")],
     corpus: Corpus,
     source: Source = None,
-    metrics: Metrics = DEFAULT_METRICS,
+    metrics: Annotated[
+        str,
+        Option(help="Text metrics between commas; NAME=FOLDER for bartscore and bertscore, which need a model."),
+    ] = "bleu,chrf,rouge1,rouge2,rougel",  # their packages come with lm-eval
     out: Out = None,
     form: Format = "text",
 ) -> None:

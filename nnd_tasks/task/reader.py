@@ -204,15 +204,6 @@ class Writer:
         """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
         return *counter.lengths(prompt, answer), counter.find_flaws(prompt, answer)
 
-    def describe_cost(self, requests: Sequence[Request], documents: Any, counter: BaseCounter) -> None:
-        """Log how much a run asks for, where somebody may have to pay for it.
-
-        Args:
-            requests: of the run.
-            documents: of the set.
-            counter: that counted their tokens.
-        """
-
     # ------------------------------------------------------------ answers
 
     def collect_answers(self, requests: Sequence[Request], counter: BaseCounter) -> str | None:

@@ -20,7 +20,7 @@ from nnd_tasks.errors import NNDError, reason_of
 
 #: White space within a line, with the no-break space.
 _SPACES = (" ", "\t", "\u00a0")
-#: Most characters that a filter may write: the product of the sizes of what it is given.
+#: Most characters that a filter may write: the product of the lengths of what it is given, as text.
 _LARGEST = 20_000_000
 
 # ---------------------------------------------------------------- our templates
@@ -45,18 +45,11 @@ _FILTERS = (
 )
 
 
-def _size(value: Any) -> int:
-    """Return the number of characters in a text, a list or a mapping, with those of all that it holds."""
-    if isinstance(value, Mapping):
-        value = [*value.items()]
-    return sum(map(_size, value)) + 1 if isinstance(value, (list, tuple)) else len(str(value))
-
-
 def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = [value for value in (*args, *kwargs.values()) if isinstance(value, (str, list, tuple, Mapping))]
-        if math.prod(_size(value) + 1 for value in given) > _LARGEST:
+        if math.prod(len(str(value)) + 1 for value in given) > _LARGEST:
             raise SecurityError(f"a filter may write more than {_LARGEST:,} characters")
         return function(*args, **kwargs)
 

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,11 +29,6 @@ READER_KEYS = ("reader", "question", "questions", "answers", "tie", "scale", "en
 SAMPLE = "<|sample "
 #: Arguments of models whose names are like those of settings.
 MODEL_ARGUMENTS = {"token"}
-
-
-def is_chat_api(model: Any) -> bool:
-    """Tell whether what ``--model`` names is a client of a chat API, such as ``local-chat-completions``."""
-    return isinstance(model, str) and "-chat" in model
 
 
 class Settings(BaseModel):
@@ -192,8 +186,8 @@ def check_selection(options: Mapping[str, Any]) -> None:
         raise NNDError(f"--{options_given[0]} and --{options_given[1]} both say which prompts are taken; leave one out")
 
 
-def read_samples(samples: Any) -> dict[str, list[int]]:
-    """Return the places of prompts that ``--samples`` names for each task.
+def read_samples(samples: Any) -> Mapping[str, Sequence[Any]]:
+    """Return the places of prompts that ``--samples`` names for each task; `check_places` checks them.
 
     Args:
         samples: a mapping, a JSON text, or the path of a JSON file.
@@ -202,21 +196,18 @@ def read_samples(samples: Any) -> dict[str, list[int]]:
         NNDError: it is none of these, or holds something else than lists of places.
     """
     expected = 'expected {"TASK": [0, 5]}, places of prompts by task, or a file that holds it'
-    where = "--samples"
     if isinstance(samples, (str, Path)):
-        text = str(samples)
+        text, where = str(samples), "--samples"
         if not text.lstrip().startswith(("{", "[")):
-            where, text = f"--samples {samples}", _read_samples_file(str(samples), expected)
+            where = f"--samples {samples}"
+            if not Path(text).exists():
+                raise NNDError(f"{where}: there is no such file; {expected}")
+            text = read_text(Path(text), limit=50_000_000)
         samples = parse_json(text, where, hint=f"; {expected}")
-    if not isinstance(samples, Mapping) or not samples:
-        raise NNDError(f"{where}: {samples!r:.80} names no prompts; {expected}")
-    return {str(task): check_places(indices, None, str(task)) for task, indices in samples.items()}
-
-
-def _read_samples_file(path: str, expected: str) -> str:
-    if not Path(path).exists():
-        raise NNDError(f"--samples {path}: there is no such file; {expected}")
-    return read_text(Path(path), limit=50_000_000)
+    lists = [*samples.values()] if isinstance(samples, Mapping) else []
+    if not lists or not all(isinstance(places, (list, tuple)) and places for places in lists):
+        raise NNDError(f"--samples: {samples!r:.80} names no prompts; {expected}")
+    return samples  # type: ignore[no-any-return]
 
 
 def select_prompts(
@@ -238,42 +229,36 @@ def select_prompts(
             raise NNDError(
                 f"--sample: {others[0]} is none of our tasks, so it has no categories; run it separately, with --limit"
             )
-        places = {}
-        for name, task in tasks.items():
+        for task in ours:
             task.sample_size = sample
-            places[name] = sample_of(task.eval_docs, sample)
-    elif samples is None:
+        return {name: sample_of(task.eval_docs, sample) for name, task in tasks.items()}
+    if samples is None:
         return None
-    else:
-        places = read_samples(samples)
-    for name in places:
+    chosen = {}
+    for name, places in read_samples(samples).items():
         if name not in tasks:
             meant = did_you_mean(name, tasks) or f"there are: {some_of(list(tasks), 6, str)}"
             raise NNDError(f"--samples: no task {name!r} is run; {meant}")
-        places[name] = check_places(places[name], len(tasks[name].eval_docs), name)
-    return places
+        chosen[name] = check_places(places, len(tasks[name].eval_docs), name)
+    return chosen
 
 
-def check_places(places: Any, total: int | None, task: str) -> list[int]:
+def check_places(places: Sequence[Any], total: int, task: str) -> list[int]:
     """Return the places of prompts that ``--samples`` names for a task, each once, in the given order.
 
     Args:
         places: what ``--samples`` holds for the task.
-        total: number of the task's prompts; None where it is not known yet.
+        total: number of the task's prompts.
         task: its name.
 
     Raises:
-        NNDError: it is no list of whole numbers, is empty, or names a prompt that is not there.
+        NNDError: there are none, or one is no place of a prompt.
     """
-    last = "" if total is None else f" to {total - 1}"
-    expected = f"expected a list of places from 0{last}"
-    if not isinstance(places, (list, tuple)):
-        raise NNDError(f"--samples: {task}: {places!r:.80} is no list; {expected}")
-    if not places:
-        raise NNDError(f"--samples: {task}: no prompt is left; {expected}, or leave the task out to take all")
-    for index in places:
-        if isinstance(index, bool) or not isinstance(index, int) or index < 0 or (total is not None and index >= total):
-            raise NNDError(f"--samples: {task}: there is no prompt {index!r:.80}; {expected}")
+    wrong = [repr(place) for place in places if type(place) is not int or not 0 <= place < total]
+    if wrong or not places:
+        raise NNDError(
+            f"--samples: {task}: there is no prompt {', '.join(wrong)[:80]}; expected places from 0 to {total - 1}"
+        )
     return list(dict.fromkeys(places))
 
 
@@ -287,13 +272,10 @@ def check_limit(limit: Any, option: str) -> None:
     Raises:
         NNDError: it is not such a number.
     """
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not isfinite(limit):
-        raise NNDError(f"--{option} {limit!r:.80}: expected a number of prompts")
-    name = f"--{option} {limit:g}"
-    if limit <= 0:
-        raise NNDError(f"{name}: no prompt is left; take 1 or more, or leave it out")
-    if limit != int(limit) and (limit > 1 or option == "sample"):
-        raise NNDError(f"{name}: expected a whole number of prompts{', or a share below 1' * (option == 'limit')}")
+    is_number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+    if not is_number or not ((limit >= 1 and limit % 1 == 0) or (option == "limit" and 0 < limit < 1)):
+        share = ", or a share below 1" * (option == "limit")
+        raise NNDError(f"--{option} {limit!r:.80}: expected a whole number of prompts, 1 or more{share}")
 
 
 def sample_of(documents: Any, count: int) -> list[int]:

@@ -39,7 +39,7 @@ from nnd_tasks.task.request import (
 )
 from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.scored_tokens import unigram_surprise
-from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, is_chat_api, plain_metadata
+from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, plain_metadata
 from nnd_tasks.task.signature import Signature, answers_digest, find_model_type
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
@@ -219,7 +219,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     self.metadata,
                     self.model.type,
                     writes=self.reader.writes,
-                    chat_api=is_chat_api(self.model.type),
+                    chat_api="-chat" in (self.model.type or ""),
                     evaluated=self._evaluated,
                 )
         return self._counter
@@ -281,8 +281,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             tokenizer=self.counter.tokenizer,
         )
         self.built = BuiltRequests(tokenization, signature)
-        if self.reader.writes:
-            self.reader.describe_cost(self._instances, self.eval_docs, self.counter)
+        if self.reader.writes:  # somebody may have to pay for it
+            sizes = [(request.prompt_tokens, request.tokens) for request in self._instances]
+            given, most = (sum(numbers) for numbers in zip(*sizes, strict=True))
+            logger.info(f"{task}: {len(sizes):,} requests, about {given:,} tokens in, at most {most:,} out")
 
     def _render_set(self) -> list[str]:
         """Render the prompt of every document of the set as plain text, for the signature."""

@@ -24,7 +24,7 @@ from nnd_tasks.languages import check_languages
 from nnd_tasks.schema import VARIANTS, clean_name, short_hash
 from nnd_tasks.store import nnd_home, task_yamls, tasks_dir, user_tasks_dir
 from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
-from nnd_tasks.text import did_you_mean, some_of
+from nnd_tasks.text import did_you_mean
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
 CLASS, SAMPLER = "nnd_tasks.task.task.NNDTask", "nnd_tasks.task.request.ClusterSampler"
@@ -117,7 +117,7 @@ def check_settings(settings: Mapping[str, Any], config: str) -> None:
 
 #: The folder in `nnd_home` that lm-eval searches.
 FOLDER = "lm_eval_tasks"
-#: Lies in each folder that `fill_folder` made: a digest of what it was made of, the home of the user's tasks, and its files.
+#: Lies in each folder that `fill_folder` made: a digest of what it was made of, and the home of the user's tasks.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
 
@@ -229,28 +229,24 @@ def fill_folder(folder: Path, beside: Path, *, hint: str = "") -> None:
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        (new / MARKER).write_text("\n".join([sources, str(nnd_home()), *_list_names(new)]), encoding="utf-8")
+        (new / MARKER).write_text(f"{sources}\n{nnd_home()}", encoding="utf-8")
         if folder.exists():
             folder.rename(prepared / "old")
         new.rename(folder)
 
 
 def is_filled(folder: Path) -> bool:
-    """Tell whether ``folder`` holds exactly what `fill_folder` would write."""
-    written = [name for name in _list_names(folder) if name != MARKER]
-    return _read_marker(folder) == [_fingerprint_sources(), str(nnd_home()), *written]
+    """Tell whether ``folder`` is what `fill_folder` would write."""
+    return _read_marker(folder) == (_fingerprint_sources(), str(nnd_home()))
 
 
-def _read_marker(folder: Path) -> list[str]:
-    """List the lines of `MARKER`; at least two, which are empty where it is not there."""
-    lines: list[str] = []
+def _read_marker(folder: Path) -> tuple[str, str]:
+    """Read both lines of `MARKER`, which are empty where it is not there."""
+    text = ""
     with suppress(OSError, UnicodeDecodeError):
-        lines = (folder / MARKER).read_text(encoding="utf-8").split("\n")
-    return lines if len(lines) > 1 else ["", ""]
-
-
-def _list_names(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        text = (folder / MARKER).read_text(encoding="utf-8")
+    sources, _, home = text.partition("\n")
+    return sources, home
 
 
 def _list_sources() -> Iterator[tuple[Path, Path]]:
@@ -319,19 +315,16 @@ def register() -> tuple[Path, int, str]:
     It knows the tasks of one home at a time, as it finds their sets by ``NND_HOME``.
 
     Returns:
-        The folder; the number of its tasks and groups; and which tasks of another home it no longer knows, in words.
+        The folder; the number of its tasks and groups; and the other home whose own tasks it no longer knows, or ``""``.
 
     Raises:
         NNDError: the folder of lm-eval cannot be written, or has a folder of our name that `register` did not make.
     """
     folder = registered_folder()
     hint = 'use `nnd run ...`, or `lm_eval --include_path "$(nnd register --print)" ...`, which need no registration'
-    before, home = _list_names(folder), _read_marker(folder)[1]
+    home = _read_marker(folder)[1]
     fill_folder(folder, _beside(folder), hint=hint)
-    tasks = {Path(name).stem for name in _list_names(folder) if name.endswith(".yaml")}
-    gone = sorted({Path(name).stem for name in before if name.endswith(".yaml")} - tasks)
-    lost = f"those of NND_HOME={home}: {some_of(gone, show=str)}" if gone and home not in ("", str(nnd_home())) else ""
-    return folder, sum(1 for _ in folder.rglob("*.yaml")), lost
+    return folder, sum(1 for _ in folder.rglob("*.yaml")), "" if home == str(nnd_home()) else home
 
 
 def update_registration() -> None:

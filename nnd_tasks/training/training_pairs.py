@@ -209,6 +209,9 @@ def load_tokenizer(name: str) -> Any:
     """
     from transformers import AutoTokenizer
 
+    from nnd_tasks.run.checks import check_path
+
+    check_path(name)
     try:
         return AutoTokenizer.from_pretrained(name)
     except Exception as error:

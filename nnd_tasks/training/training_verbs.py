@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -13,10 +14,14 @@ from nnd_tasks.cli.typer_app import (
     Out,
     Results,
     Select,
-    Tags,
     verb,
 )
 from nnd_tasks.errors import NNDError
+
+Tags = Annotated[
+    Path | None,
+    Option(help="CSV, Excel, JSON or parquet: model, and where wanted family, training, step, other numbers."),
+]
 
 
 @verb(

@@ -36,7 +36,7 @@ def test_its_numbers_are_those_of_a_task(ready_made, llama, home):
     [
         (None, (["a"], ["b", "c"], ["d"]), "there are 1 contexts, 2 high, 1 low"),
         (None, (["a"], [None], ["d"]), r"high\[0\] is None; expected text"),
-        ("/no/such/folder", (["a"], ["b"], ["c"]), "the model cannot be loaded"),
+        ("/no/such/folder", (["a"], ["b"], ["c"]), "there is no such model or tokenizer folder"),
         (None, (["a"], [""], ["c"]), r"high\[0\] is ''; expected text"),
         (type("Sums", (), {"loglikelihood": None})(), (["a"], ["b"], ["c"]), "a ready-made Sums gives sums only"),
     ],

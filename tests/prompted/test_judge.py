@@ -147,20 +147,6 @@ def test_a_run_without_any_answer_that_can_be_read_says_what_they_are(answer, sa
         ask_server(lambda payload: answer, "nnd_demo_judge", limit=2)
 
 
-def test_answers_that_cannot_be_read_are_asked_again_by_the_next_run(home, tmp_path, caplog):
-    options = {"limit": 2, "use_cache": str(tmp_path / "cache")}
-    words = "Answer: A", "Well."
-    with ChatServer(lambda payload: pick(last_message(payload), *words)) as server:
-        with caplog.at_level(logging.INFO, "lm_eval.nnd"):
-            assert judge(server, "nnd_demo_judge", **options)
-        unread = [said for payload in server.payloads if (said := pick(last_message(payload), *words)) == "Well."]
-        assert f"{len(unread)} answers that cannot be read are not kept in --use_cache" in caplog.text
-        words, asked = ("Answer: A",), len(server.payloads)
-        run = read_task(judge(server, "nnd_demo_judge", **options), "nnd_demo_judge")
-        assert len(server.payloads) - asked == len(unread)
-    assert run.rates["unread"] == 0
-
-
 def test_what_no_file_can_hold_loses_no_run(nnd, home, tmp_path):
     """A lone half of a surrogate pair, and numbers of tokens that are none."""
     usage = {"prompt_tokens": float("nan"), "completion_tokens": 10**400, "more": float("inf")}
@@ -187,7 +173,7 @@ def test_cost_is_told_before_and_many_unread_answers_after(home, caplog):
     [cost] = [message for message in caplog.messages if "tokens in" in message]
     tokens = sum(-(-len(json.dumps([payload["messages"][-1]], ensure_ascii=False)) // 4) for payload in payloads)
     begin = f"nnd_demo_judge: {len(payloads)} requests, about {tokens:,} tokens in"
-    assert cost.startswith(f"{begin}, at most {len(payloads) * 512:,} out; with --sample 40: ")
+    assert cost == f"{begin}, at most {len(payloads) * 512:,} out"
     assert "answers cannot be read, and their tests fail" in caplog.text
 
 

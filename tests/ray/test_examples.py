@@ -16,7 +16,7 @@ SLURM, KUBERAY = REPO / "examples" / "ray_slurm.sh", REPO / "examples" / "ray_ku
 def test_the_script_is_one_of_bash_and_its_command_can_be_typed():
     subprocess.run(["bash", "-n", str(SLURM)], check=True)
     text = SLURM.read_text("utf-8").replace("\\\n", " ")
-    [line] = re.findall(r"^nnd run .*", text, re.MULTILINE)
+    [line] = re.findall(r"^ *(nnd run .*)", text, re.MULTILINE)
     parse(shlex.split(re.sub(r"\$\(\(.*?\)\)", "8", line))[1:])
     options = dict(line.split("=", 1) for line in re.findall(r"^#SBATCH --(.*)$", text, re.MULTILINE))
     assert {"nodes", "gpus-per-node", "time"} <= options.keys()
@@ -30,7 +30,8 @@ def job():
 def test_the_job_is_one_of_kuberay_and_its_command_can_be_typed(job):
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     assert {"entrypoint", "rayClusterSpec"} <= job["spec"].keys()
-    parse(shlex.split(job["spec"]["entrypoint"])[1:])
+    [command] = re.findall("(nnd run .*); done", job["spec"]["entrypoint"])
+    parse(shlex.split(command)[1:])
     [pin] = re.findall(r"^ray==([\d.]+)", (REPO / "constraints.txt").read_text("utf-8"), re.MULTILINE)
     assert job["spec"]["rayClusterSpec"]["rayVersion"] == pin
 

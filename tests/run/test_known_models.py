@@ -16,9 +16,6 @@ def test_the_name_stands_for_a_folder(nnd_home, tmp_path, monkeypatch):
     assert resolve_model("smollm2") == str(folder)
     for other in ("smollm2-360m", "me/smollm2", "gpt2"):
         assert resolve_model(other) == other
-    for misspelt in ("smollm", "SmolLM2", "smolm2"):
-        with pytest.raises(NNDError, match=f"pretrained={misspelt}: no such model; did you mean 'smollm2'"):
-            resolve_model(misspelt)
     monkeypatch.chdir(tmp_path)
     Path("smollm2").mkdir()
     assert resolve_model("smollm2") == "smollm2", "a folder of the user comes first"

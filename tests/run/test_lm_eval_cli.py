@@ -12,7 +12,6 @@ import pytest
 from lm_eval.models.huggingface import HFLM
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.run.adapter import task_manager
 from nnd_tasks.store import tasks_dir
 from nnd_tasks.task import task_files
 from nnd_tasks.task.task_files import write_task_folder
@@ -128,14 +127,6 @@ def test_lm_eval_lists_and_validates_our_tasks(lm_eval):
 def test_a_mistake_is_one_clear_line_with_the_literal_command_too(lm_eval):
     with pytest.raises(NNDError, match=r"quiz_design_groups\.jsonl \(sha256 "):
         lm_eval("--model", "dummy", "--tasks", "nnd_quiz_design", "--include_path", write_task_folder())
-
-
-def test_only_the_yamls_of_what_is_asked_for_are_read():
-    assert {name[:8] for name in task_manager(None, ["nnd_demo"]).all_tasks} == {"nnd_demo"}
-    group = {*task_manager(None, ["nnd_bio_mqm"]).all_tasks}  # it may have tasks of any folder
-    assert {"nnd_demo", "nnd_frank"} <= group
-    assert "arc_easy" not in group
-    assert {"nnd_demo", "arc_easy"} <= {*task_manager(None, ["arc_easy"]).all_tasks}
 
 
 def test_categories_and_severities_of_any_script_are_printed_saved_and_read(nnd, llama, tmp_path):

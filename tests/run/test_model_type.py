@@ -136,7 +136,7 @@ class Silent:
 )
 def test_a_vllm_that_is_too_old_is_one_line(changes, reason, tmp_path, caplog):
     with fake_vllm.installed(tmp_path, release="0.9.2", **changes), caplog.at_level(logging.INFO):
-        assert checks.resolve_model_type("vllm", shared_prefix=True) == "vllm"
+        assert checks.choose_model_type("vllm", {}, shared_prefix=True, tokens=False) == ("vllm", {})
     [line] = said(caplog)
     assert "plain vllm instead: vLLM 0.9.2 is too old" in line
     assert reason in line
@@ -146,7 +146,7 @@ def test_a_vllm_that_lm_eval_cannot_load_is_one_line(tmp_path):
     with fake_vllm.installed(tmp_path), pytest.MonkeyPatch.context() as patch:
         patch.setitem(__import__("sys").modules, "vllm", SimpleNamespace(__spec__=ModuleType("vllm")))
         with pytest.raises(NNDError, match=r"lm-eval cannot load vLLM 0\.32\.0 \(ImportError: .*pip install -U vllm"):
-            checks.resolve_model_type("vllm", shared_prefix=True)
+            checks.choose_model_type("vllm", {}, shared_prefix=True, tokens=False)
 
 
 def test_without_vllm_there_is_one_line(home, monkeypatch):

@@ -57,9 +57,10 @@ CASES = dict(
 --tasks blue_whale_42 => there is no task 'blue_whale_42'; `nnd list` lists the sets, `lm_eval ls tasks` lm-eval's
 --tasks nnd_blue* => there is no task 'nnd_blue*'
 --tasks nnd_mqm => there is no task 'nnd_mqm'; of this set there are nnd_mqm_
+--tasks demo => there is no task 'demo'; of this set there are nnd_demo, nnd_demo_choice,
 --tasks nnd_demo,nnd_frnk => there is no task 'nnd_frnk'; did you mean 'nnd_frank'
 --tasks nnd_frank => https://raw.githubusercontent.com/artidoro/frank/
---metadata '{"ties": "au' => --metadata {"ties": "au: is not valid JSON (it is cut off
+--metadata '{"ties": "au' => --metadata {"ties": "au: is not valid JSON (
 --gen_kwargs '{temperature: 1}' => --gen_kwargs {temperature: 1}: is not valid JSON
 --metadata '{"ties": "both"}' => metadata ties='both': expected 'fail' or 'authors'
 --metadata '{"apend_eos": true}' => no such setting, did you mean 'append_eos'?
@@ -69,13 +70,11 @@ CASES = dict(
 --fewshot_as_multiturn => --fewshot_as_multiturn: only a chat has turns; add --apply_chat_template
 --no-save --metadata tokens=true => add --output_path FOLDER
 --no-save --output_path a => --no-save: saves nothing, and --output_path or --log_samples asks for files
---cache_requests true => --cache_requests: nnd run has no such option; after `nnd register`, `lm_eval run --cache_requests
---wandb_args=project=x => --wandb_args: nnd run has no such option
---limit 0 => --limit 0: no prompt is left; take 1 or more
---limit nan => --limit nan: expected a number of prompts
+--limit 0 => --limit 0.0: expected a whole number of prompts, 1 or more, or a share below 1
+--limit nan => --limit nan: expected a whole number of prompts
 --seed x => --seed x: expected a whole number, or four
 --seed 1,2 => --seed 1,2: expected a whole number, or four
---limit 1.5 => --limit 1.5: expected a whole number of prompts, or a
+--limit 1.5 => --limit 1.5: expected a whole number of prompts
 --limit 2 --sample 2 => --sample and --limit both say
 --limit 2 -L 3 => --limit is given 2 times; give it once
 --limit 3 --samples '{"nnd_demo": [1]}' => --samples and --limit both say which prompts are taken
@@ -88,7 +87,7 @@ CASES = dict(
 --model_args dtype=float31 => dtype=float31: no such type of numbers; did
 --model_args dtype=16 => dtype=16: no such type of numbers
 --model_args dtype=auto,dtype=float32 => --model_args: dtype is given twice; give it once
---model_args dtype=auto dtype=float32 => --model_args: dtype is given twice; give it once
+--model_args dtype=auto --model_args dtype=float32 => --model_args: dtype is given twice; give it once
 --model_args dtype => --model_args dtype: 'dtype' is no NAME=VALUE
 --model hf --model_args pretrained=gpt2,device=cpu --device cpu => --device cpu: --model_args has device=cpu; give it once
 --model_args batch_size=x => --batch_size x: expected a number of requests
@@ -109,16 +108,16 @@ CASES = dict(
 --model hf --model_args pretrained= => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf => --model hf: --model_args has no pretrained=NAME_OR_FOLDER; add it
 --model hf --model_args pretrained={tmp} => the model {tmp} cannot be loaded: it has neither a model config nor a
---model hf --model_args pretrained={tmp}/no => {tmp}/no: there is no such model or tokenizer folder; --model_args names
+--model hf --model_args pretrained={tmp}/no => {tmp}/no: there is no such model or tokenizer folder
 --model dummy => Add tokenizer=NAME_OR_FOLDER to --model_args
 --samples '{"nnd_dmeo": [1]}' => --samples: no task 'nnd_dmeo' is run; did you mean 'nnd_demo'?
---samples '{"nnd_demo": [0, -1]}' => --samples: nnd_demo: there is no prompt -1; expected a list of places from 0
---samples '{"nnd_demo": [999]}' => --samples: nnd_demo: there is no prompt 999; expected a list of places from 0 to 59
---samples '{"nnd_demo": []}' => --samples: nnd_demo: no prompt is left
+--samples '{"nnd_demo": [0, -1]}' => --samples: nnd_demo: there is no prompt -1; expected places from 0 to 59
+--samples '{"nnd_demo": [999]}' => --samples: nnd_demo: there is no prompt 999; expected places from 0 to 59
+--samples '{"nnd_demo": []}' => --samples: {'nnd_demo': []} names no prompts; expected {"TASK": [0, 5]}
 --samples '{"nnd_demo": ["1"]}' => --samples: nnd_demo: there is no prompt '1'
---samples '{"nnd_demo": 3}' => --samples: nnd_demo: 3 is no list
+--samples '{"nnd_demo": 3}' => --samples: {'nnd_demo': 3} names no prompts
 --samples 'nowhere.json' => --samples nowhere.json: there is no such file
---samples '{"nnd_demo": [1]' => --samples: is not valid JSON (it is cut off
+--samples '{"nnd_demo": [1]' => --samples: is not valid JSON (
 --samples '[3]' => --samples: [3] names no prompts; expected {
 """.strip().splitlines()
 )
@@ -160,8 +159,8 @@ def test_a_seed_is_for_all_or_each_has_its_own():
     assert read_seeds("0,None,8,52") == dict(zip(read_seeds("7"), [0, None, 8, 52], strict=True))
 
 
-def test_words_are_read_as_lm_eval_reads_them_and_a_misspelt_option_is_named(nnd, llama, home, tmp_path):
-    words = "--model_args", f"pretrained={llama}", "dtype=float32", "--tasks", "nnd_demo", "nnd_demo_clean"
+def test_a_value_may_be_left_out_and_a_misspelt_option_is_named(nnd, llama, home, tmp_path):
+    words = "--model_args", f"pretrained={llama},dtype=float32", "--tasks", "nnd_demo,nnd_demo_clean"
     done = nnd("run", *words, "--apply_chat_template", "-L", "2", "-f", "1", "-o", tmp_path, "--device", "cpu")
     assert done.status == 0, done.err
     [path] = tmp_path.rglob("results_*.json")
@@ -171,11 +170,11 @@ def test_words_are_read_as_lm_eval_reads_them_and_a_misspelt_option_is_named(nnd
     assert (wrong.status, "No such option: --limt" in wrong.err, "--limit" in wrong.err) == (2, True, True)
 
 
-def test_the_table_begins_with_the_pass_rate_and_has_the_rest_on_request(nnd, gpt2, home):
+def test_the_table_has_what_one_looks_for_and_the_rest_on_request(nnd, gpt2, home):
     words = hf(gpt2, "--tasks", "nnd_demo", "--limit", "9", "--no-save")
     [brief], [whole] = (printed_table(nnd("run", *words, *more).out).values() for more in ([], ["--all-metrics"]))
     categories = [f"pass_rate_{name}" for name in ("disfluent", "off_target", "unfaithful")]
-    assert [*brief] == ["pass_rate", *categories, "tests", "clusters"]
+    assert [*brief] == ["clusters", "pass_rate", *categories, "tests"]
     assert brief.items() <= whole.items()
     further = {"bits_high", "margin_disfluent", "pass_rate_sum", "pass_rate_prompts_bytes", "candidates", "ties"}
     assert further <= whole.keys()
@@ -191,13 +190,9 @@ def test_a_device_among_the_arguments_is_that_of_the_run(nnd, gpt2, home, tmp_pa
 
 def test_what_needs_no_model_is_checked_before_torch_is_imported(home, tmp_path):
     (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')", encoding="utf-8")
-    checkpoint = tmp_path / "checkpoints" / "step-10"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "config.json").touch()
-    words = "run", "--model", "hf", "--tasks", "nnd_demo", "--model_args", f"pretrained={checkpoint.parent}"
+    words = "run", "--model", "hf", "--tasks", "nnd_demo", "--model_args", "pretrained=/nowhere"
     outcome = nnd_process(*words, PYTHONPATH=os.pathsep.join([str(tmp_path), str(REPO)]), NND_HOME=str(home))
-    message = f"pretrained={checkpoint.parent}: is a folder of models and none itself; name one: {checkpoint}"
-    assert refused_message(outcome) == message
+    assert refused_message(outcome) == "/nowhere: there is no such model or tokenizer folder"
 
 
 @pytest.mark.parametrize(
@@ -222,20 +217,15 @@ def test_a_tokenizer_with_tokens_that_the_model_lacks_is_refused(refused, gpt2, 
     assert "(' of the'), which the model lacks; name the tokenizer that the model was trained with" in message
 
 
-def test_an_argument_that_no_model_takes_is_named(gpt2, home):
-    with pytest.raises(
-        NNDError, match="--model_args blue: --model hf-shared-prefix takes no such argument; leave it out"
-    ):
-        nnd_tasks.evaluate("nnd_demo", model_args={"pretrained": str(gpt2), "blue": "x"}, limit=1, device="cpu")
-
-
-def test_weights_that_do_not_fit_say_which(nnd, gpt2, home, tmp_path):
+def test_weights_that_do_not_fit_and_an_argument_that_no_model_takes_are_named(nnd, gpt2, home, tmp_path):
     shutil.copytree(gpt2, tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "n_embd": 64}), encoding="utf-8")
     outcome = nnd("run", *hf(tmp_path / "model", "--tasks", "nnd_demo", "--limit", "1"))
     assert outcome.status == 1
     assert re.search(r"lm-eval stopped with RuntimeError: .*(size mismatch|mismatched)", outcome.err)
+    outcome = nnd("run", *hf(f"{gpt2},blue=x", "--tasks", "nnd_demo", "--limit", "1"))
+    assert re.search("lm-eval stopped with TypeError: .*unexpected keyword argument 'blue'", outcome.err)
 
 
 def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(nnd, gpt2, home, tmp_path):
@@ -250,17 +240,6 @@ def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(nnd, gpt
         assert run.tokens.is_file()
         run.tokens.rename(run.tokens.with_name("renamed.parquet"))
         assert read_results(run.file)[0].tokens.name == "renamed.parquet"
-
-
-def test_a_folder_that_takes_no_file_of_a_tasks_name_is_refused_before_the_run(refused, gpt2, home, tmp_path):
-    name = "nnd_" + "x" * 230
-    base = REPO / "task_yamls" / "demo" / "nnd_demo.yaml"
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "long.yaml").write_text(f"include: {base}\ntask: {name}\n", encoding="utf-8")
-    words = "--include_path", str(tmp_path / "tasks"), "--output_path", str(tmp_path / "new" / "out")
-    line = refused(*hf(gpt2, "--tasks", name, *words))
-    assert line == f"--output_path {tmp_path / 'new' / 'out'}: cannot be written (File name too long)"
-    assert not (tmp_path / "new").exists()
 
 
 def test_outside_of_a_git_repository_git_says_nothing(gpt2, home, tmp_path, monkeypatch, capfd):
@@ -288,7 +267,9 @@ def test_a_disk_that_is_full_is_an_error_and_leaves_no_file(kind, output, nnd, g
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert outcome.status == 1
     line = outcome.err.strip().splitlines()[-1]
-    assert line.startswith(f"nnd: error: --output_path {tmp_path / output}: the results could not be saved")
+    assert line.startswith(
+        f"nnd: error: --output_path {tmp_path / output}: cannot be written (File too large); make room"
+    )
     assert "|nnd_demo(9of60prompts)|" in outcome.out.replace(" ", ""), "the numbers are not lost"
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == before
 

@@ -5,10 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from nnd_tasks.errors import NNDError
 from nnd_tasks.task.request import shorten
-from tests.conftest import needs_data, needs_models
-from tests.task.tasks import build_task, run_task, small_set
+from tests.task.tasks import run_task, small_set
 
 LONG = " ".join(f"Sentence {i} tells of the harbour and its boats." for i in range(60))
 
@@ -81,78 +79,3 @@ def test_only_the_end_of_the_context_is_lost_and_no_more_than_needed(name, windo
     sizes = [len(tokenizer.encode(text if name == "t5" else text + longest)) for text in (prompt, more)]
     limit = window if name == "t5" else window + 1  # the last token is never an input
     assert sizes[0] <= limit < sizes[1], "one more word would not fit"
-
-
-@pytest.mark.parametrize(
-    ("name", "window", "options", "message"),
-    [
-        ("gpt2", 64, {"metadata": {"overlong": "refuse"}}, r"test [0-9a-f]{16} and its prompt do not fit.*64 tokens"),
-        ("t5", 4, {}, r"candidate ' It tells of .*' of test [0-9a-f]{16} has .* tokens, more than"),
-        ("gpt2", 15, {}, "no room for any of its context"),
-        ("gpt2", 64, {"num_fewshot": 1, "samples": {"small": [1]}}, "beside 1 few-shot examples; lower --num_fewshot"),
-    ],
-)
-def test_what_cannot_be_scored_is_an_error_that_names_its_test(name, window, options, message, run):
-    with pytest.raises(NNDError, match=message):
-        run(name, window, **options)
-
-
-@pytest.mark.parametrize("name", ["gpt2", "t5"])
-def test_what_does_not_fit_can_be_left_out(name, tiny_models, run, caplog):
-    """The longer candidate has no room, beside any context or in the window itself; the shorter one is scored."""
-    longer = AutoTokenizer.from_pretrained(tiny_models[name]).encode(" It tells of a market and of cheese.")
-    leaving = {"metadata": {"overlong": "leave_out"}}
-    rates, samples, _ = run(name, 15 if name == "gpt2" else len(longer) - 2, **leaving)
-    assert (rates["tests"], rates["unscored"], rates["candidates"]) == (0, 2, 2)
-    assert "2 candidates do not fit the model's window" in caplog.text
-    for sample in samples:
-        assert [candidate is None for candidate in sample["candidates"]] == [False, True]
-        [(context, continuation)] = sample["arguments"]
-        assert continuation == " It tells of boats."
-        assert context.endswith(" Summary:")
-
-
-def test_a_context_can_be_kept_whole(gpt2, run):
-    keeping = {"metadata": {"overlong": "whole"}}
-    whole = run("gpt2", **keeping)
-    tokenizer = AutoTokenizer.from_pretrained(gpt2)
-    shorter = min(len(tokenizer.encode(context + text)) for context, text in whole.samples[0]["arguments"])
-    for window, present in ((shorter - 1, [True, False]), (64, [False, False])):  # one more token fits, as none follows
-        rates, samples, _ = run("gpt2", window, **keeping)
-        assert (rates["tests"], rates["unscored"], rates["truncated_contexts"]) == (1, 1, 0)
-        assert [candidate is not None for candidate in samples[0]["candidates"]] == present
-        if any(present):
-            assert samples[0]["arguments"][0][0] == f"{LONG} Summary:", "a prompt that is scored is whole"
-
-
-# ---------------------------------------------------------------- long contexts of real sets
-
-
-@needs_data
-@needs_models
-@pytest.mark.parametrize(("name", "prompts"), [("when2call", 16), ("mtrag", 6)])
-def test_a_window_of_2048_shortens_long_tools_and_passages_and_counts_them(
-    name, prompts, real_sets, models, monkeypatch, caplog
-):
-    monkeypatch.setenv("NND_HOME", str(real_sets(name).parents[1]))
-    model = models / "tiny-lm-m"
-    tokenizer = AutoTokenizer.from_pretrained(model, model_max_length=100_000)
-
-    def read_requests(window):
-        task = build_task(f"nnd_{name}", {"pretrained": str(model), "max_length": window}, limit=prompts)
-        return [(request.doc_id, *request.args[:2]) for request in task.instances]
-
-    whole, cut = read_requests(100_000), read_requests(2048)
-    too_long = {number for number, prompt, text in whole if len(tokenizer.encode(prompt + text)) > 2049}
-    assert len(too_long) >= 2
-    assert f"nnd_{name}: {len(too_long)} contexts lost their end to fit the model's window of 2048" in caplog.text
-    assert all(len(tokenizer.encode(prompt + text)) <= 2049 for _, prompt, text in cut)
-    for (number, prompt, text), (_, shortened, same_text) in zip(whole, cut, strict=True):
-        assert text == same_text
-        if number not in too_long:
-            assert shortened == prompt
-            continue
-        question = prompt[prompt.rindex("\n\nUser: ") :]
-        kept = shortened.removesuffix(question)
-        assert len(kept) + len(question) == len(shortened) < len(prompt)
-        assert prompt.startswith(kept)

@@ -19,7 +19,7 @@ from nnd_tasks.errors import visible
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, to_nfc
 from nnd_tasks.sets.account import find_repeated_prompts, find_space_twins
-from nnd_tasks.significance import DISAGREEMENT, LARGEST_MDE, planned_by_category
+from nnd_tasks.significance import DISAGREEMENT, LARGEST_MDE, planned
 from nnd_tasks.statistics import FEW
 from nnd_tasks.text import counted
 
@@ -181,9 +181,10 @@ def _find_few_prompts(tests: Tests) -> str:
 
 
 def _find_low_power(tests: Tests) -> str:
-    sizes = planned_by_category(tests.frame["cluster_id"], tests.frame["category"])
+    sizes = tests.frame.groupby(["category", "cluster_id"]).size().groupby(level=0)
     weak = []
-    for name, (mde, prompts) in sizes.items():
+    for name, of_prompts in sizes:  # categories are taken to be compared, and corrected, together
+        mde, prompts = planned(of_prompts, sizes.ngroups), len(of_prompts)
         if prompts >= FEW and mde > LARGEST_MDE:
             least = "no difference is" if mde > DISAGREEMENT else f"only a difference above {100 * mde:.0f} points is"
             weak.append(f"{name}, {counted(prompts, 'prompt')}: {least} likely to be detected")
