@@ -26,7 +26,15 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.par
 from tests.conftest import DATA, FOLDERS, MODELS, SIDE_BY_SIDE, SOURCES  # noqa: E402
 
 #: Keys of results and samples that tell when and where a run was made, or which release of a package made it.
-MOMENT = {"config_source", "date", "start_time", "end_time", "total_evaluation_time_seconds", "pretty_env_info", "git_hash"}
+MOMENT = {
+    "config_source",
+    "date",
+    "start_time",
+    "end_time",
+    "total_evaluation_time_seconds",
+    "pretty_env_info",
+    "git_hash",
+}
 
 
 def call(checkout: Path, home: Path, *arguments: object) -> str:
