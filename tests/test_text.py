@@ -6,8 +6,9 @@ import re
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
+from nnd_tasks.markdown import escape_markdown
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.text import did_you_mean, escape_markdown, some_of
+from nnd_tasks.text import did_you_mean, some_of
 
 #: A name that would clear the screen and add a line of its own to what is printed.
 FAKED = "[bold]evil\x1b[2J\nwritten: all is well"

@@ -66,7 +66,7 @@ def compare(
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 
-    chosen, _ = load_runs(runs, select)
+    chosen, _ = load_runs(runs, select, allow)
     if readers:
         need_package("prompted", "--readers")
         from nnd_tasks.prompted.readers import compare_readers
@@ -126,7 +126,7 @@ def report(
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 
-    chosen, left_out = load_runs(runs, select, tokens=True)
+    chosen, left_out = load_runs(runs, select, allow, tokens=True)
     if test is not None:
         reports, page = look_up_test(test, chosen, allow)
         show_reports(reports, out=out)

@@ -21,6 +21,7 @@ from jinja2 import Template
 from nnd_tasks.contribute.check.checking import find_todos
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_text
+from nnd_tasks.markdown import fenced
 from nnd_tasks.redact import MARK, hide
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
@@ -48,7 +49,7 @@ from nnd_tasks.store import (
     without_preferences,
 )
 from nnd_tasks.task.task_files import Function, read_task_yaml
-from nnd_tasks.text import fenced, some_of
+from nnd_tasks.text import some_of
 
 _QUOTED = 40  # first characters of a text that do not occur elsewhere by coincidence
 #: Columns that are published with the ids: labels, but no texts and no names of people.

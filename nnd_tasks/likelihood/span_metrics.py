@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy  # imports scipy.stats when it is first used
 from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
@@ -51,15 +52,9 @@ def auc(surprise: ArrayLike, marked: ArrayLike) -> float:
         surprise: of each token of a text, shape (tokens,).
         marked: whether it is part of an error, shape (tokens,); some are and some are not.
     """
-    values, inside = np.asarray(surprise, dtype=np.float64), np.asarray(marked, dtype=bool)
-    order, ranks = np.unique(values, return_inverse=True)
-    counts = np.bincount(ranks, minlength=len(order))
-    middle = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal values
-    marked_count = int(inside.sum())
-    return float(
-        (middle[ranks][inside].sum() - marked_count * (marked_count + 1) / 2)
-        / (marked_count * (len(values) - marked_count))
-    )
+    inside = np.asarray(marked, dtype=bool)
+    ranks, n = scipy.stats.rankdata(surprise)[inside], np.count_nonzero(inside)
+    return float((ranks.sum() - n * (n + 1) / 2) / (n * (len(inside) - n)))
 
 
 def first_tokens(text: str, spans: NDArray[np.int64]) -> NDArray[np.int64]:

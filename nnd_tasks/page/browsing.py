@@ -56,12 +56,12 @@ class Packed:
     cut: bool
 
 
-def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
+def pack(pairs: Sequence[Paired], most_bytes: int, only: str = "") -> Packed:
     """Pack all tests as data for the page, or as much as fits: token scores are left out first, then tests with large margins.
 
     Args:
         pairs: models on the same tests, for each set.
-        room: most bytes.
+        most_bytes: of the data.
         only: id of a test; the page has this one alone.
     """
     runs = [run for paired in pairs for run in paired.runs]
@@ -74,7 +74,7 @@ def pack(pairs: Sequence[Paired], room: int, only: str = "") -> Packed:
     total = len(tests)
     for count, packed_tokens in [(total, tokens), *((total >> n, {}) for n in range(total.bit_length()))]:
         pieces = _pack(pairs, tests[rank <= count], packed_tokens)
-        if sum(map(len, pieces)) <= room:
+        if sum(map(len, pieces)) <= most_bytes:
             break
     models = dict.fromkeys(run.model for run in runs if id(run) in packed_tokens)
     return Packed(pieces, count, total, list(models), len(packed_tokens) < len(tokens))
@@ -118,7 +118,7 @@ def _pack(pairs: Sequence[Paired], tests: pd.DataFrame, tokens: Mapping[int, Tok
 
 
 def _list_documents(run: Run) -> list[dict[str, Any]]:
-    """List the documents of a run; the scores of a reader that is asked belong to a question, and not to a text alone."""
+    """List the documents of a run; the scores of a prompted reader belong to a question, not to a text."""
     if run.reader in (WRITER, "reward"):
         return run.documents
     return [{**document, "scores": [None] * len(document["candidates"])} for document in run.documents]
@@ -229,7 +229,7 @@ def frame_tests(title: str, pairs: Sequence[Paired], packed: Packed, *, alone: b
 
 
 def look_up_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -> tuple[list[Report], str]:
-    """Report a test of runs, those that were asked the same side by side, and make a page about it, with its whole texts.
+    """Report a test of runs, those of one protocol side by side, and make a page about it, with its whole texts.
 
     Raises:
         NNDError: no run has it (the nearest ids are named), or runs cannot be compared.

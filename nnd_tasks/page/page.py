@@ -168,15 +168,15 @@ _FLAGS = {"apply_chat_template": "chat_template", "fewshot_as_multiturn": "multi
 
 def command_of(run: Run) -> str:
     """The command that repeats a run, as its results file has it, without secrets."""
-    asked, protocol, settings = run.command, run.protocol, run.command.get("settings")
-    model_args = asked.get("model_args")
+    command, protocol, settings = run.command, run.protocol, run.command.get("settings")
+    model_args = command.get("model_args")
     options = {
-        "model": str(asked.get("model") or "hf").removesuffix("-shared-prefix"),
+        "model": str(command.get("model") or "hf").removesuffix("-shared-prefix"),
         "model_args": json.dumps(without_secrets(model_args, None))
         if isinstance(model_args, Mapping)
         else hide(str(model_args or "")),
         "tasks": run.task,
-        **{name: asked.get(name) for name in ("device", "batch_size", "limit", "sample")},
+        **{name: command.get(name) for name in ("device", "batch_size", "limit", "sample")},
         "num_fewshot": protocol.get("shots"),
         "metadata": settings and json.dumps(settings),
     }

@@ -91,8 +91,8 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool 
     """
     if alone and len({run.model for run in runs}) == 1:
         return [compare(paired) for paired in pair(runs, allow)]
-    groups, lone = pair_several(runs, allow, "a comparison", "; nnd report shows one model")
-    return [compare(paired, lone) for paired in groups]
+    groups, single = pair_several(runs, allow, "a comparison", "; nnd report shows one model")
+    return [compare(paired, single) for paired in groups]
 
 
 def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:

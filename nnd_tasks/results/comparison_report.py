@@ -9,7 +9,7 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
 from nnd_tasks.results.compare import Comparison
-from nnd_tasks.results.paired import Paired, asked_texts
+from nnd_tasks.results.paired import Paired, test_texts
 from nnd_tasks.results.runs import Run
 from nnd_tasks.results.samples import outcomes_of
 from nnd_tasks.show.report import Report, make_table, write_cell
@@ -184,7 +184,7 @@ def baselines_of(paired: Paired) -> pd.DataFrame:
         all.
     """
     run = paired.runs[0]
-    tests = asked_texts(run).loc[paired.tests["test_id"]]
+    tests = test_texts(run).loc[paired.tests["test_id"]]
     contexts = [str(run.documents[document].get("context") or "") for document in paired.tests["document"]]
     pairs = [*zip(contexts, tests["high"], tests["low"], strict=True)]
     table = find_table(*(str(run.protocol.get(key, "")) for key in ("set", "config", "data")))

@@ -1,4 +1,4 @@
-"""Runs side by side: which of them were asked the same, and their outcomes on the tests that all have scored."""
+"""Runs side by side: which of them have one protocol, and their outcomes on the tests that all have scored."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Paired:
             none.
         unshared_tests: number of tests that only some of the runs have, as the others ran on a sample.
         prompts_in_set: where not all prompts of the set are here, how many it has.
-        conflict: why a run that was asked the same as others cannot be compared with them.
+        conflict: why a run of the same protocol as others cannot be compared with them.
         credit: what each test counts, from 0 to 1, shape (tests, models), where a tie of some models counts as half passed;
             None where `passed` says it.
         set: name of the set and its config.
@@ -175,28 +175,28 @@ def pair_several(
     """
     paired = pair(runs, allow)
     groups = [group for group in paired if len(group.runs) > 1]
-    lone = not_compared(runs, paired)
+    single = not_compared(runs, paired)
     if not groups:
-        raise NNDError(f"{purpose} needs two models or checkpoints on one task: {lone[0]}{hint}")
+        raise NNDError(f"{purpose} needs two models or checkpoints on one task: {single[0]}{hint}")
     for group in groups:
         if group.tests.empty:
             raise NNDError(f"{group.title}: no test was scored by all of {', '.join(group.models)}")
-    return groups, lone
+    return groups, single
 
 
 # ---------------------------------------------------------------- which runs belong together
 
 
 def _group_runs(runs: Sequence[Run], allow: Sequence[str]) -> list[tuple[str, list[Run]]]:
-    """Divide the runs on a set into groups that were asked the same, each with what distinguishes it from the others."""
+    """Divide the runs on a set into groups of one protocol, each with what distinguishes it from the others."""
     task_per_model = len({run.task for run in runs}) == len({run.model for run in runs}) == len(runs)
     by_task = not (allow or task_per_model)
     skip = set() if by_task else {*allow, "task", "version"}  # the versions of two tasks have nothing in common
     groups = []
     for group in _group_equal(runs, "comparison_key", skip):
-        # One model twice: then also those are apart that differ in what would have been done with texts that are too long.
+        # One model twice: then runs are also separated by what would have been done with texts that are too long.
         once = len({run.model for run in group}) == len(group)
-        groups += [group] if once else _group_equal(group, "asked", skip)
+        groups += [group] if once else _group_equal(group, "full_protocol", skip)
     return [*zip(_distinguish(groups), groups, strict=True)]
 
 
@@ -239,19 +239,22 @@ def not_compared(runs: Sequence[Run], pairs: Sequence[Paired]) -> list[str]:
     for paired in pairs:
         if len(paired.runs) > 1:
             continue
-        lone = paired.runs[0]
-        why = f"no run of another model on {lone.set} is at hand for it"
-        others = [run for run in runs if run.set == lone.set and run.model != lone.model]
+        single = paired.runs[0]
+        why = f"no run of another model on {single.set} is at hand for it"
+        others = [run for run in runs if run.set == single.set and run.model != single.model]
         if others:
             nearest = max(
                 others,
-                key=lambda run: (run.task == lone.task, len(run.comparison_key.items() & lone.comparison_key.items())),
+                key=lambda run: (
+                    run.task == single.task,
+                    len(run.comparison_key.items() & single.comparison_key.items()),
+                ),
             )
-            why = f"another run of {lone.model} is compared"
-            if nearest.task != lone.task:
-                why = f"the others ran {nearest.task}; --allow task compares all tasks on {lone.set}"
-            why = find_conflict(lone, nearest) or why
-        lines.append(f"the run of {lone.model} on {paired.title} is in no comparison: {paired.conflict or why}")
+            why = f"another run of {single.model} is compared"
+            if nearest.task != single.task:
+                why = f"the others ran {nearest.task}; --allow task compares all tasks on {single.set}"
+            why = find_conflict(single, nearest) or why
+        lines.append(f"the run of {single.model} on {paired.title} is in no comparison: {paired.conflict or why}")
     return lines
 
 
@@ -278,9 +281,9 @@ def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> P
     if len({(run.protocol.get("selection"), run.protocol.get("split")) for run in runs}) > 1:
         runs = _take_common_prompts(runs)
     first, *others = runs
-    texts = set(asked_texts(first).itertuples(name=None))
+    texts = set(test_texts(first).itertuples(name=None))
     for run in others:
-        differing = texts ^ set(asked_texts(run).itertuples(name=None))
+        differing = texts ^ set(test_texts(run).itertuples(name=None))
         if differing:
             raise NNDError(
                 f"{first.path} and {run.path}: test {min(differing)[0]} is in one of them only, or has another prompt, category "
@@ -316,7 +319,7 @@ def _take_common_prompts(runs: Sequence[Run]) -> list[Run]:
     return reduced
 
 
-def asked_texts(run: Run) -> pd.DataFrame:
+def test_texts(run: Run) -> pd.DataFrame:
     """What each test of a run asks: its prompt, category and two texts; ``test_id`` is the index."""
     return run.tests.assign(**run.texts).set_index("test_id")[["cluster_id", "category", "high", "low"]]
 

@@ -1,7 +1,7 @@
 """Read the runs of NND tasks from the files that lm-eval wrote: which files there are, which belong together, which are wanted.
 
-lm-eval names its files by task and date. Where a name was changed, their contents tell: results say a digest of the answers
-that their samples and token scores hold (`nnd_tasks.task.signature.answers_digest`).
+lm-eval names its files by task and date: beside ``results_DATE.json`` stand ``samples_TASK_DATE.jsonl`` and
+``tokens_TASK_DATE.parquet``. Any other text in the place of the date will do, if it is the same in all.
 """
 
 from __future__ import annotations
@@ -9,23 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError, noting, visible
-from nnd_tasks.files import changing, expand, parse_json, read_bytes, read_text, reading
+from nnd_tasks.files import changing, expand, parse_json, read_text, reading
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
@@ -34,8 +29,6 @@ from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples, re
 from nnd_tasks.show.console import warn
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.store import results_dir
-from nnd_tasks.task.scored_tokens import ANSWERS
-from nnd_tasks.task.signature import answers_digest
 from nnd_tasks.task.signature import line as compose_line
 from nnd_tasks.text import some_of
 
@@ -51,10 +44,15 @@ def locate_results(results: list[Path] | None) -> list[Path]:
     return results or [results_dir()]
 
 
-def load_runs(results: list[Path] | None, select: list[str] | None, *, tokens: bool = False) -> tuple[Runs, list[str]]:
-    """Read the runs that a command names by its arguments RUNS and ``--select``; print and return what is left out, and why."""
+def load_runs(
+    results: list[Path] | None, select: list[str] | None, allow: Container[str] = (), *, tokens: bool = False
+) -> tuple[Runs, list[str]]:
+    """Read the runs that a command names by its arguments; print and return what is left out, and why.
+
+    ``--allow selection`` takes runs with ``--limit`` beside others.
+    """
     skipped: list[str] = []
-    runs = read_results(locate_results(results), select or (), skipped, tokens=tokens)
+    runs = read_results(locate_results(results), select or (), skipped, tokens=tokens, trials="selection" in allow)
     for line in skipped:
         warn(f"left out: {line}")
     return runs, skipped
@@ -66,13 +64,14 @@ def read_results(
     skipped: list[str] | None = None,
     *,
     tokens: bool = False,
+    trials: bool = False,
 ) -> Runs:
     """Read every NND run below the given places.
 
     Example:
         ``[(run.model, run.task, run.reported["pass_rate,none"]) for run in read_results("results")]``
 
-    Of several runs that asked one model the same, only the latest is read; it names the others (`Run.earlier`).
+    Of several runs of one model and protocol, only the latest is read; it names the others (`Run.earlier`).
 
     Args:
         places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Results
@@ -82,6 +81,7 @@ def read_results(
             is such a file, the one before is taken. None raises an error instead. It also takes a line for each run with
             ``--limit`` that is left out because a place holds other runs, too; None leaves out none.
         tokens: a run whose token scores are damaged cannot be used either.
+        trials: leave out no run with ``--limit``.
 
     Returns:
         The runs, in the order of the places, then by task; each model has a short name of its own.
@@ -93,7 +93,7 @@ def read_results(
         _find_files(place, skipped) for place in ([places] if isinstance(places, (str, Path)) else places)
     ]
     chosen = _read_selected(dict.fromkeys(chain(*files_of_places)), select, skipped)
-    if skipped is not None:
+    if skipped is not None and not trials:
         chosen = _leave_trials_out(chosen, files_of_places, skipped)
     equal: dict[str, list[Run]] = defaultdict(list)
     for run in chosen:
@@ -106,14 +106,14 @@ def read_results(
         while same:
             last = replace(same.pop(), model=name, earlier=tuple(run.file for run in same))
             with noting(skipped):
-                run = _add_samples(last)
+                run = read_samples(last)
                 if tokens:
                     read_tokens(run)
                 runs.append(run)
                 break
         for copy in (run for run in same if run.date == last.date):  # a link to these results, or a copy of them
             with noting(skipped):
-                _add_samples(copy)
+                read_samples(copy)
     if not runs:
         raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
     for note in notes_on(runs):
@@ -134,15 +134,15 @@ def _read_selected(files: Iterable[Path], select: Sequence[str], skipped: list[s
 
 def _leave_trials_out(runs: Sequence[Run], files_of_places: Sequence[Sequence[Path]], skipped: list[str]) -> list[Run]:
     """Take the runs of the whole set or a ``--sample`` of each place; of a place that has none, those with ``--limit``."""
-    kept: set[int] = set()
+    kept: list[Run] = []
     for files in files_of_places:
         of_place = [run for run in runs if run.file in files]
-        kept |= {id(run) for run in [run for run in of_place if not run.is_trial] or of_place}
+        kept += [run for run in of_place if not run.is_trial] or of_place
     for run in runs:
-        if id(run) not in kept:
+        if run not in kept:
             limit = f"{run.task} of {run.model} is a trial, with --limit {run.command['limit']:g}"
             skipped.append(f"{run.file}: {limit}; name this file to use it, or remove it (nnd runs)")
-    return [run for run in runs if id(run) in kept]
+    return [run for run in runs if run in kept]
 
 
 def notes_on(runs: Sequence[Run]) -> list[str]:
@@ -161,10 +161,8 @@ def notes_on(runs: Sequence[Run]) -> list[str]:
 def report_saved(runs: Sequence[Run]) -> Report:
     """List runs, as `list_saved` reads them."""
     rows = [{**vars(run), "prompts": run.settings.get("selection", "all").partition(" (")[0]} for run in runs]
-    return Report("runs", "Runs", tables=[make_table("runs", pd.DataFrame(rows, columns=[*_LISTED, "is_trial"]))])
-
-
-_LISTED = ("model", "task", "prompts", "date", "file")
+    columns = ["model", "task", "prompts", "date", "file", "is_trial"]
+    return Report("runs", "Runs", tables=[make_table("runs", pd.DataFrame(rows, columns=columns))])
 
 
 def list_saved(places: Sequence[Path], select: Sequence[str], skipped: list[str]) -> Sequence[Run]:
@@ -233,11 +231,7 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
             raise error
 
     files = sorted(_walk(folder, refuse))
-    results = [
-        file
-        for file in files
-        if file.match("results_*.json") or (file.suffix == ".json" and file.is_file() and _holds_results(file))
-    ]
+    results = [file for file in files if file.match("results_*.json")]
     for file in files:
         beside = _results_beside(file) if file.match("samples_*.jsonl") and file.is_file() else None
         if beside is not None and beside not in results:
@@ -252,22 +246,8 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
 
 
 def _results_beside(path: Path) -> Path:
-    """The results file beside a samples file; any other file itself."""
-    if path.suffix != ".jsonl":
-        return path
-    named = path.with_name(f"results_{path.stem.rpartition('_')[2]}.json")
-    answers = "" if named.is_file() else _answers_of(path)
-    others = path.parent.glob("*.json") if answers else ()
-    return next((file for file in sorted(others) if _holds_results(file, answers)), named)
-
-
-def _holds_results(file: Path, answers: str = "") -> bool:
-    """Tell whether a file of any name holds results of NND tasks, and among them those with some answers."""
-    try:
-        content = read_bytes(file, limit=MOST_BYTES)
-    except NNDError:
-        return False
-    return all(f'"{word}"'.encode() in content for word in ("configs", "versions", "nnd", "signature", answers) if word)
+    """The results file of a samples file; any other file itself."""
+    return path.with_name(f"results_{path.stem.rpartition('_')[2]}.json") if path.suffix == ".jsonl" else path
 
 
 def _read_headers(file: Path) -> list[Run]:
@@ -290,7 +270,7 @@ def _read_headers(file: Path) -> list[Run]:
             f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
         ) from error
     tasks = {run.task for run in runs}
-    for samples in sorted(file.parent.glob(f"samples_*_{_date_of(file, content)}.jsonl")):
+    for samples in sorted(file.parent.glob(f"samples_*_{_date_of(file)}.jsonl")):
         task = samples.stem.removeprefix("samples_").rpartition("_")[0]
         if task not in tasks and _are_of_nnd(samples):
             raise NNDError(
@@ -299,14 +279,17 @@ def _read_headers(file: Path) -> list[Run]:
     return runs
 
 
+def _date_of(results: Path) -> str:
+    return results.stem.removeprefix("results_")
+
+
 def _are_of_nnd(samples: Path) -> bool:
     _, first = next(read_lines(samples), ("", {}))
     return isinstance(first, dict) and {"candidates", "tests"} <= set(first)
 
 
 def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
-    signature, config, date = nnd["signature"], content["config"], _date_of(file, content)
-    answers = str(nnd.get("answers") or "")
+    signature, config, date = nnd["signature"], content["config"], _date_of(file)
     header = {
         "signature": signature,
         "version": content["versions"][task],
@@ -314,7 +297,6 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         "sample": nnd.get("sample"),
         "command": config,
         "model_name": content.get("model_name"),
-        "reported": content.get("results", {}).get(task, {}),
         "prompts": content.get("n-samples", {}).get(task, {}).get("effective"),
     }
     check_types(TaskResults, header, f"{file}, {task}", "holds no results of an NND task, or is damaged")
@@ -324,12 +306,12 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         raise NNDError(
             f"{file}, {task}: the line of its signature contradicts its parts; the file is damaged, run the task again"
         )
-    tokens = _find_beside(file, f"tokens_{task}_{date}.parquet", answers)
+    tokens = _find_beside(file, f"tokens_{task}_{date}.parquet")
     command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
     return Run(
         model=str(signature["model"].get("name") or content.get("model_name")),
         task=task,
-        path=_find_beside(file, f"samples_{task}_{date}.jsonl", answers),
+        path=_find_beside(file, f"samples_{task}_{date}.jsonl"),
         date=date,
         protocol=signature["protocol"],
         model_info=signature["model"],
@@ -339,73 +321,18 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
         parameters=max(config.get("model_num_parameters") or 0, 0) or None,
         spans=spans,
-        reported=header["reported"],
+        reported=dict(content.get("results", {}).get(task, {})),
         prompts=header["prompts"],
-        answers=answers,
+        answers=str(nnd.get("answers") or ""),
         file=file,
         tokens=tokens if tokens.is_file() else None,
     )
 
 
-def _date_of(file: Path, content: Mapping[str, Any]) -> str:
-    """When a run was saved, as the name of its results file says, or else when it began, as its content says."""
-    in_name = re.search(r"\d{4}-\d\d-\d\dT[\d.-]+$", file.stem)
-    if in_name:
-        return in_name[0]
-    began = content.get("date")
-    if isinstance(began, (int, float)) and not isinstance(began, bool):
-        with suppress(ValueError, OverflowError, OSError):
-            return datetime.fromtimestamp(began).isoformat().replace(":", "-")
-    return file.stem.removeprefix("results_")
-
-
-# ---------------------------------------------------------------- samples and token scores of a results file
-
-
-def _find_beside(results: Path, name: str, answers: str) -> Path:
-    """The file of lm-eval's name, or else one with the same answers; token scores need not be there.
-
-    Of results that are a link, it may stand where the link leads to.
-    """
-    folders = dict.fromkeys((results.parent, results.resolve().parent))
-    named = next((folder / name for folder in folders if (folder / name).is_file()), results.with_name(name))
-    return named if named.is_file() else _find_answers(results.parent, named.suffix, answers) or named
-
-
-def _find_answers(folder: Path, suffix: str, answers: str) -> Path | None:
-    """The file of a folder that holds some answers, whatever its name is."""
-    files = sorted(folder.glob(f"*{suffix}")) if answers else []
-    return next((file for file in files if _answers_of(file) == answers), None)
-
-
-def _answers_of(file: Path) -> str:
-    """The digest of the answers that samples or token scores are of; an empty text for any other file."""
-    with suppress(OSError, NNDError, KeyError, TypeError, AttributeError, pa.ArrowException):
-        return _digest_answers(file, file.stat().st_mtime_ns)
-    return ""
-
-
-@lru_cache(maxsize=1000)
-def _digest_answers(file: Path, changed: int) -> str:
-    """The digest for a file that was changed at that time (nanoseconds)."""
-    if file.suffix == ".parquet":
-        return str(pq.read_schema(file).metadata[ANSWERS].decode())
-    return answers_digest(score for _, sample in read_lines(file) if sample["tests"] for score in sample["candidates"])
-
-
-def _add_samples(run: Run) -> Run:
-    """Read the samples of a run; those of another name where only they hold its answers.
-
-    Raises:
-        NNDError: the samples are missing, cut off, damaged, or of another run.
-    """
-    try:
-        return read_samples(run)
-    except NNDError:
-        renamed = _find_answers(run.file.parent, ".jsonl", run.answers)
-        if renamed in (None, run.path):
-            raise
-    return read_samples(replace(run, path=renamed))
+def _find_beside(results: Path, name: str) -> Path:
+    """A file beside results; of results that are a link, it may stand where the link leads to. It need not be there."""
+    paths = [folder / name for folder in (results.parent, results.resolve().parent)]
+    return next(filter(Path.is_file, paths), paths[0])
 
 
 # ---------------------------------------------------------------- which runs are wanted
@@ -430,17 +357,20 @@ def select_runs(runs: Sequence[Run], select: Sequence[str]) -> Sequence[Run]:
         if not value:
             raise NNDError(f"--select {pair}: write KEY=VALUE, such as shots=0")
         # The number of prompts is what stands before " of 60 (digest)".
-        limits = (str(run.protocol.get("selection", "all")).partition(" of ")[0] for run in runs)
         settings = [
-            {"limit": limit, "reader": run.reader, **run.settings} for run, limit in zip(runs, limits, strict=True)
+            {
+                "limit": str(run.protocol.get("selection", "all")).partition(" of ")[0],
+                "reader": run.reader,
+                **run.settings,
+            }
+            for run in runs
         ]
         if not any(key in of_run for of_run in settings):
             raise NNDError(f"--select {key}: no part of the protocol; they are {', '.join(settings[0])}")
         values = [of_run.get(key, "no") for of_run in settings]
         value = value.lower().partition("-")[0] if key == "version" else value.lower()
         meant = {value, f"nnd/{value}", {"true": "yes", "false": "no", "none": "no"}.get(value)}
-        chosen = [run for run, value_of_run in zip(runs, values, strict=True) if value_of_run.lower() in meant]
-        if not chosen:
+        runs = [run for run, value_of_run in zip(runs, values, strict=True) if value_of_run.lower() in meant]
+        if not runs:
             raise NNDError(f"--select {pair}: no run has it; they have {', '.join(sorted(set(values)))}")
-        runs = chosen
     return runs

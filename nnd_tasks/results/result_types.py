@@ -8,27 +8,13 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
 from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.text import counted
 
-
-def _check_json(value: Any) -> Any:
-    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half of a character cannot be encoded
-    return value
-
-
-def _check_scalar(value: Any) -> Any:
-    if isinstance(value, (dict, list)):
-        raise ValueError("Input should be a text, a number, true, false or null")
-    return _check_json(value)
-
-
-Json = Annotated[Any, AfterValidator(_check_json)]
-Scalar = Annotated[Any, AfterValidator(_check_scalar)]
-Text = Annotated[str, Field(pattern="")]  # the pattern makes pydantic refuse half of a character
+Scalar = str | int | float | bool | None
 #: Far above every sum of log-probabilities, and far below what overflows when sums are added.
 Nats = Annotated[float, Field(ge=-1e12, le=1e12)]
 Count = Annotated[int, Field(ge=0, le=10**12)]
@@ -38,7 +24,6 @@ _CLOSE = 1e-9
 
 class _Checked(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
-    __pydantic_extra__: dict[Text, Json]
 
 
 class Score(_Checked):
@@ -69,10 +54,10 @@ class Score(_Checked):
 class Test(_Checked):
     """What became of a test; ``high`` and ``low`` are places in the document's candidates."""
 
-    test_id: Annotated[Text, Field(min_length=1)]
-    category: Text
-    subcategory: Text = ""
-    severity: Text = ""
+    test_id: Annotated[str, Field(min_length=1)]
+    category: str
+    subcategory: str = ""
+    severity: str = ""
     #: Above 1 where an error adds more words than a text has.
     noise_ratio: Annotated[float, Field(ge=0, le=1e6)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
@@ -87,18 +72,18 @@ class Mark(_Checked):
 
     start: Count
     end: Count
-    category: Text | None
-    severity: Text | None
+    category: str | None
+    severity: str | None
 
 
 class Document(_Checked):
     """A prompt with its candidates."""
 
-    cluster_id: Annotated[Text, Field(min_length=1)]
-    context: Text = ""
-    candidates: list[Text]
+    cluster_id: Annotated[str, Field(min_length=1)]
+    context: str = ""
+    candidates: list[str]
     error_spans: list[list[Mark]] | None = None
-    tests: list[dict[Text, Json]] | None = None
+    tests: list[dict[str, Any]] | None = None
 
 
 class Sample(_Checked):
@@ -120,10 +105,10 @@ class Sample(_Checked):
         for test in self.tests:
             if max(test.high, test.low) >= texts:
                 raise ValueError(f"test {test.test_id} has a candidate that is not there")
-        asked = self.doc.tests if self.doc.tests is not None else [{}] * len(self.tests)
-        if len(asked) != len(self.tests):
-            raise ValueError(f"{counted(len(self.tests), 'test')} of {len(asked)}")
-        for test, doc in zip(self.tests, asked, strict=True):
+        of_document = self.doc.tests if self.doc.tests is not None else [{}] * len(self.tests)
+        if len(of_document) != len(self.tests):
+            raise ValueError(f"{counted(len(self.tests), 'test')} of {len(of_document)}")
+        for test, doc in zip(self.tests, of_document, strict=True):
             if any(doc.get(name, value) != value for name, value in test):
                 raise ValueError(f"test {test.test_id} is not that of the document")
         return self
@@ -132,41 +117,41 @@ class Sample(_Checked):
 class Protocol(_Checked):
     """The first part of a signature."""
 
-    __pydantic_extra__: dict[Text, Scalar]
-    set: Text | None = None
-    config: Text | None = None
-    split: Text | None = None
-    selection: Text | None = None
-    reader: Text | None = None
+    __pydantic_extra__: dict[str, Scalar]
+    set: str | None = None
+    config: str | None = None
+    split: str | None = None
+    selection: str | None = None
+    reader: str | None = None
 
 
 class Model(_Checked):
     """The second part of a signature."""
 
-    __pydantic_extra__: dict[Text, Scalar]
-    name: Text | None = None
+    __pydantic_extra__: dict[str, Scalar]
+    name: str | None = None
     window: Count | None = None
-    trained_on: Text | None = None
-    arguments: dict[Text, Scalar] | None = None
+    trained_on: str | None = None
+    arguments: dict[str, Scalar] | None = None
 
 
-class Signature(_Checked):
+class StoredSignature(_Checked):
     """The signature of a run."""
 
-    line: Text
+    line: str
     protocol: Protocol
     model: Model
-    environment: dict[Text, Scalar]
-    spans: Text | None = None
+    environment: dict[str, Scalar]
+    spans: str | None = None
 
 
 class Command(_Checked):
     """The arguments that lm-eval was given."""
 
-    model: Text | None = None
-    model_args: Text | dict[Text, Json] | None = None
+    model: str | None = None
+    model_args: str | dict[str, Any] | None = None
     batch_size: Scalar = None
-    device: Text | None = None
+    device: str | None = None
     limit: Annotated[float, Field(allow_inf_nan=False)] | None = None
     model_num_parameters: Annotated[int, Field(ge=-1, le=10**18)] | None = None
 
@@ -176,13 +161,12 @@ class TaskResults(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    signature: Signature
+    signature: StoredSignature
     version: Scalar
-    settings: dict[Text, Json] | None
+    settings: dict[str, Any] | None
     sample: Count | None
     command: Command
-    model_name: Text | None
-    reported: dict[Text, Any]
+    model_name: str | None
     prompts: Count | None
 
 
@@ -197,9 +181,12 @@ def check_types(model: type[BaseModel], value: Any, location: str, problem: str)
     """
     try:
         model.model_validate(value)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half of a character cannot be encoded
     except ValidationError as error:
         key, cause = list_mistakes(error)[0]
         message = f"{key:.100}: {cause:.300}" if key else f"{cause:.300}"
         raise NNDError(f"{location}: {problem} ({message}); run the task again") from None
+    except ValueError as error:
+        raise NNDError(f"{location}: {problem} ({error!s:.300}); run the task again") from None
     except RecursionError:
         raise NNDError(f"{location}: {problem} (its lists and objects are nested too deeply)") from None

@@ -23,7 +23,7 @@ QUANTITIES = ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
 #: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
 #: `Run.documents`. Log-likelihoods are in nats: ``high_sum``, and ``high_mean`` and ``high_no_context`` per token. Margins are
 #: (better - worse): per token, summed, per UTF-8 byte, per token without the context; nan where a text has no finite score.
-#: Then the other measures of `nnd_tasks.measures`, and what they rest on; those of `TOKEN_STATS` are nan unless asked for.
+#: Then the other measures of `nnd_tasks.measures`, and what they rest on; those of `TOKEN_STATS` are nan without ``token_stats``.
 COLUMNS = (
     *("test_id", "cluster_id", "category", "subcategory", "severity", "noise_ratio", "seed", "document", "high", "low"),
     *("margin", "margin_sum", "margin_bytes", "passed", "tie", "margin_no_context"),
@@ -41,7 +41,7 @@ class Run:
         task: name of the task.
         path: of the samples file.
         date: of the run, as in the name of its file.
-        protocol: what was asked, from the signature; two runs are comparable when it is equal.
+        protocol: from the signature; two runs are comparable when it is equal.
         model_info: the model's part of the signature.
         environment: versions of packages, from the signature.
         line: the signature in one line, without secrets.
@@ -62,9 +62,9 @@ class Run:
         tokens: the file of its token scores; None where it kept none.
         reader: who read the candidates: ``writer``, ``validator``, ``choice``, ``judge``, ``rating`` or ``reward``.
         set: name of the set and its config.
-        asked: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
-        settings: `asked` as people write it: ``yes``, ``no`` (also for None and ``""``), or the value itself.
-        comparison_key: `asked`, but what to do with texts that are too long makes no difference where every prompt was whole
+        full_protocol: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
+        settings: `full_protocol` as people write it: ``yes``, ``no`` (also for None and ``""``), or the value itself.
+        comparison_key: `full_protocol`, but the rule for texts that are too long makes no difference where every prompt was whole
             and every test was scored. Runs can be compared where it is equal.
         prompt_ids: ``cluster_id`` of its prompts.
         prompts_in_set: how many prompts the set has, of which the run may have scored a sample.
@@ -102,11 +102,11 @@ class Run:
         """Compute what the protocol and the samples say of the run."""
         self.reader = str(self.protocol.get("reader", WRITER))
         self.set = f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
-        self.asked = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
-        self.settings = {key: _write_value(value) for key, value in self.asked.items()}
+        self.full_protocol = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
+        self.settings = {key: _write_value(value) for key, value in self.full_protocol.items()}
         everything_fits = not self.truncated and len(self.tests) > 0 and self.tests["passed"].notna().all()
         fits = {"overlong": "nothing is"} if everything_fits and "overlong" in self.protocol else {}
-        self.comparison_key = {**self.asked, **fits}
+        self.comparison_key = {**self.full_protocol, **fits}
         self.prompt_ids = frozenset(document["cluster_id"] for document in self.documents)
         sample = re.match(r"\d+ of (\d+)", str(self.protocol.get("selection")))  # `nnd_tasks.task.signature.selection`
         self.prompts_in_set = int(sample[1]) if sample else len(self.documents)

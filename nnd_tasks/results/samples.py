@@ -5,6 +5,7 @@ Outcomes follow from sums and numbers of tokens; those that the file says must b
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,21 +22,12 @@ from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import json_lines, reading
-from nnd_tasks.measures import MARGIN, MEASURES, list_measures, measure_tests, weigh_measures
+from nnd_tasks.measures import MARGIN, MEASURES, measure_tests, weigh_measures
 from nnd_tasks.results.result_types import Sample, check_types
 from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
 from nnd_tasks.statistics import clustered_mean, summarize_rate
-from nnd_tasks.task.metrics import (
-    NORMALIZATIONS,
-    PROMPT_RATES,
-    UNDEFINED,
-    Summarize,
-    aggregate_rate,
-    aggregate_stderr,
-    break_down,
-    list_rates,
-)
+from nnd_tasks.task.metrics import NORMALIZATIONS, PROMPT_RATES, UNDEFINED, break_down
 from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA
 from nnd_tasks.task.signature import answers_digest
 
@@ -91,16 +83,18 @@ def read_samples(run: Run) -> Run:
     # An excess is pooled as a share; see `nnd_tasks.likelihood.span_metrics.SpanMetrics`.
     whole = {name: np.sum(value, axis=0) for name, value in own.items() if len(value) == len(documents)}
     pooled = {
-        name: total / count if count else UNDEFINED
+        name: total / count if count else math.nan
         for name, (total, count) in whole.items()
         if not name.endswith("_stderr") and "excess" not in name
     }
     not_of_one_run = "they are not of one run, or one is damaged; run the task again"
     for name, value in {**pooled, **counts, **recompute_metrics(run, tests)}.items():
-        reported = run.reported.get(f"{name},none", value)
-        if not _agree(value, reported):
+        expected = UNDEFINED if math.isnan(value) else value
+        reported = run.reported.get(f"{name},none", expected)
+        close = _is_finite(reported) and abs(value - reported) <= _CLOSE * max(abs(value), 1)
+        if reported != expected and not close:
             raise NNDError(
-                f"{run.path}: its tests give {name} {value!s:.12}, {run.file.name} says {reported!r:.40}: {not_of_one_run}"
+                f"{run.path}: its tests give {name} {expected!s:.12}, {run.file.name} says {reported!r:.40}: {not_of_one_run}"
             )
     if run.answers and answers_digest(score for document in documents for score in document["scores"]) != run.answers:
         raise NNDError(f"{run.path}: its sums and tokens are not those of {run.file.name} (digest): {not_of_one_run}")
@@ -109,12 +103,6 @@ def read_samples(run: Run) -> Run:
 
 def _is_finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and abs(value) < 1e15
-
-
-def _agree(value: Any, reported: Any) -> bool:
-    if UNDEFINED in (value, reported):
-        return bool(value == reported)
-    return _is_finite(reported) and abs(value - reported) <= _CLOSE * max(abs(value), 1)
 
 
 def _add_scores(tests: pd.DataFrame, documents: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -197,8 +185,8 @@ def outcomes_of(tests: pd.DataFrame) -> dict[str, Any]:
     return {**outcomes, "pass_rate_pmi": passes(gains[0], gains[1]), "survival": survival}
 
 
-def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, Any]:
-    """Compute what lm-eval reports of a task again: metric -> value, or `UNDEFINED`.
+def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
+    """Compute what lm-eval reports of a task again, and the same of every category and severity; nan where it is undefined.
 
     Known limits: the rates that only some readers have, and those of error spans, are not among them.
 
@@ -210,38 +198,34 @@ def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, Any]:
         NNDError: a category has a name that no set may have.
     """
     scored, prompts = tests["passed"].notna(), tests["cluster_id"]
-    values: dict[str, Any] = {"tests": int(scored.sum()), "clusters": prompts[scored].nunique()}
+    values = {"tests": int(scored.sum()), "clusters": prompts[scored].nunique()}
     values |= {"ties": int(tests["tie"].sum()), "unscored": int((~scored).sum())}
-    breakdown = break_down(tests[["category", "severity"]].drop_duplicates().to_dict("records"))
-    reliance = bool(tests[[f"{side}_no_context" for side in SIDES]].notna().any(axis=None))
     # The outcomes of ties may be the authors', and of unread answers a failure; those of the other rules are not kept.
     likelihoods = run.reader in (WRITER, "reward") and run.protocol.get("ties") != Ties.AUTHORS.value
     outcomes = pd.DataFrame(outcomes_of(tests) if likelihoods else {}, index=tests.index, dtype=float)
     outcomes["pass_rate"] = tests["passed"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-    by_prompt = outcomes.groupby(prompts, sort=False)
-    worst = by_prompt.min()
-    of_prompts = worst.where((worst == 0) | (by_prompt.count().eq(by_prompt.size(), axis=0)))
-    for name, (rate, selector) in list_rates(breakdown, context_reliance=reliance and likelihoods).items():
-        chosen = outcomes if selector is None else outcomes[tests[selector[0]] == selector[1]]
-        if rate in PROMPT_RATES:
-            chosen, rate = of_prompts, PROMPT_RATES[rate]
-        if rate in chosen:
-            group = chosen[rate].groupby(chosen.index.map(prompts) if chosen is not of_prompts else chosen.index)
-            values |= _pool(name, group.sum(), group.count(), summarize_rate)
+    totals, weights = outcomes.fillna(0), outcomes.notna().astype(float)
     if run.reader == WRITER:
-        weighed = pd.DataFrame(weigh_measures(tests), index=tests.index)
-        for name, (measure, category) in list_measures(breakdown, token_stats=True).items():
-            place = list(MEASURES).index(measure)
-            chosen = weighed if category is None else weighed[tests["category"] == category]
-            sums = chosen.groupby(chosen.index.map(prompts)).sum()
-            values |= _pool(name, sums[place], sums[place + len(MEASURES)], clustered_mean)
+        totals[[*MEASURES]], weights[[*MEASURES]] = np.split(weigh_measures(tests), 2, axis=1)
+    subsets: dict[str, Any] = {"": slice(None)}
+    labels = tests[["category", "severity"]].drop_duplicates().to_dict("records")
+    for name, (column, value) in break_down(labels).items():
+        subsets[name.removeprefix("pass_rate")] = tests[column] == value
+    summed = {}  # metric -> its sums and weights of each prompt
+    for suffix, chosen in subsets.items():
+        of_prompts = [numbers[chosen].groupby(prompts).sum() for numbers in (totals, weights)]
+        summed |= {f"{name}{suffix}": [numbers[name] for numbers in of_prompts] for name in totals}
+    # A prompt fails if a test of it does, and passes if all of them do.
+    by_prompt = outcomes.groupby(prompts)
+    worst = by_prompt.min()
+    worst = worst.where((worst == 0) | by_prompt.count().eq(by_prompt.size(), axis=0))
+    for name, rate in PROMPT_RATES.items():
+        if rate in worst:
+            summed[name] = [worst[rate].fillna(0), worst[rate].notna()]
+    for name, (total, weight) in summed.items():
+        summarize = summarize_rate if name.startswith(("pass_rate", "survival")) else clustered_mean
+        values[name], values[f"{name}_stderr"], *_ = summarize(total, weight)
     return values
-
-
-def _pool(name: str, totals: Any, tests: Any, summarize: Summarize) -> dict[str, Any]:
-    counts = [*zip(totals.tolist(), tests.tolist(), strict=True)]
-    error = aggregate_stderr(counts, summarize=summarize)
-    return {name: aggregate_rate(counts, summarize), f"{name}_stderr": error}
 
 
 # ---------------------------------------------------------------- token scores

@@ -26,6 +26,7 @@ from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, only_writer, read_text, rewriting
 from nnd_tasks.languages import language_pair
+from nnd_tasks.markdown import code, escape_markdown, fenced
 from nnd_tasks.schema import (
     CLEANING_REASONS,
     RESERVED_COLUMNS,
@@ -53,7 +54,7 @@ from nnd_tasks.store import (
     read_report,
     read_table,
 )
-from nnd_tasks.text import code, counted, escape_markdown, fenced
+from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
     from nnd_tasks.sets.recipe import Facts

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.markdown import escape_cell, escape_markdown, on_one_line
 from nnd_tasks.show.report import Report, Table, is_missing
-from nnd_tasks.text import escape_cell, escape_markdown, figure_text, on_one_line
+from nnd_tasks.text import figure_text
 
 if TYPE_CHECKING:
     import jinja2

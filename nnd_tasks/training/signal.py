@@ -166,16 +166,16 @@ def smallest_sample(sums: Floats, tests: Floats, ranks: NDArray[np.int64], promp
         ranks: of the prompts in the order of ``--sample``.
         prompts: of the whole set.
     """
-    told_apart = compare_pairs(sums, tests)["apart"]
-    if not told_apart.any():  # the order may be shown by all models together, and by no two of them
+    differing = compare_pairs(sums, tests)["apart"]
+    if not differing.any():  # the order may be shown by all models together, and by no two of them
         return math.nan
     least = prompts
     for size in np.unique(np.geomspace(FEW, max(FEW, prompts - 1), SIZES).astype(int))[::-1]:
         inside = ranks < size
         if inside.sum() < 2:
             break
-        kept = compare_pairs(sums[inside], tests[inside])["apart"] == told_apart
-        if kept[told_apart != 0].mean() < KEPT:
+        kept = compare_pairs(sums[inside], tests[inside])["apart"] == differing
+        if kept[differing != 0].mean() < KEPT:
             break
         least = min(int(size), prompts)
     return least

@@ -65,7 +65,7 @@ def trend(
 
     if decide:
         columns = None if tags is None else read_tags(tags)
-        reports = report_decisions(load_runs(runs, select)[0], series, columns, allow=allow)
+        reports = report_decisions(load_runs(runs, select, allow)[0], series, columns, allow=allow)
     else:
         reports = [report_trend(read_trend(locate_results(runs), x, tags, allow, select or ()))]
     show_reports(reports, out=out, form=form, brief=brief)
@@ -95,5 +95,5 @@ def signal(
     from nnd_tasks.training.signal import report_signals
 
     columns = None if tags is None else read_tags(tags)
-    reports = report_signals(load_runs(runs, select)[0], columns, allow=allow)
+    reports = report_signals(load_runs(runs, select, allow)[0], columns, allow=allow)
     show_reports(reports, out=out, form=form, brief=brief)

@@ -84,7 +84,8 @@ def read_trend(
     logs = [path for path in paths if path.suffix == ".jsonl" and not path.name.startswith("samples_")]
     if not logs:
         skipped: list[str] = []
-        trend = find_trend(read_results(paths, select, skipped), x, None if tags is None else read_tags(tags), allow)
+        runs = read_results(paths, select, skipped, trials="selection" in allow)
+        trend = find_trend(runs, x, None if tags is None else read_tags(tags), allow)
         return replace(trend, notes=[*trend.notes, *(f"left out: {line}" for line in skipped)])
     if len(logs) < len(paths) or select or allow or tags or x:
         raise NNDError(f"{logs[0]} is a log of NNDCallback: draw runs separately; logs have no options")
@@ -157,7 +158,7 @@ def read_logs(paths: Sequence[Path]) -> Trend:
         paths: the log, or the logs of a training in parts.
 
     Raises:
-        NNDError: a line is damaged, two have the same step, or what was asked changed.
+        NNDError: a line is damaged, two have the same step, or the protocol changed.
     """
     named = ", ".join(map(str, paths))
     lines = [line for path in paths for line in read_log(path)]
@@ -255,7 +256,7 @@ def report_trend(trend: Trend) -> Report:
     )
 
 
-# ---------------------------------------------------------------- how early trainings can be told apart
+# ---------------------------------------------------------------- how early trainings differ
 
 # The *decision accuracy* of a step is the share of pairs of trainings that a measure orders there as at the last step.
 
@@ -323,7 +324,7 @@ def _find_training(run: Run, series: str | None) -> str:
     return str(match[min(match.re.groups, 1)])
 
 
-def decide(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
+def compute_accuracies(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
     """Compute decision accuracies.
 
     Args:
@@ -371,7 +372,7 @@ def decide(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
 
 
 def _report_decisions(paired: Paired, models: pd.DataFrame, notes: Sequence[str]) -> Report:
-    decisions = decide(paired, models)
+    decisions = compute_accuracies(paired, models)
     overall = decisions[decisions["category"] == ALL]
     points = overall.assign(panel=ALL).rename(columns={"measure": "line", "step": "x", "accuracy": "y"})
     label = "share of pairs ordered as at the last step"

@@ -107,9 +107,9 @@ def test_what_does_not_fit_is_left_out_and_it_says_so(folder, paired, monkeypatc
     assert (without.tests, without.models, without.cut) == (36, [], True)
     worst = np.min([run.tests["margin"] for run in paired.runs], axis=0)
     smallest_first = paired.runs[0].tests["test_id"][np.argsort(worst, kind="stable")]
-    for room in (size(without) - 1, 2_000):
-        packed = pack([paired], room)
-        assert size(packed) <= room
+    for most_bytes in (size(without) - 1, 2_000):
+        packed = pack([paired], most_bytes)
+        assert size(packed) <= most_bytes
         assert 0 < packed.tests < packed.of == 36
         assert set(unpacked(packed.pieces[0])[0]["id"]) == set(smallest_first[: packed.tests])
     monkeypatch.setattr(page_module, "PAGE_LIMIT", 3_000)

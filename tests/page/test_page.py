@@ -6,7 +6,6 @@ import shlex
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from nnd_tasks.errors import NNDError
@@ -45,21 +44,6 @@ def test_the_tables_are_those_of_the_comparison(three):
     for name, rows in tables.items():
         shown = page.xpath(f"//table[@class='{name}']/tbody/tr")
         assert [[text_of(cell) for cell in row] for row in shown] == rows
-
-
-def test_bars_lines_and_diamonds_are_where_the_rates_are(three):
-    page = parse(render_report(three)[1])
-    [section] = map(make_section, pair(three))
-    expected = section.report.tables[0].data
-
-    def styles(kind):
-        marks = page.xpath(f"//span[@class='track']/i[starts-with(@class, '{kind}')]")
-        return [[float(number) for number in re.findall(r"[\d.]+", mark.get("style"))] for mark in marks]
-
-    assert np.ravel(styles("fill")) == pytest.approx(100 * expected["rate"].to_numpy(), abs=0.006)
-    ends = np.stack([expected["low"], expected["high"] - expected["low"]], axis=1)
-    assert np.array(styles("span")) == pytest.approx(100 * ends, abs=0.006)
-    assert np.ravel(styles("rule")) == pytest.approx(100 * expected["best_baseline"].to_numpy(), abs=0.006)
 
 
 # ---------------------------------------------------------------- signatures and commands

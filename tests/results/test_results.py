@@ -77,23 +77,15 @@ def test_one_results_or_samples_file_can_be_named(scored):
         assert run.model == "gpt2"
 
 
-def test_files_of_other_names_are_found_by_what_they_hold(scored, tmp_path):
-    def sums(places):
-        return {run.model: run.tests["high_sum"].tolist() for run in read_results(places)}
-
-    expected = sums(scored)
-    for name, letter in zip(sorted(expected), "zyx", strict=True):
-        shutil.copy(only(scored / name, "results_*.json"), tmp_path / f"final {name}.json")
-        shutil.copy(only(scored / name, "samples_*.jsonl"), tmp_path / f"{letter}.jsonl")
-    (tmp_path / "other.json").write_text('{"configs": 1}')
-    (tmp_path / "other.jsonl").write_text('{"text": 1}\n')
-    for places in (tmp_path, sorted(tmp_path.glob("final*")), [*tmp_path.glob("[x-z].jsonl")]):
-        assert sums(places) == expected
-    for name, of_samples, of_results in (("gpt2", "2026", "2025"), ("llama", "2025", "2026")):
-        [run] = read_results(tmp_path / f"final {name}.json")
-        run.path.rename(tmp_path / f"samples_{run.task}_{of_samples}-01-01T00-00-00.jsonl")
-        run.file.rename(tmp_path / f"results_{of_results}-01-01T00-00-00.json")
-    assert sums(tmp_path) == expected, "names were swapped"
+def test_files_may_have_another_text_in_the_place_of_the_date(scored, tmp_path):
+    folder = shutil.copytree(only(scored / "gpt2", "results_*.json").parent, tmp_path / "copy")
+    results = only(folder, "results_*.json").rename(folder / "results_final.json")
+    with pytest.raises(NNDError, match=r"its samples samples_nnd_demo_final\.jsonl are missing"):
+        read_results(results)
+    samples = only(folder, "samples_*.jsonl").rename(folder / "samples_nnd_demo_final.jsonl")
+    for place in (folder, results, samples):
+        [run] = read_results(place)
+        assert (run.model, run.date, run.path) == ("gpt2", "final", samples)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +236,7 @@ def test_trials_are_left_out_beside_other_runs_unless_they_are_named(tmp_path, n
     assert "is a trial, with --limit 9; name this file to use it" in done.err
     trial = only(tmp_path / "r" / "c", "results_*")
     assert "cannot be compared: selection" in nnd("compare", tmp_path / "r", trial).out
-    assert "(authors): a, b, c, d\n" in nnd("compare", tmp_path / "r", trial, "--allow", "selection").out
+    assert "(authors): a, b, c, d\n" in nnd("compare", tmp_path / "r", "--allow", "selection").out
     assert [run.model for run in read_results(tmp_path / "r", ["limit=9"], [])] == ["c"]
 
 

@@ -22,6 +22,7 @@ from nnd_tasks import schema
 from nnd_tasks.contribute.check.rules import Finding, Severity, Tests, check_tests, finding
 from nnd_tasks.errors import NNDError, noting, reason_of, visible
 from nnd_tasks.files import expand, read_text
+from nnd_tasks.markdown import code, escape_markdown
 from nnd_tasks.schema import clean_name, find_faults, fingerprint
 from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.catalogue import find_recipe_file, list_recipes
@@ -46,7 +47,7 @@ from nnd_tasks.store import (
 from nnd_tasks.tables.cells import FILE
 from nnd_tasks.task.sandbox import SANDBOX, doubles_space, fill_template
 from nnd_tasks.task.task_files import CLASS, check_settings, list_variants, read_task_yaml, written_folders
-from nnd_tasks.text import code, counted, escape_markdown, some_of
+from nnd_tasks.text import counted, some_of
 
 
 @dataclass

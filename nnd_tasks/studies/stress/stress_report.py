@@ -77,12 +77,12 @@ def report_metric(name: str, metric: Metric, folder: Path, corpus: Corpus) -> Re
     needed = "source" if name == FAITHFUL else "references"
     if not all(getattr(gold, needed) for gold in corpus.texts):
         raise NNDError(f"metric {name} needs {needed}, which corpus {corpus.name} does not have for every text")
-    asked = {side: list(zip(tests[side], tests["context"], tests["high"], strict=True)) for side in ("high", "low")}
-    wanted = dict.fromkeys(asked["high"] + asked["low"])
+    texts_of = {side: list(zip(tests[side], tests["context"], tests["high"], strict=True)) for side in ("high", "low")}
+    wanted = dict.fromkeys(texts_of["high"] + texts_of["low"])
     texts, sources, _ = zip(*wanted, strict=True)
     scores = metric(texts, sources, [golds[source, gold].references for _, source, gold in wanted])
     score_of = dict(zip(wanted, scores, strict=True))
-    tests["gold"], tests["score"] = ([score_of[key] for key in asked[side]] for side in ("high", "low"))
+    tests["gold"], tests["score"] = ([score_of[key] for key in texts_of[side]] for side in ("high", "low"))
     return report_scores(f"{folder.name}, {name}", name, tests, task=folder.name)
 
 
