@@ -214,7 +214,9 @@ def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
     summed = {}  # metric -> its sums and weights of each prompt
     for suffix, chosen in subsets.items():
         of_prompts = [numbers[chosen].groupby(prompts).sum() for numbers in (totals, weights)]
-        summed |= {f"{name}{suffix}": [numbers[name] for numbers in of_prompts] for name in totals}
+        # Of the parts of a set there are rates by token alone: "pass_rate_sum_x" is that of a category "sum_x".
+        names = totals.columns.difference([*NORMALIZATIONS][1:]) if suffix else totals
+        summed |= {f"{name}{suffix}": [numbers[name] for numbers in of_prompts] for name in names}
     # A prompt fails if a test of it does, and passes if all of them do.
     by_prompt = outcomes.groupby(prompts)
     worst = by_prompt.min()

@@ -1,1 +1,1 @@
-"""What repeats experiments of papers, and what asks more of results than a comparison."""
+"""Rates with length taken out (`adjust.py`), synthetic errors (`stress/`), and text metrics for them."""
