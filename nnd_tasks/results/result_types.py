@@ -180,8 +180,8 @@ def check_types(model: type[BaseModel], value: Any, location: str, problem: str)
         problem: what is then wrong, for the error.
     """
     try:
-        model.model_validate(value)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # half of a character cannot be encoded
+        model.model_validate(value)
     except ValidationError as error:
         key, cause = list_mistakes(error)[0]
         message = f"{key:.100}: {cause:.300}" if key else f"{cause:.300}"

@@ -211,7 +211,7 @@ def recompute_metrics(run: Run, tests: pd.DataFrame) -> dict[str, float]:
     labels = tests[["category", "severity"]].drop_duplicates().to_dict("records")
     for name, (column, value) in break_down(labels).items():
         subsets[name.removeprefix("pass_rate")] = tests[column] == value
-    summed = {}  # metric -> its sums and weights of each prompt
+    summed: dict[str, list[Any]] = {}  # metric -> its sums and weights of each prompt
     for suffix, chosen in subsets.items():
         of_prompts = [numbers[chosen].groupby(prompts).sum() for numbers in (totals, weights)]
         # Of the parts of a set there are rates by token alone: "pass_rate_sum_x" is that of a category "sum_x".

@@ -189,7 +189,8 @@ def write_stored(folder):
     for path in folder.rglob("results_*.json"):
         content = json.loads(path.read_text())
         [run] = read_results(path)
-        metrics = {f"{name},none": value for name, value in recompute_metrics(run, run.tests).items()}
+        values = recompute_metrics(run, run.tests).items()
+        metrics = {f"{name},none": "N/A" if math.isnan(value) else value for name, value in values}
         content["results"] = {run.task: {"alias": run.task, **metrics}}
         path.write_text(json.dumps(content))
     return folder
