@@ -29,7 +29,7 @@ from shared_prefix.architectures import (
     text_config,
 )
 from shared_prefix.model_error import reason_with_type
-from shared_prefix.prefix_scoring import PrefixScoring
+from shared_prefix.prefix_scoring import PrefixScoring, stats_of
 from shared_prefix.token_requests import (
     Response,
     ScoredRequest,
@@ -74,7 +74,7 @@ class SharedPrefixLM(PrefixScoring):
             self.row_tokens, self.decoder_row_tokens, self.source_tokens = 4096, 2048, 4096
             self.scan_price = 512
         self._shared_prefix = shared_prefix
-        self._covered = ""  # what the check on the model itself read beyond, in words
+        self._unchecked: Collection[int] = ()  # windows that the check on the model itself did not read beyond
 
     # ------------------------------------------------------------ may this model share?
 
@@ -89,7 +89,8 @@ class SharedPrefixLM(PrefixScoring):
             reason = why_unsuitable(self.model, self._inner, self.backend) or self._self_check()
         if reason is None:
             seen = describe_layers(layout_of(self._inner.config))
-            logger.info("hf-shared-prefix: every distinct token is read once (%s%s)", seen, self._covered)
+            limits = "".join(f"; not checked beyond {length:,} tokens" for length in sorted(self._unchecked))
+            logger.info("hf-shared-prefix: every distinct token is read once (%s%s)", seen, limits)
             return None
         logger.info("hf-shared-prefix: not sharing prefixes, plain hf instead: %s", reason)
         return reason
@@ -109,7 +110,7 @@ class SharedPrefixLM(PrefixScoring):
         budget = 0 if seq2seq else self.check_work[self.device.type != "cpu"]
         per_token = self._inner.num_parameters(exclude_embeddings=True)  # about one multiplication each
         read = {length for length in lengths - short if 6 * (length + 6) * per_token <= budget}
-        self._covered = covered(short, read, lengths - short - read)
+        self._unchecked = lengths - short - read
         size = min(int(text_config(config).vocab_size), len(self.tokenizer))
         pairs = short_pairs(size)
         for length in sorted(read | ({SHORT} if short else set())):
@@ -122,7 +123,12 @@ class SharedPrefixLM(PrefixScoring):
         requests = [(None, context, continuation) for context, continuation in pairs]
         try:
             with torch.inference_mode():
-                expected = self._own(pairs)
+                expected = []  # of each request: the sum, and the largest of the model's own logits
+                for request in requests:
+                    [logits] = self._logits([request])
+                    targets = torch.tensor(request[2], device=logits.device)
+                    total = float(-cross_entropy(logits.float(), targets, reduction="sum"))
+                    expected.append((total, float(logits.abs().max())))
                 # Recurrent layers read in levels, with some padding, although there is little to read.
                 with patch.object(self, "scan_price", 3):
                     scored = list(self._score(requests))
@@ -132,23 +138,13 @@ class SharedPrefixLM(PrefixScoring):
         except Exception as error:  # an unsuitable model can raise anything
             return f"the check on a small example failed ({reason_with_type(error)})"
         precision = torch.finfo(self.mixed_precision_dtype or self._dtype).eps
-        for request in scored:
-            total, (expected_total, largest) = sum(request.logprobs), expected[request.index]
+        for one in scored:
+            total, (expected_total, largest) = sum(one.logprobs), expected[one.index]
             # Each log-probability may be off by some units in the last place of the largest logit.
-            allowed = (2e-4 + 4 * precision * largest) * len(request.targets)
+            allowed = (2e-4 + 4 * precision * largest) * len(one.targets)
             if not abs(total - expected_total) <= allowed + 1e-5 * abs(expected_total):
                 return f"on a small example the sums differ from the model's own ({total:.5f}, {expected_total:.5f})"
         return None
-
-    def _own(self, pairs: Pairs) -> list[tuple[float, float]]:
-        """Return for each request the sum of log-probabilities straight from the model's logits, and the largest of these."""
-        sums = []
-        for context, continuation in pairs:
-            [scored] = self._logits([(None, context, continuation)])
-            targets = torch.tensor(continuation, device=scored.device)
-            total = -cross_entropy(scored.float(), targets, reduction="sum")
-            sums.append((float(total), float(scored.abs().max())))
-        return sums
 
     def _logits(self, requests: Sequence[TokenRequest]) -> list[torch.Tensor]:
         """Return the model's logits of each continuation, shape (tokens, vocabulary), as `HFLM` asks for them in one batch."""
@@ -218,9 +214,7 @@ class SharedPrefixLM(PrefixScoring):
                 likeliest = logits.argmax(dim=-1) == targets
                 scored = ScoredRequest(i, requests[i][2], logprobs.tolist(), bool(likeliest.all()))
                 if self.token_stats:
-                    likelier = (logits > logits.gather(1, targets[:, None])).sum(dim=-1)
-                    entropy = torch.distributions.Categorical(logits=logits).entropy()
-                    scored.stats = torch.stack([likeliest, torch.log2(1 + likelier), entropy], dim=1).tolist()
+                    scored.stats = stats_of(logits, targets).tolist()
                 yield scored
 
     def _score(self, requests: Sequence[TokenRequest]) -> Iterator[ScoredRequest]:
@@ -304,21 +298,17 @@ SHORT = 6
 _SHORTENED = ("sliding_window", "attention_chunk_size")
 
 
-def _draw(random: np.random.Generator, size: int, count: int) -> list[int]:
-    return [int(token) for token in random.integers(0, size, count)]
-
-
 def short_pairs(size: int) -> Pairs:
-    """Return requests of up to 17 tokens that share beginnings in several ways, from a vocabulary of ``size`` tokens."""
+    """Return requests of up to 19 tokens that share beginnings in several ways, from a vocabulary of ``size`` tokens."""
     random = np.random.default_rng(0)
-    trunk, twig = _draw(random, size, 9), _draw(random, size, 4)
-    pairs = [(trunk, _draw(random, size, 3)), (trunk, _draw(random, size, 5))]
-    pairs += [(trunk + twig, _draw(random, size, 2)), (trunk + twig, _draw(random, size, 4))]
-    pairs += [(_draw(random, size, 6), _draw(random, size, 3)), (trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
-    second = trunk + _draw(random, size, 5)  # a second beginning after the same one
-    pairs += [(second, _draw(random, size, 2)), (second, _draw(random, size, 3))]
-    fork = _draw(random, size, 10)  # candidates follow it and its beginning, and are too many for one short row
-    return pairs + [(context, _draw(random, size, 5)) for context in (fork, fork, fork[:8], fork[:8])]
+
+    def draw(count: int) -> list[int]:
+        return list(random.integers(0, size, count).tolist())
+
+    trunk, fork = draw(9), draw(10)  # candidates of the fork and its beginning are too many for one short row
+    contexts = [trunk, trunk + draw(4), trunk + draw(5), draw(6), fork, fork, fork[:8], fork[:8]]
+    pairs = [(context, draw(length)) for context in contexts for length in (3, 5)]
+    return [*pairs, (trunk, pairs[0][1][:1]), (trunk[:5], trunk[5:])]
 
 
 def long_pairs(size: int, length: int, most: int) -> Pairs:
@@ -329,14 +319,12 @@ def long_pairs(size: int, length: int, most: int) -> Pairs:
         length: in tokens; less than ``most``.
         most: most tokens that the model reads.
     """
-    random = np.random.default_rng(length)
-    tokens = _draw(random, size, length + 6)[: most + 1]
+    tokens = np.random.default_rng(length).integers(0, size, length + 12).tolist()
+    text, other = tokens[: length + 6][: most + 1], tokens[length + 6 :]
     before, beyond = max(length - 2, 1), min(length + 2, most)
     early = max(length - 40, 1)  # not 1: a model's logits at thousands of places may not fit into memory in float32
-    pairs = [(tokens[:before], tokens[before:]), (tokens[:early], tokens[early:])]
-    for start, count in ((beyond, 3), (before, 4)):
-        pairs.append((tokens[:start], _draw(random, size, min(count, most + 1 - start))))
-    return pairs
+    pairs = [(text[:start], text[start:]) for start in (before, early)]
+    return pairs + [(text[:start], other[: most + 1 - start][:4]) for start in (beyond, before)]
 
 
 def to_shorten(config: Any) -> list[tuple[Any, str, int]]:
@@ -372,24 +360,3 @@ def describe_layers(layout: Layout) -> str:
         for reach in layout.reaches.values()
     }
     return ", ".join(word or "full attention" for word in sorted(words))
-
-
-def covered(short: Collection[int], read: Collection[int], beyond_reach: Collection[int]) -> str:
-    """Say what a check covered, as ``"; checked ..."``; ``""`` without windows and chunks.
-
-    Args:
-        short: lengths of windows and chunks that it shortened.
-        read: other lengths, that it read beyond.
-        beyond_reach: lengths that it neither shortened nor read beyond.
-    """
-    lengths_by_words = {
-        f"with windows or chunks of {{}} tokens shortened to {SHORT}": short,
-        "beyond {} tokens": read,
-        "not beyond {} tokens, which would take long": beyond_reach,
-    }
-    sentences = [
-        words.format(", ".join(map("{:,}".format, sorted(lengths))))
-        for words, lengths in lengths_by_words.items()
-        if lengths
-    ]
-    return f"; checked {' and '.join(sentences)}" if sentences else ""

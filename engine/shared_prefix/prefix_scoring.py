@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from itertools import chain, pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -80,15 +79,10 @@ class PrefixScoring(TokenizingOnce):
 
     def _masks(self, mask: TreeMask, layout: Layout) -> dict[str, torch.Tensor]:
         """Make the bias of attention scores, shape (1, 1, row, keys), for each kind of layer."""
-        longest = int(mask.positions.max()) + 1
-        reaches = {  # a bound that no sequence is longer than is none
-            layer_kind: reach if min(reach.window or longest, reach.chunk or longest) < longest else Reach()
-            for layer_kind, reach in layout.reaches.items()
+        biases = {
+            reach: self._bias(mask.visible(self.device, reach))[None, None] for reach in {*layout.reaches.values()}
         }
-        bias_of_reach = {
-            reach: self._bias(mask.visible(self.device, reach))[None, None] for reach in set(reaches.values())
-        }
-        return {layer_kind: bias_of_reach[reach] for layer_kind, reach in reaches.items()}
+        return {layer_kind: biases[reach] for layer_kind, reach in layout.reaches.items()}
 
     def _take_smaller_rows(self, unfinished: Sequence[ScoredRequest], error: Exception) -> None:
         """Halve the rows after a lack of memory, and reset the requests that were being scored.
@@ -120,41 +114,36 @@ class PrefixScoring(TokenizingOnce):
         head = self._head_of(self._layout)
         most_states = self.most_states if self._layout.recurrent else None
         while by_input:
-            work = SortedRequests(head, by_input)
+            sequences = sorted(by_input)
+            work = SortedRequests(head, sequences, [by_input[inputs] for inputs in sequences])
             limits = PackLimits(self.row_tokens, self.pack_tokens, max_anchors=most_states)
-            stem: StemCache | None = None
-            for pack in make_packs(work.sequences, limits):
-                held = [work.sequences[i] for i in pack.paths]
+            owner, stem, hidden = -1, None, None
+            for pack in make_packs(sequences, limits):
                 try:
-                    stem = self._stem_of(pack, work, stem)
+                    if pack.owner != owner:  # else it begins with the stem that was read last
+                        owner, stem, hidden = pack.owner, None, None
+                        if pack.stem:
+                            stem = RowCache(None, np.array([pack.stem - 1]))
+                            text = np.asarray(sequences[owner][: pack.stem])
+                            hidden = self._read(text, TreeMask.of_text(pack.stem), stem)
+                    if hidden is not None:
+                        work.score_targets(hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
                     self._score_pack(pack, work, stem)
                 except torch.OutOfMemoryError as error:
-                    self._take_smaller_rows([request for inputs in held for request in by_input[inputs]], error)
+                    self._take_smaller_rows([request for i in pack.paths for request in work.requests[i]], error)
                     break
-                for inputs in held:
-                    yield from by_input.pop(inputs)
+                for i in pack.paths:
+                    yield from by_input.pop(sequences[i])
 
-    def _stem_of(self, pack: Pack, work: SortedRequests, stem: StemCache | None) -> StemCache | None:
-        """Read the stem of a pack; None if it has none. Reuse ``stem``, that of the last pack, if it is the same."""
-        if not pack.stem or (stem is not None and stem.owner == pack.owner):
-            return stem if pack.stem else None
-        stem = StemCache(pack)
-        stem.hidden = self._read(np.asarray(work.sequences[pack.owner][: pack.stem]), None, stem)
-        return stem
-
-    def _score_pack(self, pack: Pack, work: SortedRequests, stem: StemCache | None) -> None:
-        if stem is not None and stem.hidden is not None:
-            work.score_targets(stem.hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
-        before: KeptCache | None = stem  # what branches go on from
+    def _score_pack(self, pack: Pack, work: SortedRequests, before: RowCache | None) -> None:
         if len(pack.tokens):
-            cache = BranchCache(stem)
-            if pack.branches:
-                anchors = [branch.anchor for branch in pack.branches]
-                cache = before = KeptCache(stem, np.unique(np.array(anchors, dtype=np.int64)))
+            anchors = [branch.anchor for branch in pack.branches]
+            cache = RowCache(before, np.unique(np.array(anchors, dtype=np.int64)) if anchors else None)
             hidden = self._read(pack.tokens, pack.mask, cache)
             work.score_targets(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
+            before = cache  # what branches go on from
         for row in pack.rows(work.sequences, self.row_tokens):
-            hidden = self._read(row.tokens, row.mask, BranchCache(before))
+            hidden = self._read(row.tokens, row.mask, RowCache(before))
             starts = np.cumsum(row.lengths) - row.lengths
             work.score_targets(
                 hidden,
@@ -164,20 +153,18 @@ class PrefixScoring(TokenizingOnce):
                 ],
             )
 
-    def _read(self, tokens: Ints, mask: TreeMask | None, cache: BranchCache) -> torch.Tensor:
-        """Compute the final hidden states of one row, shape (row, width). Without a mask, each token sees all before it."""
+    def _read(self, tokens: Ints, mask: TreeMask, cache: RowCache) -> torch.Tensor:
+        """Compute the final hidden states of one row, shape (row, width)."""
         layout = self._layout
         arguments: dict[str, Any] = {"input_ids": self._tensor(tokens)[None], self._cache_argument: cache}
-        if mask is not None:
+        if not mask.is_text:
             positions = self._tensor(mask.positions)
             arguments |= {"attention_mask": self._attention(mask), "position_ids": positions[None]}
             if layout.places:
                 cache.count_from(positions)
-        scan = cache.plan_scan(mask, len(tokens), self.scan_price) if layout.recurrent else None
-        with along_tree(self._inner, layout, mask, scan, cache.states_before) as states:
+        scan = cache.plan_scan(mask, self.scan_price) if layout.recurrent else None
+        with along_tree(self._inner, layout, mask, scan, cache.states_before) as cache.states:
             output = body_of(self._inner)(**arguments, use_cache=True)
-        if isinstance(cache, KeptCache):
-            cache.states = states
         hidden: torch.Tensor = output.last_hidden_state[0]
         return hidden
 
@@ -209,53 +196,58 @@ class PrefixScoring(TokenizingOnce):
         waiting = sorted(contexts, key=len)
         while waiting:
             group = _group(waiting, self.source_tokens)
-            # The number of the context comes first, so that candidates of different contexts share nothing.
-            by_input = {
-                (number, *inputs): waiting_requests
-                for number, context in enumerate(group)
-                for inputs, waiting_requests in contexts[context].items()
-            }
-            work = SortedRequests(head, by_input)
             try:
-                for finished in self._score_group(group, work, layout):
-                    for inputs in finished:
-                        yield from work.by_input.pop(inputs)
-                        del contexts[group[inputs[0]]][inputs[1:]]
+                yield from self._score_group({context: contexts[context] for context in group}, head, layout)
             except torch.OutOfMemoryError as error:
-                self._take_smaller_rows(list(chain.from_iterable(work.by_input.values())), error)
+                left = [request for context in group for requests in contexts[context].values() for request in requests]
+                self._take_smaller_rows(left, error)
             waiting = [context for context in waiting if contexts[context]]
 
     def _score_group(
-        self, group: Sequence[tuple[int, ...]], work: SortedRequests, layout: Layout
-    ) -> Iterator[list[tuple[int, ...]]]:
-        """Score the candidates of contexts that are encoded together; after each row, yield the inputs that are finished."""
-        decoder = PackedDecoder(self._inner, group)
-        source = self._tensor(np.repeat(np.arange(len(group)), [len(context) for context in group]))
+        self, contexts: dict[tuple[int, ...], ByInput], head: VocabularyHead, layout: Layout
+    ) -> Iterator[ScoredRequest]:
+        """Score the candidates of contexts that are encoded together; yield those of each row, and remove them."""
+        decoder = PackedDecoder(self._inner, [*contexts])
+        source = self._tensor(np.repeat(np.arange(len(contexts)), [*map(len, contexts)]))
+        candidates = [
+            (number, *each) for number, by_input in enumerate(contexts.values()) for each in sorted(by_input.items())
+        ]
+        numbers, sequences, requests = ([*part] for part in zip(*candidates, strict=True))
+        work = SortedRequests(head, sequences, requests)
+        by_number = [*contexts.values()]
         limits = PackLimits(self.decoder_row_tokens, self.decoder_row_tokens)
-        for pack in make_packs(work.sequences, limits, stems=False):
-            rows, context_numbers = pack.without_roots()
-            across = self._bias(self._tensor(context_numbers)[:, None] == source) if len(group) > 1 else None
-            masks = self._masks(TreeMask(rows.positions, rows.ends), layout)
-            hidden = decoder.read(self._tensor(rows.tokens), self._tensor(rows.positions), masks, across)
-            work.score_targets(hidden, [(i, 0, path) for i, path in rows.paths.items()])
-            yield [work.sequences[i] for i in pack.paths]
+        for pack in make_packs(sequences, limits, groups=numbers):
+            own = np.empty(len(pack.tokens), dtype=np.int64)  # number of the context of each token
+            for i, path in pack.paths.items():
+                own[path] = numbers[i]
+            across = self._bias(self._tensor(own)[:, None] == source) if len(contexts) > 1 else None
+            masks = self._masks(pack.mask, layout)
+            hidden = decoder.read(self._tensor(pack.tokens), self._tensor(pack.mask.positions), masks, across)
+            work.score_targets(hidden, [(i, 0, path) for i, path in pack.paths.items()])
+            for i in pack.paths:
+                yield from by_number[numbers[i]].pop(sequences[i])
 
 
 # ---------------------------------------------------------------- what was read before a row
 
 
-class BranchCache(DynamicCache):  # type: ignore[misc]
-    """What the tokens of one row see of what was read before it; nothing of the row is kept.
+class RowCache(DynamicCache):  # type: ignore[misc]
+    """What the tokens of a row see of what was read before it, and what is kept of the row for others that follow it.
 
     Layers with a window see all of it too, because the mask says what a token sees.
 
     Args:
-        before: the row that this one follows, and the rows which that one follows; None where it begins the sequences.
+        before: the cache of the row that this one follows; None where it begins the sequences.
+        keep: places in the row after which others go on, ascending; -1 is the place before the row. None keeps nothing.
+
+    Attributes:
+        states: states of recurrent layers at these places; None without such layers, or before the row is read.
     """
 
-    def __init__(self, before: KeptCache | None) -> None:
+    def __init__(self, before: RowCache | None, keep: Ints | None = None) -> None:
         super().__init__()
-        self.before = before
+        self._before, self._keep = before, keep
+        self.states: States | None = None
         self._shift: torch.Tensor | None = None
 
     def count_from(self, positions: torch.Tensor) -> None:
@@ -272,11 +264,13 @@ class BranchCache(DynamicCache):  # type: ignore[misc]
 
     def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
         """Return the keys and values of the rows before, and of the row."""
+        if self._keep is not None:
+            key_states, value_states = super().update(key_states, value_states, layer_idx, *args, **kwargs)
         seen = [(key_states, value_states)]
-        before = self.before
+        before = self._before
         while before is not None:
             seen.insert(0, (before.layers[layer_idx].keys, before.layers[layer_idx].values))
-            before = before.before
+            before = before._before
         if len(seen) == 1:
             return seen[0]
         keys, values = zip(*seen, strict=True)
@@ -285,15 +279,14 @@ class BranchCache(DynamicCache):  # type: ignore[misc]
     @property
     def states_before(self) -> States | None:
         """States of recurrent layers before the row; None without such layers, or where it begins the sequences."""
-        return None if self.before is None else self.before.states
+        return None if self._before is None else self._before.states
 
-    def plan_scan(self, mask: TreeMask | None, length: int, price: int, keep: Ints | None = None) -> TreeScan:
-        """Plan how recurrent layers read the row, which has ``length`` tokens, and keep their states at ``keep``."""
-        ends = np.full(length, length) if mask is None else mask.ends
-        anchors = np.full(length, -1) if mask is None or not len(mask.anchors) else mask.anchors
-        states = self.states_before
+    def plan_scan(self, mask: TreeMask, price: int) -> TreeScan:
+        """Plan how recurrent layers read the row."""
+        length, states = len(mask.ends), self.states_before
+        anchors = mask.anchors if len(mask.anchors) else np.full(length, -1)
         origins = np.zeros(length, dtype=np.int64) if states is None else states.rows(anchors)
-        return TreeScan(ends, origins, np.zeros(0, dtype=np.int64) if keep is None else keep, price)
+        return TreeScan(mask.ends, origins, np.zeros(0, dtype=np.int64) if self._keep is None else self._keep, price)
 
     def get_conv_state(self, *_: Any, **__: Any) -> None:
         """Give none: `shared_prefix.tree_layers` keeps the states of recurrent layers."""
@@ -305,49 +298,6 @@ class BranchCache(DynamicCache):  # type: ignore[misc]
         return state
 
     update_recurrent_state = update_conv_state
-
-
-class KeptCache(BranchCache):
-    """The cache of a row that others follow: a trunk. Its keys, values and states are kept.
-
-    Args:
-        before: see `BranchCache`.
-        keep: places in the row after which others go on, ascending; -1 is the place before the row.
-
-    Attributes:
-        states: states of recurrent layers at these places; None without such layers, or before the row is read.
-    """
-
-    def __init__(self, before: KeptCache | None, keep: Ints) -> None:
-        super().__init__(before)
-        self._keep = keep
-        self.states: States | None = None
-
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
-        """Keep keys and values of the row; return those that it sees."""
-        kept = DynamicCache.update(self, key_states, value_states, layer_idx, *args, **kwargs)
-        return super().update(*kept, layer_idx)
-
-    def plan_scan(self, mask: TreeMask | None, length: int, price: int, keep: Ints | None = None) -> TreeScan:
-        """Plan as `BranchCache` does, and keep the states that others go on from."""
-        return super().plan_scan(mask, length, price, self._keep)
-
-
-class StemCache(KeptCache):
-    """The cache of the stem of a pack, which the next packs may have too.
-
-    Args:
-        pack: with a stem.
-
-    Attributes:
-        owner: see `Pack`.
-        hidden: final hidden states of the stem, shape (stem, width), for the targets that lie in it.
-    """
-
-    def __init__(self, pack: Pack) -> None:
-        super().__init__(None, np.array([pack.stem - 1]))
-        self.owner = pack.owner
-        self.hidden: torch.Tensor | None = None
 
 
 class PackedDecoder:
@@ -432,7 +382,6 @@ def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ..
 # ---------------------------------------------------------------- the vocabulary head, and what it scores
 
 _ELEMENTS = 1 << 21  # number of logits in a slice: 8 MiB in float32
-_ROWS = 32  # positions whose ranks and entropies are computed together on a CPU, so few that its cache holds them
 
 
 class VocabularyHead:
@@ -484,7 +433,6 @@ class VocabularyHead:
         best = torch.zeros(count, dtype=torch.long, device=hidden.device)
         mass = torch.zeros(count, dtype=self.dtype, device=hidden.device)
         chosen = torch.empty(len(targets), dtype=self.dtype, device=hidden.device)
-        expected = _Expected(self, hidden, rows, targets) if self.token_stats else None
         for start in range(0, size, step):
             vocabulary_slice = slice(start, min(start + step, size))
             bias = None if self.bias is None else self.bias[vocabulary_slice]
@@ -493,17 +441,17 @@ class VocabularyHead:
             chosen[inside] = logits[rows[inside], targets[inside] - vocabulary_slice.start]
             high, likeliest = logits.max(dim=-1)
             new = torch.maximum(top, high)
-            if expected is None:
-                added = torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
-            else:
-                expected.logits[inside] = chosen[inside]
-                added = expected.add_slice(logits, top, new, mass)
-            mass = mass * torch.exp(top - new) + added
+            mass = mass * torch.exp(top - new) + torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
             best = torch.where(high > top, likeliest + vocabulary_slice.start, best)
             top = new
-        greedy = best[rows] == targets
-        stats = torch.empty(len(targets), 0) if expected is None else expected.finish(greedy, mass)
-        return chosen - (top + mass.log())[rows], greedy, stats
+        stats = [torch.empty(0 if self.token_stats else len(targets), 0)]
+        if self.token_stats:  # in a second pass, of few tokens at once
+            few = max(1, _ELEMENTS // size)
+            parts = zip(hidden[rows].split(few), targets.split(few), strict=True)
+            stats = [
+                stats_of(self.bend(functional.linear(some, self.weight, self.bias)), tokens) for some, tokens in parts
+            ]
+        return chosen - (top + mass.log())[rows], best[rows] == targets, torch.cat(stats)
 
     def bend(self, logits: torch.Tensor) -> torch.Tensor:
         """Bring logits to the type of the softmax, then scale and cap them."""
@@ -515,59 +463,11 @@ class VocabularyHead:
         return logits
 
 
-class _Expected:
-    """What a model expects in the places of tokens, while a head goes through the vocabulary.
-
-    Of the logits l so far, with m the highest one, ``mass`` is Z = sum of exp(l - m), and ``spread`` is S = sum of
-    exp(l - m) (l - m). The entropy of their softmax is log Z - S / Z. A slice that raises the highest from m to n makes of them::
-
-        Z = Z exp(m - n) + sum over the slice of exp(l - n)
-        S = (S + (m - n) Z) exp(m - n) + sum over the slice of exp(l - n) (l - n)
-
-    because l - n = (l - m) + (m - n). Before the first slice m is minus infinity, and Z and S are 0.
-
-    Attributes:
-        logits: of the tokens, shape (tokens,). Before their slice comes they are computed apart, and may differ from those in
-            the last digit: where two tokens are nearly as likely, a rank may be off by one.
-    """
-
-    def __init__(self, head: VocabularyHead, hidden: torch.Tensor, rows: torch.Tensor, targets: torch.Tensor) -> None:
-        weight = head.weight[targets]
-        logits = torch.bmm(hidden[rows][:, None].to(weight.dtype), weight[:, :, None]).reshape(-1)
-        self.logits = head.bend(logits if head.bias is None else logits + head.bias[targets])
-        self._rows, self._likelier = rows, torch.zeros_like(self.logits)
-        self._spread: Any = 0.0  # S, shape (positions,)
-
-    def add_slice(self, logits: torch.Tensor, top: torch.Tensor, new: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-        """Add a slice of the vocabulary; return what it adds to the mass.
-
-        Args:
-            logits: shape (positions, slice); they are overwritten.
-            top: highest logit before this slice, shape (positions,).
-            new: and with it.
-            mass: sum of exp(logit - top) before this slice.
-        """
-        added, spread = torch.empty_like(new), torch.empty_like(new)
-        step = _ROWS if logits.is_cpu else max(len(logits), len(self._rows))
-        for few in (slice(start, start + step) for start in range(0, len(self._rows), step)):
-            of_tokens = logits[self._rows[few]]
-            self._likelier[few] += torch.gt(of_tokens, self.logits[few, None], out=of_tokens).sum(dim=-1)
-        # No slice of one row, unless there is but one: its sum would be divided among threads, and round otherwise.
-        bounds = [*range(0, max(len(logits) - 1, 1), step), len(logits)]
-        for few in (slice(start, end) for start, end in pairwise(bounds)):
-            shifted = logits[few].sub_(new[few, None])
-            weights = shifted.exp()
-            added[few] = weights.sum(dim=-1)
-            # A logit of minus infinity has no weight.
-            spread[few] = shifted.clamp_(min=-1e4).mul_(weights).sum(dim=-1)
-        fall = top - new  # minus infinity for the first slice
-        self._spread = ((self._spread + fall * mass) * torch.exp(fall)).nan_to_num() + spread
-        return added
-
-    def finish(self, likeliest: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-        """Return `TokenStats` of each token, shape (tokens, 3); ``likeliest`` tells which are the likeliest."""
-        entropy = mass.log() - self._spread / mass
-        return torch.stack([likeliest, torch.log2(1 + self._likelier), entropy[self._rows]], dim=1)
+def stats_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return `TokenStats` of each token, shape (tokens, 3), by the logits in its place, shape (tokens, vocabulary)."""
+    likelier = (logits > logits.gather(1, targets[:, None])).sum(dim=-1)
+    entropy = torch.distributions.Categorical(logits=logits).entropy()
+    return torch.stack([logits.argmax(dim=-1) == targets, torch.log2(1 + likelier), entropy], dim=1)
 
 
 class SortedRequests:
@@ -575,11 +475,14 @@ class SortedRequests:
 
     Args:
         head: the model's vocabulary head.
-        by_input: tokens that the model reads -> the requests that need them.
+        sequences: tokens that the model reads, sorted.
+        requests: those that need each of them.
     """
 
-    def __init__(self, head: VocabularyHead, by_input: ByInput) -> None:
-        self.head, self.by_input, self.sequences = head, by_input, sorted(by_input)
+    def __init__(
+        self, head: VocabularyHead, sequences: Sequence[tuple[int, ...]], requests: Sequence[list[ScoredRequest]]
+    ) -> None:
+        self.head, self.sequences, self.requests = head, sequences, requests
 
     def score_targets(self, hidden: torch.Tensor, segments: Iterable[tuple[int, int, Sequence[int] | Ints]]) -> None:
         """Add the log-probabilities of the targets in a row to their requests.
@@ -593,7 +496,7 @@ class SortedRequests:
         targets: list[int] = []
         owners: list[ScoredRequest] = []
         for i, begin, row_indices in segments:
-            for request in self.by_input[self.sequences[i]]:
+            for request in self.requests[i]:
                 start = len(self.sequences[i]) - len(request.targets)  # position of the first scored input
                 skipped = max(begin - start, 0)
                 inside = row_indices[max(start - begin, 0) :]

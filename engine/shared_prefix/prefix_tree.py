@@ -51,6 +51,23 @@ class TreeMask:
     trunk_ends: Ints = field(default_factory=_none)
     anchors: Ints = field(default_factory=_none)
 
+    @classmethod
+    def of_text(cls, length: int) -> TreeMask:
+        """Return the tree of a text of ``length`` tokens, in which each token sees all before it."""
+        return cls(np.arange(length), np.full(length, length))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether each token sees all before it, and the row begins the text."""
+        return self.keys == len(self.ends) and bool((self.positions == np.arange(self.keys)).all())
+
+    def ancestors(self, token: int) -> NDArray[np.bool_]:
+        """Mark the keys of a token of the row and of its ancestors, shape (keys,)."""
+        row, trunk = np.arange(len(self.ends)), np.arange(len(self.trunk_ends))
+        anchor = self.anchors[token] if len(trunk) else -1
+        seen = [(trunk <= anchor) & (anchor < self.trunk_ends), (row <= token) & (token < self.ends)]
+        return np.concatenate([np.ones(self.stem, dtype=bool), *seen])
+
     @property
     def keys(self) -> int:
         """Number of keys."""
@@ -110,24 +127,22 @@ class Pack:
 
     Attributes:
         tokens: ids of the trunk's tokens, depth first, shape (trunk,).
-        positions: the position of each of them in its sequences, shape (trunk,).
-        ends: end of the subtree below each trunk token, shape (trunk,): token j is token i, or an ancestor of it, if
-            j <= i < ends[j].
+        mask: their tree.
         paths: index of a sequence -> the trunk indices of its part of the trunk, in order.
         branches: the rest of each sequence that is not wholly in stem and trunk.
-        stem: length of the stem, in tokens; 0 without one. These tokens are not in the trunk.
         owner: index of a sequence that begins with the stem, the same for all packs of one stem; -1 without a stem.
-        mask: the tree of the trunk; None if there is no stem and every token sees all tokens before it.
     """
 
     tokens: Ints
-    positions: Ints
-    ends: Ints
+    mask: TreeMask
     paths: dict[int, Ints]
     branches: list[Branch]
-    stem: int = 0
     owner: int = -1
-    mask: TreeMask | None = None
+
+    @property
+    def stem(self) -> int:
+        """Length of the stem, in tokens; 0 without one. These tokens are not in the trunk."""
+        return self.mask.stem
 
     def rows(self, sequences: Sequence[tuple[int, ...]], most: int) -> Iterator[Row]:
         """Yield the branches in rows of at most ``most`` tokens; a longer branch has a row of its own.
@@ -147,24 +162,6 @@ class Pack:
             size += length
         if branches:
             yield _row(branches, self, sequences)
-
-    def without_roots(self) -> tuple[Pack, Ints]:
-        """Return this pack, which is all trunk, without the first token of each sequence, and the removed tokens.
-
-        Each path keeps an index in the place of its first token, so that it is as long as its sequence. That index points
-        to no token of its own and must not be used.
-
-        Returns:
-            The pack, without a mask; and for each token of its trunk, the first token of its sequences, shape (trunk,).
-        """
-        not_root = self.positions > 0
-        new_index = np.maximum(np.cumsum(not_root) - 1, 0)
-        roots = np.flatnonzero(~not_root)
-        below = np.cumsum(~not_root) - 1
-        ends = (np.cumsum([0, *not_root]))[self.ends]
-        paths = {i: new_index[path] for i, path in self.paths.items()}
-        pack = Pack(self.tokens[not_root], self.positions[not_root] - 1, ends[not_root], paths, [])
-        return pack, self.tokens[roots][below[not_root]]
 
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
@@ -192,7 +189,9 @@ class PackLimits:
     max_anchors: int | None = None
 
 
-def make_packs(sequences: Sequence[tuple[int, ...]], limits: PackLimits, *, stems: bool = True) -> Iterator[Pack]:
+def make_packs(
+    sequences: Sequence[tuple[int, ...]], limits: PackLimits, *, groups: Sequence[int] | None = None
+) -> Iterator[Pack]:
     """Yield packs that together hold every sequence once.
 
     A pack of one sequence, or one that fits into a row, is all trunk. Sequences that have more than a row in common get a
@@ -201,16 +200,22 @@ def make_packs(sequences: Sequence[tuple[int, ...]], limits: PackLimits, *, stem
     Args:
         sequences: distinct token sequences, sorted.
         limits: of the packs.
-        stems: whether packs may have stems. Without them, a long common beginning is read again for each sequence.
+        groups: number of the group of each sequence, ascending. Those of different groups share nothing, even where they are the
+            same, and no pack has a stem, so that a long common beginning is read again for each sequence.
     """
-    shared = [0, *(common_prefix(a, b) for a, b in pairwise(sequences)), 0]
+    stems = groups is None
+    groups = groups or [0] * len(sequences)
+    common = [
+        one == two and common_prefix(a, b) for (a, one), (b, two) in pairwise(zip(sequences, groups, strict=True))
+    ]
+    shared = [0, *map(int, common), 0]
     first = 0
     for stemmed, run in groupby(
         range(len(sequences)), lambda i: stems and max(shared[i], shared[i + 1]) > limits.max_row
     ):
         last = first + len(list(run)) - 1
         neighbours = Neighbours(sequences, shared, limits, first, last)
-        yield from neighbours.stemmed_packs() if stemmed else neighbours.packs()
+        yield from neighbours.stemmed_packs(limits.max_row) if stemmed else neighbours.packs()
         first = last + 1
 
 
@@ -245,26 +250,18 @@ class Neighbours:
     stem: int = 0
     owner: int = -1
 
-    def stemmed_packs(self) -> Iterator[Pack]:
-        """Yield packs where each sequence has more than a row in common with one beside it."""
-        starts = [i for i in range(self.first + 1, self.last + 1) if self.shared[i] <= self.limits.max_row]
-        for start, end in pairwise([self.first, *starts, self.last + 1]):  # parts with different stems
-            yield from replace(self, first=start, last=end - 1)._packs_of_stem()
-
-    def _packs_of_stem(self) -> Iterator[Pack]:
-        """Yield packs where all sequences have more than a row in common."""
-        if self.first == self.last:
-            yield self.pack(all_trunk=True)
-            return
-        inner = self.shared[self.first + 1 : self.last + 1]
-        stem = min(inner)
-        if max(inner) - stem <= self.limits.max_row:
-            yield from replace(self, stem=stem, owner=self.first).packs()
-            return
-        # Some of them have more than a row in common after this stem: split, so that these get a longer stem.
-        splits = [i for i in range(self.first + 1, self.last + 1) if self.shared[i] == stem]
-        for start, end in pairwise([self.first, *splits, self.last + 1]):
-            yield from replace(self, first=start, last=end - 1)._packs_of_stem()
+    def stemmed_packs(self, least: int) -> Iterator[Pack]:
+        """Yield packs with stems: of runs of sequences that have more than ``least`` tokens in common, at least a row."""
+        starts = [i for i in range(self.first + 1, self.last + 1) if self.shared[i] <= least]
+        for start, end in pairwise([self.first, *starts, self.last + 1]):
+            run = replace(self, first=start, last=end - 1)
+            inner = self.shared[start + 1 : end]
+            if not inner:
+                yield run.pack(all_trunk=True)
+            elif max(inner) - min(inner) <= self.limits.max_row:
+                yield from replace(run, stem=min(inner), owner=start).packs()
+            else:  # some of them have more than a row in common after this stem: these get a longer stem
+                yield from run.stemmed_packs(min(inner))
 
     def packs(self) -> Iterator[Pack]:
         """Yield packs, all with the same stem, if any."""
@@ -329,9 +326,7 @@ class Neighbours:
         for j in path:
             ends[j] = len(tokens)
         ids, at, subtrees = (np.asarray(numbers, dtype=np.int64) for numbers in (tokens, positions, ends))
-        linear = not self.stem and np.array_equal(at, np.arange(len(at)))
-        mask = None if linear else TreeMask(at, subtrees, self.stem)
-        return Pack(ids, at, subtrees, paths, branches, self.stem, self.owner, mask)
+        return Pack(ids, TreeMask(at, subtrees, self.stem), paths, branches, self.owner)
 
 
 @dataclass(frozen=True)
@@ -357,35 +352,17 @@ def _row(branches: list[Branch], pack: Pack, sequences: Sequence[tuple[int, ...]
     positions = [np.arange(branch.start, len(sequences[branch.sequence])) for branch in branches]
     ends = np.repeat(np.cumsum(lengths), lengths)
     anchors = np.repeat([branch.anchor for branch in branches], lengths)
-    mask = TreeMask(np.concatenate(positions), ends, pack.stem, pack.positions, pack.ends, anchors)
+    mask = TreeMask(np.concatenate(positions), ends, pack.stem, pack.mask.positions, pack.mask.ends, anchors)
     return Row(branches, lengths, np.concatenate(rests), mask)
 
 
-#: Places from a start to a stop, ascending.
-Ranges = tuple[tuple[int, int], ...]
-
-
-def _path(ends: Ints, token: int, pieces: Ranges) -> Ranges:
-    """Return the part of ``pieces``, which lie on one path of the tree, that are ancestors of ``token``."""
-    ancestors = []
-    for start, stop in pieces:
-        # Subtrees on a path lie in each other, so these ends fall.
-        inside = int(np.searchsorted(-ends[start:stop], -token, side="left"))
-        if inside:
-            ancestors.append((start, start + inside))
-    return tuple(ancestors)
-
-
-def chains(ends: Ints) -> Iterator[tuple[int, int, Ranges]]:
-    """Yield the chains of a tree, depth first: first token, token after the last one, and the ancestors of the first.
+def chains(ends: Ints) -> Iterator[tuple[int, int, int]]:
+    """Yield the chains of a tree, depth first: first token, token after the last one, and parent of the first; -1 if it has none.
 
     In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
     """
-    leaves = np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1
-    pieces: Ranges = ()
     start = 0
-    for stop in leaves.tolist():
-        pieces = _path(ends, start, pieces)
-        yield start, stop, pieces
-        pieces = (*pieces, (start, stop))
+    for stop in (np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1).tolist():
+        above = np.flatnonzero(ends[:start] > start)
+        yield start, stop, int(above[-1]) if above.size else -1
         start = stop

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -32,33 +32,34 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from shared_prefix.architectures import Layout
-from shared_prefix.prefix_tree import Ints, Ranges, TreeMask, chains
+from shared_prefix.prefix_tree import Ints, TreeMask, chains
 
 
 @contextmanager
 def along_tree(
-    model: Any, layout: Layout, mask: TreeMask | None, scan: TreeScan | None, before: States | None
+    model: Any, layout: Layout, mask: TreeMask, scan: TreeScan | None, before: States | None
 ) -> Iterator[States | None]:
     """Within this context, a model that is given a cache reads a row as a tree; yield the states of its recurrent layers.
 
     Args:
         model: of transformers.
         layout: of its config.
-        mask: of the row; None where each token sees all before it.
+        mask: of the row.
         scan: how recurrent layers read the row; None for a model without.
         before: their states before the row; None where it begins the sequences.
     """
     body = body_of(model)
     with ExitStack() as stack:
-        if mask is not None and layout.alibi:
+        if not mask.is_text and layout.alibi:
             stack.enter_context(keys_at(body, mask.key_positions))
-        if mask is not None and model._supports_attention_backend:
+        if not mask.is_text and model._supports_attention_backend:
             stack.enter_context(in_blocks(model.config, mask))
         yield None if scan is None else stack.enter_context(_scans_along(body, scan, before))
 
@@ -87,93 +88,58 @@ class Block:
     Attributes:
         start: the first token.
         stop: the token after the last one.
-        keys: the columns of the row's mask.
+        seen: whether one of them sees a column of the row's mask, shape (keys,).
     """
 
     start: int
     stop: int
-    keys: Ranges
+    seen: NDArray[np.bool_]
+
+    @property
+    def keys(self) -> list[tuple[int, int]]:
+        """The columns that are seen, from a start to a stop."""
+        edges = np.flatnonzero(np.diff(self.seen, prepend=False, append=False)).tolist()
+        return list(zip(edges[::2], edges[1::2], strict=True))
 
     def cost(self) -> int:
         """Return the cost of computing the block, in scores."""
-        keys = sum(stop - start for start, stop in self.keys)
-        return CALL + (self.stop - self.start + (COPY if len(self.keys) > 1 else 0)) * keys
-
-
-def _union(first: Ranges, second: Ranges) -> Ranges:
-    merged: list[tuple[int, int]] = []
-    for start, stop in sorted((*first, *second)):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(merged[-1][1], stop)
-        else:
-            merged.append((start, stop))
-    return tuple(merged)
-
-
-def merge(runs: Sequence[Block]) -> list[Block]:
-    """Join neighbouring blocks where one call for both costs no more than two calls."""
-    blocks: list[Block] = []
-    for run in runs:
-        if blocks:
-            last = blocks[-1]
-            joined = Block(last.start, run.stop, _union(last.keys, run.keys))
-            if joined.cost() <= last.cost() + run.cost():
-                blocks[-1] = joined
-                continue
-        blocks.append(run)
-    return blocks
-
-
-def _shifted(pieces: Ranges, offset: int) -> Ranges:
-    return tuple((start + offset, stop + offset) for start, stop in pieces)
+        return CALL + (self.stop - self.start + (COPY if len(self.keys) > 1 else 0)) * int(self.seen.sum())
 
 
 def blocks_of(mask: TreeMask) -> list[Block]:
-    """Return the blocks of a row. The keys are numbered as in `TreeMask`: stem, trunk, row."""
-    stem: Ranges = ((0, mask.stem),) if mask.stem else ()
-    row = mask.keys - len(mask.ends)  # the first key of the row
-    trunk = list(chains(mask.trunk_ends))
-    starts = [start for start, _, _ in trunk]
-    runs = []
-    for start, stop, pieces in chains(mask.ends):
-        ancestors: Ranges = ()
-        if trunk and (anchor := int(mask.anchors[start])) >= 0:
-            begin, _, above = trunk[int(np.searchsorted(starts, anchor, side="right")) - 1]
-            ancestors = _shifted((*above, (begin, anchor + 1)), mask.stem)
-        inside = _shifted((*pieces, (start, stop)), row)
-        runs.append(Block(start, stop, _union(stem, (*ancestors, *inside))))
-    return merge(runs)
+    """Return the blocks of a row: its chains, joined with the one before where one call for both costs no more than two."""
+    blocks: list[Block] = []
+    for start, stop, _ in chains(mask.ends):
+        block = Block(start, stop, mask.ancestors(stop - 1))
+        if blocks:
+            joined = Block(blocks[-1].start, stop, blocks[-1].seen | block.seen)
+            if joined.cost() <= blocks[-1].cost() + block.cost():
+                blocks[-1] = joined
+                continue
+        blocks.append(block)
+    return blocks
 
 
-@dataclass
 class _Plan:
-    """The blocks of the row that is being read.
+    """The blocks of the row that is being read; ``shape`` is that of its mask: (row, keys).
 
-    Attributes:
-        shape: of the row's mask: (row, keys).
-        blocks: of the row.
-        masks: address of a mask -> the mask itself, and its part for each block.
+    `parts` returns the part of a mask for each block. Layers with the same mask share them; a model on several devices has a copy
+    for each layer.
     """
 
-    shape: tuple[int, int]
-    blocks: Sequence[Block]
-    masks: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = field(default_factory=dict)
+    def __init__(self, shape: tuple[int, int], blocks: Sequence[Block]) -> None:
+        self.shape, self.blocks = shape, [(slice(block.start, block.stop), block.keys) for block in blocks]
+        self.parts = lru_cache(_MASKS)(self._cut)
 
-    def parts(self, mask: torch.Tensor) -> list[torch.Tensor]:
-        """Return the part of a mask for each block; layers with the same mask share them."""
-        if id(mask) not in self.masks:  # the mask is kept, so that no other gets its address
-            if len(self.masks) == _MASKS:  # a model on several devices has a copy for each layer
-                self.masks.pop(next(iter(self.masks)))
-            parts = [_columns(mask[..., block.start : block.stop, :], block.keys, -1) for block in self.blocks]
-            self.masks[id(mask)] = mask, parts
-        return self.masks[id(mask)][1]
+    def _cut(self, mask: torch.Tensor) -> list[torch.Tensor]:
+        return [_columns(mask[..., rows, :], keys, -1) for rows, keys in self.blocks]
 
 
 #: None outside of `in_blocks`.
 _plan: ContextVar[_Plan | None] = ContextVar("_plan", default=None)
 
 
-def _columns(values: torch.Tensor, keys: Ranges, dim: int) -> torch.Tensor:
+def _columns(values: torch.Tensor, keys: Sequence[tuple[int, int]], dim: int) -> torch.Tensor:
     parts = [values.narrow(dim, start, stop - start) for start, stop in keys]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=dim)
 
@@ -201,13 +167,13 @@ def block_attention(
     outputs = [
         sdpa_attention_forward(
             module,
-            query[:, :, block.start : block.stop],
-            _columns(key, block.keys, 2),
-            _columns(value, block.keys, 2),
+            query[:, :, rows],
+            _columns(key, keys, 2),
+            _columns(value, keys, 2),
             block_mask,
             **kwargs,
         )[0]
-        for block, block_mask in zip(plan.blocks, plan.parts(attention_mask), strict=True)
+        for (rows, keys), block_mask in zip(plan.blocks, plan.parts(attention_mask), strict=True)
     ]
     return torch.cat(outputs, dim=1), None
 
@@ -372,9 +338,9 @@ class TreeScan:
         self.length, self.origins, self.keep = len(ends), origins, keep
         self.parents = np.arange(self.length) - 1
         self.runs = []
-        for start, stop, above in chains(ends):
+        for start, stop, parent in chains(ends):
             self.runs.append((start, stop))
-            self.parents[start] = above[-1][1] - 1 if above else -1
+            self.parents[start] = parent
         self._segment_of: dict[int, int] = {}  # the last token of a segment -> its number
         self.batches = self._batches(self._segments(price), price)
         after = {segment.after for batch in self.batches for segment in batch.segments}
@@ -443,12 +409,11 @@ class TreeScan:
             place to keep, the numbers of the last ``width`` inputs, shape (places, width).
         """
         if width not in self._windows:
-            reads, results = [], np.zeros(self.length, dtype=np.int64)
-            size = 0
+            reads = []
             for start, stop in self.runs:
                 reads += [self._window(self.parents[start], start, width), np.arange(start, stop)]
-                results[start:stop] = np.arange(size + width, size + width + stop - start)
-                size += width + stop - start
+            run = np.repeat(np.arange(len(self.runs)), [stop - start for start, stop in self.runs])
+            results = np.arange(self.length) + width * (run + 1)  # in front of each run there are its last inputs
             last_inputs = [self._window(place, max(place, 0), width) for place in self.keep]
             self._windows[width] = (
                 np.concatenate(reads),

@@ -5,24 +5,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_prefix.architectures import Reach
-from shared_prefix.prefix_tree import PackLimits, TreeMask, make_packs
+from shared_prefix.prefix_tree import PackLimits, make_packs
 
 tokens = st.integers(0, 2)
 sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_size=1, max_size=25).map(sorted)
 
 
-def full_mask(pack):
-    return np.tri(len(pack.tokens), dtype=bool) if pack.mask is None else pack.mask.visible("cpu").numpy()
-
-
 @settings(max_examples=200)
-@given(sequences, st.sampled_from([1, 3, 10, 100]), st.sampled_from([0, 2, 8]), st.booleans())
-def test_every_token_of_every_sequence_sees_its_own_ancestors(found, row, worth, stems):
+@given(sequences, st.sampled_from([1, 3, 10, 100]), st.sampled_from([0, 2, 8]))
+def test_every_token_of_every_sequence_sees_its_own_ancestors(found, row, worth):
     seen = []
-    for pack in make_packs(found, PackLimits(row, 4 * row, worth), stems=stems):
+    for pack in make_packs(found, PackLimits(row, 4 * row, worth)):
         trunk, stem = len(pack.tokens), pack.stem
-        assert not stem or (stems and stem > row)
-        mask = full_mask(pack)
+        assert not stem or stem > row
+        mask = pack.mask.visible("cpu").numpy()
+        assert not pack.mask.is_text or (mask == np.tri(trunk, dtype=bool)).all()
         assert mask.shape == (trunk, stem + trunk)
         assert mask[:, :stem].all()
         for i, path in pack.paths.items():
@@ -30,7 +27,7 @@ def test_every_token_of_every_sequence_sees_its_own_ancestors(found, row, worth,
             if stem:
                 assert found[i][:stem] == found[pack.owner][:stem]
             assert tuple(pack.tokens[path]) == found[i][stem : stem + len(path)]
-            assert pack.positions[path].tolist() == list(range(stem, stem + len(path)))
+            assert pack.mask.positions[path].tolist() == list(range(stem, stem + len(path)))
             for k, node in enumerate(path):
                 assert (np.flatnonzero(mask[node, stem:])).tolist() == sorted(path[: k + 1])
         left = {branch.sequence: branch for branch in pack.branches}
@@ -67,7 +64,7 @@ def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(fo
     for pack in make_packs(found, PackLimits(row, 4 * row, 0)):
         stem, trunk = list(range(pack.stem)), len(pack.tokens)
         before = {i: [*stem, *(pack.stem + path).tolist()] for i, path in pack.paths.items()}
-        if pack.mask is not None and trunk:
+        if trunk:
             ancestors = {k - pack.stem: keys[: at + 1] for keys in before.values() for at, k in enumerate(keys)}
             assert_reaches(pack.mask, {token: path for token, path in ancestors.items() if token >= 0}, reach)
         for rows in pack.rows(found, row):
@@ -114,15 +111,6 @@ def test_a_full_pack_ends_where_neighbours_share_least():
         assert read(found, row) == 10 * packs + 40 * (20 + 5 * 2)
 
 
-@given(sequences)
-def test_in_one_pack_every_distinct_beginning_is_read_once(found):
-    """The number of nodes of a trie, counted from its definition."""
-    [pack] = make_packs(found, PackLimits(10**6, 10**6))
-    nodes = {sequence[:n] for sequence in found for n in range(1, len(sequence) + 1)}
-    assert len(pack.tokens) == len(nodes)
-    assert not pack.branches
-
-
 def test_a_large_pack_reads_what_is_shared_once_and_the_rest_in_rows():
     stem = tuple(range(100, 120))
     found = sorted((*stem, i, i, i) for i in range(30))
@@ -138,17 +126,17 @@ def test_little_in_common_is_no_reason_for_a_large_pack():
     assert all(len(pack.tokens) <= 40 and not pack.branches for pack in packs)
 
 
-@given(sequences)
-def test_without_their_roots_sequences_of_different_roots_share_nothing(found):
-    [whole] = make_packs(found, PackLimits(10**6, 10**6))
-    pack, roots = whole.without_roots()
-    assert len(pack.tokens) == len({sequence[:n] for sequence in found for n in range(2, len(sequence) + 1)})
-    mask = TreeMask(pack.positions, pack.ends).visible("cpu").numpy()
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.lists(tokens, min_size=1, max_size=6).map(tuple)), min_size=1, unique=True)
+)
+def test_sequences_of_different_groups_share_nothing(found):
+    numbers, texts = zip(*sorted(found), strict=True)
+    [pack] = make_packs(texts, PackLimits(10**6, 10**6), groups=numbers)
+    assert len(pack.tokens) == len({(number, text[:n]) for number, text in found for n in range(1, len(text) + 1)})
+    mask = pack.mask.visible("cpu").numpy()
     for i, path in pack.paths.items():
-        path = path[1:]
-        assert tuple(pack.tokens[path]) == found[i][1:]
-        assert pack.positions[path].tolist() == list(range(len(path)))
-        assert set(roots[path]) <= {found[i][0]}
+        assert tuple(pack.tokens[path]) == texts[i]
+        assert pack.mask.positions[path].tolist() == list(range(len(path)))
         for k, node in enumerate(path):
             assert np.flatnonzero(mask[node]).tolist() == sorted(path[: k + 1])
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_prefix import tree_layers
-from shared_prefix.prefix_tree import PackLimits, TreeMask, make_packs
+from shared_prefix.prefix_tree import PackLimits, make_packs
 from shared_prefix.tree_layers import Scan, TreeScan, _Reading, blocks_of, in_blocks
 
 #: Sorted sequences of few different tokens: they share a lot, at many depths.
@@ -26,7 +26,6 @@ def check(blocks, mask):
     assert blocks[-1].stop == len(mask)
     for block in blocks:
         kept = np.zeros(mask.shape[1], dtype=bool)
-        assert list(block.keys) == sorted(block.keys)
         for start, stop in block.keys:
             assert 0 <= start < stop <= mask.shape[1]
             assert not kept[start:stop].any(), "no key twice"
@@ -38,7 +37,7 @@ def masks_of(found, row, total):
     """Yield the trees of all rows with which these sequences are read."""
     for pack in make_packs(found, PackLimits(row, total, min_shared=2)):
         if len(pack.tokens):
-            yield pack.mask or TreeMask(pack.positions, pack.ends)
+            yield pack.mask
         yield from (rows.mask for rows in pack.rows(found, row))
 
 
@@ -59,7 +58,7 @@ def test_many_contexts_in_a_row_are_blocks_and_short_rows_are_one():
     contexts = [(i, *range(10, 160)) for i in range(6)]
     [mask] = masks_of(contexts, 1024, 4096)
     assert [(block.start, block.keys) for block in blocks_of(mask)] == [
-        (151 * i, ((151 * i, 151 * (i + 1)),)) for i in range(6)
+        (151 * i, [(151 * i, 151 * (i + 1))]) for i in range(6)
     ]
     [mask] = masks_of([(1, 2, 3), (1, 2, 4), (5, 6)], 1024, 4096)
     assert len(blocks_of(mask)) == 1
@@ -131,7 +130,7 @@ def test_each_token_goes_on_from_its_own_sequence(found, row, total, price):
             )
         states = stem
         if count:
-            scanned, convolved, states = read(pack.tokens, pack.ends, np.zeros(count, int), anchors, stem)
+            scanned, convolved, states = read(pack.tokens, pack.mask.ends, np.zeros(count, int), anchors, stem)
             for i, path in pack.paths.items():
                 for k, place in enumerate(path.tolist(), pack.stem + 1):
                     assert (scanned[place], convolved[place]) == expected[found[i][:k]]
@@ -152,5 +151,5 @@ def test_a_context_and_its_candidates_are_two_calls_of_a_scan():
         for start in ((4,), (5,), (6, 6, 7), (6, 6, 8))
     )
     [pack] = make_packs(found, PackLimits(1024, 4096))
-    scan = TreeScan(pack.ends, np.zeros(len(pack.ends), int), np.zeros(0, int), 64)
+    scan = TreeScan(pack.mask.ends, np.zeros(len(pack.tokens), int), np.zeros(0, int), 64)
     assert [batch.tokens.shape for batch in scan.batches] == [(3, 30), (12, 11)]
