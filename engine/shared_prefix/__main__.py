@@ -1,7 +1,12 @@
 """`python -m shared_prefix`: the command ``lm_eval``, which knows the models of this package too."""
 
-from shared_prefix.upstream import register_models, run_lm_eval
+import sys
+
+from shared_prefix.upstream import list_models, run_lm_eval
 
 if __name__ == "__main__":
-    register_models()
+    known, words = list_models(), [word for argument in sys.argv for word in argument.split("=", 1)]
+    model = words[words.index("--model") + 1 :][:1] if "--model" in words else []
+    if model and model[0] not in known:
+        sys.exit(f"--model {model[0]}: no such model; there are {', '.join(known)}")
     run_lm_eval()

@@ -35,13 +35,6 @@ _API_WINDOW = 2048  # default of `TemplateAPI.__init__`, lm-eval 0.4.13
 #: Backend -> its longest request minus its window, in tokens. Not listed: 1, as for hf, where the last token is never an input.
 #: Source: `VLLM._loglikelihood_tokens` and `SGLangLM._loglikelihood_tokens` of lm-eval 0.4.13.
 _ROOM = {"vllm": -1, "sglang": 0}
-#: Argument -> the backend whose models alone have it.
-_OWN = {
-    "max_model_len": "vllm",
-    "gpu_memory_utilization": "vllm",
-    "context_length": "sglang",
-    "mem_fraction_static": "sglang",
-}
 #: Names of lm-eval's model type for transformers.
 _HF = ("hf", "hf-auto", "huggingface")
 
@@ -144,7 +137,7 @@ class TokenCounter(BaseCounter):
                 f"cannot count tokens with tokenizer_backend={metadata['tokenizer_backend']}; use "
                 "tokenizer_backend=huggingface and tokenizer=NAME_OR_FOLDER in --model_args"
             )
-        kind = model_type.removesuffix("-shared-prefix") if model_type else self._guess_type(metadata)
+        kind = (model_type or ("" if self.remote else "hf")).removesuffix("-shared-prefix")
         self._room = 0 if self.remote or self._whole else _ROOM.get(kind, 1)
         self._exact_sums = model_type == "hf-shared-prefix" or metadata.get("softmax_dtype") is not None
         self._dtype = None
@@ -193,11 +186,6 @@ class TokenCounter(BaseCounter):
         if self.remote and kind not in ("gguf", "ggml"):
             self._warn_of_missing_bos(metadata)
         self.window = self._find_window(metadata)
-
-    def _guess_type(self, metadata: Mapping[str, Any]) -> str:
-        """Guess the model's type from its arguments: stock lm-eval does not tell it."""
-        usual = "" if self.remote else "hf"
-        return next((name for argument, name in _OWN.items() if argument in metadata), usual)
 
     def _warn_of_missing_bos(self, metadata: Mapping[str, Any]) -> None:
         """Warn once if lm-eval's client sends prompts without the BOS token that the tokenizer puts before every text."""

@@ -365,6 +365,11 @@ def count_room(machines: Sequence[Mapping[str, float]], needs: Mapping[str, floa
     return sum(int(min(machine.get(name, 0) // need for name, need in needs.items() if need)) for machine in machines)
 
 
+def describe_needs(needs: Mapping[str, float]) -> str:
+    """Say what a worker needs: ``1 CPU, 0 GPU``."""
+    return ", ".join(f"{need:g} {name}" for name, need in needs.items())
+
+
 def check_waiting(
     waited: float, machines: Sequence[Mapping[str, float]], needs: Mapping[str, float], *, reading: bool
 ) -> None:
@@ -382,12 +387,9 @@ def check_waiting(
     kept = "what was answered is kept with --use_cache FILE"
     if not machines:
         raise ModelError(f"--model ray: no machine of the cluster is alive, as Ray says above; {kept}")
-    limit, what = PATIENCE, "no worker could begin"
-    if reading:
-        limit, what = LONGEST, "no batch was answered"
-    elif not count_room(machines, needs):
-        said = ", ".join(f"{need:g} {name}" for name, need in needs.items())
-        limit, what = JOINING, f"no machine with room for a worker ({said}) has joined"
+    limit, what = (LONGEST, "no batch was answered") if reading else (PATIENCE, "no worker could begin")
+    if not reading and not count_room(machines, needs):
+        limit, what = JOINING, f"no machine with room for a worker ({describe_needs(needs)}) has joined"
     if waited >= limit:
         raise ModelError(f"--model ray: {what} within {waited / 60:.0f} minutes; {kept}")
 
@@ -406,7 +408,7 @@ def check_room(machines: Sequence[Mapping[str, float]], workers: int, needs: Map
     room = count_room(machines, needs)
     if room >= workers:
         return
-    said = ", ".join(f"{need:g} {name}" for name, need in needs.items())
+    said = describe_needs(needs)
     if room == 0:
         raise ModelError(
             f"--model ray: a worker takes {said} of one machine, and none of the {len(machines)} machines has so much; lower "

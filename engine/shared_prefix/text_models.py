@@ -90,11 +90,13 @@ class TextScorer(LM):  # type: ignore[misc]
             ) from error
         return model.eval(), loaded
 
-    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """Raise ModelError: such models do not generate text."""
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
+        """Raise ModelError: such models neither generate text nor score a text without a context."""
         raise ModelError(
-            f"{self.model_type}: {self.description}s do not generate text; take tasks that score likelihoods"
+            f"{self.model_type}: {self.description}s neither generate text nor score whole texts; take tasks with likelihoods"
         )
+
+    loglikelihood_rolling = generate_until
 
 
 def text_window(config: Any, tokenizer: Any) -> int:
@@ -192,14 +194,6 @@ class MaskedLM(TextScorer, TemplateLM):  # type: ignore[misc]
             greedy = greedy and bool((logits.argmax(dim=-1) == targets).all())
         return total, greedy
 
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
-        """Return pseudo-log-likelihoods of whole texts, each in one window. lm-eval 0.5 gives an empty context, too."""
-        texts = [request.args[-1] for request in requests]
-        answers = self._loglikelihood_tokens([(("", text), [], self.tok_encode(text)) for text in texts], disable_tqdm)
-        return [
-            answer if len(request.args) > 1 else answer[0] for request, answer in zip(requests, answers, strict=True)
-        ]
-
 
 def special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
     """Return the special tokens that a tokenizer puts before and after a text."""
@@ -262,10 +256,6 @@ class RewardModel(TextScorer):
                 rewards[index] = (reward, False)
                 self.cache_hook.add_partial("loglikelihood", requests[index].args, rewards[index])
         return rewards
-
-    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
-        """Raise ModelError: a text without a context has no reward."""
-        raise ModelError("nnd_reward: reward models give no likelihood of whole texts")
 
 
 def encode_chat(tokenizer: Any, context: str, continuation: str) -> list[int]:

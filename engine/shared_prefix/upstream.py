@@ -17,6 +17,7 @@ __all__ = [
     "TemplateLM",
     "get_model",
     "hash_args",
+    "list_models",
     "register_model",
     "register_models",
     "run_lm_eval",
@@ -34,6 +35,14 @@ def register_models() -> None:
     for entry in entry_points(group="lm_eval.models"):
         if entry.name not in model_registry:
             model_registry.register(entry.name, target=entry.value)
+
+
+def list_models() -> list[str]:
+    """List the names that ``--model`` may have, see `register_models`."""
+    import lm_eval.models  # noqa: F401 - registers lm-eval's
+
+    register_models()
+    return sorted(model_registry.keys())
 
 
 def run_lm_eval() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -91,6 +92,12 @@ def test_the_command_gets_the_numbers_of_hf_where_nnd_tasks_cannot_be_imported(l
     for metric in ("acc,none", "acc_norm,none", "acc_mutual_info,none"):
         assert rates[metric] == plain["results"]["choices"][metric]
     assert_same_samples(map(json.loads, samples.read_text("utf-8").splitlines()), plain["samples"]["choices"])
+
+
+def test_a_typo_of_a_model_is_one_line_with_those_there_are(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["lm_eval", "run", "--model=hf-shared-prefx", "--tasks", "choices"])
+    with pytest.raises(SystemExit, match=r"^--model hf-shared-prefx: no such model; there are .*, hf-shared-prefix, "):
+        runpy.run_module("shared_prefix", run_name="__main__")
 
 
 def test_every_model_is_an_entry_point_that_lm_eval_is_told():

@@ -40,8 +40,6 @@ def test_a_window_that_nothing_tells_is_lm_evals_default_with_a_model_and_unknow
     [
         (None, {}, 101),  # the last token is never an input
         ("vllm", {}, 99),
-        (None, {"gpu_memory_utilization": 0.5}, 99),
-        ("hf", {"gpu_memory_utilization": 0.5}, 101),
         ("sglang", {}, 100),
         ("local-completions", {"base_url": "http://localhost:1"}, 99),  # one token is generated
     ],
