@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from nnd_tasks.errors import NNDError
 from nnd_tasks.task.request import shorten
 from tests.task.tasks import run_task, small_set
 
@@ -79,3 +80,48 @@ def test_only_the_end_of_the_context_is_lost_and_no_more_than_needed(name, windo
     sizes = [len(tokenizer.encode(text if name == "t5" else text + longest)) for text in (prompt, more)]
     limit = window if name == "t5" else window + 1  # the last token is never an input
     assert sizes[0] <= limit < sizes[1], "one more word would not fit"
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "options", "message"),
+    [
+        ("gpt2", 64, {"metadata": {"overlong": "refuse"}}, r"test [0-9a-f]{16} and its prompt do not fit.*64 tokens"),
+        ("t5", 4, {}, r"candidate ' It tells of .*' of test [0-9a-f]{16} has .* tokens, more than"),
+        ("gpt2", 15, {}, "no room for any of its context"),
+        ("gpt2", 64, {"num_fewshot": 1, "samples": {"small": [1]}}, "beside 1 few-shot examples; lower --num_fewshot"),
+    ],
+)
+def test_what_cannot_be_scored_is_an_error_that_names_its_test(name, window, options, message, run):
+    with pytest.raises(NNDError, match=message):
+        run(name, window, **options)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
+def test_what_does_not_fit_can_be_left_out(name, tiny_models, run, caplog):
+    """The longer candidate has no room, beside any context or in the window itself; the shorter one is scored."""
+    longer = AutoTokenizer.from_pretrained(tiny_models[name]).encode(" It tells of a market and of cheese.")
+    leaving = {"metadata": {"overlong": "leave_out"}}
+    rates, samples, _ = run(name, 15 if name == "gpt2" else len(longer) - 2, **leaving)
+    assert (rates["tests"], rates["unscored"], rates["candidates"]) == (0, 2, 2)
+    assert "2 candidates do not fit the model's window" in caplog.text
+    for sample in samples:
+        assert [candidate is None for candidate in sample["candidates"]] == [False, True]
+        [(context, continuation)] = sample["arguments"]
+        assert continuation == " It tells of boats."
+        assert context.endswith(" Summary:")
+
+
+def test_a_context_can_be_kept_whole(gpt2, run):
+    keeping = {"metadata": {"overlong": "whole"}}
+    whole = run("gpt2", **keeping)
+    tokenizer = AutoTokenizer.from_pretrained(gpt2)
+    shorter = min(len(tokenizer.encode(context + text)) for context, text in whole.samples[0]["arguments"])
+    for window, present in ((shorter - 1, [True, False]), (64, [False, False])):  # one more token fits, as none follows
+        rates, samples, _ = run("gpt2", window, **keeping)
+        assert (rates["tests"], rates["unscored"], rates["truncated_contexts"]) == (1, 1, 0)
+        assert [candidate is not None for candidate in samples[0]["candidates"]] == present
+        if any(present):
+            assert samples[0]["arguments"][0][0] == f"{LONG} Summary:", "a prompt that is scored is whole"
+
+
+# ---------------------------------------------------------------- long contexts of real sets
