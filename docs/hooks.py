@@ -11,8 +11,8 @@ import yaml
 from jinja2 import Template
 from mkdocs.structure.files import File, Files
 
+from nnd_tasks.publishers.licences import licence_columns, terms_of
 from nnd_tasks.sets.catalogue import list_recipes
-from nnd_tasks.sets.licences import licence_columns, terms_of
 
 ROOT = Path(__file__).parent.parent
 #: Page of the site -> the file beside docs/ that it shows.

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from nnd_tasks.cli import app
 from nnd_tasks.cli.listing import list_sets, report_set
 from nnd_tasks.errors import NNDError
+from nnd_tasks.publishers.licences import licence_columns, licence_names, terms_of
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.sets.catalogue import find_recipe
-from nnd_tasks.sets.licences import licence_columns, licence_names, terms_of
 from tests.conftest import REPO, SOURCES
 
 BASE = "context: c\ncandidate: t\nlabel: l\nbetter: [good]\nfacts: {kind: judging, license: mit}\n"

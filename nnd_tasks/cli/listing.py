@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.languages import CODES, language_pair
+from nnd_tasks.publishers.licences import licence_columns, terms_of
 from nnd_tasks.schema import RESERVED_COLUMNS
 from nnd_tasks.sets.catalogue import find_recipe, list_recipes
-from nnd_tasks.sets.licences import licence_columns, terms_of
 from nnd_tasks.sets.recipe import RecipeFile
 from nnd_tasks.sets.write import ERRORS, find_fact
 from nnd_tasks.show.report import Cell, Report, Table

@@ -260,7 +260,7 @@ def check(
     from nnd_tasks.contribute.check.checking import check_set
     from nnd_tasks.contribute.check.rules import Severity
     from nnd_tasks.files import write_text
-    from nnd_tasks.sets.licences import terms_of, texts_may_go
+    from nnd_tasks.publishers.licences import terms_of, texts_may_go
     from nnd_tasks.store import read_report
 
     report = check_set(name, configs=config or (), tasks=tasks or ())

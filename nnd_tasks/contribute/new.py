@@ -13,9 +13,9 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_texts
+from nnd_tasks.publishers.download import Source, open_source
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
 from nnd_tasks.sets.catalogue import check_free_name, check_set_name
-from nnd_tasks.sets.download import Source, open_source
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.store import dataset_folder, user_tasks_dir
@@ -115,7 +115,7 @@ def draft_set(
     single = {key: value for key, value in keys.items() if key not in _PAIRS}
     recipe = make_recipe({**single, **({"facts": facts} if facts else {})}, "options")
     set_recipe = SetRecipe(name, path, "own", recipe=recipe)
-    with open_source(change(set_recipe, path=Path("_")), source) as files:
+    with open_source(change(set_recipe, path=Path("_")).wanted, source) as files:
         named, proposed = _name_columns(set_recipe, files, pairs)
     set_recipe = change(set_recipe, recipe=named)
     built_set = make_set(set_recipe, source)

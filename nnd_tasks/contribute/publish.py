@@ -22,6 +22,7 @@ from nnd_tasks.contribute.check.checking import find_todos
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, read_text
 from nnd_tasks.markdown import fenced
+from nnd_tasks.publishers.licences import is_open, licence_names, terms_of, texts_may_go
 from nnd_tasks.redact import MARK, hide
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
@@ -30,7 +31,6 @@ from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION,
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.catalogue import list_recipes
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.sets.licences import is_open, licence_names, terms_of, texts_may_go
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, SetRecipe
 from nnd_tasks.store import (
     CARD,

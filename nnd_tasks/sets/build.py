@@ -17,6 +17,7 @@ from nnd_tasks import __version__
 from nnd_tasks.baselines import baseline_rates, favourite, writers_of
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, write_text
+from nnd_tasks.publishers.download import Source, open_source
 from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,
     REQUIRED_COLUMNS,
@@ -29,7 +30,6 @@ from nnd_tasks.schema import (
     summarize,
 )
 from nnd_tasks.sets.catalogue import find_recipe
-from nnd_tasks.sets.download import Source, open_source
 from nnd_tasks.sets.judgements import list_judgements
 from nnd_tasks.sets.pair import make_tests
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
@@ -155,7 +155,7 @@ def make_set(
             f"{set_recipe.prepare}: this set comes with code, which runs with your rights; read it (`nnd check "
             f"{set_recipe.path.parent.absolute()}` names what stands out), then add --trust"
         )
-    with open_source(set_recipe, source, progress=progress) as files:
+    with open_source(set_recipe.wanted, source, progress=progress) as files:
         built = _make_configs(set_recipe, files)
     built.notes = [*files.notes, *built.notes, *compare_counts(set_recipe.recipe, built.categories)]
     return built

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,8 +18,8 @@ from pydantic import (
 
 from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.files import StrictLoader, parse_yaml, read_text
-from nnd_tasks.sets.licences import licence_id
-from nnd_tasks.store import is_name
+from nnd_tasks.publishers.licences import licence_id
+from nnd_tasks.publishers.wanted import ConfigName, File, FileName, Wanted, must_hold
 from nnd_tasks.tables.cells import FILE
 from nnd_tasks.tables.columns import Columns, Spans, Strict, Text, Texts, as_list
 from nnd_tasks.text import did_you_mean
@@ -42,60 +42,13 @@ _OF_TABLES = frozenset({
 Prose: TypeAlias = Annotated[str, Field(max_length=100_000)] | None
 
 
-def _must(test: Callable[[str], object], problem: str) -> AfterValidator:
-    """Return a validator that refuses a text where ``test`` finds nothing."""
-
-    def check(text: str) -> str:
-        if not test(text):
-            raise ValueError(f"{text!r} {problem}")
-        return text
-
-    return AfterValidator(check)
-
-
-FileName: TypeAlias = Annotated[
-    str,
-    _must(
-        re.compile(r"(?!\.)[^\\:*?\"<>|/\0-\x1f]+(/(?!\.)[^\\:*?\"<>|/\0-\x1f]+)*").fullmatch,
-        "is not the name of a file in the folder or in one below it",
-    ),
-]
-ConfigName: TypeAlias = Annotated[
-    str,
-    _must(
-        lambda name: name in ("", FILE) or is_name(name), "is no config, which is named by letters, digits, _, - and ."
-    ),
-]
 Language: TypeAlias = Annotated[
     Text,
-    _must(
+    must_hold(
         re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual|code").fullmatch,
         "is no code of a language; write one such as en or pt-BR (ISO 639)",
     ),
 ]
-
-
-class File(Strict):
-    """One file of a set, as its publisher names it.
-
-    Attributes:
-        url: https address.
-        sha256: of the file. Without it, the hash of the first download is recorded and checked from then on.
-        member: path in the archive behind ``url``: ``2024/ratings.csv``.
-        config: the config that the file makes: ``sxs2023_ende``.
-        optional: whether the set can be built without the file.
-    """
-
-    url: Annotated[
-        str,
-        _must(
-            re.compile("(https://[^/@?#]+([/?#].*)?)?").fullmatch, "is no https:// address without a user or password"
-        ),
-    ] = ""
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    member: str = ""
-    config: ConfigName = ""
-    optional: bool = False
 
 
 class Facts(Strict):
@@ -409,3 +362,9 @@ class SetRecipe(RecipeFile):
         if self.prepare and (unused := sorted(_OF_TABLES & self.recipe.dump().keys())):
             raise NNDError(f"{self.path}: {', '.join(unused)}: not used, as {self.prepare.name} says what a row is")
         object.__setattr__(self, "rule", _make_rule(self.recipe))
+
+    @property
+    def wanted(self) -> Wanted:
+        """The files that the set is made of."""
+        recipe = self.recipe
+        return Wanted(self.name, self.path.parent, self.origin, recipe.files, any_table=recipe.config == FILE)

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.publishers.download import Source
 from nnd_tasks.schema import short_hash, slug
-from nnd_tasks.sets.download import Source
 from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, Rule, SetRecipe
 from nnd_tasks.sets.spans import place_spans
 from nnd_tasks.tables.cells import (

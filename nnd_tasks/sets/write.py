@@ -27,6 +27,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, only_writer, read_text, rewriting
 from nnd_tasks.languages import language_pair
 from nnd_tasks.markdown import code, escape_markdown, fenced
+from nnd_tasks.publishers.licences import terms_of
 from nnd_tasks.schema import (
     CLEANING_REASONS,
     RESERVED_COLUMNS,
@@ -37,7 +38,6 @@ from nnd_tasks.schema import (
     summarize,
 )
 from nnd_tasks.sets.account import describe_accounts
-from nnd_tasks.sets.licences import terms_of
 from nnd_tasks.store import (
     CARD,
     JUDGEMENTS,

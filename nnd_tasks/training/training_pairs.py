@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import changing, dump_yaml, rewriting, write_text
+from nnd_tasks.publishers.licences import licence_names, terms_of, training_note
 from nnd_tasks.schema import SPANS, SPANS_COLUMN, clean_name
-from nnd_tasks.sets.licences import licence_names, terms_of, training_note
 from nnd_tasks.sets.write import write_parquet
 from nnd_tasks.splits import SHARES, sources_of, split_of
 from nnd_tasks.store import (

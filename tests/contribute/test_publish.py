@@ -13,9 +13,9 @@ from huggingface_hub import HfApi
 
 from nnd_tasks.contribute.publish import make_plan
 from nnd_tasks.errors import NNDError
+from nnd_tasks.publishers.licences import KNOWN as TERMS
 from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.catalogue import list_recipes
-from nnd_tasks.sets.licences import KNOWN as TERMS
 from nnd_tasks.store import CARD, REPORT, parse_card
 from nnd_tasks.studies.stress.corpora import KNOWN
 from nnd_tasks.task.documents import load_tests

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.publishers.download import RETRIES
+from nnd_tasks.publishers.wanted import File
 from nnd_tasks.sets.build import build_set, make_set
 from nnd_tasks.sets.catalogue import find_recipe
-from nnd_tasks.sets.download import RETRIES
-from nnd_tasks.sets.recipe import File, SetRecipe, make_recipe
+from nnd_tasks.sets.recipe import SetRecipe, make_recipe
 from tests.run.local_server import LocalServer
 from tests.sets.small_files import QUIZ_FILE, small_text, write_files
 from tests.sets.tables import LABELS, make, refusal

@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.publishers.download import find_copy, sha256_of
 from nnd_tasks.sets.build import build_set
-from nnd_tasks.sets.download import find_copy, sha256_of
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import find_dataset, look_up_set
 from nnd_tasks.task.documents import load_tests

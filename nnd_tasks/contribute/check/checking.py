@@ -23,11 +23,11 @@ from nnd_tasks.contribute.check.rules import Finding, Severity, Tests, check_tes
 from nnd_tasks.errors import NNDError, noting, reason_of, visible
 from nnd_tasks.files import expand, read_text
 from nnd_tasks.markdown import code, escape_markdown
+from nnd_tasks.publishers.licences import is_open, licence_names
 from nnd_tasks.schema import clean_name, find_faults, fingerprint
 from nnd_tasks.sets.build import compare_counts
 from nnd_tasks.sets.catalogue import find_recipe_file, list_recipes
 from nnd_tasks.sets.first_use import provide_set
-from nnd_tasks.sets.licences import is_open, licence_names
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, RecipeFile, make_recipe, read_recipe
 from nnd_tasks.sets.write import KNOWN_BY_PEOPLE
 from nnd_tasks.show.forms import dump_json

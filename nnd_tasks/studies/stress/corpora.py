@@ -21,8 +21,8 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.files import expand, json_lines, read_text, read_yaml
+from nnd_tasks.publishers.download import sha256_of
 from nnd_tasks.schema import to_nfc
-from nnd_tasks.sets.download import sha256_of
 from nnd_tasks.store import nnd_home
 
 #: Bytes that a corpus file may have; it is read into memory.

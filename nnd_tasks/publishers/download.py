@@ -24,10 +24,9 @@ import requests
 
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import changing, expand, only_writer, read_json, reading, write_text, writing
-from nnd_tasks.sets.recipe import File, SetRecipe
+from nnd_tasks.publishers.wanted import File, Wanted
 from nnd_tasks.show.console import warn
 from nnd_tasks.store import list_source_folders, nnd_home, sources_folder
-from nnd_tasks.tables.cells import FILE
 from nnd_tasks.tables.decode import check_unpacked, split_ending
 from nnd_tasks.tables.read import SUFFIXES, TEXTS
 from nnd_tasks.text import some_of
@@ -60,24 +59,24 @@ class Source:
 
 
 @contextmanager
-def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: bool = True) -> Iterator[Source]:
+def open_source(wanted: Wanted, source: str | Path | None, *, progress: bool = True) -> Iterator[Source]:
     """Yield the files of a set: from ``source``, from beside the recipe, from `find_copy`, or downloaded.
 
     A download without a published hash is recorded if the block can read it, else deleted: a publisher may answer with a page
     when a quota is used up.
 
     Args:
-        set_recipe: the set.
+        wanted: the files of the set.
         source: a file, a folder, a pattern such as ``'DIR/*.csv'``, or a zip or tar; None looks for them.
         progress: show the progress of downloads.
 
     Raises:
         NNDError: nothing is there, a required file is missing, or a download fails.
     """
-    names = list(set_recipe.recipe.files)
-    beside = set_recipe.path.parent
+    names = list(wanted.files)
+    beside = wanted.folder
     if source is None and not (names and all((beside / name).is_file() for name in names)):
-        downloaded = download(set_recipe, progress=progress)
+        downloaded = download(wanted, progress=progress)
         try:
             yield downloaded
         except NNDError:
@@ -93,18 +92,18 @@ def open_source(set_recipe: SetRecipe, source: str | Path | None, *, progress: b
     with reading(named):
         if not named.is_dir():
             with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
-                yield from _lay_out(set_recipe, named, Path(scratch))
+                yield from _lay_out(wanted, named, Path(scratch))
             return
-        below = named / set_recipe.name  # of a folder with several sets
+        below = named / wanted.name  # of a folder with several sets
         folder = below if below.is_dir() else named
-        chosen = _choose(set_recipe, folder, list_files(folder), named)
-        for path in chosen.files.values() if set_recipe.origin == "elsewhere" else ():
+        chosen = _choose(wanted, folder, list_files(folder), named)
+        for path in chosen.files.values() if wanted.origin == "elsewhere" else ():
             if not path.resolve().is_relative_to(folder.resolve()):
                 raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
         yield chosen
 
 
-def _lay_out(set_recipe: SetRecipe, source: Path, folder: Path) -> Iterator[Source]:
+def _lay_out(wanted: Wanted, source: Path, folder: Path) -> Iterator[Source]:
     """Yield the files of a set in ``folder``, linked from a file or a pattern, or unpacked from an archive.
 
     An error of the block names what the user named.
@@ -119,19 +118,18 @@ def _lay_out(set_recipe: SetRecipe, source: Path, folder: Path) -> Iterator[Sour
         here = list_files(folder)
     else:
         above = os.path.commonpath([path.parent for path in paths])
-        required = _required_files(set_recipe)
+        required = wanted.required
         here = {path.relative_to(above).as_posix(): path for path in paths}
-        one_config = set_recipe.recipe.config != FILE
-        if len(paths) == len(required) == 1 and one_config and not {*here} & {*set_recipe.recipe.files}:
+        if len(paths) == len(required) == 1 and not wanted.any_table and not {*here} & {*wanted.files}:
             here = {required[0]: paths[0]}  # prepare.py asks for this name
         for name, path in here.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).symlink_to(path.resolve())
     try:
-        yield _choose(set_recipe, folder, here, source, alone=[*here.values()] == [source])
+        yield _choose(wanted, folder, here, source, alone=[*here.values()] == [source])
     except NNDError as error:
         text = str(error)
-        required = _required_files(set_recipe)
+        required = wanted.required
         missing = [name for name in required if name not in here and str(folder / name) in text]
         if missing:
             names = some_of(required, show=str)
@@ -144,27 +142,22 @@ def _lay_out(set_recipe: SetRecipe, source: Path, folder: Path) -> Iterator[Sour
         raise
 
 
-def _required_files(set_recipe: SetRecipe) -> list[str]:
-    return [name for name, file in set_recipe.recipe.files.items() if not (file and file.optional)]
-
-
-def _choose(set_recipe: SetRecipe, folder: Path, here: dict[str, Path], named: Path, *, alone: bool = False) -> Source:
+def _choose(wanted: Wanted, folder: Path, here: dict[str, Path], named: Path, *, alone: bool = False) -> Source:
     """Choose those of some files that the recipe names, else all tables, or the file that a user names ``alone``.
 
     Raises:
         NNDError: there is none, or none that the recipe requires.
     """
-    wanted = set_recipe.recipe.files
-    required = _required_files(set_recipe)
-    free = not required or set_recipe.recipe.config == FILE
-    files = {name: here[name] for name in wanted if name in here}
+    required = wanted.required
+    free = not required or wanted.any_table
+    files = {name: here[name] for name in wanted.files if name in here}
     if not files and (alone or free):
         tables = {name: path for name, path in here.items() if _is_table(path)}
         others = {name: path for name, path in here.items() if path.suffix.lower() == ".txt"}
         files = here if alone else tables or others
-    if not files or not (free or {*files} - ({*wanted} - {*required})):
+    if not files or not (free or {*files} - ({*wanted.files} - {*required})):
         needed = some_of(required, show=str) or f"a table ({', '.join(SUFFIXES)})"
-        raise NNDError(f"{named}: set {set_recipe.name} needs {needed} there")
+        raise NNDError(f"{named}: set {wanted.name} needs {needed} there")
     lacking = [name for name in required if name not in files]
     source = Source(folder, files, {name: sha256_of(path) for name, path in sorted(files.items())})
     if lacking and len(required) > 1:
@@ -263,7 +256,7 @@ def _hash_once(path: Path, changed: int) -> str:
 # ---------------------------------------------------------------- downloads
 
 
-def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
+def download(wanted: Wanted, *, progress: bool = True) -> Source:
     """Put the files of a set into ``$NND_HOME/downloads``, unless they are there: copies of the user's, else downloads.
 
     A file must have the hash of the recipe. The hash of a file without one is recorded when it first gets there, and checked
@@ -272,9 +265,9 @@ def download(set_recipe: SetRecipe, *, progress: bool = True) -> Source:
     Raises:
         NNDError: no copy and no address, no network, or another file than was expected.
     """
-    name, files = set_recipe.name, {key: file or File() for key, file in set_recipe.recipe.files.items()}
+    name, files = wanted.name, {key: file or File() for key, file in wanted.files.items()}
     addresses = hashlib.sha256("\n".join(file.url for file in files.values()).encode()).hexdigest()[:16]
-    folder = nnd_home() / "downloads" / (name if set_recipe.origin == "package" else f"{name}@{addresses}")
+    folder = nnd_home() / "downloads" / (name if wanted.origin == "package" else f"{name}@{addresses}")
     with changing(folder, hint="set NND_HOME to another place"):
         folder.mkdir(parents=True, exist_ok=True)
         with only_writer(folder, WAIT, f"{folder}: another build is still downloading; try again when it is done"):
