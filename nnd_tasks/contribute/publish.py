@@ -125,8 +125,8 @@ def make_plan(
         licences = list(dict.fromkeys([*licences, *(licence for term in terms for licence in term.licences)]))
         if closed := [licence for licence in licences if not is_open(licence)]:
             raise NNDError(
-                f"{folder / CARD}: licence {closed[0]} is not known to let you publish pairs that are made of the texts; write its "
-                "identifier of the hub, such as cc-by-4.0, or publish ids and a recipe instead with --ids-only"
+                f"{folder / CARD}: licence {closed[0]} is not known to let you publish pairs that are made of the texts; write "
+                "its identifier of the hub, such as cc-by-4.0, or publish ids and a recipe instead with --ids-only"
             )
     header["license"] = licences[0] if len(licences) == 1 else licences
     recipe_file = list_recipes().get(name)
