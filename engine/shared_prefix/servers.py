@@ -6,9 +6,7 @@ of the prompt's tokens and checks nothing, so one that lacks an entry would be s
 method gets a function around it, which takes the client and the method first.
 
 Known limits: what a server echoes is compared with what was sent only where the client has a tokenizer of transformers, and the
-answer holds ``tokens`` or ``text``. Answers in another order than the prompts show only where prompts are long enough to be asked
-again (`AskedAgain`). A server whose numbers are those of another model cannot be told. Where one answer is asked for at a time,
-``timeout`` is for each piece of it.
+answer holds ``text`` or ``tokens``. A server whose numbers are those of another model cannot be told.
 """
 
 from __future__ import annotations
@@ -18,17 +16,22 @@ import json
 import logging
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, partial, partialmethod
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from functools import partial, partialmethod
+from queue import Empty, SimpleQueue
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from lm_eval.api.model import hash_args
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from shared_prefix.model_error import ModelError
 
@@ -38,10 +41,12 @@ logger = logging.getLogger("lm_eval.nnd")
 _PATIENCE = 20
 #: Seconds: a server that asks to wait for longer ends the run.
 _LONGEST_PAUSE = 600
-#: Seconds that an answer may take where a client names none, as lm-eval's `gguf`.
+#: Seconds that an answer may take where a client names none.
 _TIMEOUT = 300
 #: What OpenAI's servers say with status 429 to somebody who has to pay first.
 _UNPAID = "insufficient_quota"
+#: Redirections that make another request of a POST, without its body.
+_MOVED = (301, 302, 303)
 
 
 @contextmanager
@@ -63,7 +68,7 @@ def checked_servers() -> Iterator[None]:
             patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", partialmethod(_score, score, parse, again)),
             patch.object(client, "generate_until", partialmethod(_write, client.generate_until)),
             patch.object(client, "get_batched_requests", partialmethod(_ask_at_once, client.get_batched_requests)),
-            patch.object(Session, "request", partialmethod(Session.request, timeout=_TIMEOUT)),
+            patch.object(Session, "request", partialmethod(_request, Session.request)),
             patch.multiple(
                 api_models,
                 requests=SimpleNamespace(post=partial(api_models.requests.post, hooks={"response": _check_at_once})),
@@ -126,34 +131,102 @@ def check_status(status: int, headers: Mapping[str, str], text: str) -> None:
 
     Raises:
         FilteredError: the prompt is not let through.
-        BusyError: the same request may be answered later; also for an error with the status of a success.
+        BusyError: the same request may be answered later.
         RefusedError: it will not be.
     """
+    if status in _MOVED:
+        place = headers.get("Location", "another address")
+        raise RefusedError(status, f"it sends the request on to {place}; base_url in --model_args names that address")
     if status < 400:
-        with suppress(ValueError):
-            if isinstance(answer := json.loads(text), Mapping) and answer.get("error"):
-                raise BusyError(_read_message(text))
         return
     if status == 400 and "content_filter" in text:
         raise FilteredError(_read_message(text))
-    pause: float | None = None
-    with suppress(ValueError):
-        pause = max(float(headers.get("Retry-After") or ""), 0.0)  # seconds; a date is not read
-    if (pause or 0) > _LONGEST_PAUSE:
-        raise RefusedError(status, f"{_read_message(text)}; it asks to wait for {pause:g} s")
-    if (status >= 500 or status in (408, 429)) and _UNPAID not in text:
+    pause = _read_pause(str(headers.get("Retry-After") or ""))
+    if (status >= 500 or status in (408, 429)) and _UNPAID not in text and (pause or 0) <= _LONGEST_PAUSE:
         # 529 is Anthropic's; OpenAI says "overloaded" with 503.
         overloaded = status in (429, 529) or "overloaded" in text or pause is not None
         raise BusyError(f"status {status}: {_read_message(text)}", pause, overloaded=overloaded)
     raise RefusedError(status, text)
 
 
+def _read_pause(asked: str) -> float | None:
+    """Read the seconds that ``Retry-After`` asks to wait for; it may be a date."""
+    with suppress(ValueError):
+        return max(float(asked), 0.0)
+    with suppress(ValueError, TypeError):
+        return max((parsedate_to_datetime(asked) - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    return None
+
+
+def _request(session: Any, request: Any, *args: Any, timeout: Any = None, **options: Any) -> Any:
+    """Send a request, and wait for its whole answer no longer than the time limit.
+
+    Upstream, the time limit is for each piece of an answer, so that a server that sends a byte now and then is never given up;
+    lm-eval's client `gguf` has none. The thread that waits for such a server ends with the process.
+
+    Raises:
+        requests.Timeout: the whole answer took longer.
+    """
+    from requests import Timeout
+
+    limit = timeout if isinstance(timeout, (int, float)) else _TIMEOUT
+    results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def send() -> None:
+        try:
+            results.put((request(session, *args, timeout=timeout or limit, **options), None))
+        except BaseException as error:
+            results.put((None, error))
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        response, error = results.get(timeout=limit)
+    except Empty:
+        raise Timeout(f"the answer is not complete after {limit:g} s") from None
+    if error is not None:
+        raise error
+    return response
+
+
 def _check_at_once(response: Any, **options: Any) -> None:
-    check_status(response.status_code, response.headers, response.text)
+    if response.status_code >= 300:
+        check_status(response.status_code, response.headers, response.text)
+    response.json = partial(parse_json, response.content)
 
 
 async def _check_later(response: Any) -> None:
+    if response.method != "POST":  # as what was posted was redirected
+        check_status(302, {"Location": str(response.url)}, "")
     check_status(response.status, response.headers, await response.text(errors="replace"))
+    content = await response.read()
+
+    async def read() -> Any:
+        return parse_json(content)
+
+    response.json = read
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse an answer.
+
+    Raises:
+        BadAnswerError: a key stands twice in an object.
+        ModelError: it is no JSON.
+    """
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            raise BadAnswerError(f"with an object that has the key {max(keys, key=keys.count)!r} twice")
+        return found
+
+    try:
+        return json.loads(content, object_pairs_hook=take)
+    except ModelError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"the server's answer is no JSON ({error})") from error
 
 
 def _retry(retry: Any, *, stop: Any, wait: Any, **options: Any) -> Any:
@@ -195,8 +268,6 @@ def _explaining_errors(client: Any, sent: Mapping[str, Any]) -> Iterator[None]:
         yield
     except RefusedError as error:
         raise ModelError(explain_refusal(error, sent)) from error
-    except json.JSONDecodeError as error:  # also of requests
-        raise ModelError(f"the server's answer is no JSON ({error})") from error
     except (BusyError, ClientError, RequestException, asyncio.TimeoutError) as error:
         reason = str(error) or type(error).__name__
         fewer = "num_concurrent=1 asks for one answer at a time, " * getattr(error, "overloaded", False)
@@ -215,11 +286,12 @@ def _explaining_errors(client: Any, sent: Mapping[str, Any]) -> Iterator[None]:
 _ADVICE = {
     **dict.fromkeys((401, 403), "lm-eval's clients read the key from OPENAI_API_KEY or ANTHROPIC_API_KEY"),
     **dict.fromkeys(
-        (404, 405),
-        "in --model_args, base_url is the whole address without redirections, such as http://HOST/v1/chat/completions, and model "
-        "one that the server has",
+        (404, 405), "base_url in --model_args is the whole address, such as http://HOST/v1/chat/completions"
     ),
+    429: "it asks to wait for longer than ten minutes",
 }
+#: Status -> what a server says where that is all that there is to say.
+_SAYS_ALL = {404: "model", 429: _UNPAID}
 #: What a request asks; all else in it is a parameter, which a server may refuse.
 _ASKED = ("model", "messages", "prompt", "system")
 
@@ -234,12 +306,15 @@ def explain_refusal(error: RefusedError, sent: Mapping[str, Any]) -> str:
     message = _read_message(error.text)
     explained = f"the server refuses the request ({error.status}): {message}"
     if error.status in _ADVICE:
-        return f"{explained}; {_ADVICE[error.status]}"
+        says_all = _SAYS_ALL.get(error.status)
+        return explained if says_all and says_all in error.text.lower() else f"{explained}; {_ADVICE[error.status]}"
     parameters = "|".join(name for name in sent if name not in _ASKED)
     # Some servers name the parameter apart from the message.
     named = re.search(rf"\b({parameters})\b", f"{message} {error.text}") if parameters else None
     if named is None:
         return explained
+    if "max" in named[1] and "too large" in message:
+        return f"{explained}; --gen_kwargs max_gen_toks=N asks for fewer"
     instead = f",max_completion_tokens={sent['max_tokens']}" if named[1] == "max_tokens" else ""
     return f"{explained}; --gen_kwargs {named[1]}=None{instead} leaves {named[1]} out"
 
@@ -265,7 +340,7 @@ def _cut(text: str) -> str:
 
 
 def _score(client: Any, score: Any, parse: Any, again: AskedAgain, requests: Any, **kwargs: Any) -> Any:
-    """Check the likelihoods of a server, and ask for a share of them again."""
+    """Check the likelihoods of a server: at the start that they are in the order of the prompts, then a share of them again."""
     from lm_eval.models import api_models
 
     if client.parse_logprobs is not parse:  # a client of another protocol
@@ -273,22 +348,22 @@ def _score(client: Any, score: Any, parse: Any, again: AskedAgain, requests: Any
     call_later = client.amodel_call
     echo = Echo(client.tokenizer) if client.tokenizer_backend == "huggingface" else None
 
+    def ask(prompts: list[list[int]]) -> Any:
+        wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
+        retry = api_models.retry(stop=api_models.stop_after_attempt(client.max_retries), wait=wait, reraise=True)
+        return read_answers(retry(client.model_call)(prompts, generate=False), prompts, [1] * len(prompts), echo)
+
     def survives(prompt: list[int]) -> bool:
         """Tell whether a prompt is the same tokens again where it is sent as text."""
         return bool(client.tokenized_requests or client.tok_encode(client.decode_batch([prompt])[0]) == prompt)
 
-    def parse_logprobs(
-        outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any
-    ) -> list[tuple[float, bool]]:
+    def parse_logprobs(outputs: Any, tokens: Any = None, ctxlens: Any = None, **kwargs: Any) -> Any:
         answers = read_answers(outputs, tokens, ctxlens, echo)
         again.take(tokens, answers, survives)
         if client._concurrent <= 1:
             for head in again.heads_of(tokens):
-                wait = api_models.wait_exponential(multiplier=0.5, min=1, max=10)
-                stop = api_models.stop_after_attempt(client.max_retries)
-                call = api_models.retry(stop=stop, wait=wait, reraise=True)(client.model_call)
-                again.take([head], read_answers(call([head], generate=False), [head], [1], echo), survives)
-        return [answer.score_from(start) for answer, start in zip(answers, ctxlens, strict=True)]
+                again.take([head], ask([head]), survives)
+        return parse({"choices": [answer.choice for answer in answers]}, tokens, ctxlens, **kwargs)
 
     async def amodel_call(*args: Any, messages: Any, **kwargs: Any) -> Any:
         scores = await call_later(*args, messages=messages, **kwargs)
@@ -302,6 +377,7 @@ def _score(client: Any, score: Any, parse: Any, again: AskedAgain, requests: Any
         _cached_if_good(client.cache_hook),
         patch.multiple(client, parse_logprobs=parse_logprobs, amodel_call=amodel_call),
     ):
+        check_order([[*context, *text] for _, context, text in requests], survives, ask, client._batch_size)
         return score(client, requests, **kwargs)
 
 
@@ -333,6 +409,14 @@ _CERTAIN = 1e-6
 _MOST_NATS = 1000.0
 #: Difference of two numbers of one answer that are to be one, in nats: some servers round to two digits.
 _ROUNDED = 0.02
+#: Tokens of a prompt of `check_order`, and most prompts that it asks.
+_PROBE_TOKENS, _PROBES = 12, 8
+#: Share of the prompts that are asked again, and how many at least.
+_AGAIN, _LEAST_AGAIN = 0.02, 8
+#: Mean difference of two answers to one prompt, in nats per token. Other batches change an answer by some hundredths.
+_OTHER_ANSWER = 1.0
+#: Difference of two numbers that are to be one, in nats; half of all prompts must show it.
+_OTHER_NUMBER = 0.5
 
 
 class BadAnswerError(ModelError):
@@ -340,18 +424,6 @@ class BadAnswerError(ModelError):
 
     def __init__(self, answer: str) -> None:
         super().__init__(f"the server answers {answer}")
-
-
-def _check_nats(value: float) -> float:
-    if value != -math.inf and not -_MOST_NATS < value <= _CERTAIN:
-        raise ValueError(
-            f"expected a number that is not above 0, nor below {-_MOST_NATS:g}, as are those that stand for unlikely tokens"
-        )
-    return value
-
-
-#: A log-probability.
-Nats = Annotated[float, AfterValidator(_check_nats)]
 
 
 class Logprobs(BaseModel):
@@ -377,55 +449,25 @@ class Completions(BaseModel):
     usage: Any = None
 
 
-class Answer(BaseModel):
+@dataclass(frozen=True)
+class Answer:
     """What a server says to one prompt, checked.
 
     Attributes:
-        first: of the prompt's first token, which nothing comes before.
-        token_logprobs: place of each other token of the prompt -> its log-probability, in nats.
-        top_logprobs: place -> tokens that are likely there, with theirs.
-        generated: what it says of the token that it added; None if it added none.
+        choice: as lm-eval reads it, with exactly one entry after those of the prompt, which it cuts off.
+        logprobs: of the prompt's tokens but the first, in nats, shape (tokens - 1,).
+        likeliest: log-probability of the likeliest token at each of these places, shape (tokens - 1,).
+        generated: log-probability of the token that the server added; None if it added none.
     """
 
-    first: None
-    token_logprobs: dict[int, Nats]
-    top_logprobs: dict[int, Annotated[dict[str, Nats], Field(min_length=1)]]
-    generated: Any
-
-    @property
-    def logprobs(self) -> list[float]:
-        """The log-probabilities of the prompt's tokens but the first."""
-        return [*self.token_logprobs.values()]
-
-    @property
-    def likeliest(self) -> list[float]:
-        """The log-probability of the likeliest token at each of these places."""
-        return [max(top.values()) for top in self.top_logprobs.values()]
-
-    def score_from(self, start: int) -> tuple[float, bool]:
-        """Return the sum of the log-probabilities of the tokens from a place on, and whether each is the likeliest one."""
-        logprobs = self.logprobs[start - 1 :]
-        return sum(logprobs), logprobs == self.likeliest[start - 1 :]
+    choice: dict[str, Any]
+    logprobs: NDArray[np.float64]
+    likeliest: NDArray[np.float64]
+    generated: float | None
 
 
 def _short(value: Any) -> str:
     return _cut(repr(value))
-
-
-def _validate(model: Any, value: Any) -> Any:
-    """Make a pydantic model of what a server says.
-
-    Raises:
-        BadAnswerError: it has another shape.
-    """
-    try:
-        return model.model_validate(value, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "answer"
-        chat = " (the shape of chat completions)" if "content" in str(first["input"]) else ""
-        hint = "; it must heed echo=true and logprobs=1" if "logprobs" in first["loc"] else ""
-        raise BadAnswerError(f"with {place} {_short(first['input'])}{chat}: {first['msg']}{hint}") from error
 
 
 def read_answers(
@@ -445,12 +487,19 @@ def read_answers(
     """
     if isinstance(outputs, list) and len(outputs) == 1:
         (outputs,) = outputs
-    completions = _validate(Completions, outputs)
+    if isinstance(outputs, Mapping) and "choices" not in outputs and outputs.get("error"):
+        raise BadAnswerError(f"with an error: {_short(outputs['error'])}")
+    try:
+        completions = Completions.model_validate(outputs, strict=True)
+    except ValidationError as error:
+        raise BadAnswerError(_describe_shape(error)) from error
     choices = sorted(completions.choices, key=lambda choice: choice.index)
+    if len(choices) != len(prompts):
+        raise BadAnswerError(f"{len(prompts)} prompts with {len(choices)} choices; expected one for each prompt")
     indices = [choice.index for choice in choices]
     if indices != [*range(len(prompts))]:
         raise BadAnswerError(
-            f"{len(prompts)} prompts with choices of the indices {_short(indices)}; expected each of 0 to {len(prompts) - 1} once"
+            f"with choices of the indices {_short(indices)}; expected each of 0 to {len(prompts) - 1} once"
         )
     added = [len(choice.logprobs.token_logprobs) - len(prompt) for choice, prompt in zip(choices, prompts, strict=True)]
     generated = completions.usage.get("completion_tokens") if isinstance(completions.usage, Mapping) else None
@@ -463,35 +512,68 @@ def read_answers(
             "a BOS token of its own (send token ids, which is the default, and name its tokenizer with tokenizer=...)"
         )
     return [
-        _read_answer(choice, prompt, start, echo)
+        _check_answer(choice, prompt, start, echo)
         for choice, prompt, start in zip(choices, prompts, starts, strict=True)
     ]
 
 
-def _read_answer(choice: Choice, prompt: Sequence[int], start: int, echo: Echo | None) -> Answer:
+def _describe_shape(error: ValidationError) -> str:
+    """Say where an answer has another shape than expected."""
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"])) or "answer"
+    chat = " (the shape of chat completions)" if "content" in str(first["input"]) else ""
+    hint = "; it must heed echo=true and logprobs=1" if "logprobs" in first["loc"] else ""
+    return f"with {place} {_short(first['input'])}{chat}: {first['msg']}{hint}"
+
+
+def _check_answer(choice: Choice, prompt: Sequence[int], start: int, echo: Echo | None) -> Answer:
     values, tops, tokens = choice.logprobs.token_logprobs, choice.logprobs.top_logprobs, choice.logprobs.tokens
     sent = len(prompt)
     for name, entries in (("top_logprobs", tops), ("tokens", tokens)):
         if entries is not None and len(entries) != len(values):
             raise BadAnswerError(f"with {len(values)} token_logprobs and {len(entries)} {name}")
+    if values[0] is not None:
+        raise BadAnswerError(
+            f"{_short(values[0])} as log-probability of a prompt's first token, which has none: null was expected. Its "
+            f"{len(values)} entries for {sent} tokens are shifted"
+        )
     if echo is not None:
-        echo.check(prompt, choice.text, tokens)
-    of_token, of_top = ({place: entries[place] for place in range(1, sent)} for entries in (values, tops))
-    parts = {"token_logprobs": of_token, "top_logprobs": of_top, "generated": (*values, None)[sent]}
-    answer: Answer = _validate(Answer, {"first": values[0], **parts})
-    for place, (value, highest) in enumerate(zip(answer.logprobs, answer.likeliest, strict=True), start=1):
-        if value > highest + _ROUNDED:
-            raise BadAnswerError(f"{value:g} for token {place + 1} of {sent}, above the likeliest one, {highest:g}")
-    scored = values[start:sent]
-    if (sent > 2 and len({*answer.logprobs}) == 1) or (len(scored) > 1 and not any(scored)):
+        echo.check(prompt, choice.text, tokens or [])
+    for number in range(1, sent):
+        value, top, place = values[number], tops[number], f"token {number + 1} of {sent}"
+        if not _is_number(value) or value > _CERTAIN:
+            raise BadAnswerError(
+                f"{_short(value)} as log-probability of {place}; expected a number that is not above 0, nor below "
+                f"{-_MOST_NATS:g}, as are those that stand for unlikely tokens"
+            )
+        if not isinstance(top, Mapping) or not top or not all(map(_is_number, top.values())):
+            raise BadAnswerError(f"top_logprobs {_short(top)} for {place}; expected likely tokens")
+        if value > max(top.values()) + _ROUNDED:
+            raise BadAnswerError(f"{value:g} for {place}, above the likeliest one, {max(top.values()):g}")
+        own = top.get(str(tokens[number])) if tokens else None
+        # Two tokens may have one text: then the likelier one may have taken the place of the token itself.
+        if own is not None and (value > own + _ROUNDED or (len(top) == 2 and value < own - _ROUNDED)):
+            raise BadAnswerError(f"{value:g} for {place}, and {own:g} for the same token in top_logprobs")
+    logprobs, scored = values[1:sent], values[start:sent]
+    if (len(logprobs) > 1 and len(set(logprobs)) == 1) or (len(scored) > 1 and not any(scored)):
         raise BadAnswerError(
             f"{scored[0]:g} as log-probability of each of {len(scored)} tokens of a candidate; it does not score prompts"
         )
-    return answer
+    after = values[sent] if len(values) > sent and _is_number(values[sent]) else None
+    cut = {"token_logprobs": [*values[:sent], None], "top_logprobs": [*tops[:sent], None]}
+    likeliest = [max(top.values()) for top in tops[1:sent]]
+    cut_choice = {"index": choice.index, "logprobs": cut}
+    return Answer(cut_choice, np.asarray(logprobs, float), np.asarray(likeliest, float), after)
+
+
+def _is_number(value: Any) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return value == -math.inf or abs(value) < _MOST_NATS
 
 
 class Echo:
-    """Compares the tokens that a server echoes with those that were sent; where it names none, the text.
+    """Compares the text and the tokens that a server echoes with those that were sent.
 
     White space, special tokens and parts of characters are left out, as servers write them in several ways.
 
@@ -505,46 +587,110 @@ class Echo:
         self._left_out = re.compile(
             "|".join([r"\s", "\ufffd", *map(re.escape, sorted(special, key=len, reverse=True))])
         )
-        self._forms = cache(self._list_forms)
+        self._forms: dict[int, set[str]] = {}
 
-    def check(self, prompt: Sequence[int], text: Any, tokens: Sequence[Any] | None) -> None:
-        """Raise BadAnswerError if a server's tokens or text begin with another prompt than the one that was sent."""
-        other = ": it is the answer to another prompt, or the server has another tokenizer"
-        for number, (token, piece) in enumerate(zip(prompt, tokens or (), strict=False), start=1):
-            if not isinstance(piece, str) or "\ufffd" in piece or piece.startswith("bytes:"):
-                continue
-            forms, squeezed = self._forms(token), self._squeeze(piece)
-            if forms and squeezed and squeezed not in forms:
+    def check(self, prompt: Sequence[int], text: Any, tokens: Sequence[Any]) -> None:
+        """Raise BadAnswerError if a server's text or tokens begin with another prompt than the one that was sent."""
+        for number, (token, piece) in enumerate(zip(prompt, tokens, strict=False), start=1):
+            if isinstance(piece, str) and not self._is(token, piece):
                 name = self._tokenizer.decode([token])
                 raise BadAnswerError(
-                    f"{_short(piece)} as token {number} of {len(prompt)}, and {_short(name)} was sent{other}"
+                    f"{_short(piece)} as token {number} of {len(prompt)}, and {_short(name)} was sent{_OTHER}"
                 )
-        told = self._squeeze(text) if isinstance(text, str) and tokens is None else ""
-        if told and not told.startswith(self._squeeze(self._tokenizer.decode(prompt))):
+        told = self._squeeze(text) if isinstance(text, str) else ""
+        sent = self._squeeze(self._tokenizer.decode(prompt))
+        # Some servers give the text that they generated alone.
+        if told and not told.startswith(sent) and told != self._squeeze("".join(map(str, tokens[len(prompt) :]))):
             raise BadAnswerError(
-                f"with the text {_short(text)}, which does not begin with the prompt that was sent{other}"
+                f"with the text {_short(text)}, which does not begin with the prompt that was sent{_OTHER}"
             )
 
     def _squeeze(self, text: str) -> str:
         return self._left_out.sub("", text)
 
-    def _list_forms(self, token: int) -> set[str]:
-        """List a token's text, its name in the vocabulary, and its number as vLLM writes it; nothing where these say little."""
-        decoded, name = self._tokenizer.decode([token]), self._tokenizer.convert_ids_to_tokens(token)
-        forms = {self._squeeze(decoded), self._squeeze(str(name)), f"token_id:{token}"}
-        return set() if "\ufffd" in decoded or "" in forms else forms
+    def _is(self, token: int, piece: str) -> bool:
+        """Tell whether a piece may be a token's text, its name in the vocabulary, or its number as vLLM writes it."""
+        if token not in self._forms:
+            decoded, name = self._tokenizer.decode([token]), self._tokenizer.convert_ids_to_tokens(token)
+            known = {self._squeeze(decoded), self._squeeze(str(name)), f"token_id:{token}"}
+            self._forms[token] = set() if "\ufffd" in decoded or "" in known else known
+        forms = self._forms[token]
+        squeezed = self._squeeze(piece)
+        return not forms or not squeezed or "\ufffd" in piece or piece.startswith("bytes:") or squeezed in forms
 
 
-# ---------------------------------------------------------------- likelihoods: asked again
+#: What an echo of other tokens means.
+_OTHER = ": it is the answer to another prompt, or the server has another tokenizer"
 
-#: Tokens before the last of a prompt that is asked again, whose numbers are compared.
-_TAIL = 12
-#: Share of the prompts that are asked again, and how many at least.
-_AGAIN, _LEAST_AGAIN = 0.02, 8
-#: Mean difference of two answers to one prompt, in nats per token. Other batches change an answer by some hundredths.
-_OTHER_ANSWER = 1.0
-#: Difference of two numbers that are to be one, in nats; half of all prompts must show it.
-_OTHER_NUMBER = 0.5
+
+# ---------------------------------------------------------------- likelihoods: the order of answers
+
+
+def _choose_probes(requests: Sequence[list[int]], survives: Callable[[list[int]], bool]) -> list[list[int]]:
+    """Choose the ends of some requests, of equal lengths, that differ before their last token."""
+    step = max(len(requests) // _PROBES, 1)
+    ends = [request[-_PROBE_TOKENS - 1 :] for request in requests if len(request) > _PROBE_TOKENS]
+    probes = list({tuple(end[:-1]): end for end in [*ends[::step], *ends]}.values())[:_PROBES]
+    return [probe for probe in probes if survives(probe) and survives(probe[:-1])]
+
+
+def check_order(
+    requests: Sequence[list[int]],
+    survives: Callable[[list[int]], bool],
+    ask: Callable[[list[list[int]]], list[Answer]],
+    size: int,
+) -> None:
+    """Ask for prompts whose answers are known from others: each alone, and all without their last tokens in batches.
+
+    The tokens before the last have the same numbers in both. The likeliest token after a prompt, which the server generates, has
+    the number that is the highest at that place in the longer prompt. So answers in another order than the prompts show, and
+    numbers that belong to the token before or after.
+
+    Args:
+        requests: the tokens of all requests; the ends of some are asked.
+        survives: tells whether a prompt reaches the server as these tokens.
+        ask: sends a batch of prompts.
+        size: number of prompts in a batch.
+
+    Raises:
+        BadAnswerError: the answers contradict one another.
+    """
+    probes = _choose_probes(requests, survives)
+    if len(probes) < 2:
+        return
+    alone = [ask([probe])[0] for probe in probes]
+    heads = [probe[:-1] for probe in probes]
+    together = [answer for start in range(0, len(heads), size) for answer in ask(heads[start : start + size])]
+    # The last number is not compared here: a shifted one may belong to the token after it, which only one of both has.
+    expected = _finite([answer.logprobs[:-2] for answer in alone])
+    answered = _finite([answer.logprobs[:-1] for answer in together])
+    distances = np.abs(answered[:, None] - expected[None]).mean(axis=-1)
+    differences = distances.diagonal()
+    if (differences > np.minimum(4 * distances.min(axis=1) + _CERTAIN, _OTHER_ANSWER)).any():
+        raise BadAnswerError(
+            f"prompts in a batch of {min(size, len(probes))} with other numbers than alone ({differences.max():.2f} nats per "
+            "token): its answers are not in the order of the prompts; try --batch_size 1"
+        )
+    _check_ends(list(zip(alone, together, strict=True)))
+
+
+def _check_ends(pairs: Sequence[tuple[Answer, Answer]]) -> None:
+    """Raise BadAnswerError if numbers belong to other tokens.
+
+    Args:
+        pairs: answers to prompts, and to the same without their last tokens.
+    """
+    moved = np.asarray([abs(_finite(head.logprobs[-1]) - _finite(whole.logprobs[-2])) for whole, head in pairs])
+    generated = np.asarray([math.nan if head.generated is None else head.generated for _, head in pairs])
+    likeliest = np.asarray([whole.likeliest[-1] for whole, _ in pairs])
+    # Some servers give a token that greedy decoding generates the probability 1: that says nothing.
+    informative = np.less(generated, -1e-3)
+    strange = informative & (np.abs(generated - likeliest) > _OTHER_NUMBER)
+    if (moved > _OTHER_NUMBER).mean() > 0.5 or (informative.sum() > 1 and strange.sum() > informative.sum() / 2):
+        raise BadAnswerError(
+            "log-probabilities that belong to the token before or after (llama-cpp-python does so for models that add no "
+            "BOS token)"
+        )
 
 
 def _finite(logprobs: Any) -> NDArray[np.float64]:
@@ -553,11 +699,7 @@ def _finite(logprobs: Any) -> NDArray[np.float64]:
 
 
 class AskedAgain:
-    """Prompts of a run that are asked again, each alone and without its last token.
-
-    The tokens before the last have the same numbers in both answers. The likeliest token after a prompt, which the server
-    generates, has the number that is the highest at that place in the longer prompt. So answers in another order than the prompts
-    show, and numbers that belong to the token before or after.
+    """Prompts of a run that are asked again without their last tokens, which finds what only long prompts show.
 
     Attributes:
         seen: number of prompts that were answered.
@@ -595,36 +737,19 @@ class AskedAgain:
             self.seen += 1
             head = prompt[:-1]
             too_few = len(self.pairs) + len(self.waiting) < max(_LEAST_AGAIN, self.seen * _AGAIN)
-            if too_few and len(head) > _TAIL and survives(head):
+            if too_few and len(head) > _PROBE_TOKENS and survives(head):
                 self.waiting[tuple(head)] = answer
 
     def _compare(self, whole: Answer, head: Answer) -> None:
-        # The last number is not compared here: a shifted one may belong to the token after it, which only one of both has.
-        expected, answered = _finite(whole.logprobs[:-2][-_TAIL:]), _finite(head.logprobs[:-1][-_TAIL:])
+        expected, answered = _finite(whole.logprobs[:-2]), _finite(head.logprobs[:-1])
         difference, change = np.abs(answered - expected).mean(), np.abs(np.diff(expected)).mean()
         if difference > min(max(change / 4, _CERTAIN), _OTHER_ANSWER):
             raise BadAnswerError(
                 f"a prompt of {len(whole.logprobs) + 1} tokens with other numbers than the same without its last token "
-                f"({difference:.2f} nats per token): its answers are not in the order of the prompts (try --batch_size 1), or "
-                "depend on more than the prompt"
+                f"({difference:.2f} nats per token)"
             )
         if len(self.pairs) >= _LEAST_AGAIN // 2:
-            self._check_ends()
-
-    def _check_ends(self) -> None:
-        """Raise BadAnswerError if numbers belong to other tokens."""
-        moved = [abs(_finite(head.logprobs[-1]) - _finite(whole.logprobs[-2])) for whole, head in self.pairs]
-        # Some servers give a token that greedy decoding generates the probability 1, or nothing: that says nothing.
-        strange = [
-            abs(head.generated - whole.likeliest[-1]) > _OTHER_NUMBER
-            for whole, head in self.pairs
-            if isinstance(head.generated, float) and head.generated < -1e-3
-        ]
-        if np.greater(moved, _OTHER_NUMBER).mean() > 0.5 or sum(strange) > max(len(strange) / 2, 1):
-            raise BadAnswerError(
-                "log-probabilities that belong to the token before or after (llama-cpp-python does so for models that add no "
-                "BOS token)"
-            )
+            _check_ends(self.pairs)
 
 
 # ---------------------------------------------------------------- what a model writes
@@ -682,6 +807,10 @@ class Written(BaseModel):
     usage: Any = None
 
 
+#: Stands for the answer to a prompt that a server does not let through.
+_FILTERED = {"choices": [{"text": "", "finish_reason": "content_filter"}]}
+
+
 class WrittenText(str):
     """What a model wrote; lm-eval's cache keeps its attributes, too.
 
@@ -708,40 +837,47 @@ def _write(client: Any, write: Any, requests: Any, **kwargs: Any) -> Any:
         sent.update(asked)
         return asked
 
-    def read(outputs: Any, contexts: Any = None, **kwargs: Any) -> Any:
+    def read(outputs: Any, **kwargs: Any) -> list[WrittenText]:
+        if isinstance(outputs, _Texts):  # of `model_call`
+            return outputs
         api = "content" if hasattr(client, "anthropic_version") else "message" if "messages" in sent else "text"
-        return count(read_written(outputs, parse, api), contexts)
+        return read_written(outputs, parse, api)
 
-    def count(texts: Any, asked: Sequence[Any] | None) -> Any:
-        if asked is not None and len(texts) != len(asked):
-            raise ModelError(f"the server gives {len(texts)} answers to {len(asked)} questions")
+    def count(texts: Any, messages: Sequence[Any]) -> Any:
+        if len(texts) != len(messages):
+            raise ModelError(f"the server gives {len(texts)} answers to {len(messages)} questions")
         return texts
-
-    def refuse(messages: Sequence[Any]) -> dict[str, Any]:
-        """Make the answer to prompts that the server does not let through."""
-        return {"choices": [{"index": i, "finish_reason": "content_filter"} for i in range(len(messages))]}
 
     def model_call(*args: Any, messages: Any, **kwargs: Any) -> Any:
         try:
-            return call(*args, messages=messages, **kwargs)
+            return count(read(call(*args, messages=messages, **kwargs)), messages)
         except FilteredError:
-            return refuse(messages)
+            return _Texts(read_written(_FILTERED, parse, "text") * len(messages))
 
     async def amodel_call(*args: Any, messages: Any, **kwargs: Any) -> Any:
         try:
             return count(await call_later(*args, messages=messages, **kwargs), messages)
         except FilteredError:
-            return read(refuse(messages))
+            return _Texts(read_written(_FILTERED, parse, "text") * len(messages))
 
-    changed: dict[str, Any] = {"_create_payload": create_payload, "parse_generations": read}
     with (
-        patch.multiple(client, **changed, model_call=model_call, amodel_call=amodel_call),
+        patch.multiple(
+            client,
+            _create_payload=create_payload,
+            parse_generations=read,
+            model_call=model_call,
+            amodel_call=amodel_call,
+        ),
         _explaining_errors(client, sent),
     ):
         return write(client, requests, **kwargs)
 
 
-def read_written(answer: Any, parse: Callable[..., list[Any]], api: str) -> list[WrittenText]:
+class _Texts(list[WrittenText]):
+    """The texts of an answer that was read."""
+
+
+def read_written(answer: Any, parse: Callable[..., list[Any]], api: str) -> _Texts:
     """Read the texts of an answer.
 
     Args:
@@ -751,20 +887,24 @@ def read_written(answer: Any, parse: Callable[..., list[Any]], api: str) -> list
             messages).
 
     Raises:
+        BusyError: the answer is an error with the status of a success.
         ModelError: it is in the shape of another API.
     """
+    if not isinstance(answer, Mapping) or answer.get("error"):
+        raise BusyError(_read_message(json.dumps(answer)))
+    of_anthropic = {"choices": [{"message": answer, "finish_reason": answer.get("stop_reason")}]}
+    texts = _Texts()
     try:
-        if api == "content" and "choices" not in answer:
-            whole = {"message": {"content": answer["content"]}, "finish_reason": answer.get("stop_reason")}
-            answer = {"choices": [whole], "usage": answer.get("usage")}
-        written = Written.model_validate(answer)
-        texts = []
-        for index, choice in enumerate(sorted(written.choices, key=lambda choice: choice.index)):
+        written = Written.model_validate({**of_anthropic, "usage": answer.get("usage")} if api == "content" else answer)
+        choices = sorted(written.choices, key=lambda choice: choice.index)
+        if api == "content" and "content" not in answer:
+            raise ValueError
+        for index, choice in enumerate(choices):
             message = Message(content=choice.text) if api == "text" else choice.message
             if choice.index != index or (choice.text if api != "text" else choice.message) is not None:
                 raise ValueError
             texts.append(_keep_usage(message or Message(), choice.finish_reason, written.usage, parse))
-    except (ValueError, TypeError, KeyError) as error:  # pydantic's is a ValueError
+    except ValueError as error:  # pydantic's is one, too
         raise ModelError(
             f"the server answers {_short(answer)}, without {_PLACES[api]}: it has another API than --model; base_url in "
             "--model_args is the whole address, such as http://HOST/v1/chat/completions"

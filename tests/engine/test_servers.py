@@ -99,11 +99,11 @@ def test_requests_at_once_end_with_the_first_that_is_refused(home, caplog):
     ("refusal", "message"),
     [
         (Refusal(401, "Incorrect API key"), "401.*Incorrect API key; .*OPENAI_API_KEY"),
-        (Refusal(404, "Not Found"), "404.*Not Found; in --model_args, base_url is the whole address"),
+        (Refusal(404, "Not Found"), "404.*Not Found; base_url in --model_args is the whole address"),
         (Refusal(400, "This model has a context of 10 tokens."), "400.: This model has a context of 10 tokens.$"),
         (
             Refusal(429, "Enough for today", {"Retry-After": "86400"}),
-            "429.*Enough for today; it asks to wait for 86400 s$",
+            "429.*Enough for today; it asks to wait for longer",
         ),
         (Refusal(429, {"error": {"code": "insufficient_quota", "message": "Pay first."}}), "429.: Pay first.$"),
     ],
@@ -115,11 +115,23 @@ def test_what_asking_again_does_not_mend_ends_a_run_at_once(refusal, message, ho
     assert len(server.payloads) == 1
 
 
+@pytest.mark.parametrize(("status", "at_once"), [(301, 1), (302, 4)])
+def test_a_redirection_names_the_other_address(status, at_once, home):
+    moved = Refusal(status, "Moved", {"Location": "/login"})
+    message = rf"\({status}\): it sends the request on to \S*/login; base_url in --model_args names that address"
+    with ChatServer(lambda payload: moved) as server, pytest.raises(NNDError, match=message):
+        ask(server, at_once, limit=1)
+
+
 def test_what_a_server_says_is_read_in_any_shape():
     for text in ("Bad Request", '{"error": "Bad Request"}', '{"message": "Bad Request"}', '{"detail": "Bad Request"}'):
         assert (
             explain_refusal(RefusedError(400, text), {"seed": 1}) == "the server refuses the request (400): Bad Request"
         )
+    assert "base_url" in explain_refusal(RefusedError(404, "Not Found"), {})
+    assert "base_url" not in explain_refusal(RefusedError(404, "The model `x` does not exist"), {})
+    too_large = explain_refusal(RefusedError(400, "max_tokens is too large: 9000"), {"max_tokens": 9000})
+    assert too_large.endswith("; --gen_kwargs max_gen_toks=N asks for fewer")
     assert explain_refusal(RefusedError(400, ""), {}) == "the server refuses the request (400): "
     assert len(explain_refusal(RefusedError(400, "x" * 10_000), {})) < 400
 
@@ -168,11 +180,11 @@ def test_a_server_that_is_overloaded_is_asked_more_often_than_one_that_fails():
 
 def test_how_long_a_server_asks_to_wait_is_read():
     pauses = {}
-    for value in ("7", "0.5", "-1", "soon", None):
+    for value in ("7", "0.5", "-1", "Wed, 21 Oct 2015 07:28:00 GMT", "soon", None):
         with pytest.raises(BusyError) as busy:
             check_status(429, {} if value is None else {"Retry-After": value}, "")
         pauses[value] = busy.value.pause
-    assert pauses == {"7": 7, "0.5": 0.5, "-1": 0, "soon": None, None: None}
+    assert pauses == {"7": 7, "0.5": 0.5, "-1": 0, "Wed, 21 Oct 2015 07:28:00 GMT": 0, "soon": None, None: None}
 
 
 #: Of completions, a stream, Anthropic's, Ollama's and Google's APIs, and of none.
@@ -207,7 +219,7 @@ def test_a_server_that_fails_is_one_error(at_once, failure, message, home):
         ask(server, at_once, limit=1)
 
 
-@pytest.mark.parametrize(("at_once", "drips"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(("at_once", "drips"), [(1, False), (2, False), (1, True), (2, True)])
 def test_a_server_that_takes_too_long_is_one_error_that_names_the_option(at_once, drips, home):
     match = r"no answer .*; in --model_args, .*timeout=SECONDS"
     slow = (lambda payload: DRIP) if drips else (lambda payload: server.closing.wait() and "")

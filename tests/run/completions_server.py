@@ -18,6 +18,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.run.local_server import LocalServer
 
+#: Most tokens of a prompt that only tries a server (`check_order`).
+PROBE = 13
+
 
 class CompletionsServer(LocalServer):
     """Serve one model on a free port of this machine, as a context manager.
@@ -77,7 +80,8 @@ class CompletionsServer(LocalServer):
             self._at_once += 1
             self.most_at_once = max(self.most_at_once, self._at_once)
             self._state.notify_all()
-            self._state.wait_for(lambda: self.most_at_once >= self.meet, timeout=60)
+            if len(tokens[0]) > PROBE:
+                self._state.wait_for(lambda: self.most_at_once >= self.meet, timeout=60)
         assert request["echo"]
         choices = [self._choice(i, prompt, request["logprobs"]) for i, prompt in enumerate(tokens)]
         with self._state:
