@@ -133,6 +133,9 @@ def check_request(model: Any, arguments: Mapping[str, Any]) -> None:
     if engine not in (known := model_types()):
         hint = did_you_mean(engine, known) or f"there are: {', '.join(known)}"
         raise NNDError(f"--model {engine}: lm-eval has no such model type; {hint}")
+    missing = [name for name in ("aiohttp", "requests", "tenacity") if find_spec(name) is None]
+    if missing and ("completions" in engine or "-chat" in engine):
+        raise NNDError(f"--model {engine}: needs {' and '.join(missing)}; pip install 'lm-eval[api]'")
     if engine not in (*ON_TORCH, VLLM, SHARED):
         return
     if engine in ON_TORCH and arguments.get("pretrained", "") == "":
