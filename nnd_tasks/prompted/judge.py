@@ -21,12 +21,12 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.prompted.asker import VIEW, Asked, Asker
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import metric_slugs
+from nnd_tasks.servers.client import WrittenText
 from nnd_tasks.task.metrics import Breakdown, Counts
 from nnd_tasks.task.reader import Groups
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
 from nnd_tasks.task.settings import SAMPLE, Settings
 from nnd_tasks.task.signature import digest
-from shared_prefix.servers import WrittenText
 
 if TYPE_CHECKING:
     from shared_prefix.lengths import BaseCounter

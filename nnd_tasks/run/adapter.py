@@ -26,11 +26,11 @@ from lm_eval.api.model import LM
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing
 from nnd_tasks.redact import bare_urls
+from nnd_tasks.servers.client import checked_servers
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
 from nnd_tasks.task.task_files import write_task_folder
 from nnd_tasks.text import did_you_mean, some_of
-from shared_prefix.servers import checked_servers
 
 __all__ = ["LM"]
 

@@ -10,8 +10,8 @@ import pytest
 from sqlitedict import SqliteDict
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.servers.client import read_answers
 from shared_prefix.model_error import ModelError
-from shared_prefix.servers import read_answers
 from tests.run.completions_server import PROBE, CompletionsServer
 from tests.run.local_server import HANG_UP
 from tests.run.test_backends import FEW, needs_client, samples_of, scored_by, through

@@ -10,7 +10,7 @@ from sqlitedict import SqliteDict
 
 import nnd_tasks
 from nnd_tasks.errors import NNDError
-from shared_prefix.servers import BusyError, RefusedError, check_status, explain_refusal
+from nnd_tasks.servers.client import BusyError, RefusedError, check_status, explain_refusal
 from tests.prompted.test_judge import judge, last_message, pick
 from tests.random_models import evaluate
 from tests.run.chat_server import DRIP, HANG_UP, ChatServer, Refusal
