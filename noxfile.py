@@ -70,6 +70,14 @@ def inspect_ai(session: nox.Session) -> None:
 
 
 @nox.session
+def exports(session: nox.Session) -> None:
+    """The packages of annotation tools, which write exports that `nnd new` reads."""
+    if not session.posargs:
+        session.install("label-studio-sdk==2.1.2", "argilla==2.8.0")
+    run_in_main(session, "tests/contribute/test_real_exports.py", NND_TEST_EXPORTS=find_python(session))
+
+
+@nox.session
 def llamacpp(session: nox.Session) -> None:
     """llama.cpp behind llama-cpp-python's server; it compiles, which takes a C++ compiler and about 20 minutes on two cores."""
     if not session.posargs:

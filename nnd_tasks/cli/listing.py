@@ -13,6 +13,7 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.languages import CODES, language_pair
 from nnd_tasks.publishers.licences import licence_columns, terms_of
 from nnd_tasks.schema import RESERVED_COLUMNS
+from nnd_tasks.sets.account import describe_agreement
 from nnd_tasks.sets.catalogue import find_recipe, list_recipes
 from nnd_tasks.sets.recipe import RecipeFile
 from nnd_tasks.sets.write import ERRORS, find_fact
@@ -24,6 +25,7 @@ from nnd_tasks.store import (
     list_configs,
     look_up_set,
     read_card,
+    read_report,
     read_table,
 )
 from nnd_tasks.text import did_you_mean
@@ -190,6 +192,9 @@ def report_set(name: str, config: str | None = None, count: int = 5) -> Report:
             "configs": ", ".join(names),
             "tests": f"{table.num_rows:,} in config {chosen}",
         }
+        accounts = (read_report(folder).get(chosen) or {}).get("accounts", {})
+        if agreement := describe_agreement(accounts):
+            facts["raters"] = agreement
         prompt = _render_prompt(task, chosen, table.slice(0, 1).to_pylist()[0]) if task else ""
         examples = [tabulate_examples(table, count)]
     rows = pd.DataFrame(facts.items(), columns=["fact", "value"])

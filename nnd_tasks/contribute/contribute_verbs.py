@@ -25,6 +25,14 @@ def _rule(words: str) -> Any:
     return Option(help=words, rich_help_panel="What is better")
 
 
+def _print_keys(wanted: bool) -> None:
+    if wanted:
+        from nnd_tasks.contribute.keys import RECIPE, describe_keys
+
+        say_lines(describe_keys(RECIPE))
+        raise Exit
+
+
 def _reading(words: str) -> Any:
     return Option(help=words, rich_help_panel="How the file is read")
 
@@ -47,8 +55,8 @@ def new(
     candidate: Annotated[str, _column("The text that was judged.")] = "",
     label: Annotated[str, _column("A label.")] = "",
     score: Annotated[str, _column("A number, or a list of them.")] = "",
-    system: Annotated[str, _column("Who wrote the candidate.")] = "",
-    rater: Annotated[str, _column("Who judged it.")] = "",
+    system: Annotated[str, _column("Who wrote the candidate; A,B: systems that have columns of their own.")] = "",
+    rater: Annotated[str, _column("Who judged it; A,B: raters that have columns of their own.")] = "",
     attribute: Annotated[list[str] | None, _column("NAME=COLUMN of one attribute; repeat it.")] = None,
     category: Annotated[str, _column("Category of the tests.")] = "",
     group: Annotated[str, _column("Pairs stay within it.")] = "",
@@ -58,6 +66,7 @@ def new(
     ] = "",
     better: Annotated[str, _rule("LABEL,...: better than the rest.")] = "",
     min_gap: Annotated[float | None, _rule("Smallest difference of scores.")] = None,
+    best: Annotated[str, _rule("Which score is best: highest, lowest.")] = "",
     chosen: Annotated[str, _rule("The better text, or messages.")] = "",
     rejected: Annotated[str, _rule("The worse text, or messages.")] = "",
     pair: Annotated[str, _rule("A,B: two columns of texts.")] = "",
@@ -73,49 +82,40 @@ def new(
     language: Annotated[str, Option(help="Codes, such as en,de.")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would be made, write nothing.")] = False,
     replace: Replace = False,
+    _: Annotated[
+        bool, Option("--keys", is_eager=True, callback=_print_keys, help="Show what a recipe can say, and end.")
+    ] = False,
 ) -> None:
     """Make a set out of a table of judged texts or of pairs, or of a task of lm-eval.
 
-    Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe;
-    edit it for all else, and build again. Where a row holds several texts, a recipe and a prepare.py are written for you to
-    complete.
+    Exports of annotation tools and other common files are recognised; the prepare.py that reads them is put beside the recipe.
+    Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe; edit it
+    for all else, and build again.
     """
-    from nnd_tasks.contribute.new import NeedsPrepareError, draft_set
-    from nnd_tasks.files import write_texts
+    from nnd_tasks.contribute.new import draft_set
 
+    systems, raters = (parts_of(names) if "," in names else [] for names in (system, rater))
+    system, rater = "" if systems else system, "" if raters else rater
     keys = _drop_empty({
         "context": context, "candidate": candidate, "label": label, "score": score, "system": system, "rater": rater,
-        "category": category, "min_gap": min_gap, "chosen": chosen, "rejected": rejected, "winner": winner, "decimal": decimal,
+        "category": category, "min_gap": min_gap, "best": best,
+        "chosen": chosen, "rejected": rejected, "winner": winner, "decimal": decimal,
         "encoding": encoding, "group": parts_of(group), "better": parts_of(better), "pair": parts_of(pair),
         "missing": parts_of(missing), "spans": _split_spans(spans),
         "attribute": _split_attributes(attribute), "leave_out": _split_left_out(leave_out), "winners": _split_winners(winners),
         "facts": _drop_empty({"license": license_, "language": parts_of(language)}),
     })  # fmt: skip
-    try:
-        if source.startswith("task:"):
-            from nnd_tasks.contribute.from_task import draft_task  # imports lm-eval
+    if source.startswith("task:"):
+        from nnd_tasks.contribute.from_task import draft_task  # imports lm-eval
 
-            task = source.removeprefix("task:")
-            draft = draft_task(name, task, keys, include_path=include_path, trust=trust, replace=replace)
-        elif include_path or trust:
-            raise NNDError(
-                f"{'--include_path' if include_path else '--trust'}: used for --from task:NAME only; leave it out"
-            )
-        else:
-            draft = draft_set(name, source, keys, replace=replace)
-    except NeedsPrepareError as needs:
-        say(str(needs))
-        prepare, recipe = needs.files
-        if dry_run:
-            say_lines(f"\n{needs.files[prepare]}\nnothing written (--dry-run)")
-            return
-        if recipe.exists() and not replace:
-            raise NNDError(f"{recipe}: is there already; take another name, or --replace") from None
-        write_texts(needs.files)
-        comment = needs.files[recipe].splitlines()[-1].startswith("#")
-        lacking = f", and the last line of {recipe}" if comment else ""
-        say(f'complete each "?" in {prepare}{lacking}; then: nnd build {name} --source {source}')
-        return
+        task = source.removeprefix("task:")
+        draft = draft_task(name, task, keys, include_path=include_path, trust=trust, replace=replace)
+    elif include_path or trust:
+        raise NNDError(
+            f"{'--include_path' if include_path else '--trust'}: used for --from task:NAME only; leave it out"
+        )
+    else:
+        draft = draft_set(name, source, keys, systems=systems, raters=raters, replace=replace)
     _preview(draft)
     if dry_run:
         for note in draft.built_set.notes:
@@ -197,7 +197,9 @@ def _preview(draft: Draft) -> None:
 
     for role in draft.proposed:
         column = getattr(draft.set_recipe.recipe, role)
-        if role == "spans":
+        if role == "leave_out":
+            say(*(f"left out, as {name} says: {', '.join(values)}" for name, values in column.items()))
+        elif role == "spans":
             say(f"spans: fields {column.start!r}, {column.end!r} and {column.category!r} of column {column.column!r}")
         else:
             say(f"{role}: column {column!r}, by its name" if isinstance(column, str) else f"{role}: columns {column}")

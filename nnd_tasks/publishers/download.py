@@ -11,10 +11,11 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -96,11 +97,31 @@ def open_source(wanted: Wanted, source: str | Path | None, *, progress: bool = T
             return
         below = named / wanted.name  # of a folder with several sets
         folder = below if below.is_dir() else named
-        chosen = _choose(wanted, folder, list_files(folder), named)
-        for path in chosen.files.values() if wanted.origin == "elsewhere" else ():
-            if not path.resolve().is_relative_to(folder.resolve()):
-                raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
+        here = list_files(folder)
+        deeper: dict[str, Path] = {}
+        for name, known in wanted.files.items():
+            if name not in here:
+                file = known or File()
+                where = (wanted.name, file.member or urlsplit(file.url).path, [folder])
+                copy = find_copy(name, file.sha256, *where) or find_copy(name, None, *where)
+                deeper |= {name: copy} if copy else {}
+        if deeper:  # of a clone of the publisher's repository; prepare.py asks for these names
+            with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
+                here = {name: here.get(name) or deeper[name] for name in wanted.files if name in here or name in deeper}
+                _check_inside(wanted, here, folder)
+                _link(here, Path(scratch))
+                yield _choose(wanted, Path(scratch), here, named)
+            return
+        chosen = _choose(wanted, folder, here, named)
+        _check_inside(wanted, chosen.files, folder)
         yield chosen
+
+
+def _check_inside(wanted: Wanted, files: Mapping[str, Path], folder: Path) -> None:
+    """Raise NNDError where a file of a set that somebody sent is a link out of its folder."""
+    for path in files.values() if wanted.origin == "elsewhere" else ():
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise NNDError(f"{path}: is a link out of {folder}; name what it leads to with --source")
 
 
 def _lay_out(wanted: Wanted, source: Path, folder: Path) -> Iterator[Source]:
@@ -122,9 +143,7 @@ def _lay_out(wanted: Wanted, source: Path, folder: Path) -> Iterator[Source]:
         here = {path.relative_to(above).as_posix(): path for path in paths}
         if len(paths) == len(required) == 1 and not wanted.any_table and not {*here} & {*wanted.files}:
             here = {required[0]: paths[0]}  # prepare.py asks for this name
-        for name, path in here.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).symlink_to(path.resolve())
+        _link(here, folder)
     try:
         yield _choose(wanted, folder, here, source, alone=[*here.values()] == [source])
     except NNDError as error:
@@ -140,6 +159,12 @@ def _lay_out(wanted: Wanted, source: Path, folder: Path) -> Iterator[Source]:
             text = text.replace(str(folder / name), str(path))
         error.args = (visible(text.replace(str(folder), str(source if source.exists() else source.parent))),)
         raise
+
+
+def _link(files: Mapping[str, Path], folder: Path) -> None:
+    for name, path in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(path.resolve())
 
 
 def _choose(wanted: Wanted, folder: Path, here: dict[str, Path], named: Path, *, alone: bool = False) -> Source:
@@ -219,24 +244,33 @@ def list_files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
-def find_copy(name: str, sha256: str | None, set_name: str) -> Path | None:
-    """Find a copy of a file: by its SHA-256, of those with the same ending; without one by its name.
+def find_copy(
+    name: str, sha256: str | None, set_name: str, address: str = "", folders: Iterable[Path] | None = None
+) -> Path | None:
+    """Find a copy of a file: by its SHA-256, of those with the same ending; without one by its name or its address.
 
     Args:
         name: of the file, perhaps with folders before it.
         sha256: of the file, where it is known.
         set_name: of the set that it belongs to; of several files of one name, that in a folder called so is taken.
+        address: that it has at its publisher's, or its path in an archive there: of several files of one name, that whose path
+            shares most of its end is taken.
+        folders: where to look, at any depth; None: those of ``NND_SOURCES``.
 
     Raises:
         NNDError: ``NND_SOURCES`` names no folder, a file cannot be read, or several files could be meant.
     """
-    for folder in list_source_folders():
+    parts = address.split("/")[::-1]
+    for folder in list_source_folders() if folders is None else folders:
         files = list_files(folder)
-        alike = [path for within, path in files.items() if f"/{within}".endswith(f"/{name}")]
+        ends = (f"/{name}", f"/{parts[0]}") if address else (f"/{name}",)
+        alike = [path for within, path in files.items() if f"/{within}".endswith(ends)]
         if sha256:
             others = [path for path in files.values() if path.suffix == Path(name).suffix]
             alike = [path for path in [*alike, *others] if _hash_once(path, path.stat().st_mtime_ns) == sha256][:1]
-        chosen = [path for path in alike if set_name in path.relative_to(folder).parts] or alike
+        shared = {path: _count_shared(path.parts[::-1], parts) for path in alike}
+        closest = [path for path in alike if shared[path] == max(shared.values())]
+        chosen = [path for path in alike if set_name in path.relative_to(folder).parts] or closest
         if len(chosen) > 1:
             raise NNDError(
                 f"{folder}: {len(chosen)} files are called {name}, and it has no published hash; move the one of "
@@ -318,9 +352,13 @@ def _read_hashes(folder: Path) -> dict[str, str]:
     return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
 
 
+def _count_shared(first: Sequence[str], second: Sequence[str]) -> int:
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))])
+
+
 def _find_copy(set_name: str, key: str, file: File, expected_hash: str | None) -> Path | None:
     """Find the user's copy of a file, or of the archive that has it."""
-    copy = find_copy(key, expected_hash, set_name)
+    copy = find_copy(key, expected_hash, set_name, file.member or urlsplit(file.url).path)
     return find_copy(_archive_name(file), None, set_name) if copy is None and file.member else copy
 
 

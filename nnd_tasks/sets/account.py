@@ -126,7 +126,19 @@ def describe_accounts(accounts: Mapping[str, Any], *, on_card: bool = False) -> 
         lines.append(f"{number} judged differently by several: {accounts['what_counts']}")
         if accounts["attributes"] < 2 and not on_card:
             lines[-1] += "; if of several aspects, name their column with --attribute"
-    return [*lines, *_describe_texts(accounts)]
+    agreement = describe_agreement(accounts)
+    return [*lines, *([agreement] if agreement else []), *_describe_texts(accounts)]
+
+
+def describe_agreement(accounts: Mapping[str, Any]) -> str:
+    """Say how far the raters of a config agree; ``""`` where that is not known."""
+    one = accounts.get("agreement")
+    if not one:
+        return ""
+    return (
+        f"{counted(one['raters'], 'rater')}, {one['units']:,} judged by several: {one['same']:.0%} of pairs of judgements are "
+        f"the same, Krippendorff's alpha {one['alpha']:.2f} (95% interval {one['low']:.2f} to {one['high']:.2f})"
+    )
 
 
 def _describe_texts(accounts: Mapping[str, Any]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from nnd_tasks.schema import (
     clean_name,
     summarize,
 )
+from nnd_tasks.sets.agreement import measure_agreement
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.judgements import list_judgements
 from nnd_tasks.sets.pair import make_tests
@@ -171,14 +172,25 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         "errors": recipe.facts.errors,
         "nnd_tasks": __version__,
     }
+    own = set_recipe.origin != "package"
     rows = read_rows(set_recipe, source)
-    if rows.unmatched and set_recipe.origin != "package":
+    if rows.unmatched and own:
         built.notes.append(f"`leave_out` names {some_of(rows.unmatched, show=str)}, which no row has")
+    if rows.doubtful and own:
+        origin["doubtful"] = rows.doubtful
+        built.notes += [
+            f"{counted(number, 'row')} with {value!r} in the column {column!r} count; if they are no judgements: --leave-out "
+            f"'{column}={value}' (`leave_out` in the recipe)"
+            for column, values in rows.doubtful.items()
+            for value, number in values.items()
+        ]
     for config, rows_of_config in rows.configs.items():
         tests, accounts, contradictory = make_tests(rows_of_config, recipe, rule)
         judgements = list_judgements(rows.judgements.get(config, rows_of_config), recipe, rule)
         if judgements is not None:
             built.judgements[config] = judgements
+            if own and (agreement := measure_agreement(judgements)):
+                accounts["agreement"] = agreement
         if recipe.candidates != "rows":
             built.add(config, tests, {"accounts": accounts, **origin})
             continue

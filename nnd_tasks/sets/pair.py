@@ -168,8 +168,8 @@ def conclude_rows(rows: pd.DataFrame, judgements: pd.DataFrame) -> pd.DataFrame:
     Returns:
         The rows, each once, with their ``exclusion``.
     """
-    order = ["other_prompt", "empty", "equal_texts", "no_context", "no_category", "no_attribute", "no_judgement", "ignored",
-             "rater_tie", "contradictory", "repeated", ""]  # fmt: skip
+    order = ["other_prompt", "unequal_turns", "empty", "equal_texts", "no_context", "no_category", "no_attribute",
+             "no_judgement", "ignored", "rater_tie", "contradictory", "repeated", ""]  # fmt: skip
     reasons = judgements["exclusion"].astype(pd.CategoricalDtype(order, ordered=True))
     furthest = reasons.groupby(judgements["row_id"]).max().astype(object)
     rows = rows[~rows.index.duplicated()]
@@ -247,10 +247,12 @@ def _rate_by_score(judgements: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     if "rater" in votes:
         ballot = _number_ballots(votes, "candidate_id")
         votes = votes[~ballot.duplicated()].assign(value=_take_means(ballot, votes["value"]))
-    ratings["mean"] = ratings["quality"] = _take_means(votes["candidate_id"], votes["value"])
+    ratings["mean"] = _take_means(votes["candidate_id"], votes["value"])
+    ratings["quality"] = -ratings["mean"] if recipe.best == "lowest" else ratings["mean"]
     if recipe.majority:
-        highest = votes["attribute_id"].map(judgements.groupby("attribute_id")["value"].max())
-        good = np.isclose(votes["value"], highest if recipe.best is None else recipe.best, 1e-9, 1e-12)
+        of_attribute = judgements.groupby("attribute_id")["value"]
+        best = votes["attribute_id"].map(of_attribute.min() if recipe.best == "lowest" else of_attribute.max())
+        good = np.isclose(votes["value"], recipe.best if isinstance(recipe.best, float) else best, 1e-9, 1e-12)
         ratings["quality"] = (_take_means(votes["candidate_id"], good) > 0.5).astype(float)
     return ratings
 

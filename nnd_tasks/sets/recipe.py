@@ -34,7 +34,8 @@ _OF_TEXTS = frozenset({
     "min_gap", "majority", "best",
 })  # fmt: skip
 _ERRORS = ("category", "subcategory", "severity")
-#: Keys that say how `rows` of a ``prepare.py`` reads its files, or what their columns are; it says that itself.
+#: Keys that say how files are read, or which column is what. Beside a ``prepare.py`` the first two have no use, and the others
+#: only where they name the texts among the columns of its rows.
 _OF_TABLES = frozenset({
     "encoding", "context", "candidate", "group", "label", "score", "system", "rater", "attribute", *_ERRORS,
     "chosen", "rejected", "pair", "winner", "winners", "systems",
@@ -57,7 +58,7 @@ class Facts(Strict):
     Attributes:
         title: name of the human evaluation.
         summary: what was evaluated, in a sentence or two.
-        kind: what a model is asked to do, for ``nnd list --task``; several are separated by commas.
+        kind: what a model is asked to do, for ``--task`` of ``nnd list``; several are separated by commas.
         errors: ``judged``: people judged texts as they were; ``made``: errors were put in on purpose.
         judges: who judged, how many, what they were asked.
         license: identifier of the hub, such as ``cc-by-4.0``; ``CC BY 4.0`` becomes it.
@@ -103,7 +104,8 @@ class Recipe(Columns):
         ignore: labels that do not rate quality: ``[unclear]``.
         min_gap: smallest difference of two scores that makes one better.
         majority: whether a candidate is good if more than half of its scores are the best one.
-        best: the best score; without it the highest of the table, by attribute.
+        best: ``lowest`` where a lower score is better, as of ranks; ``highest``; or beside ``majority`` the best score, without
+            which it is the highest of the table, by attribute.
         candidates: ``texts``: equal texts of a group are one candidate; ``rows``: each row is one, and a clean config stands
             beside it; ``choices``: as ``texts``, of pairs; one of two equal texts is a test, which ties and so fails.
         prompt: template of what a model reads before a candidate; or a list of it and the text between the two, which is else a
@@ -120,7 +122,7 @@ class Recipe(Columns):
     ignore: Texts = ()
     min_gap: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     majority: bool = False
-    best: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    best: Literal["lowest", "highest"] | Annotated[float, Field(allow_inf_nan=False)] | None = None
     candidates: Literal["texts", "choices", "rows"] = "texts"
     prompt: Prose | tuple[str, str] = None
     published: dict[str, int] = Field(default={})
@@ -154,7 +156,8 @@ class Recipe(Columns):
                 () if {"chosen", "pair"} & given else given & {"rejected", "high_system", "low_system", "systems"},
             "used for scores only, and labels say what is better": given & {"score", "decimal"} if self.by_label else (),
             "used for labels only; name better": () if self.by_label else given & {"ignore"},
-            "used beside majority only": () if self.majority else given & {"best"},
+            "used beside majority only": given & {"best"} if isinstance(self.best, float) and not self.majority else (),
+            "used for scores only": given & {"best"} if self.by_label else (),
             "used beside winner only": () if self.pair else given & {"winners"},
             "used for judgements only, and pairs of chosen and rejected have none":
                 given & {"missing"} if "chosen" in given else (),
@@ -316,10 +319,11 @@ def _describe_rule(recipe: Recipe) -> str:
         labels = ["without a label" if not label else f"labelled `{label}`" for label in recipe.better]
         sentence = f"Candidates {' or '.join(labels)} are better than all others of the same context."
     elif recipe.majority:
-        best = "the highest score" if recipe.best is None else f"{recipe.best:g}"
+        best = f"{recipe.best:g}" if isinstance(recipe.best, float) else f"the {recipe.best or 'highest'} score"
         sentence = f"A candidate is good when more than half of its scores are {best}, else bad."
     elif recipe.min_gap is not None:
-        sentence = f"A candidate is better when its mean score is {recipe.min_gap:g} or more above that of another."
+        side = "below" if recipe.best == "lowest" else "above"
+        sentence = f"A candidate is better when its mean score is {recipe.min_gap:g} or more {side} that of another."
     elif recipe.pairs:
         sentence = "The source says of each pair which text is better."
     else:
@@ -359,7 +363,8 @@ class SetRecipe(RecipeFile):
     rule: Rule = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.prepare and (unused := sorted(_OF_TABLES & self.recipe.dump().keys())):
+        useless = {"encoding", "quotes"} if self.recipe.candidate or self.recipe.pairs else _OF_TABLES
+        if self.prepare and (unused := sorted(useless & self.recipe.dump().keys())):
             raise NNDError(f"{self.path}: {', '.join(unused)}: not used, as {self.prepare.name} says what a row is")
         object.__setattr__(self, "rule", _make_rule(self.recipe))
 

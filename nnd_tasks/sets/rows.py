@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError
 from nnd_tasks.publishers.download import Source
 from nnd_tasks.schema import short_hash, slug
-from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, Rule, SetRecipe
+from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, SetRecipe
 from nnd_tasks.sets.spans import place_spans
 from nnd_tasks.tables.cells import (
     FILE,
@@ -29,6 +30,7 @@ from nnd_tasks.tables.cells import (
     traces_of,
     unpack,
 )
+from nnd_tasks.tables.propose import find_doubtful
 from nnd_tasks.tables.read import check_reading, naming_place, read_table
 from nnd_tasks.tables.roles import (
     FIELD,
@@ -59,32 +61,37 @@ class GivenRows:
         mended: config -> the rows of its clean config, where ``prepare.py`` gives others.
         judgements: config -> rows of single judgements, where ``prepare.py`` gives others than those that make the tests.
         unmatched: what ``leave_out`` names and no row has.
+        doubtful: column that the recipe does not name -> values that may say that a row is no judgement -> rows that are used.
     """
 
     configs: dict[str, pd.DataFrame]
     unmatched: list[str]
     mended: dict[str, pd.DataFrame] = field(default_factory=dict)
     judgements: dict[str, pd.DataFrame] = field(default_factory=dict)
+    doubtful: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
     """Read the rows of all files of a set by role; raise NNDError where a file is not as the recipe says."""
     recipe = set_recipe.recipe
     if set_recipe.prepare:
-        rows, more = run_prepare(set_recipe.prepare, source.folder, recipe, set_recipe.rule)
-        configs, unmatched = _split_configs(rows, recipe)
-        return GivenRows(configs, unmatched, **{name: _split_configs(other, recipe)[0] for name, other in more.items()})
+        rows, more = run_prepare(set_recipe.prepare, source.folder)
+        configs, unmatched = _split_configs(rows, set_recipe)
+        further = {name: _split_configs(other, set_recipe, f"{name}(...)")[0] for name, other in more.items()}
+        marks = find_doubtful(mark_left_out(rows, recipe)[0], recipe) if recipe.candidate or recipe.pairs else {}
+        return GivenRows(configs, unmatched, **further, doubtful=marks)
     check_reading(recipe, source.files)
     tables: dict[str, list[pd.DataFrame]] = {}
     unmatched_of_files = []
+    doubtful: dict[str, dict[str, int]] = {}
     start = 0
     for name, path in source.files.items():
         table, unmatched = mark_left_out(read_table(path, recipe), recipe)
         unmatched_of_files.append(unmatched)
+        for column, values in find_doubtful(table, recipe).items():
+            doubtful[column] = dict(Counter(doubtful.get(column)) + Counter(values))
         try:
-            rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
-            if recipe.spans and not recipe.spans.marks:
-                rows["spans"] = pd.Series(take_spans(table, recipe.spans), dtype=object).reindex(rows.index)
+            rows = _name_roles(table, recipe)
         except NNDError:
             if (table["exclusion"] == "").any() or len(source.files) == 1:
                 raise
@@ -93,13 +100,29 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
         start += len(table)
     configs = {config: pd.concat(tables_of_config) for config, tables_of_config in tables.items()}
     first, *others = unmatched_of_files
-    return GivenRows(configs, [condition for condition in first if all(condition in other for other in others)])
+    unmatched = [condition for condition in first if all(condition in other for other in others)]
+    return GivenRows(configs, unmatched, doubtful=doubtful)
 
 
-def _split_configs(rows: pd.DataFrame, recipe: Recipe) -> tuple[dict[str, pd.DataFrame], list[str]]:
+def _name_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
+    """Name the columns of a table by the roles that the recipe gives them."""
+    rows = take_pairs(table, recipe) if recipe.pairs else take_roles(table, recipe)
+    if recipe.spans and not recipe.spans.marks:
+        rows["spans"] = pd.Series(take_spans(table, recipe.spans), dtype=object).reindex(rows.index)
+    return rows
+
+
+def _split_configs(
+    rows: pd.DataFrame, set_recipe: SetRecipe, call: str = "rows(folder)"
+) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """Split the rows of a ``prepare.py`` by config; also list the conditions of ``leave_out`` that no row meets."""
+    recipe = set_recipe.recipe
     rows, unmatched = mark_left_out(rows, recipe)
-    rows = rows.rename(columns={name: FIELD + name for name in recipe.field})
+    if recipe.candidate or recipe.pairs:
+        rows = _name_roles(rows, recipe)
+    else:
+        _check_roles(rows.drop(columns="exclusion"), set_recipe, call)
+        rows = rows.rename(columns={name: FIELD + name for name in recipe.field})
     configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
     by_config = rows.groupby(configs, sort=False)
     return {str(config): group.reset_index(drop=True) for config, group in by_config}, unmatched
@@ -126,7 +149,7 @@ def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
 # ---------------------------------------------------------------- rows of a prepare.py
 
 
-def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+def run_prepare(path: Path, folder: Path) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     """Run ``rows(folder)`` of a ``prepare.py``, and if it has them, ``mended(rows)`` and ``judgements(folder)``.
 
     These give the rows of the clean config, and the single judgements behind rows that sum several up; None for none.
@@ -135,7 +158,7 @@ def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[p
         The rows; and ``mended`` or ``judgements`` -> what it gives.
 
     Raises:
-        NNDError: it fails, at the place that was read last; or its rows are not as the contract says.
+        NNDError: it fails, at the place that was read last; or returns no rows.
     """
     module = ModuleType(f"nnd_prepare_{path.parent.name}")
     module.__file__ = str(path)
@@ -149,24 +172,29 @@ def run_prepare(path: Path, folder: Path, recipe: Recipe, rule: Rule) -> tuple[p
     if not callable(getattr(module, "rows", None)):
         raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
     with naming_place(folder, name_line):
-        rows = _check_rows(path, "rows(folder)", module.rows(folder), recipe, rule)
+        rows = _check_rows(path, "rows(folder)", module.rows(folder))
     others = {}
     for name, given in {"mended": rows.copy(), "judgements": folder}.items():
         with naming_place(path, name_line):
             found = getattr(module, name, lambda _: None)(given)
             if found is not None:
-                others[name] = _check_rows(path, f"{name}(...)", found, recipe, rule)
+                others[name] = _check_rows(path, f"{name}(...)", found)
     return rows, others
 
 
-def _check_rows(path: Path, call: str, rows: Any, recipe: Recipe, rule: Rule) -> pd.DataFrame:
-    """Raise NNDError unless ``call``, of a ``prepare.py``, returned a table of rows by role."""
+def _check_rows(path: Path, call: str, rows: Any) -> pd.DataFrame:
+    """Raise NNDError unless ``call``, of a ``prepare.py``, returned a table with rows."""
     if not isinstance(rows, pd.DataFrame):
         raise NNDError(f"{path}: {call} returns a DataFrame, not {kind_of(rows)}")
     if not len(rows):
         raise NNDError(f"{path}: {call} returns no row; is it the right file?")
     # pandas reads lists in parquet as arrays.
-    rows = rows.reset_index(drop=True).map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
+    return rows.reset_index(drop=True).map(lambda cell: cell.tolist() if isinstance(cell, np.ndarray) else cell)
+
+
+def _check_roles(rows: pd.DataFrame, set_recipe: SetRecipe, call: str) -> None:
+    """Raise NNDError unless the columns of what ``call`` returned are roles."""
+    path, recipe, rule = set_recipe.prepare, set_recipe.recipe, set_recipe.rule
     required = ["chosen", "rejected"] if "chosen" in rows else ["context", "candidate"]
     if "chosen" not in rows and not isinstance(rule, PairRule):
         required.append(rule.role)
@@ -182,7 +210,6 @@ def _check_rows(path: Path, call: str, rows: Any, recipe: Recipe, rule: Rule) ->
         for position, cell in enumerate(rows["config"]):
             if not isinstance(cell, str):
                 raise NNDError(f"{place_of(rows, position)}, column 'config': expected text, found {kind_of(cell)}")
-    return rows
 
 
 # ---------------------------------------------------------------- texts and prompts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,12 @@ from nnd_tasks.tables.cells import (
     PATH,
     ROW,
     as_number,
-    is_chat,
     is_missing,
     list_items,
+    texts_of_nobody,
     unpack,
 )
+from nnd_tasks.tables.read import named_columns
 from nnd_tasks.text import some_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ COLUMN_NAMES = read_yaml(Path(__file__).with_name("column_names.yaml"))
 NAMES: Mapping[str, Sequence[str]] = COLUMN_NAMES["roles"]
 #: Keys of the positions of error spans, as files call them.
 _SPAN_KEYS: Sequence[Sequence[str]] = COLUMN_NAMES["spans"]
+#: What a column of judgements has at most: distinct values, and characters of one.
+_MOST_VALUES, _LONGEST_VALUE = 8, 20
 _MOST_COLUMNS = 500  # of a table in which two columns of texts are looked for
 
 
@@ -42,24 +46,16 @@ def columns_of(table: pd.DataFrame) -> list[str]:
     return [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
 
 
-def _columns_by_name(table: pd.DataFrame) -> dict[str, str]:
+def columns_by_name(table: pd.DataFrame) -> dict[str, str]:
     """Name in small letters -> column of a file; ``Input.question`` is also called ``question``, if no other column is."""
     names = {name.casefold(): name for name in columns_of(table)}
     last = [name.casefold().rpartition(".")[2] for name in names.values()]
     return {short: name for short, name in zip(last, names.values(), strict=True) if last.count(short) == 1} | names
 
 
-def holds_texts(cell: Any) -> bool:
-    """Whether a cell holds a list or an object with texts in it; a chat is one text."""
-    cell = unpack(cell)
-    if isinstance(cell, Mapping):
-        return any(isinstance(value, (str, list, Mapping)) for value in cell.values())
-    return isinstance(cell, (list, tuple)) and not is_chat(cell) and any(isinstance(v, (str, Mapping)) for v in cell)
-
-
 def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Role -> the column that is called so, of roles that the user did not name."""
-    columns = _columns_by_name(table)
+    columns = columns_by_name(table)
     used = {*recipe.attribute.values(), *(getattr(recipe, role) for role in NAMES)}
     named: dict[str, Any] = {}
     for role, names in NAMES.items():
@@ -76,10 +72,72 @@ def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     elif {"label", "score"} <= {*named}:
         unwanted = ("score" if recipe.min_gap is None else "label",)
     named = {role: column for role, column in named.items() if role not in unwanted}
+    answer = _find_only_answer(table)
+    if answer and not (
+        recipe.pairs or recipe.label or recipe.score or recipe.attribute or {"label", "score"} & {*named}
+    ):
+        named["score" if _are_numbers(table, answer, recipe) else "label"] = answer
+    if left_out := _find_left_out(table, [*used, *named.values(), *recipe.pair, *recipe.leave_out]):
+        named["leave_out"] = {**left_out, **recipe.leave_out}
     spans = recipe.spans and recipe.spans.column
     if spans in table and (keys := _find_span_keys(table[spans])):
         named["spans"] = {"column": spans, **keys}
     return named
+
+
+def _find_only_answer(table: pd.DataFrame) -> str | None:
+    """The only column ``answer.NAME``, as exports of annotation tools have one for each question."""
+    answers = [name for name in columns_of(table) if name.casefold().startswith("answer.")]
+    return answers[0] if len(answers) == 1 else None
+
+
+def _are_numbers(table: pd.DataFrame, column: str, recipe: Recipe) -> bool:
+    return all(as_number(cell, recipe, texts_of_nobody(recipe)) is not None for cell in cells_of(table, column))
+
+
+def looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
+    """Whether a column of scores is called a rank, or each context has the numbers 1, 2, ... of places, ties included."""
+    column = str(recipe.score)
+    if column.casefold().rpartition(".")[2] in COLUMN_NAMES["ranks"]:
+        return True
+    if {column, recipe.context} - {*table.columns}:
+        return False
+    scores = pd.Series([as_number(cell, recipe, texts_of_nobody(recipe)) for cell in table[column]], dtype=object)
+    by_context = scores.dropna().groupby(table[recipe.context].map(str))
+    places = by_context.agg(
+        lambda places: all(sum(other < place for other in places) < place <= len(places) for place in places)
+    )
+    return bool(len(places) > 1 and places.all() and by_context.size().min() > 2)
+
+
+def _find_left_out(table: pd.DataFrame, used: Collection[str]) -> dict[str, list[str]]:
+    """Find the columns in which a tool says what became of a row -> those of their values that are no judgement."""
+    status = {name: COLUMN_NAMES["status"].get(name.casefold(), ()) for name in columns_of(table) if name not in used}
+    values = {name: {str(cell).strip() for cell in cells_of(table, name)} for name, words in status.items() if words}
+    found = {name: sorted(v for v in values[name] if v.casefold() in status[name]) for name in values}
+    return {name: words for name, words in found.items() if words}
+
+
+def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
+    """Find columns that the recipe does not name -> values that may say that a row is no judgement -> rows that are used."""
+    used, named, found = table[table["exclusion"] == ""], named_columns(recipe), {}
+    for name in columns_of(used):
+        counts = Counter(str(cell).strip() for cell in used[name]) if name not in named else {}
+        if len(counts) <= _MOST_VALUES:
+            found[name] = {value: n for value, n in counts.items() if value.casefold() in COLUMN_NAMES["doubtful"]}
+    return {name: values for name, values in found.items() if values}
+
+
+def describe_columns(table: pd.DataFrame) -> str:
+    """The columns of a file, with their values where they are few and short, as those of judgements are."""
+    described = []
+    for name in columns_of(table):
+        cells = cells_of(table, name)
+        values = sorted({f"{cell:g}" if isinstance(cell, float) else str(cell).strip() for cell in cells})
+        few = 1 < len(values) <= _MOST_VALUES and max(map(len, values)) <= _LONGEST_VALUE
+        few = few and not any(isinstance(cell, (dict, list)) for cell in cells)
+        described.append(f"{name} ({some_of(values, _MOST_VALUES, str)})" if few else name)
+    return some_of(described, 40, str)
 
 
 def cells_of(table: pd.DataFrame, column: str) -> list[Any]:
@@ -126,11 +184,12 @@ def propose_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any
     """The columns of pairs that are called so, where the user did not name the columns of single texts."""
     if any((recipe.candidate, recipe.label, recipe.score, recipe.rules)):
         return {}
-    columns = _columns_by_name(table)
+    columns = columns_by_name(table)
     roles = {role: options.get(role) or columns.get(role) for role in ("chosen", "rejected")}
     if not ({"pair", "winner", "winners"} & {*options} or None in roles.values()):
         return {role: column for role, column in roles.items() if role not in options}
-    winner = options.get("winner") or next((columns[name] for name in COLUMN_NAMES["winner"] if name in columns), None)
+    by_name = (columns[name] for name in COLUMN_NAMES["winner"] if name in columns)
+    winner = options.get("winner") or next(by_name, None) or _find_only_answer(table)
     sides = {names: length for names, length in _find_sides(table, recipe).items() if winner not in names}
     systems = [names for names in sides if names[0].casefold().startswith(("model", "system", "writer"))]
     # Texts are longer than the names of systems, but an answer may be "No.".

@@ -73,13 +73,17 @@ def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambd
 # ---------------------------------------------------------------- files
 
 
-def read_table(path: Path, recipe: Columns) -> pd.DataFrame:
+def read_table(path: Path, recipe: Columns | None = None) -> pd.DataFrame:
     """Read the table in a file: one row per row, cells as objects, None for nothing.
 
     Besides the file's columns there are ``@file`` (its name without the ending), ``@key`` (where the file is an object keyed by
     id, or holds several lists of rows), ``@sheet`` (of a workbook with several sheets), and ``@path`` and ``@row``, which say
     where a row is: as a spreadsheet counts rows, a JSON Lines file lines, and a JSON file items from 1. Of several columns of
     one name the later ones are called ``name.1``, ``name.2``.
+
+    Args:
+        path: the file.
+        recipe: how it is read; without one, as its bytes say.
 
     Raises:
         NNDError: it is no such table; a row has too many or too few cells; the recipe names a column whose name two columns
@@ -91,17 +95,18 @@ def read_table(path: Path, recipe: Columns) -> pd.DataFrame:
             f"{path}: a table ends in one of {', '.join(SUFFIXES)}; those of text may be packed: .csv.gz; for any "
             "other file write a prepare.py (docs/contribute.md)"
         )
+    encoding = recipe.encoding if recipe else None
     if ending in _DELIMITED:
-        table = read_delimited(path, encoding=recipe.encoding)
+        table = read_delimited(path, encoding=encoding)
     elif ending == ".xlsx":
         table = _read_excel(path, recipe)
     elif ending == ".parquet":
         table = _read_parquet(path)
     else:
-        table = to_frame(list(read_records(path, encoding=recipe.encoding)), path)
+        table = to_frame(list(read_records(path, encoding=encoding)), path)
     if not len(table):
         raise NNDError(f"{path}: no row is in it")
-    if repeated := [name for name in table.attrs.get("repeated", ()) if name in _named_columns(recipe)]:
+    if repeated := [name for name in table.attrs.get("repeated", ()) if name in named_columns(recipe)]:
         raise NNDError(f"{path}, row 1: two columns are called {repeated[0]!r}; rename one")
     return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
 
@@ -112,8 +117,10 @@ def check_reading(recipe: Columns, files: Iterable[str]) -> None:
         raise NNDError(f"encoding: used for {', '.join(TEXTS)} only; leave it out")
 
 
-def _named_columns(recipe: Columns) -> list[str]:
+def named_columns(recipe: Columns | None) -> list[str]:
     """List the names of all columns that a recipe names, each once."""
+    if recipe is None:
+        return []
     columns = [column for _, column in recipe.list_columns()]
     columns += recipe.spans.columns if recipe.spans else []
     return list(dict.fromkeys([*columns, *recipe.group, *recipe.systems, *recipe.field.values(), *recipe.leave_out]))
@@ -139,16 +146,7 @@ def read_delimited(
     Raises:
         NNDError: a row has other cells than the header, or a quote is not closed.
     """
-    csv.field_size_limit(MAX_BYTES)  # the module's own, 131,072 characters, is less than long documents have
-    _Progress.last_row = str(path)
-    text = read_text(path, encoding)
-    if "\n" not in text:
-        text = text.replace("\r", "\n")  # the line ends of old Macs
-    first_line = re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE)
-    if first_line:  # written for Excel, which does not show it as a row
-        text = text[first_line.end() :]
-        delimiter = delimiter or first_line[1]
-    delimiter = delimiter or _find_delimiter(path, text)
+    text, delimiter = _read_lines(path, delimiter, encoding)
     if quotes is not None or delimiter != "\t" or '"' not in text:
         return _split_rows(path, text, delimiter, quotes=quotes is not False)
     fitting = []
@@ -163,6 +161,36 @@ def read_delimited(
             "read_delimited(path, quotes=True) or quotes=False"
         )
     return fitting[0]
+
+
+def _read_lines(path: Path, delimiter: str | None, encoding: str | None) -> tuple[str, str]:
+    """Read the text of a CSV or TSV file, and which character separates its cells."""
+    csv.field_size_limit(MAX_BYTES)  # the module's own, 131,072 characters, is less than long documents have
+    _Progress.last_row = str(path)
+    text = read_text(path, encoding)
+    if "\n" not in text:
+        text = text.replace("\r", "\n")  # the line ends of old Macs
+    first_line = re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE)
+    if first_line:  # written for Excel, which does not show it as a row
+        text = text[first_line.end() :]
+        delimiter = delimiter or first_line[1]
+    return text, delimiter or _find_delimiter(path, text)
+
+
+def read_cells(path: Path) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the number and the cells of each row of a CSV, TSV or XLSX file that is not empty, the header like all others.
+
+    Of a workbook it is the first sheet.
+
+    Raises:
+        NNDError: it cannot be read as such a file.
+    """
+    if split_ending(path)[0] == ".xlsx":
+        rows: Iterable[list[Any]] = next(iter(_read_sheets(path).values()))
+    else:
+        text, delimiter = _read_lines(path, None, None)
+        rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+    yield from ((number, cells) for number, cells in enumerate(rows, start=1) if any(cell != "" for cell in cells))
 
 
 def _find_delimiter(path: Path, text: str) -> str:
@@ -247,34 +275,44 @@ def _name_columns(names: Sequence[str], columns: Sequence[Sequence[Any]], row_nu
 # ---------------------------------------------------------------- workbooks and parquet
 
 
-def _read_excel(path: Path, recipe: Columns) -> pd.DataFrame:
+def _read_sheets(path: Path) -> dict[str, list[list[Any]]]:
+    """Read the cells of each sheet of a workbook; what rows share in merged cells, each of them has."""
     try:
         with zipfile.ZipFile(BytesIO(read_bytes(path, limit=MAX_BYTES))) as bundle:
             check_unpacked(path, sum(info.file_size for info in bundle.infolist()))
-        with pd.ExcelFile(path) as book:
-            names = [sheet.title for sheet in book.book.worksheets]
+        with pd.ExcelFile(path, engine_kwargs={"read_only": False}) as book:
+            sheets = book.book.worksheets
+            names = [sheet.title for sheet in sheets]
             cells = pd.read_excel(book, names, dtype=object, keep_default_na=False, na_filter=False, header=None)
+            for sheet in sheets:
+                for merged in sheet.merged_cells.ranges:
+                    column = cells[sheet.title][merged.min_col - 1]
+                    column[merged.min_row - 1 : merged.max_row] = column[merged.min_row - 1]
     except ImportError as error:
         raise NNDError(f"{path}: reading .xlsx needs openpyxl: pip install openpyxl") from error
     except NNDError:
         raise
     except Exception as error:  # openpyxl raises many kinds for a file that is no workbook
         raise NNDError(f"{path}: cannot be read as .xlsx ({reason_of(error)})") from error
-    sheets = {name: _to_table(path, sheet.to_numpy(object).tolist()) for name, sheet in cells.items()}
+    return {name: sheet.to_numpy(object).tolist() for name, sheet in cells.items()}
+
+
+def _read_excel(path: Path, recipe: Columns | None) -> pd.DataFrame:
+    sheets = {name: _to_table(path, rows) for name, rows in _read_sheets(path).items()}
     sheets = {name: sheet for name, sheet in sheets.items() if len(sheet)} or sheets
     return next(iter(sheets.values())) if len(sheets) == 1 else _join_sheets(path, sheets, recipe)
 
 
-def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Columns) -> pd.DataFrame:
+def _join_sheets(path: Path, sheets: Mapping[str, pd.DataFrame], recipe: Columns | None) -> pd.DataFrame:
     """Join the rows of several sheets, with the sheet's name in ``@sheet`` and in ``@row``.
 
     Raises:
         NNDError: a sheet lacks a column that the recipe names and another has, and the recipe does not leave the sheet out.
     """
     all_names = {name for sheet in sheets.values() for name in sheet}
-    left_out = [value.strip().casefold() for value in recipe.leave_out.get(SHEET, ())]
+    left_out = [value.strip().casefold() for value in (recipe.leave_out if recipe else {}).get(SHEET, ())]
     for name, sheet in sheets.items():
-        lacking = [column for column in _named_columns(recipe) if column in all_names and column not in sheet]
+        lacking = [column for column in named_columns(recipe) if column in all_names and column not in sheet]
         if lacking and name.strip().casefold() not in left_out:
             raise NNDError(
                 f"{path}, sheet {name!r}: no column {lacking[0]!r}; there are: {some_of(list(sheet)[:-1], show=str)}; if it "
@@ -340,14 +378,25 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
 
 
 def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
-    """Yield the objects of a JSON Lines or JSON file that are its rows (`find_rows`).
+    """Yield the rows of a table as objects.
 
-    An object keyed by id, and one of several lists, has the key in ``@key``. While one is at hand, an error of ``prepare.py``
-    names its place.
+    Of JSON Lines and JSON they are the objects that `find_rows` finds. An object keyed by id, and one
+    of several lists, has the key in ``@key``. While one is at hand, an error of ``prepare.py`` names its place.
+
+    Args:
+        path: the file.
+        encoding: of JSON; that of csv and tsv is recognised.
 
     Raises:
-        NNDError: the file is no such JSON; the error names the line.
+        NNDError: the file is no such table or JSON; the error names the line.
     """
+    if split_ending(path)[0] not in _RECORDS:
+        for row in read_table(path).drop(columns=[FILE, PATH]).to_dict("records"):
+            place = row.pop(ROW)
+            record = Record(row)
+            record.where = _Progress.last_row = f"{path}, {place if isinstance(place, str) else f'row {place}'}"
+            yield record
+        return
     for place, key, value in _values(path, encoding):
         if not isinstance(value, dict):
             raise NNDError(f"{place}: expected an object with fields, found {kind_of(value)}; is it the right file?")

@@ -123,7 +123,8 @@ def take_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     columns |= {"winner": recipe.winner} if recipe.winner else {}
     columns |= {FIELD + name: column for name, column in recipe.field.items()}
     rows = pd.DataFrame({role: take_column(table, column) for role, column in columns.items()}, dtype=object)
-    rows[[PATH, ROW, "exclusion"]] = table[[PATH, ROW, "exclusion"]].to_numpy(object)
+    known = [name for name in (PATH, ROW, "where", "exclusion") if name in table]
+    rows[known] = table[known].to_numpy(object)
     if recipe.group:
         keys = [as_texts(take_column(table, column), table, column) for column in recipe.group]
         rows["group"] = keys[0] if len(keys) == 1 else [short_hash(*map(str, row)) for row in zip(*keys, strict=True)]
@@ -199,6 +200,8 @@ def find_winners(rows: pd.DataFrame, recipe: Recipe) -> Array:
         if not recipe.winners:  # a system called 1 may be the second
             readings = {_read_side(value, meanings)}
             readings |= {side for side, names in enumerate(systems) if names[i].casefold() == value}
+            if readings == {None}:  # the cell may hold the better text itself
+                readings = {side for side, role in enumerate(("chosen", "rejected")) if rows[role].iat[i] == cells[i]}
         readings.discard(None)
         if len(readings) != 1:
             column = recipe.winner or recipe.attribute[rows["attribute"].iat[i]]
@@ -250,34 +253,34 @@ def _example_winners(cells: Iterable[str], meanings: Mapping[str, int]) -> str:
 
 
 def split_chats(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the messages that both chats of a pair begin with to its context; pairs of different prompts are left out."""
+    """Add the messages that both chats of a pair begin with to its context; pairs that cannot be compared are left out."""
     cells = []
-    differs = []
+    reasons = []
     contexts = rows["context"] if "context" in rows else [None] * len(rows)
     for i, (context, chosen, rejected) in enumerate(zip(contexts, rows["chosen"], rows["rejected"], strict=True)):
         try:
-            split = _split_pair(chosen, rejected)
+            shared, *rests, reason = _split_pair(chosen, rejected)
             text = render(context) or ""
         except ValueError as error:
             raise NNDError(f"{place_of(rows, i)}: {error}") from None
-        shared, *rests = split or ("", None, None)
         if shared not in text:
             text = shared if text.strip() in shared else f"{text}\n\n{shared}"
         cells.append((text, *rests))
-        differs.append(split is None)
+        reasons.append(reason)
     # As objects: pandas would copy equal texts, which are one object here.
     split_rows = pd.DataFrame(cells, rows.index, ["context", "chosen", "rejected"], dtype=object)
-    return exclude(rows.assign(**split_rows), {"other_prompt": np.array(differs, bool)})
+    found = {name: np.array([reason == name for reason in reasons], bool) for name in ("other_prompt", "unequal_turns")}
+    return exclude(rows.assign(**split_rows), found)
 
 
-def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
+def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any, str]:
     """Split two chats into the messages that both begin with, and the rest of each, as text.
 
     The common beginning is the longest one that leaves each side a message. Texts that are no chats have none.
 
     Returns:
-        Context and rests; None where the two answer different prompts: they differ in a turn that is not the assistant's, or
-        one is a chat and the other a text.
+        Context, rests and ``""``; or the reason to leave the pair out: the two answer different prompts, as they differ in a
+        turn that is not the assistant's or one is a chat and the other a text; or the rests have not as many messages.
 
     Raises:
         ValueError: a message has no text, or a text is a whole dialogue.
@@ -285,15 +288,19 @@ def _split_pair(chosen: Any, rejected: Any) -> tuple[str, Any, Any] | None:
     chosen, rejected = read_chat(chosen), read_chat(rejected)
     if not (is_chat(chosen) and is_chat(rejected)):
         if ANSWER in str(chosen) and ANSWER in str(rejected):
-            raise ValueError("a dialogue in one text; split it into messages in prepare.py")
+            raise ValueError(
+                "a dialogue in one text; split it into messages in prepare.py, as that of nnd_tasks/contribute/exports/hh.py does"
+            )
         is_mixed = chosen and rejected and (is_chat(chosen) or is_chat(rejected))
-        return None if is_mixed else ("", chosen, rejected)
+        return ("", None, None, "other_prompt") if is_mixed else ("", chosen, rejected, "")
     chosen_turns, rejected_turns = read_messages(chosen), read_messages(rejected)
     most = min(len(chosen_turns), len(rejected_turns)) - 1
     differing = (i for i in range(most) if chosen_turns[i] != rejected_turns[i])
     shared = next(differing, most)
     next_speakers = {chosen_turns[shared][0], rejected_turns[shared][0]}
     if max(len(chosen_turns), len(rejected_turns)) > 1 and next_speakers & {"User", "System"}:
-        return None
+        return "", None, None, "other_prompt"
+    if len(chosen_turns) != len(rejected_turns):
+        return "", None, None, "unequal_turns"
     context = join_messages(chosen_turns[:shared]) + (ANSWER if shared > 1 else "") if shared else ""
-    return context, join_messages(chosen_turns[shared:]), join_messages(rejected_turns[shared:])
+    return context, join_messages(chosen_turns[shared:]), join_messages(rejected_turns[shared:]), ""

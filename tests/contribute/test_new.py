@@ -1,6 +1,5 @@
 """`nnd new`: from options to a recipe, tests and a task; or to a prepare.py to complete."""
 
-import json
 import re
 from pathlib import Path
 
@@ -8,7 +7,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import nnd_tasks.contribute.exports
 from nnd_tasks.cli import app
+from nnd_tasks.contribute.check.checking import check_set
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import fingerprint
@@ -26,6 +27,7 @@ ROWS = [
     for who, label, number in (("r", "good", 5), ("s", "bad", 2), ("t", "poor", -9))
 ]  # fmt: skip
 PAIRS = [{"q": "q1", "x": "good", "y": "bad", "w": "x"}, {"q": "q2", "x": "worse", "y": "fine", "w": "2"}]
+SAMPLES = Path(nnd_tasks.contribute.exports.__file__).with_name("samples")
 JUDGED = "--context q --candidate a "
 LABEL = f"{JUDGED} --label l --better good "
 SCORE = f"{JUDGED} --score n --min-gap 2 "
@@ -92,7 +94,8 @@ def test_a_dry_run_shows_what_columns_were_taken_by_their_names_and_writes_nothi
         "response_b": "Yes",
     }
     shown = new(write_rows(tmp_path / "arena.jsonl", [arena]), "--dry-run")
-    assert "pair: columns ('response_a', 'response_b')" in shown, "although the names of the models are longer"
+    assert "recognised by model_a, response_a, winner" in shown
+    assert "pair: columns ('conversation_a', 'conversation_b')" in shown
     assert "systems: columns ('model_a', 'model_b')" in shown
     assert not nnd_home.exists()
 
@@ -222,48 +225,7 @@ def test_prompts_and_fields_of_a_recipe_come_into_the_task(recipe, table, nnd_ho
     assert "its categories are not those of the set (bad, good)" in said.replace("\n", " ")
 
 
-# ---------------------------------------------------------------- a prepare.py to complete
-
-NESTED = {
-    str(i): {
-        "doc": f"D{i}",
-        "answers": [{"one": f"a{i}", "two": f"x{i}", "mark": "ok"}, {"one": f"b{i}", "two": f"y{i}", "mark": "no"}],
-    }
-    for i in (1, 2)
-}
-
-
-def test_a_nested_file_gives_a_recipe_and_a_prepare_to_complete(tmp_path, nnd_home, recipe):
-    source = write_files(tmp_path, {"nested.json": json.dumps(NESTED)}) / "nested.json"
-    assert "'answers' holds lists or objects, so a row is not one judged text" in new(source, "--dry-run")
-    assert not nnd_home.exists()
-    said, prepare = new(source, "--license mit"), recipe.with_name("prepare.py")
-    assert f'complete each "?" in {prepare}, and the last line of {recipe}' in said.replace("\n", " ")
-    text = prepare.read_text("utf-8")
-    assert not (nnd_home / "nnd").exists()
-    with pytest.raises(NNDError, match=rf"nested.json, key '1': no field '\?' \({re.escape(str(prepare))}, line"):
-        build_set("mine", source)
-    for field in ("doc", "one", "mark", "answers"):
-        text = text.replace('["?"]', f"[{field!r}]", 1)
-    prepare.write_text(text, encoding="utf-8")
-    recipe.write_text(recipe.read_text("utf-8").replace("# better: [LABEL]", "better: [ok]"), encoding="utf-8")
-    assert build_set("mine", source).notes == []
-    tests = pick(load("mine").to_list(), "context", "high", "low", "category")
-    assert tests == [("D1", "a1", "b1", "no"), ("D2", "a2", "b2", "no")]
-    assert "says what a row of mine is; complete it" in refusal(source)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("notes.json", '{"meta": {"by": "us"}, "rows": [1, 2]}'),
-        ("t.csv", 'q,answers\nq,"{""x"": {""text"": ""bb""}}"'),
-        ("t.jsonl", '{"question": "q", "texts": ["bb", "aa"], "scores": [1, 3]}'),
-    ],
-)
-def test_a_file_that_is_no_table_gives_a_prepare(name, text, tmp_path, nnd_home, recipe):
-    new(write_files(tmp_path, {name: text}) / name)
-    assert f"folder.rglob({name!r})" in recipe.with_name("prepare.py").read_text("utf-8")
+# ---------------------------------------------------------------- kinds of files, and rows that are no judgements
 
 
 def test_a_file_that_was_cut_off_gives_nothing(tmp_path, nnd_home):
@@ -272,9 +234,61 @@ def test_a_file_that_was_cut_off_gives_nothing(tmp_path, nnd_home):
     assert not nnd_home.exists()
 
 
-def test_a_set_of_a_table_takes_the_place_of_a_prepare_on_request_only(table, tmp_path, recipe):
-    new(write_files(tmp_path, {"nested.json": json.dumps(NESTED)}) / "nested.json")
-    assert "--replace" in refusal(table, LABEL)
+@pytest.mark.parametrize(
+    ("sample", "options", "message"),
+    [
+        ("mturk.csv", "", "column 'Answer.rating' holds numbers from 1 to 5, so --min-gap X"),
+        ("argilla.json", "", "column 'answer.quality' holds the labels 'bad', 'good', so --better LABEL"),
+        ("argilla.json", "--better god", "no candidate has the label 'god'; the labels are 'bad', 'good'"),
+        (
+            "label_studio.json",
+            "--better right",
+            "or, of each attribute, --attribute; there are: question, text, ",
+        ),
+        (
+            "label_studio.json",
+            "--label verdict --better x",
+            "no column 'verdict'; there are: question, text, answer.quality",
+        ),
+        (
+            "argilla_ranking.json",
+            "--min-gap 1",
+            "is 1 the best in column 'answer.order.rank'? It may hold ranks; say --best lowest",
+        ),
+        ("nested_list.json", "--candidate txt --better good", "no column 'txt'; there are: question, text, verdict"),
+        (
+            "wide.csv",
+            "--system ant,be --min-gap 1",
+            "--system be: no column is called so; there are: question, ant, bee",
+        ),
+    ],
+)
+def test_what_a_file_cannot_tell_is_asked_for_with_the_values_that_occur(sample, options, message, nnd_home):
+    assert message in refusal(SAMPLES / sample, options)
+    assert not nnd_home.exists()
+
+
+def test_a_prepare_that_somebody_changed_stays_unless_it_is_replaced(table, recipe):
+    new(SAMPLES / "argilla.json", "--better good")
+    new(SAMPLES / "argilla.json", "--better good --license mit")
+    prepare = recipe.with_name("prepare.py")
+    prepare.write_text(f"{prepare.read_text('utf-8')}# mine\n", "utf-8")
+    assert "says what a row of mine is" in refusal(SAMPLES / "argilla.json", "--better good")
+    assert "says what a row of mine is" in refusal(table, LABEL)
     new(table, f"{LABEL} --replace")
-    assert not recipe.with_name("prepare.py").exists()
-    assert "--replace" in refusal(tmp_path / "nested.json")
+    assert not prepare.exists()
+
+
+def test_rows_that_may_be_no_judgements_and_ranks_are_named(tmp_path, nnd_home):
+    rows = [{**row, "state": "rejected" if row["l"] == "poor" else "done"} for row in ROWS]
+    source = write_rows(tmp_path / "t.jsonl", rows)
+    assert "2 rows with 'rejected' in the column 'state' count; if they are no judgements: --leave-out" in new(
+        source, LABEL
+    )
+    [found] = [finding for finding in check_set("mine").findings if finding.code == "doubtful_rows"]
+    assert "state: {'rejected': 2}" in found.message
+    assert "'rejected'" not in new(source, f"{LABEL} --leave-out state=rejected --replace").split("rule:")[0]
+    ranked = write_rows(tmp_path / "r.jsonl", [{**row, "n": place % 3 + 1} for place, row in enumerate(ROWS)])
+    assert "is 1 the best in column 'n'?" in refusal(ranked, f"{SCORE} --replace")
+    new(ranked, f"{JUDGED} --score n --min-gap 1 --best lowest --replace")
+    assert load("mine").to_list()[0]["high"].endswith(" r")

@@ -11,6 +11,7 @@ import re
 import tarfile
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -272,3 +273,19 @@ def test_a_link_of_a_sent_set_leads_nowhere_else(tmp_path):
     for source in (folder, None):
         with pytest.raises(NNDError, match="is a link out of"):
             build_set(str(folder), source)
+
+
+def test_the_files_of_a_set_are_found_in_a_clone_at_any_depth(tmp_path):
+    clone = {f"clone/data/{QUIZ_FILE}": small_text("quiz_design"), f"clone/old/{QUIZ_FILE}": "[]"}
+    write_files(tmp_path, clone)
+    set_recipe = find_recipe("quiz_design")
+    address = f"https://example.org/r/main/data/{QUIZ_FILE}"
+    files = {QUIZ_FILE: File(url=address)}
+    set_recipe = replace(set_recipe, recipe=set_recipe.recipe.model_copy(update={"files": files}))
+    assert make_set(set_recipe, tmp_path / "clone").tables["authors"].num_rows == 5
+    digest = sha256((tmp_path / "clone/data" / QUIZ_FILE).read_bytes())
+    set_recipe = replace(
+        set_recipe, recipe=set_recipe.recipe.model_copy(update={"files": {QUIZ_FILE: File(sha256=digest)}})
+    )
+    (tmp_path / "clone/data" / QUIZ_FILE).rename(tmp_path / "clone/old/other.jsonl")
+    assert make_set(set_recipe, tmp_path / "clone").tables["authors"].num_rows == 5

@@ -1,6 +1,7 @@
 """The guide to contributing is true: its files, its edits and its commands, in their order."""
 
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -10,7 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from nnd_tasks.cli import app
+from nnd_tasks.publishers.wanted import File
+from nnd_tasks.sets.recipe import Facts, Recipe
 from nnd_tasks.store import read_table
+from nnd_tasks.tables.columns import Spans
 
 REPO = Path(__file__).resolve().parents[2]
 PAGE = (REPO / "docs" / "contribute.md").read_text("utf-8")
@@ -40,7 +44,8 @@ def test_every_command_of_the_guide_does_what_it_says(tiny_models, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "my_sets"
     monkeypatch.setenv("NND_HOME", str(home))
-    shutil.copytree(REPO / "examples", tmp_path / "examples")
+    for folder in ("examples", "nnd_tasks/contribute/exports/samples"):
+        shutil.copytree(REPO / folder, tmp_path / folder)
     (tmp_path / "task_yamls").mkdir()
     shutil.copytree(tiny_models["gpt2"], tmp_path / "MODEL")
     ran = []
@@ -72,3 +77,13 @@ def test_every_command_of_the_guide_does_what_it_says(tiny_models, tmp_path, mon
     better = {row["context"]: row["high"] for row in read_table(home / "nnd" / "authors").to_pylist()}
     assert better == {"Who wrote Faust?": "Goethe.", "Who wrote Emma?": "Jane Austen."}
     assert read_table(home / "nnd" / "sent").equals(read_table(home / "nnd" / "quotes"))
+
+
+@pytest.mark.parametrize("model", [Recipe, File, Spans, Facts])
+def test_nnd_new_shows_every_key(model):
+    said = CliRunner().invoke(app, ["new", "--keys"]).output
+    assert [key for key in model.model_fields if f"- `{key}`: " not in said] == []
+
+
+def test_the_page_says_what_the_docstrings_say():
+    assert runpy.run_path(str(REPO / "docs" / "keys.py"))["write_page"](PAGE) == PAGE, "run python docs/keys.py --write"

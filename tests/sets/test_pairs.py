@@ -151,8 +151,9 @@ def test_what_both_chats_begin_with_is_the_context(chosen, rejected, expected, t
     rows = [{"chosen": "other", "rejected": "text"}, dict(zip(CHOSEN, chats, strict=True))]
     made = make_rows(tmp_path, rows, **CHOSEN)
     found = pick(read_tests(made), "context", "high", "low")
-    assert found == [("", "other", "text"), *([tuple(expected)] if expected else [])]
-    assert left_out(made) == ({} if expected else {"other_prompt": 1})
+    reason = expected if isinstance(expected, str) else ""
+    assert found == [("", "other", "text"), *([] if reason else [tuple(expected)])]
+    assert left_out(made) == ({reason: 1} if reason else {})
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ def _read_config(folder: Folder, name: str) -> Iterator[Finding]:
     if isinstance(facts, dict) and facts.get("fingerprint") not in (None, fingerprint(table)):
         yield finding("report_mismatch", "", name)
     frame = pd.DataFrame(table.to_pydict(), dtype=object)
-    folder.configs[name] = Tests(name, frame, clean_name(name) in folder.names)
+    choices = isinstance(facts, dict) and facts.get("recipe", {}).get("candidates") == "choices"
+    folder.configs[name] = Tests(name, frame, clean_name(name) in folder.names, choices)
 
 
 def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Path] = ()) -> CheckReport:
@@ -180,6 +181,13 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
             if not configs:
                 findings += [finding("recipe_counts", note) for note in compare_counts(recipe, counts)]
             must_cite = bool(recipe.facts.citation) or recipe_file.origin != "package"
+    for config, facts in folder.report.items():
+        if doubtful := facts.get("doubtful") if isinstance(facts, dict) else None:
+            findings.append(
+                finding(
+                    "doubtful_rows", "; ".join(f"{column}: {values}" for column, values in doubtful.items()), config
+                )
+            )
     findings += check_card(folder, must_cite=must_cite)
     findings += check_tests([*folder.configs.values()])
     faulty = {item.config for item in findings if item.severity is Severity.ERROR}
@@ -293,7 +301,7 @@ def check_card(folder: Folder, *, must_cite: bool) -> Iterator[Finding]:
     fields = find_todos(folder.header, folder.card)
     if fields:
         yield finding("card_todo", ", ".join(fields), count=len(fields))
-    if must_cite and not _KEY.search(folder.card):
+    if must_cite and "citation" not in fields and not _KEY.search(folder.card):
         yield finding("card_citation_origin")
     if folder.header:
         if not folder.header.get("language"):

@@ -1,0 +1,106 @@
+"""What kind of file somebody has, by its first records: one of the gallery in `exports/`, or a plain table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from glob import escape
+from importlib import import_module
+from inspect import getdoc, getsource
+from itertools import islice, product
+from pathlib import Path
+
+import pandas as pd
+
+from nnd_tasks.contribute import exports
+from nnd_tasks.contribute.exports import wide
+from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.recipe import Recipe
+from nnd_tasks.tables.cells import split_column
+from nnd_tasks.tables.propose import propose_pairs, propose_roles
+from nnd_tasks.tables.read import Record, read_cells, read_records
+from nnd_tasks.text import some_of
+
+_HEAD = 100  # records that tell a kind
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a file is.
+
+    Attributes:
+        title: the first paragraph of the docstring of its module.
+        advice: the rest.
+        fields: that told it.
+        prepare: the text of the ``prepare.py`` that reads it.
+        utf16: whether positions of its error spans count UTF-16 units.
+    """
+
+    title: str
+    advice: str
+    fields: Sequence[str]
+    prepare: str
+    utf16: bool
+
+
+def find_kind(
+    files: Mapping[str, Path], recipe: Recipe, pairs: Mapping[str, str], systems: Sequence[str], raters: Sequence[str]
+) -> Kind | None:
+    """Find the kind of the files of a set; None for a plain table.
+
+    Args:
+        files: name -> path; the first records of the first one tell.
+        recipe: with the columns that the user named.
+        pairs: the keys of pairs that the user named.
+        systems: names of systems that have a column each.
+        raters: likewise.
+
+    Raises:
+        NNDError: the first file cannot be read.
+    """
+    if systems or raters:
+        _check_owners(read_records(next(iter(files.values()))), {"--system": systems, "--rater": raters})
+        return _make_kind("wide", [*systems, *raters], files, next(iter(files)), f"{[*systems]}, {[*raters]}")
+    first_files = {Path(name).suffix.lower(): name for name in reversed([*files])}  # one of each ending
+    if first_files.keys() == {".xml"}:
+        return _make_kind("appraise_ranking", ["its ending, .xml"], files, first_files[".xml"])
+    for ending in {*first_files} & {".csv", ".tsv", ".xlsx"}:
+        fields = _recognise("two_headers", [cells for _, cells in islice(read_cells(files[first_files[ending]]), 3)])
+        if fields:
+            return _make_kind("two_headers", fields, files, first_files[ending])
+    heads = {name: [*islice(read_records(files[name]), _HEAD)] for name in first_files.values()}
+    for kind, (name, records) in product(exports.KINDS, heads.items()):
+        fields = _recognise(kind, records) if records else []
+        if fields and not (kind == "nested" and _has_candidate(records, fields, recipe, pairs)):
+            return _make_kind(kind, fields, files, name)
+    return None
+
+
+def _check_owners(records: Iterable[Record], owners: Mapping[str, Sequence[str]]) -> None:
+    """Raise NNDError where no column has the name of a system or rater in its name."""
+    columns = [*next(iter(records))]
+    for option, names in owners.items():
+        for name in names:
+            if not any(wide.take(column, names)[0] == name for column in columns):
+                raise NNDError(f"{option} {name}: no column is called so; there are: {some_of(columns, 40, str)}")
+
+
+def _recognise(name: str, records: Sequence[object]) -> list[str]:
+    return [*import_module(f"{exports.__name__}.{name}").recognise(records)]
+
+
+def _has_candidate(records: Sequence[object], lists: Sequence[str], recipe: Recipe, pairs: Mapping[str, str]) -> bool:
+    """Tell whether each record is one judged text or pair, beside which it has lists."""
+    table = pd.DataFrame(records, dtype=object)
+    named, path = split_column(table, recipe.candidate or propose_roles(table, recipe).get("candidate") or "")
+    return bool(named and (path or named not in lists)) or bool(pairs or propose_pairs(table, recipe, {}))
+
+
+def _make_kind(name: str, fields: Sequence[str], files: Mapping[str, Path], file: str, names: str = "[], []") -> Kind:
+    module = import_module(f"{exports.__name__}.{name}")
+    title, _, advice = (getdoc(module) or "").partition("\n\n")
+    pattern = escape(file) if len(files) == 1 else f"*{escape(Path(file).suffix)}"
+    text = re.sub("^FILES = .*", lambda _: f"FILES = {pattern!r}", getsource(module), flags=re.MULTILINE)
+    text = re.sub("^SYSTEMS, RATERS = .*", lambda _: f"SYSTEMS, RATERS = {names}", text, flags=re.MULTILINE)
+    return Kind(title.rstrip("."), " ".join(advice.split()), fields, text, hasattr(module, "UTF16"))

@@ -1,0 +1,74 @@
+"""How far the raters of a set agree: Krippendorff's alpha (2011), and the share of pairs of judgements that are the same.
+
+Known limits: labels are names without an order, and scores lie on an interval scale. The bootstrap draws what was judged, each
+with all its judgements, so its interval says nothing of other raters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from nnd_tasks.tables.cells import Array
+
+_DRAWS, _CHUNK, _SEED = 1000, 50, 1  # draws of the bootstrap, those that are in memory at once
+
+
+def measure_agreement(judgements: pa.Table) -> dict[str, float]:
+    """Measure the agreement on what several raters judged; empty where none was judged by two.
+
+    Args:
+        judgements: of `nnd_tasks.sets.judgements.list_judgements`. Of several of a rater on a text or pair the mean score counts,
+            or the most frequent label; of a pair, which text is better is its label, or that it is a tie.
+
+    Returns:
+        ``alpha``, 1.0 where all agree; ``low`` and ``high``, the bounds of its 95% interval, by a bootstrap of what was judged;
+        ``same``, the share of pairs of judgements of one text that are equal; ``units``, the number of texts or pairs with two
+        judgements or more; ``raters``, the number of raters.
+    """
+    judgements = judgements.to_pandas()
+    judgements["value"] = judgements["label" if "label" in judgements else "score"]
+    if "rejected" in judgements:
+        first = judgements["candidate"] < judgements["rejected"]  # in the alphabet
+        judgements["value"] = np.where(judgements["score"] > 0, np.where(first, "first", "second"), "tie")
+        judgements["candidate"] = judgements[["candidate", "rejected"]].apply(lambda pair: str(sorted(pair)), axis=1)
+    judged = [name for name in ("context_id", "candidate", "attribute", "panel") if name in judgements]
+    judgements["unit"] = judgements.groupby(judged, dropna=False).ngroup()
+    judgements["rater"] = judgements["rater"].where(judgements["rater"] != "", judgements["place"].map("#{}".format))
+    numbers = pd.api.types.is_numeric_dtype(judgements["value"])
+    by_rater = judgements.groupby(["unit", "rater"])["value"]
+    values = (by_rater.mean() if numbers else by_rater.agg(lambda labels: labels.mode()[0])).reset_index()
+    values = values[values["unit"].duplicated(keep=False)]
+    if not len(values):
+        return {}
+    table = pd.crosstab(values["unit"], values["value"])
+    counts = table.to_numpy(float)
+    scale = table.columns.to_numpy(float) if numbers else np.arange(counts.shape[1])
+    distance = (scale[:, None] - scale) ** 2 if numbers else (scale[:, None] != scale).astype(float)
+    sizes = counts.sum(axis=1)
+    units = len(counts)
+    generator = np.random.default_rng(_SEED)
+    draws = (generator.multinomial(units, np.full(units, 1 / units), _CHUNK) for _ in range(_DRAWS // _CHUNK))
+    [alpha] = _compute_alpha(counts, distance, np.ones((1, units)))
+    low, high = np.quantile([_compute_alpha(counts, distance, weights) for weights in draws], [0.025, 0.975])
+    same = float((counts * (counts - 1)).sum() / (sizes * (sizes - 1)).sum())
+    raters = values["rater"].nunique()
+    return {
+        "alpha": float(alpha),
+        "low": float(low),
+        "high": float(high),
+        "same": same,
+        "units": units,
+        "raters": raters,
+    }
+
+
+def _compute_alpha(counts: Array, distance: Array, weights: Array) -> Any:
+    """Compute alpha for each row of weights of the units; ``counts`` is (units, values), ``distance`` (values, values)."""
+    observed = weights @ (np.einsum("uv,vw,uw->u", counts, distance, counts) / (counts.sum(axis=1) - 1))
+    totals = weights @ counts
+    expected = np.einsum("bv,vw,bw->b", totals, distance, totals) / (totals.sum(axis=1) - 1)
+    return 1 - np.divide(observed, expected, out=np.zeros_like(observed), where=expected > 0)
