@@ -22,7 +22,7 @@ from nnd_tasks.sets.rows import run_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.show.console import say
 from nnd_tasks.store import dataset_folder, user_tasks_dir
-from nnd_tasks.tables.cells import FILE, PATH, as_number, render, split_column, texts_of_nobody
+from nnd_tasks.tables.cells import FILE, PATH, as_number, render, split_column, take_column, texts_of_nobody
 from nnd_tasks.tables.propose import (
     NAMES,
     cells_of,
@@ -157,6 +157,8 @@ def _name_columns(recipe: Recipe, table: pd.DataFrame, pairs: Mapping[str, Any])
     paired = {**pairs, **propose_pairs(table, recipe, pairs)}
     by_name = propose_roles(table, make_recipe({**recipe.dump(), **paired}, "options"))
     recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
+    for _, column in recipe.list_columns():
+        take_column(table, column)
     if not recipe.pairs:
         _check_enough(recipe, table)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]

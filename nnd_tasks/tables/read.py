@@ -286,8 +286,8 @@ def _read_sheets(path: Path) -> dict[str, list[list[Any]]]:
             cells = pd.read_excel(book, names, dtype=object, keep_default_na=False, na_filter=False, header=None)
             for sheet in sheets:
                 for merged in sheet.merged_cells.ranges:
-                    column = cells[sheet.title][merged.min_col - 1]
-                    column[merged.min_row - 1 : merged.max_row] = column[merged.min_row - 1]
+                    rows, column = slice(merged.min_row - 1, merged.max_row), merged.min_col - 1
+                    cells[sheet.title].iloc[rows, column] = cells[sheet.title].iat[rows.start, column]
     except ImportError as error:
         raise NNDError(f"{path}: reading .xlsx needs openpyxl: pip install openpyxl") from error
     except NNDError:

@@ -292,3 +292,14 @@ def test_rows_that_may_be_no_judgements_and_ranks_are_named(tmp_path, nnd_home):
     assert "is 1 the best in column 'n'?" in refusal(ranked, f"{SCORE} --replace")
     new(ranked, f"{JUDGED} --score n --min-gap 1 --best lowest --replace")
     assert load("mine").to_list()[0]["high"].endswith(" r")
+
+
+def test_what_merged_cells_say_holds_in_each_of_their_rows(tmp_path, nnd_home):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["question", "answer", "verdict"], ["Name a metal.", "Tin.", "good"], [None, "Oak.", "bad"]):
+        book.active.append(row)
+    book.active.merge_cells("A2:A3")
+    book.save(tmp_path / "merged.xlsx")
+    new(tmp_path / "merged.xlsx", "--better good")
+    assert pick(load("mine").to_list(), "context", "high", "low") == [("Name a metal.", "Tin.", "Oak.")]

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from nnd_tasks.store import read_report, read_table
-from tests.contribute.test_new import SAMPLES, new
+from tests.contribute.test_new import SAMPLES, new, refusal
 
 PYTHON = os.environ.get("NND_TEST_EXPORTS", "")
 pytestmark = pytest.mark.skipif(
@@ -58,7 +58,7 @@ def test_label_studio(file, tmp_path, nnd_home):
     said = new(tmp_path / file, "--label quality --better right --spans errors")
     assert "recognised by annotation_id, lead_time" in said
     [test] = read_table(nnd_home / "nnd" / "mine").to_pylist()
-    assert (test["high"], test["rater"]) == ("The Dead Sea.", "5" if file.endswith("json") else "ann@example.org")
+    assert (test["high"], test["rater"]) == ("The Dead Sea.", "ann@example.org")
     [span] = test["low_spans"]
     assert test["low"][span["start"] : span["end"]] == "Baltic"
 
@@ -73,4 +73,5 @@ def test_argilla(tmp_path, nnd_home):
     assert (test["high"], test["low"]) == ("Tin.", "Oak.")
     left_out = {"by_recipe: status = 'discarded'": 1, "by_recipe: status = 'draft'": 1, "no_judgement": 1}
     assert report["accounts"]["rows"]["left_out"] == left_out
-    assert "Records.to_json writes no status" in new(tmp_path / "nested.json", "--better good --replace --dry-run")
+    refused = refusal(tmp_path / "nested.json", "--better good --replace")  # to_list without flatten has no status
+    assert "of every candidate people said both equally often" in refused

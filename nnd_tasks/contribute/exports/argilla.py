@@ -26,7 +26,7 @@ def rows(folder: Path) -> pd.DataFrame:
             data = {
                 name: cell for name, cell in record.items() if ".responses" not in name and ".suggestion" not in name
             }
-            data = {**data, **unpack(data.pop("fields", {})), "where": record.where}
+            data = {**unpack(data.pop("fields", {})), **data, "where": record.where}
             answers = read_responses(record)
             for user, (status, given) in answers.items() if answers else [(None, (None, {}))]:
                 found += split_ranking(data | {"rater": user, "status": status} | given)

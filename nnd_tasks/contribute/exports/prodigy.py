@@ -1,6 +1,6 @@
 """Prodigy: JSON Lines, a row per example, or per option where options differ.
 
-What the annotator pressed (accept, reject, ignore) is the column status; of options `accepted` says yes or no.
+What the annotator pressed (accept, reject, ignore) is the column status; of options `answer.accepted` says yes or no.
 """
 
 from pathlib import Path
@@ -30,5 +30,5 @@ def rows(folder: Path) -> pd.DataFrame:
             continue
         for option in record.get("options") or [{}]:
             verdict = {"prompt": row.get("text"), "candidate": option.get("text"), "option": option.get("id")}
-            found.append(row | verdict | {"accepted": "yes" if option.get("id") in accept else "no"})
+            found.append(row | verdict | {"answer.accepted": "yes" if option.get("id") in accept else "no"})
     return pd.DataFrame(found, dtype=object)
