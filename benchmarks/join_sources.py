@@ -39,12 +39,16 @@ PUBLISHERS = {
     "humanevalfix": ("today/humanevalpack/*.jsonl", "prompt", lambda row: row["task_id"].split("/")[1]),
 }
 #: Set -> its folder, and what its publisher calls the document of a row of its prepare.py: a lesson, a dialogue, a question
-#: before it was changed, a chat in both directions.
+#: before it was changed, a chat in both directions, an article or a note that the prompt does not show, a debate.
 PREPARED = {
     "bridge": ("next/bridge/dataset", lambda row: row["where"].split("_")[0]),
     "mtrag": ("next/mtrag/mtrag-human/evaluations", lambda row: row["group"].split("<")[0]),
     "when2call": ("next/when2call/data/test", lambda row: row["where"].split()[0]),
     "wmt_chat": ("next/wmt_chat/data/mqm-annotations", lambda row: row["where"].rpartition(" ")[0]),
+    "medec": ("later/medec", lambda row: row["where"]),
+    "tofueval": ("later/tofueval", lambda row: row["group"].partition(",")[0]),
+    "esa23": ("later/esa23", lambda row: row["where"].split(", ")[2].partition("#")[0]),
+    "xsum_hallucination": ("later/xsum_hallucination", lambda row: row["group"]),
 }
 TABLE = Path(sources.__file__).with_name("splits.txt")
 
@@ -74,7 +78,10 @@ def publisher_documents(data: Path) -> pd.DataFrame:
     for name, (folder, document) in PREPARED.items():
         found = list_recipes()[name].read()
         rows, _ = run_prepare(found.prepare, data / folder, found.recipe, found.rule)
-        named += [(row["context"], f"{name} {document(row)}") for row in rows.to_dict("records")]
+        texts = (
+            rows.reindex(columns=["context", "chosen", "candidate"]).replace("", None).bfill(axis="columns")["context"]
+        )
+        named += [(text, f"{name} {document(row)}") for text, row in zip(texts, rows.to_dict("records"), strict=True)]
     documents = pd.DataFrame(named, columns=["text", "document"]).drop_duplicates()
     return documents.assign(text=documents["text"].map(to_nfc))
 

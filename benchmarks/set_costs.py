@@ -43,6 +43,25 @@ TASKS = {
         for name in ("humanevalfix", "prmbench", "summedits", "llmbar", "lfqa", "bump", "lamp", "wqrm", "when2call")
     },
     **{f"nnd_{name}": (name, "authors") for name in ("bridge", "mtrag", "crscore", "d2t")},
+    **{
+        f"nnd_{name}": (name, config)
+        for name, config in (
+            ("mrbench", "v2"),
+            ("medec", "notes"),
+            ("mrben", "solution"),
+            ("vtg", "authors"),
+            ("tofueval", "test"),
+            ("xsum_hallucination", "authors"),
+            ("convarg", "authors"),
+        )
+    },
+    "nnd_mrbench_bea": ("mrbench", "bea"),
+    "nnd_medec_sentences": ("medec", "sentences"),
+    "nnd_mrben_step": ("mrben", "step"),
+    "nnd_esa23_mqm": ("esa23", "mqm_240315"),
+    "nnd_esa23_esa": ("esa23", "esa_240315"),
+    "nnd_basse_es": ("basse", "es"),
+    "nnd_basse_eu": ("basse", "eu"),
     **{f"nnd_wmt_chat_{pair}": ("wmt_chat", pair) for pair in ("de_en", "en_de", "fr_en", "en_fr", "pt_en", "en_pt")},
 }
 

@@ -89,7 +89,7 @@ def write_set_page(name: str) -> str:
         name=name,
         facts=facts,
         licence=licence_columns(facts.license or "", terms_of(name, {})),
-        configs=json.loads(COUNTS.read_text("utf-8"))[name],
+        configs=json.loads(COUNTS.read_text("utf-8")).get(name, {}),
         tasks=read_tasks(ROOT / "task_yamls" / name),
     )
 

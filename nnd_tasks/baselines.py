@@ -47,6 +47,7 @@ def mean_frequency(texts: Iterable[str]) -> Callable[[str], float]:
 BASELINES: Mapping[str, str] = {
     "shorter": "the shorter candidate wins (characters)",
     "longer": "the longer candidate wins (characters)",
+    "lines": "the candidate with fewer lines wins, such as a paragraph over a list; where texts have several lines",
     "overlap": "the candidate with the larger share of words from the context wins",
     "unigram": "the candidate with the higher mean word frequency in the set's own candidates wins (log-likelihood per word)",
     "system": "the texts of one system win, of the one with which most tests pass; of the tests with a text of it",
@@ -86,6 +87,7 @@ def baseline_passes(
     rules: Mapping[str, Callable[[str, str], float]] = {
         "shorter": lambda _, text: -len(text),
         "longer": lambda _, text: len(text),
+        **({"lines": lambda _, text: -text.count("\n")} if any("\n" in high + low for _, high, low in pairs) else {}),
         "overlap": cache(share),
         "unigram": lambda _, text: frequency(text),
     }

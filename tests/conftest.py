@@ -17,6 +17,7 @@ import pytest
 from engine_tests.session import gpt2, leave_out_complete, llama, lm_eval_handlers, make_models, masked_model, once
 from nnd_tasks.sets.catalogue import list_recipes
 from tests.commands import Outcome
+from tests.convarg import write_xml
 from tests.hanna import write_ratings
 
 __all__ = ["gpt2", "llama", "lm_eval_handlers", "masked_model"]
@@ -47,6 +48,9 @@ TODAY = {
     for name in ("humanevalfix", "prmbench", "summedits", "llmbar", "lfqa", "bump", "bio_mqm")
 }
 
+#: Sets whose files are in a folder of their name below ``later``.
+LATER = ("basse", "convarg", "esa23", "medec", "mrben", "mrbench", "tofueval", "vtg", "xsum_hallucination")
+
 #: Set -> the folder of its files in `DATA`, where that is not called as the set is.
 FOLDERS = {
     **TODAY,
@@ -60,6 +64,7 @@ FOLDERS = {
     "d2t": "next/d2t_spans",
     "webnlg": "extra_raw/webnlg",
     "hanna": "extra",
+    **{name: f"later/{name}" for name in LATER},
 }
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no annotation data at {DATA}; set NND_TEST_DATA")
@@ -195,6 +200,8 @@ def real_sets(tmp_path_factory):
             source = None if name == "demo" else DATA / FOLDERS.get(name, name)
             if name == "hanna":
                 source = write_ratings(DATA / "extra" / "hanna.jsonl", home / "sources")
+            if name == "convarg":
+                source = write_xml(source, home / "sources")
             build_set(name, source, home / "nnd" / name)
             if name == "mqm" and SIDE_BY_SIDE.is_file():
                 build_set(name, SIDE_BY_SIDE, home / "nnd" / name)

@@ -124,8 +124,10 @@ def _split_configs(
         _check_roles(rows.drop(columns="exclusion"), set_recipe, call)
         rows = rows.rename(columns={name: FIELD + name for name in recipe.field})
     configs = rows.pop("config") if "config" in rows else pd.Series(recipe.config or CONFIG, rows.index)
-    by_config = rows.groupby(configs, sort=False)
-    return {str(config): group.reset_index(drop=True) for config, group in by_config}, unmatched
+    by_config = {str(config): group.reset_index(drop=True) for config, group in rows.groupby(configs, sort=False)}
+    if "chosen" in rows:  # of pairs, one config may have a context and another none
+        by_config = {config: group.dropna(axis="columns", how="all") for config, group in by_config.items()}
+    return by_config, unmatched
 
 
 def config_of(set_recipe: SetRecipe, name: str, path: Path) -> str:
@@ -204,7 +206,8 @@ def _check_roles(rows: pd.DataFrame, set_recipe: SetRecipe, call: str) -> None:
     roles = (*ROLES, *(_OF_JUDGEMENTS if call.startswith("judgements") else ()))
     if unknown := [name for name in rows if name not in (*roles, *recipe.field)]:
         raise NNDError(f"{path}: {call} has a column {unknown[0]!r}; the roles are {', '.join(roles)}")
-    if unused := next(recipe.find_unused([*rows]), None):
+    scored = {"score"} if call.startswith("judgements") and "chosen" in rows else set()  # 0 is a tie
+    if unused := next(recipe.find_unused({*rows} - scored), None):
         raise NNDError(f"{path}: with the columns of {call}, {unused}")
     if "config" in rows:
         for position, cell in enumerate(rows["config"]):
