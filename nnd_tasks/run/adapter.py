@@ -89,9 +89,15 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
     further = include_path if isinstance(include_path, (list, tuple)) else [include_path] if include_path else []
     names = [name for name in names if not name.endswith(".yaml")]  # else it is a file
     folder = write_task_folder()
-    # Upstream warns of each task that is read twice: what `nnd register` wrote is among lm-eval's own. Tags have no file.
+    # Upstream warns of each task that is read twice: what `nnd register` wrote is among lm-eval's own, and a folder may hold
+    # copies of all of ours. Tags have no file. Only who asks for a task wants to know.
     twice = re.compile(rf"from (None|{re.escape(str(folder))}\S*) overrides")
-    logger, quietly = logging.getLogger("lm_eval.tasks._index"), lambda record: not twice.search(record.getMessage())
+    logger = logging.getLogger("lm_eval.tasks._index")
+
+    def quietly(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        return not twice.search(message) and any(f"'{name}'" in message for name in names)
+
     logger.addFilter(quietly)
     try:
         for defaults in (False, True):

@@ -120,8 +120,10 @@ def test_registered_tasks_are_overridden_without_a_word_and_others_with_one(task
     mine = tmp_path / "mine" / "nnd_demo.yaml"
     mine.parent.mkdir()
     shutil.copyfile(write_task_folder() / "demo" / mine.name, mine)
+    shutil.copyfile(write_task_folder() / "hanna" / "nnd_hanna.yaml", mine.with_name("nnd_hanna.yaml"))
     task_manager([mine.parent], ["nnd_demo"])
     assert f"Task 'nnd_demo' from {mine} overrides existing task" in caplog.text
+    assert "nnd_hanna" not in caplog.text, "which nobody asked for"
 
 
 def test_a_users_own_yaml_below_nnd_home_is_registered_too(nnd_home, tasks):
