@@ -1,4 +1,4 @@
-"""Commands that run models, or let lm-eval run them: run, register, demo."""
+"""Commands that run models, or let lm-eval run them: run, register."""
 
 from __future__ import annotations
 

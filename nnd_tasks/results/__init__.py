@@ -1,1 +1,1 @@
-"""From results to conclusions: tables of outcomes, comparisons, verification, trends and reports."""
+"""From results to conclusions: runs, read and checked, comparisons and their reports."""
