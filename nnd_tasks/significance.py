@@ -1,6 +1,9 @@
 """Which differences are shown, and which could be: the permutation test, Holm's correction, and the MDE.
 
 The MDE (minimum detectable effect) is the smallest difference between two models that so many prompts can show.
+
+Known limits: the MDE of fewer than `FEW` prompts, or above 0.4, is rough, as real pass rates end at 1 and counts
+tie. Prompts that share a source, such as an article, count as independent.
 """
 
 from __future__ import annotations

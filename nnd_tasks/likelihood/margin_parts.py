@@ -3,6 +3,9 @@
 The margin of sums is the log-probability of the better candidate less that of the worse one, in nats. It is a sum over tokens, so
 it can be divided where the two texts share most of their words: at the words that differ, after them, and before them.
 Token scores are needed (``--metadata '{"tokens": true}'``).
+
+Known limits: words that only the worse text has make the part of the differing words higher, words that it lacks make it lower,
+whether the model notices or not. Tests whose texts share little (`SHARED`) are left out.
 """
 
 from __future__ import annotations

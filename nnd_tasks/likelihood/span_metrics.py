@@ -4,6 +4,9 @@ The surprise of a token is its log-probability, negated. A language model is sur
 have many; so the AUC of a model that knows only how often each token occurs in the set is taken off. The two are compared by
 word, where the surprise of a word is the sum over its tokens: the later tokens of a word are easy for a language model, which
 has read the first, but rare by count.
+
+Known limits: a text counts only where some tokens are marked and some are not. Frequency is all that is taken off, so an excess
+of 0 does not say that a model notices nothing, nor one below 0 that it prefers errors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Models that are asked about the candidates: is this text good (``validator``), which of two texts is better (``choice``)?
 
 The model answers with one token, of which it gives the likelihood. `nnd_tasks.prompted.judge` has models that write their answer.
+
+Known limits: another wording of a question may give another rate. Where answers are rounded to 16 bits many tests tie, and fail.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Models that write their verdict: a judge says which of two texts is better, a rating gives one text a number.
 
 Such a model may sit behind a chat API that gives no likelihoods. Both orders of a pair are asked, each in a request of its own.
+
+Known limits: another wording of a question may give another rate. A verdict that stands in prose alone cannot be read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Several readers of the same tests side by side: what a model would write, and what it says when asked."""
+"""Several readers of the same tests side by side: what a model would write, and what it says when asked.
+
+Known limits: the four cells of a reader at chance say nothing of what a model notices; the checks tell which reader is.
+"""
 
 from __future__ import annotations
 

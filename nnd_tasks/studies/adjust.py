@@ -7,6 +7,9 @@ spline f:
     S_better - S_worse = knowledge_c + f(n_better) - f(n_worse) + b (U_better - U_worse) + noise
 
 What is left after f and b are taken off decides the adjusted test.
+
+Known limits: knowledge that grows with the difference in length, as of words left out or added, is taken out with it. Word
+frequency is that in the candidates of the run's other prompts, which is rough where these are few.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 After Heineman et al., "Signal and Noise" (2025, arXiv 2508.13144): signal is the spread of a family's models, noise what moves a
 value though nothing is better. docs/results.md says where our definitions differ.
+
+Known limits: that a later checkpoint, or a larger model, is better is taken for granted. The smallest sample is found on the
+models and prompts of the runs, so other models may need more. Bits per byte are of the better texts alone.
 """
 
 from __future__ import annotations
