@@ -9,5 +9,5 @@ files of each kind.
 #: The kinds that are told by their records, the more special first.
 KINDS = (
     "label_studio", "argilla", "prodigy", "doccano", "mturk", "qualtrics", "appraise", "mqm", "arena", "hh",
-    "nested", "cell_raters",
+    "nested", "cell_raters", "one_based",
 )  # fmt: skip
