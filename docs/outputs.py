@@ -148,6 +148,7 @@ COMMANDS = [
 ]
 #: Verbs that no file shows, each with the reason.
 NOT_SHOWN = {
+    "ceiling": "the demo has no raters; docs/ceiling.md has the numbers of sets that have",
     "demo": "it runs models for a minute; its end is that of nnd compare",
     "register": "it writes into the environment",
     "runs": "its paths are those of a machine",

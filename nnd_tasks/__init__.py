@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from nnd_tasks.ceiling.ceiling import human_ceiling as human_ceiling
     from nnd_tasks.errors import NNDError as NNDError
     from nnd_tasks.likelihood.score_pairs import score_pairs as score_pairs
     from nnd_tasks.results.compare import compare_runs as compare_runs
@@ -22,6 +23,7 @@ _PUBLIC = {
     "NNDCallback": "nnd_tasks.training.callback",
     "NNDError": "nnd_tasks.errors",
     "compare_runs": "nnd_tasks.results.compare",
+    "human_ceiling": "nnd_tasks.ceiling.ceiling",
     "evaluate": "nnd_tasks.run.run",
     "read_results": "nnd_tasks.results.read_runs",
     "score_pairs": "nnd_tasks.likelihood.score_pairs",

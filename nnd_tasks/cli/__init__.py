@@ -26,6 +26,7 @@ __all__ = ["COMMANDS", "app", "load_app", "main"]
 #: Module -> the commands that it adds, in the order of the help. An optional package holds its own.
 COMMANDS = {
     "nnd_tasks.cli.sets": ("list", "show", "build"),
+    "nnd_tasks.ceiling.ceiling_verbs": ("ceiling",),
     "nnd_tasks.cli.running": ("run", "register"),
     "nnd_tasks.page.demo": ("demo",),
     "nnd_tasks.cli.results": ("compare", "report", "runs"),

@@ -30,6 +30,10 @@ def _report_comparison(comparison: Comparison) -> Report:
     from nnd_tasks.results.comparison_report import report_comparison
 
     report = report_comparison(comparison)
+    if has_package("ceiling"):
+        from nnd_tasks.ceiling.shares import add_shares
+
+        report = add_shares(report, comparison.paired)
     if comparison.paired.credit is not None:
         from nnd_tasks.prompted.readers import add_reader_tables
 

@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import baseline_rates, favourite, writers_of
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, has_package
 from nnd_tasks.files import changing, dump_yaml, expand, write_text
 from nnd_tasks.publishers.download import Source, open_source
 from nnd_tasks.schema import (
@@ -187,12 +188,16 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
     for config, rows_of_config in rows.configs.items():
         tests, accounts, contradictory = make_tests(rows_of_config, recipe, rule)
         judgements = list_judgements(rows.judgements.get(config, rows_of_config), recipe, rule)
+        details: dict[str, Any] = {"accounts": accounts, **origin}
         if judgements is not None:
             built.judgements[config] = judgements
             if own and (agreement := measure_agreement(judgements)):
                 accounts["agreement"] = agreement
+            if has_package("ceiling"):
+                ask_people = import_module("nnd_tasks.ceiling.ceiling").list_ceilings
+                details["ceiling"] = ask_people(judgements, recipe, rule, config)
         if recipe.candidates != "rows":
-            built.add(config, tests, {"accounts": accounts, **origin})
+            built.add(config, tests, details)
             continue
         mended, mended_accounts = tests, accounts
         if config in rows.mended:
@@ -202,7 +207,7 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
             judged = "judgements" if "judgements" in accounts else "rows"  # a ready pair is one judgement
             fewer = accounts[judged]["used"] - mended_accounts[judged]["used"]
             cleaning["mended"] = {"left_out": fewer, "tests": len(mended), "reasons": cleaning["reasons"]}
-        built.add(config, tests, {"accounts": accounts, "cleaning": cleaning, **origin})
+        built.add(config, tests, {**details, "cleaning": cleaning})
         if len(clean):
             built.add(clean_name(config), clean, {"cleaned_from": config, **origin})
         else:

@@ -42,6 +42,7 @@ def draw_lines(
     main: str = "",
     log: bool = False,
     chance: float | None = None,
+    levels: Mapping[str, float] | None = None,
 ) -> Figure:
     """Draw lines with error bars, in panels that share their axes.
 
@@ -54,6 +55,7 @@ def draw_lines(
         main: the line that is black and bold.
         log: logarithmic x axis; where a value is 0 it is linear below the smallest positive value.
         chance: where a dashed line is drawn.
+        levels: panel -> where a line for the human ceiling is drawn.
 
     Raises:
         NNDError: matplotlib is not installed.
@@ -78,6 +80,9 @@ def draw_lines(
         if chance is not None:
             label = f"chance ({chance})"
             drawn[label] = axes.axhline(chance, color="#777777", linewidth=1, linestyle=(0, (2, 2)), label=label)
+        if levels and panel in levels:
+            label = "human ceiling"
+            drawn[label] = axes.axhline(levels[panel], color="#777777", linewidth=2.5, label=label)
         for name, line in points_of_panel.groupby("line", sort=False):
             i = names.index(name)
             drawn[name] = axes.errorbar(

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, has_package
 from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.model_names import short_names
@@ -52,7 +52,8 @@ class Trend:
         x: what the rates stand against: ``parameters``, ``step`` or a column of the tags.
         points: one row per task, category and model: ``task``, ``category``, ``family`` (against steps, the training; empty for
             logs), ``model``, ``x``, ``tests``, ``clusters`` (prompts), ``rate``, ``standard_error`` (clustered by prompt),
-            ``low`` and ``high`` (95% interval), ``signature``, and of each measure of `nnd_tasks.measures` what
+            ``low`` and ``high`` (95% interval), ``signature``, where people can be asked what
+            `nnd_tasks.ceiling.shares.find_shares` gives, and of each measure of `nnd_tasks.measures` what
             `nnd_tasks.statistics.ClusteredMean.columns` gives; nan where a run or a log has none.
         notes: sentences for the reader.
     """
@@ -118,6 +119,13 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
         measures = category_measures(paired)
         if len(measures):
             rates = rates.merge(measures.drop(columns=["prompts", "few"]), on=["category", "model"], how="left")
+        if has_package("ceiling"):
+            from nnd_tasks.ceiling.shares import find_shares
+
+            shares = find_shares(paired)
+            if len(shares):
+                shares = shares.drop(columns=["tests", "prompts", "few"])
+                rates = rates.merge(shares, on=["category", "model"], how="left")
         rates["task"] = paired.title
         rates["family"] = rates["model"].map(families)
         rates["x"] = rates["model"].map({run.model: known_number(run, x, tags) for run in paired.runs})
@@ -222,6 +230,9 @@ def report_trend(trend: Trend) -> Report:
     cells = read_tables()["while_training"]["columns"]
     measures = {name: cells[name] for name in MEASURES if name in points}
     tables = [table, *([make_table("while_training", points, of_point | measures)] if measures else [])]
+    if "share" in points:
+        columns_of_share = of_point | read_tables()["trend_shares"]["columns"]
+        tables.append(make_table("trend_shares", points.dropna(subset="ceiling"), columns_of_share))
     least, most = points["x"].min(), points["x"].max()
     crowded = points["x"].drop_duplicates().median() - least < (most - least) / 5
     if x == STEP and points["family"].nunique() == 1:
@@ -238,6 +249,7 @@ def report_trend(trend: Trend) -> Report:
             main=ALL,
             log=least >= 0 and (x == PARAMETERS or crowded),
             chance=0.5,
+            levels=_find_ceilings(chosen, panel),
         )
         for name, chosen in figure_points.items()
     }
@@ -254,6 +266,14 @@ def report_trend(trend: Trend) -> Report:
         figures=figures,
         facts={"x": x},
     )
+
+
+def _find_ceilings(points: pd.DataFrame, panel: str) -> dict[str, float]:
+    """Map each panel of a figure to the human ceiling of its tests, where there is one."""
+    if "ceiling" not in points:
+        return {}
+    of_panel = points if panel == "category" else points[points["category"] == ALL]
+    return dict(of_panel.groupby(panel)["ceiling"].mean().dropna())
 
 
 # ---------------------------------------------------------------- how early trainings differ

@@ -1,5 +1,6 @@
 """WMT MQM: a row per rater and error, which marks stand around; one file per pair of languages, each with its own columns."""
 
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +9,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.tables.read import read_delimited
 from nnd_tasks.tables.spans import take_marks
 
-MARKS = ["<v>", "</v>"]
+MARKS, MAJORITY = ["<v>", "</v>"], "_majority"
 
 
 def rows(folder: Path) -> pd.DataFrame:
@@ -17,9 +18,40 @@ def rows(folder: Path) -> pd.DataFrame:
     tables = [read_ratings(path) for path in files if ".avg" not in path.name]
     if not tables:
         raise NNDError(f"{folder}: has no .tsv file of ratings")
-    return pd.concat(tables)
+    return pd.concat([*tables, *map(take_majority, side_by_side(tables))])
 
 
+def judgements(folder: Path) -> pd.DataFrame | None:
+    """Return the ratings behind `take_majority`."""
+    tables = side_by_side([read_ratings(path) for path in folder.rglob("sxs_*.tsv")])
+    return pd.concat([table.assign(config=table["config"] + MAJORITY) for table in tables]) if tables else None
+
+
+def side_by_side(tables: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return the tables of ratings side by side, of which each translation has several: `mended`, without attention checks."""
+    tables = [mended(table.copy()) for table in tables if table["config"].iat[0].startswith("sxs")]
+    return [
+        table[(table["severity"] != "HOTW-test") & ~table["category"].isin(["Found", "Missed"])] for table in tables
+    ]
+
+
+def take_majority(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per translation: right if most of its raters found no error, else its most frequent category of error.
+
+    Each rater has one vote; a translation that as many find right as wrong is left out.
+    """
+    text = [table["group"], table["candidate"]]
+    right = (table["label"] == "No-error").astype(float)
+    votes = right.groupby([*text, table["rater"]]).mean().sub(0.5).map(lambda lead: (lead > 0) - (lead < 0))
+    lead = votes.groupby(["group", "candidate"]).sum().rename("lead")
+    table = table.drop(columns="rater").join(lead, on=["group", "candidate"])
+    telling = table[(2 * right - 1) * table["lead"] > 0]
+    often = telling.groupby(["group", "candidate", "category"])["label"].transform("size")
+    first = telling.loc[often.sort_values(ascending=False, kind="stable").index].drop_duplicates(["group", "candidate"])
+    return first.sort_index().drop(columns="lead").assign(config=first["config"] + MAJORITY)
+
+
+@cache
 def read_ratings(path: Path) -> pd.DataFrame:
     """Return the ratings of one file; its config is named after it."""
     table = read_delimited(path, "\t", quotes=False)
