@@ -62,7 +62,7 @@ class Panel:
             votes["score"] = votes["score"].mask(turned, -votes["score"])
             key += ["rejected", "category"]
         elif isinstance(rule, LabelRule):
-            votes["score"] = votes["label"].map(rule.rank).astype(float)
+            votes["score"] = votes["label"].map(rule.is_better)
             votes["category"] = votes["category"].where(votes["category"] != "", votes["label"])
         votes["item"] = votes.groupby(key, sort=False).ngroup()
         # A test has the category of its worse text, and that is the one of its worst judgement.
