@@ -34,6 +34,8 @@ from nnd_tasks.text import some_of
 
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
 MOST_BYTES = 500_000_000
+#: How the time of a run stands in the names of its files; with ``--output_path NAME.json``, lm-eval writes NAME_TIME.json.
+_TIME = "[0-9]*T[0-9]*"
 _logger = logging.getLogger(__name__)
 
 
@@ -231,7 +233,7 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
             raise error
 
     files = sorted(_walk(folder, refuse))
-    results = [file for file in files if file.match("results_*.json")]
+    results = [file for file in files if file.match("results_*.json") or file.match(f"*_{_TIME}.json")]
     for file in files:
         beside = _results_beside(file) if file.match("samples_*.jsonl") and file.is_file() else None
         if beside is not None and beside not in results:
@@ -247,7 +249,11 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
 
 def _results_beside(path: Path) -> Path:
     """The results file of a samples file; any other file itself."""
-    return path.with_name(f"results_{path.stem.rpartition('_')[2]}.json") if path.suffix == ".jsonl" else path
+    if path.suffix != ".jsonl":
+        return path
+    ending = f"_{path.stem.rpartition('_')[2]}.json"
+    named = sorted(file for file in path.parent.glob("*.json") if file.name.endswith(ending))
+    return named[0] if named else path.with_name(f"results{ending}")
 
 
 def _read_headers(file: Path) -> list[Run]:
@@ -280,7 +286,8 @@ def _read_headers(file: Path) -> list[Run]:
 
 
 def _date_of(results: Path) -> str:
-    return results.stem.removeprefix("results_")
+    name = results.stem
+    return name.removeprefix("results_") if name.startswith("results_") else name.rpartition("_")[2]
 
 
 def _are_of_nnd(samples: Path) -> bool:

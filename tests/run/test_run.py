@@ -238,8 +238,6 @@ def test_results_of_a_long_name_and_of_a_json_path_are_written_and_read(nnd, gpt
         [run] = read_results(tmp_path / output.relative_to(tmp_path).parts[0])
         assert len(run.documents) == 2
         assert run.tokens.is_file()
-        run.tokens.rename(run.tokens.with_name("renamed.parquet"))
-        assert read_results(run.file)[0].tokens.name == "renamed.parquet"
 
 
 def test_outside_of_a_git_repository_git_says_nothing(gpt2, home, tmp_path, monkeypatch, capfd):

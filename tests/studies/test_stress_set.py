@@ -116,7 +116,7 @@ def test_wrong_arguments_are_named(settings, message, tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", b"\n\n", "it holds no text"),
-        ("a.jsonl", b'{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: gold: Field required"),
+        ("a.jsonl", b'{"gold": "x"}\n{"text": "y"}\n', "a.jsonl, line 2: gold: it is missing"),
         ("a.jsonl", b'{"gold": "x", "references": [1]}\n', r"line 1: references.*0: .*string"),
         ("a.jsonl", b'{"gold": "x", "source": "s"}\n{"gold": "y"}\n', "1 of 2 texts have no source"),
         ("b.txt", b"x", "a.txt: there is no such file, and it is not one of wikitext, "),
