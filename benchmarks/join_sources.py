@@ -77,7 +77,7 @@ def publisher_documents(data: Path) -> pd.DataFrame:
                 named.append((row[key], f"{name} {document(row)}"))
     for name, (folder, document) in PREPARED.items():
         found = list_recipes()[name].read()
-        rows, _ = run_prepare(found.prepare, data / folder, found.recipe, found.rule)
+        rows, _ = run_prepare(found.prepare, data / folder)
         texts = (
             rows.reindex(columns=["context", "chosen", "candidate"]).replace("", None).bfill(axis="columns")["context"]
         )
