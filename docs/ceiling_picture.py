@@ -14,10 +14,11 @@ import yaml
 from matplotlib.figure import Figure
 
 from nnd_tasks.ceiling.ceiling import LEFT_OUT, human_ceiling
+from nnd_tasks.figures.lines import COLOURS, MARKERS
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.show.forms import COLOURS, MARKERS, write_figure
+from nnd_tasks.show.forms import write_figure
 
 ROOT = Path(__file__).resolve().parent.parent
 CATEGORIES = ["all", "coherence", "consistency", "fluency", "relevance"]

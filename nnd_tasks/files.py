@@ -286,7 +286,8 @@ def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_check_keys)
+#: Refuses an object with the same key twice.
+DECODER = json.JSONDecoder(object_pairs_hook=_check_keys)
 
 
 def parse_json(text: str, source: str, *, hint: str = "") -> Any:
@@ -295,33 +296,13 @@ def parse_json(text: str, source: str, *, hint: str = "") -> Any:
     Raises:
         NNDError: no valid JSON, a key twice in one object, or nested too deeply; begins with ``source`` and ends with ``hint``.
     """
-    with _reading_json(source, hint):
-        return _DECODER.decode(text)
-
-
-def parse_json_sequence(text: str, source: str, *, hint: str = "") -> list[tuple[int, Any]]:
-    """Parse one or several JSON texts that stand one after the other: the line at which each begins, and its value.
-
-    Raises:
-        NNDError: as `parse_json`.
-    """
-    values: list[tuple[int, Any]] = []
-    line, earlier, end = 1, 0, 0
-    while (start := _skip_space(text, end)) < len(text) or not values:
-        line += text.count("\n", earlier, start)
-        with _reading_json(source, hint):
-            value, end = _DECODER.raw_decode(text, start)
-        values.append((line, value))
-        earlier = start
-    return values
-
-
-def _skip_space(text: str, position: int) -> int:
-    return re.compile(r"[ \t\r\n]*").match(text, position).end()  # type: ignore[union-attr]
+    with reading_json(source, hint):
+        return DECODER.decode(text)
 
 
 @contextmanager
-def _reading_json(source: str, hint: str) -> Iterator[None]:
+def reading_json(source: str, hint: str) -> Iterator[None]:
+    """Turn what goes wrong while the block parses JSON into one error that begins with ``source`` and ends with ``hint``."""
     try:
         yield
     except RecursionError as error:

@@ -18,7 +18,6 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.publishers.download import Source
 from nnd_tasks.schema import short_hash, slug
 from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, SetRecipe
-from nnd_tasks.sets.spans import place_spans
 from nnd_tasks.tables.cells import (
     FILE,
     PATH,
@@ -42,7 +41,7 @@ from nnd_tasks.tables.roles import (
     take_pairs,
     take_roles,
 )
-from nnd_tasks.tables.spans import take_spans
+from nnd_tasks.tables.spans import place_spans, take_spans
 
 #: Roles that name an error; a cell may name several.
 _ERRORS = ("category", "subcategory", "severity")

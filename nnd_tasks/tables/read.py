@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import json_lines, parse_json, parse_json_sequence, read_bytes
+from nnd_tasks.files import DECODER, json_lines, parse_json, read_bytes, reading_json
 from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, SHEET, kind_of
 from nnd_tasks.tables.decode import MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
 from nnd_tasks.text import counted, some_of
@@ -413,7 +413,7 @@ def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None,
         lines = json_lines(text.split("\n"), str(path), hint=_HINT)
         yield from ((line_place, None, value) for line_place, value in lines)
         return
-    values = parse_json_sequence(text, str(path), hint=_HINT)
+    values = _parse_json_sequence(text, str(path), hint=_HINT)
     if len(values) > 1:
         yield from ((f"{path}, line {line}", None, value) for line, value in values)
         return
@@ -423,6 +423,27 @@ def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None,
     yield from (
         (f"{path}, {place_in_document}", key, value) for place_in_document, key, value in find_rows(document, path.name)
     )
+
+
+def _parse_json_sequence(text: str, source: str, *, hint: str = "") -> list[tuple[int, Any]]:
+    """Parse one or several JSON texts that stand one after the other: the line at which each begins, and its value.
+
+    Raises:
+        NNDError: as `nnd_tasks.files.parse_json`.
+    """
+    values: list[tuple[int, Any]] = []
+    line, earlier, end = 1, 0, 0
+    while (start := _skip_space(text, end)) < len(text) or not values:
+        line += text.count("\n", earlier, start)
+        with reading_json(source, hint):
+            value, end = DECODER.raw_decode(text, start)
+        values.append((line, value))
+        earlier = start
+    return values
+
+
+def _skip_space(text: str, position: int) -> int:
+    return re.compile(r"[ \t\r\n]*").match(text, position).end()  # type: ignore[union-attr]
 
 
 def _is_object(line: str) -> bool:

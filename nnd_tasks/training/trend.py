@@ -19,13 +19,13 @@ from scipy.special import stdtrit
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, has_package
+from nnd_tasks.figures.lines import draw_lines
 from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.runs import Run, check_writers
-from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
 from nnd_tasks.significance import LEVEL
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.account import describe_accounts
-from nnd_tasks.sets.spans import normalize_text
+from nnd_tasks.tables.spans import normalize_text
 from tests.sets.tables import LABELS, left_out, make_csv, make_rows, pick
 
 

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from nnd_tasks.show.forms import draw_lines, write_figure
+from nnd_tasks.figures.lines import draw_lines
+from nnd_tasks.show.forms import write_figure
 
 
 def points_of(lines, panel="p"):

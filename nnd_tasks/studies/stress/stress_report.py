@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.figures.lines import draw_lines
 from nnd_tasks.files import expand
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.show.forms import draw_lines
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.store import read_table
