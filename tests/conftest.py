@@ -191,7 +191,7 @@ def real_sets(tmp_path_factory):
     """
 
     def get(name):
-        if name != "demo" and not (DATA / FOLDERS.get(name, "")).is_dir():
+        if name != "demo" and not (DATA / FOLDERS.get(name, name)).is_dir():
             pytest.skip(f"no annotation data at {DATA}; set NND_TEST_DATA")
 
         def make(home):

@@ -179,7 +179,7 @@ def test_pairs_are_judged_by_the_majority_of_the_others_and_a_tie_is_half_a_pass
     make_set("pairs", rows, "{pair: [a, b], winner: w, rater: r}")
     # Without w, x and z balance, so that w is asked nothing; so with x.
     assert count(human_ceiling("pairs").tests[0]) == {("y", "preference", 0.5): 1, ("z", "preference", 0.0): 1}
-    assert "2 of 4 judgements are in a test; not 2 on which the others tie" in nnd("ceiling", "pairs").stdout
+    assert "2 of 4 judgements are in a test; not 2 on which the others tie" in nnd("ceiling", "pairs").out
 
 
 def test_another_set_judges_the_same_texts_or_is_refused(make_set):

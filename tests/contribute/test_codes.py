@@ -70,7 +70,10 @@ CASES = {
     "equal_texts": lambda made: made.put(made.tests["high"][6]),
 }  # fmt: skip
 #: What else a case brings with it.
-ALSO = {"cluster_split": {"prompt_repeated"}}
+ALSO = {
+    "cluster_split": {"prompt_repeated"},
+    "prompt_in_texts": {"trivial_rule"},
+}  # the worse texts alone have a line feed
 
 
 @pytest.mark.parametrize("code", CASES)

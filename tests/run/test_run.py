@@ -53,7 +53,7 @@ def hf(model, *more):
 CASES = dict(
     line.split(" => ")
     for line in """
---tasks nnd_dmeo => there is no task 'nnd_dmeo'; did you mean 'nnd_demo'?
+--tasks nnd_dmeo => there is no task 'nnd_dmeo'; did you mean 'nnd_demo'
 --tasks blue_whale_42 => there is no task 'blue_whale_42'; `nnd list` lists the sets, `lm_eval ls tasks` lm-eval's
 --tasks nnd_blue* => there is no task 'nnd_blue*'
 --tasks nnd_mqm => there is no task 'nnd_mqm'; of this set there are nnd_mqm_
