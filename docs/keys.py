@@ -13,9 +13,11 @@ from pathlib import Path
 
 from nnd_tasks import schema
 from nnd_tasks.contribute import exports
-from nnd_tasks.contribute.keys import RECIPE, SETTINGS, describe_keys
+from nnd_tasks.contribute.keys import RECIPE, describe_keys
+from nnd_tasks.task.settings import Settings
 
 PAGE = Path(__file__).with_name("contribute.md")
+SETTINGS = {"Under `metadata` of a task, or in `--metadata`": Settings}
 BEGIN, END = "<!-- written by docs/keys.py: {} -->\n", "<!-- end -->\n"
 
 

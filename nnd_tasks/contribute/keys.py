@@ -1,4 +1,4 @@
-"""What a recipe can say and a task can set, as Markdown: the attributes that the docstrings of their models describe."""
+"""What a recipe can say, and what a task can set, as Markdown: the attributes that the docstrings of their models describe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from nnd_tasks.publishers.wanted import File
 from nnd_tasks.sets.recipe import Facts, Recipe
 from nnd_tasks.tables.columns import Columns, Spans
-from nnd_tasks.task.settings import Settings
 
 #: Title -> the model of these keys.
 RECIPE: Mapping[str, type[BaseModel]] = {
@@ -21,7 +20,6 @@ RECIPE: Mapping[str, type[BaseModel]] = {
     "Under `spans`": Spans,
     "Under `facts`": Facts,
 }
-SETTINGS: Mapping[str, type[BaseModel]] = {"Under `metadata` of a task, or in `--metadata`": Settings}
 
 
 def describe_keys(models: Mapping[str, type[BaseModel]]) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.contribute.recognise import Kind, find_kind
+from nnd_tasks.contribute.exports.recognise import Kind, find_kind
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_texts
-from nnd_tasks.publishers.download import Source, open_source
+from nnd_tasks.publishers.download import open_source
 from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
 from nnd_tasks.sets.catalogue import check_free_name, check_set_name
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
@@ -22,17 +22,9 @@ from nnd_tasks.sets.rows import run_prepare
 from nnd_tasks.sets.tasks import UserTask, write_tasks
 from nnd_tasks.show.console import say
 from nnd_tasks.store import dataset_folder, user_tasks_dir
-from nnd_tasks.tables.cells import FILE, PATH, as_number, render, split_column, take_column, texts_of_nobody
-from nnd_tasks.tables.propose import (
-    NAMES,
-    cells_of,
-    columns_by_name,
-    describe_columns,
-    looks_like_rank,
-    propose_pairs,
-    propose_roles,
-)
-from nnd_tasks.tables.read import read_table
+from nnd_tasks.tables.cells import PATH, take_column
+from nnd_tasks.tables.propose import check_enough, find_columns, propose_pairs, propose_roles
+from nnd_tasks.tables.read import read_tables
 from nnd_tasks.text import some_of
 
 #: Options of which one may be given and the other is found by its name.
@@ -122,7 +114,7 @@ def draft_set(
                 run_prepare(prepare, files.folder)[0].drop(columns="where", errors="ignore").assign(**{PATH: source})
             )
         else:
-            table = _read_tables(files, recipe)
+            table = read_tables(files.files.values(), recipe)
         named, proposed = _name_columns(recipe, table, pairs)
         if kind and kind.utf16 and named.spans and named.spans.column:
             named = make_recipe(
@@ -152,71 +144,13 @@ def _check_prepare(path: Path, kind: Kind | None, source: str, *, replace: bool)
 
 def _name_columns(recipe: Recipe, table: pd.DataFrame, pairs: Mapping[str, Any]) -> tuple[Recipe, list[str]]:
     """Add the columns that are called as their roles to a recipe; return it and these roles."""
-    recipe = make_recipe({**recipe.dump(), **_find_columns(recipe.dump(), table)}, "options")
-    pairs = {**pairs, **_find_columns(pairs, table)}
+    recipe = make_recipe({**recipe.dump(), **find_columns(recipe.dump(), table)}, "options")
+    pairs = {**pairs, **find_columns(pairs, table)}
     paired = {**pairs, **propose_pairs(table, recipe, pairs)}
     by_name = propose_roles(table, make_recipe({**recipe.dump(), **paired}, "options"))
     recipe = make_recipe({**recipe.dump(), **paired, **by_name}, "options")
     for _, column in recipe.list_columns():
         take_column(table, column)
     if not recipe.pairs:
-        _check_enough(recipe, table)
+        check_enough(recipe, table)
     return recipe, [*(role for role in paired if role not in pairs), *by_name]
-
-
-def _find_columns(keys: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
-    """Find the columns that keys name by the last part of their names: ``best`` is that of ``Answer.best``."""
-    short = columns_by_name(table)
-
-    def find(name: str) -> str:
-        return name if split_column(table, name)[0] else short.get(name.casefold(), name)
-
-    roles = (*NAMES, "chosen", "rejected", "winner")
-    names = {role: find(name) for role, name in keys.items() if role in roles}
-    return names | ({"pair": [*map(find, keys["pair"])]} if "pair" in keys else {})
-
-
-def _read_tables(source: Source, recipe: Recipe) -> pd.DataFrame:
-    """Read all files that are not left out as one table."""
-    left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]
-    paths = list(source.files.values())
-    used = [path for path in paths if path.name.split(".")[0].casefold() not in left_out] or paths[:1]
-    return pd.concat([read_table(path, recipe) for path in used], ignore_index=True)
-
-
-# ---------------------------------------------------------------- what is lacking
-
-
-def _check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
-    """Raise NNDError where a column or the rule is lacking; the error names what the table offers."""
-    column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
-    lacking = [role for role in ("context", "candidate") if not getattr(recipe, role)]
-    if lacking or column is None:
-        hint = (
-            f"of the {lacking[0]} with --{lacking[0]}"
-            if lacking
-            else "of judgements with --label, --score or, of each attribute, --attribute"
-        )
-        raise NNDError(f"{table[PATH].iat[0]}: name the column {hint}; there are: {describe_columns(table)}")
-    if column not in table:
-        return
-    cells = cells_of(table, column)
-    if recipe.better and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
-        raise NNDError(
-            f"{table[PATH].iat[0]}: every text has a label of --better ({some_of(recipe.better)}); a test needs a text with "
-            "another one"
-        )
-    if recipe.score and recipe.best is None and looks_like_rank(table, recipe):
-        raise NNDError(
-            f"{table[PATH].iat[0]}: is 1 the best in column {column!r}? It may hold ranks; say --best lowest, or --best highest"
-        )
-    if recipe.rules:
-        return
-    read = [as_number(cell, recipe, texts_of_nobody(recipe)) for cell in cells]
-    numbers = [number for number in read if number is not None]
-    if cells and numbers == read:
-        option = f"--score {column} " if recipe.label else ""
-        hint = f"numbers from {min(numbers):g} to {max(numbers):g}, so {option}--min-gap X (smallest difference of two scores)"
-    else:
-        hint = f"the labels {some_of(sorted({render(cell) or '' for cell in cells}), 12)}, so --better LABEL,..."
-    raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {hint}")

@@ -1,4 +1,4 @@
-"""Propose which column of a table is what, by the names and the cells of columns."""
+"""Propose which column of a table is what, by the names and the cells of columns; and say what is lacking."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from nnd_tasks.tables.cells import (
     as_number,
     is_missing,
     list_items,
+    render,
+    split_column,
     texts_of_nobody,
     unpack,
 )
@@ -41,21 +43,33 @@ _MOST_VALUES, _LONGEST_VALUE = 8, 20
 _MOST_COLUMNS = 500  # of a table in which two columns of texts are looked for
 
 
-def columns_of(table: pd.DataFrame) -> list[str]:
+def _columns_of(table: pd.DataFrame) -> list[str]:
     """The columns of a file itself."""
     return [name for name in table.columns if name not in (PATH, ROW, FILE, KEY)]
 
 
-def columns_by_name(table: pd.DataFrame) -> dict[str, str]:
+def _columns_by_name(table: pd.DataFrame) -> dict[str, str]:
     """Name in small letters -> column of a file; ``Input.question`` is also called ``question``, if no other column is."""
-    names = {name.casefold(): name for name in columns_of(table)}
+    names = {name.casefold(): name for name in _columns_of(table)}
     last = [name.casefold().rpartition(".")[2] for name in names.values()]
     return {short: name for short, name in zip(last, names.values(), strict=True) if last.count(short) == 1} | names
 
 
+def find_columns(keys: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
+    """Find the columns that keys name by the last part of their names: ``best`` is that of ``Answer.best``."""
+    short = _columns_by_name(table)
+
+    def find(name: str) -> str:
+        return name if split_column(table, name)[0] else short.get(name.casefold(), name)
+
+    roles = (*NAMES, "chosen", "rejected", "winner")
+    names = {role: find(name) for role, name in keys.items() if role in roles}
+    return names | ({"pair": [*map(find, keys["pair"])]} if "pair" in keys else {})
+
+
 def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     """Role -> the column that is called so, of roles that the user did not name."""
-    columns = columns_by_name(table)
+    columns = _columns_by_name(table)
     used = {*recipe.attribute.values(), *(getattr(recipe, role) for role in NAMES)}
     named: dict[str, Any] = {}
     for role, names in NAMES.items():
@@ -87,15 +101,15 @@ def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
 
 def _find_only_answer(table: pd.DataFrame) -> str | None:
     """The only column ``answer.NAME``, as exports of annotation tools have one for each question."""
-    answers = [name for name in columns_of(table) if name.casefold().startswith("answer.")]
+    answers = [name for name in _columns_of(table) if name.casefold().startswith("answer.")]
     return answers[0] if len(answers) == 1 else None
 
 
 def _are_numbers(table: pd.DataFrame, column: str, recipe: Recipe) -> bool:
-    return all(as_number(cell, recipe, texts_of_nobody(recipe)) is not None for cell in cells_of(table, column))
+    return all(as_number(cell, recipe, texts_of_nobody(recipe)) is not None for cell in _cells_of(table, column))
 
 
-def looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
+def _looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
     """Whether a column of scores is called a rank, or each context has the numbers 1, 2, ... of places, ties included."""
     column = str(recipe.score)
     if column.casefold().rpartition(".")[2] in COLUMN_NAMES["ranks"]:
@@ -112,8 +126,8 @@ def looks_like_rank(table: pd.DataFrame, recipe: Recipe) -> bool:
 
 def _find_left_out(table: pd.DataFrame, used: Collection[str]) -> dict[str, list[str]]:
     """Find the columns in which a tool says what became of a row -> those of their values that are no judgement."""
-    status = {name: COLUMN_NAMES["status"].get(name.casefold(), ()) for name in columns_of(table) if name not in used}
-    values = {name: {str(cell).strip() for cell in cells_of(table, name)} for name, words in status.items() if words}
+    status = {name: COLUMN_NAMES["status"].get(name.casefold(), ()) for name in _columns_of(table) if name not in used}
+    values = {name: {str(cell).strip() for cell in _cells_of(table, name)} for name, words in status.items() if words}
     found = {name: sorted(v for v in values[name] if v.casefold() in status[name]) for name in values}
     return {name: words for name, words in found.items() if words}
 
@@ -121,18 +135,18 @@ def _find_left_out(table: pd.DataFrame, used: Collection[str]) -> dict[str, list
 def find_doubtful(table: pd.DataFrame, recipe: Recipe) -> dict[str, dict[str, int]]:
     """Find columns that the recipe does not name -> values that may say that a row is no judgement -> rows that are used."""
     used, named, found = table[table["exclusion"] == ""], named_columns(recipe), {}
-    for name in columns_of(used):
+    for name in _columns_of(used):
         counts = Counter(str(cell).strip() for cell in used[name]) if name not in named else {}
         if len(counts) <= _MOST_VALUES:
             found[name] = {value: n for value, n in counts.items() if value.casefold() in COLUMN_NAMES["doubtful"]}
     return {name: values for name, values in found.items() if values}
 
 
-def describe_columns(table: pd.DataFrame) -> str:
+def _describe_columns(table: pd.DataFrame) -> str:
     """The columns of a file, with their values where they are few and short, as those of judgements are."""
     described = []
-    for name in columns_of(table):
-        cells = cells_of(table, name)
+    for name in _columns_of(table):
+        cells = _cells_of(table, name)
         values = sorted({f"{cell:g}" if isinstance(cell, float) else str(cell).strip() for cell in cells})
         few = 1 < len(values) <= _MOST_VALUES and max(map(len, values)) <= _LONGEST_VALUE
         few = few and not any(isinstance(cell, (dict, list)) for cell in cells)
@@ -140,7 +154,7 @@ def describe_columns(table: pd.DataFrame) -> str:
     return some_of(described, 40, str)
 
 
-def cells_of(table: pd.DataFrame, column: str) -> list[Any]:
+def _cells_of(table: pd.DataFrame, column: str) -> list[Any]:
     """The cells of a column that hold something."""
     return [cell for cell in table[column] if not is_missing(cell) and str(cell).strip()]
 
@@ -150,7 +164,7 @@ def _names_attributes(table: pd.DataFrame, recipe: Recipe) -> bool:
     column = next(iter(recipe.attribute.values()))
     if len(recipe.attribute) > 1 or column not in table:
         return False
-    cells = [str(cell).strip() for cell in cells_of(table, column)]
+    cells = [str(cell).strip() for cell in _cells_of(table, column)]
     if recipe.by_label:
         return not {*cells} & {*recipe.better}
     numbers = [as_number(cell, recipe, ()) for cell in cells]
@@ -184,7 +198,7 @@ def propose_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any
     """The columns of pairs that are called so, where the user did not name the columns of single texts."""
     if any((recipe.candidate, recipe.label, recipe.score, recipe.rules)):
         return {}
-    columns = columns_by_name(table)
+    columns = _columns_by_name(table)
     roles = {role: options.get(role) or columns.get(role) for role in ("chosen", "rejected")}
     if not ({"pair", "winner", "winners"} & {*options} or None in roles.values()):
         return {role: column for role, column in roles.items() if role not in options}
@@ -203,14 +217,52 @@ def propose_pairs(table: pd.DataFrame, recipe: Recipe, options: Mapping[str, Any
 
 def _find_sides(table: pd.DataFrame, recipe: Recipe) -> dict[tuple[str, str], float]:
     """Two columns of texts whose names differ in one word, such as a and b -> the mean length of their cells."""
-    names = columns_of(table) if table.shape[1] < _MOST_COLUMNS else []
+    names = _columns_of(table) if table.shape[1] < _MOST_COLUMNS else []
     words = {name: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name) for name in names}
     by_words = {tuple(map(str.casefold, parts)): name for name, parts in words.items()}
     sides = {}
     for parts, first in by_words.items():
         for i, word in enumerate(parts):
             second = by_words.get((*parts[:i], COLUMN_NAMES["sides"].get(word, ""), *parts[i + 1 :]))
-            cells = [*cells_of(table, first), *cells_of(table, second)] if second else []
+            cells = [*_cells_of(table, first), *_cells_of(table, second)] if second else []
             if second and any(as_number(cell, recipe, ()) is None for cell in cells):
                 sides[first, second] = sum(len(str(cell)) for cell in cells) / len(cells)
     return sides
+
+
+# ---------------------------------------------------------------- what is lacking
+
+
+def check_enough(recipe: Recipe, table: pd.DataFrame) -> None:
+    """Raise NNDError where a column or the rule is lacking; the error names what the table offers."""
+    column = recipe.label or recipe.score or next(iter(recipe.attribute.values()), None)
+    lacking = [role for role in ("context", "candidate") if not getattr(recipe, role)]
+    if lacking or column is None:
+        hint = (
+            f"of the {lacking[0]} with --{lacking[0]}"
+            if lacking
+            else "of judgements with --label, --score or, of each attribute, --attribute"
+        )
+        raise NNDError(f"{table[PATH].iat[0]}: name the column {hint}; there are: {_describe_columns(table)}")
+    if column not in table:
+        return
+    cells = _cells_of(table, column)
+    if recipe.better and cells and {str(cell).strip() for cell in cells} <= {*recipe.better}:
+        raise NNDError(
+            f"{table[PATH].iat[0]}: every text has a label of --better ({some_of(recipe.better)}); a test needs a text with "
+            "another one"
+        )
+    if recipe.score and recipe.best is None and _looks_like_rank(table, recipe):
+        raise NNDError(
+            f"{table[PATH].iat[0]}: is 1 the best in column {column!r}? It may hold ranks; say --best lowest, or --best highest"
+        )
+    if recipe.rules:
+        return
+    read = [as_number(cell, recipe, texts_of_nobody(recipe)) for cell in cells]
+    numbers = [number for number in read if number is not None]
+    if cells and numbers == read:
+        option = f"--score {column} " if recipe.label else ""
+        hint = f"numbers from {min(numbers):g} to {max(numbers):g}, so {option}--min-gap X (smallest difference of two scores)"
+    else:
+        hint = f"the labels {some_of(sorted({render(cell) or '' for cell in cells}), 12)}, so --better LABEL,..."
+    raise NNDError(f"{table[PATH].iat[0]}: say what is better: column {column!r} holds {hint}")

@@ -111,6 +111,14 @@ def read_table(path: Path, recipe: Columns | None = None) -> pd.DataFrame:
     return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
 
 
+def read_tables(paths: Iterable[Path], recipe: Columns) -> pd.DataFrame:
+    """Read the tables in files as one table, but for the files whose names ``leave_out`` has; the first one, if it has all."""
+    left_out = [name.strip().casefold() for name in recipe.leave_out.get(FILE, ())]
+    paths = [*paths]
+    used = [path for path in paths if path.name.split(".")[0].casefold() not in left_out] or paths[:1]
+    return pd.concat([read_table(path, recipe) for path in used], ignore_index=True)
+
+
 def check_reading(recipe: Columns, files: Iterable[str]) -> None:
     """Raise NNDError where the recipe names the encoding of files of text, and there are none."""
     if recipe.encoding and all(split_ending(Path(file))[0] not in TEXTS for file in files):

@@ -193,7 +193,10 @@ def check_set(name: str, *, configs: Collection[str] = (), tasks: Collection[Pat
     faulty = {item.config for item in findings if item.severity is Severity.ERROR}
     folder.configs = {config: tests for config, tests in folder.configs.items() if config not in faulty}
     tasks_of_set = _find_tasks(folder, [*written_folders(), *tasks])
-    findings += _check_tasks(folder, tasks_of_set)
+    if not tasks_of_set:
+        findings.append(finding("task_missing", f"nnd/{folder.name}"))
+    for task in tasks_of_set:
+        findings += _check_task(task, folder)
     findings.sort(key=lambda item: -item.severity)
     return CheckReport(folder.name, folder.path, sizes, [task.name for task in tasks_of_set], findings)
 
@@ -414,7 +417,6 @@ class Task:
         config: that it reads.
         settings: the YAML, with what it includes.
         foreign: what it names that is not of this package.
-        is_variant: whether it is made of a written task, as `list_variants` says.
     """
 
     name: str
@@ -422,7 +424,6 @@ class Task:
     config: str
     settings: dict[str, Any]
     foreign: tuple[str, ...] = ()
-    is_variant: bool = False
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -463,7 +464,7 @@ def _find_tasks(folder: Folder, folders: Iterable[Path]) -> list[Task]:
                 for variant, change in list_variants(settings).items():
                     config = str(change.get("dataset_name", task.config))
                     changed = {**settings, **change}
-                    variants[variant] = replace(task, name=variant, config=config, settings=changed, is_variant=True)
+                    variants[variant] = replace(task, name=variant, config=config, settings=changed)
         tasks |= here
     folder.findings += [finding("task_invalid", fault) for fault in faults]
     return [*{**variants, **tasks}.values()]
@@ -518,13 +519,6 @@ def _around(settings: Mapping[str, Any]) -> list[Any]:
     shots = settings.get("fewshot_config") or {}
     shots = shots if isinstance(shots, Mapping) else {}
     return [settings.get("description"), settings.get("gen_prefix"), shots.get("gen_prefix"), shots.get("doc_to_text")]
-
-
-def _check_tasks(folder: Folder, tasks: list[Task]) -> Iterator[Finding]:
-    if not tasks:
-        yield finding("task_missing", f"nnd/{folder.name}")
-    for task in tasks:
-        yield from _check_task(task, folder)
 
 
 def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:

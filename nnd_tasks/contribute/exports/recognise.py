@@ -1,4 +1,4 @@
-"""What kind of file somebody has, by its first records: one of the gallery in `exports/`, or a plain table."""
+"""What kind of file somebody has, by its first records: one of this gallery, or a plain table."""
 
 from __future__ import annotations
 
