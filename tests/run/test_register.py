@@ -87,6 +87,8 @@ def test_another_home_takes_no_tasks_away_without_a_word(nnd, tmp_path, nnd_home
     assert nnd("new", "mine", "--from", table, "--better", "yes").status == 0
     register()
     monkeypatch.setenv("NND_HOME", str(tmp_path / "other"))
+    with (tasks / REGISTERED / MARKER).open("a") as marker:
+        marker.write("\nnames of files, which an earlier snapshot wrote" * 1000)
     assert f"it knows those of NND_HOME={nnd_home}" in nnd("new", "second", "--from", table, "--better", "yes").err
     assert "nnd_mine" in names_in(tasks / REGISTERED)
     assert f"no longer knows the tasks of NND_HOME={nnd_home}" in nnd("register").err
