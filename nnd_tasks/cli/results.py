@@ -120,8 +120,7 @@ def report(
     if hub is not None:
         if test or out or allow:
             raise NNDError("--hub: takes --select only; leave --test, --out and --allow out")
-        need_package("contribute", "--hub")
-        from nnd_tasks.contribute.publish import list_hub_results
+        from nnd_tasks.results.hub_results import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select)[0])), hint="name a file with --hub")
         say(f"written: {hub}")

@@ -117,15 +117,13 @@ def new(
     else:
         draft = draft_set(name, source, keys, systems=systems, raters=raters, replace=replace)
     _preview(draft)
-    if dry_run:
-        for note in draft.built_set.notes:
-            warn(f"note: {note}")
-        say("nothing written (--dry-run)")
-        return
-    tasks = draft.write(replace=replace)
-    say_lines(f"\nwritten to {draft.built_set.folder}\nrecipe: {draft.set_recipe.path}")
+    tasks = [] if dry_run else draft.write(replace=replace)
     for note in draft.built_set.notes:
         warn(f"note: {note}")
+    if dry_run:
+        say("nothing written (--dry-run)")
+        return
+    say_lines(f"\nwritten to {draft.built_set.folder}\nrecipe: {draft.set_recipe.path}")
     announce_tasks([task.name for task in tasks])
     _print_missing(draft)
 
@@ -162,7 +160,7 @@ def _split_left_out(values: list[str] | None) -> dict[str, list[str]]:
     left_out: dict[str, list[str]] = {}
     for value in values or []:
         column, cells = _split_equals("--leave-out", "COLUMN=VALUE", value)
-        left_out[column] = [*left_out.get(column, []), *parts_of(cells)]
+        left_out.setdefault(column, []).extend(parts_of(cells))
     return left_out
 
 
@@ -208,8 +206,7 @@ def _preview(draft: Draft) -> None:
     print_table(tabulate_examples(tests, 3))
     say(counted(tests.num_rows, "test"))
     print_counts(draft.built_set.summaries[config].categories)
-    for line in describe_accounts(draft.built_set.report[config]["accounts"]):
-        say(line)
+    say(*describe_accounts(draft.built_set.report[config]["accounts"]))
 
 
 def _print_missing(draft: Draft) -> None:

@@ -24,9 +24,6 @@ from nnd_tasks.files import dump_yaml, read_text
 from nnd_tasks.markdown import fenced
 from nnd_tasks.publishers.licences import is_open, licence_names, terms_of, texts_may_go
 from nnd_tasks.redact import MARK, hide
-from nnd_tasks.results.compare import category_rates
-from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import WRITER, Runs
 from nnd_tasks.schema import OPTIONAL_COLUMNS, RESERVED_COLUMNS, SCHEMA_VERSION, SPANS_COLUMN, fingerprint
 from nnd_tasks.sets.build import make_set
 from nnd_tasks.sets.catalogue import list_recipes
@@ -458,39 +455,3 @@ def _asking(repository: str, done: str, token: str) -> Iterator[None]:
         line = line.replace(token, MARK)
         # Without its cause, because a traceback shows that, and it may quote the request with the token.
         raise NNDError(line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…") from None
-
-
-# ---------------------------------------------------------------- rates of one model for the hub
-
-
-def list_hub_results(runs: Runs) -> list[dict[str, Any]]:
-    """Make the entries of a file in ``.eval_results`` of a model's repository, one per run.
-
-    The form is that of https://huggingface.co/docs/hub/eval-results. ``task_id`` is not that of the ``eval.yaml`` which
-    `nnd publish` writes, because a choice of a generated letter is another measurement than a likelihood.
-
-    Raises:
-        NNDError: there are several models, or a run is of a part of its set.
-    """
-    models = sorted({str(run.model_info["name"]) for run in runs})
-    if len(models) > 1:
-        raise NNDError(
-            f"--hub: the file is for one model, and these are of {', '.join(models)}; name the results of one"
-        )
-    entries = []
-    for run in runs:
-        if run.protocol["selection"] != "all":
-            raise NNDError(f"--hub: the run of {run.task} is of a part of its set; run it without --limit and --sample")
-        [paired] = pair(Runs([run]))
-        whole = category_rates(paired).iloc[0]
-        kind = "likelihood" if run.reader == WRITER else run.reader
-        entries.append(
-            {
-                "dataset": {"id": run.protocol["set"], "task_id": f"{run.protocol['config']}_{kind}"},
-                "value": round(float(whole["rate"]), 4),
-                "date": run.date[:10],
-                "notes": f"pass rate of {whole['tests']} tests, 95% interval {whole['low']:.3f} to {whole['high']:.3f}, "
-                f"by {kind}; {run.short_line}",
-            }
-        )
-    return entries

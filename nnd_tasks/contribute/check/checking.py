@@ -77,11 +77,6 @@ class Folder:
         """Name of the set: what its card says, else the folder's."""
         return self.header.get("nnd_set") or self.path.resolve().name
 
-    @property
-    def default(self) -> str:
-        """The config that is taken where none is named."""
-        return default_config(self.header) or self.names[0]
-
 
 def read_folder(path: Path, only: Collection[str] = ()) -> Folder:
     """Read the card and the data of a folder; with ``only``, of these configs.
@@ -425,11 +420,6 @@ class Task:
     settings: dict[str, Any]
     foreign: tuple[str, ...] = ()
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the YAML says under ``metadata``."""
-        return self.settings.get("metadata") or {}
-
 
 def _find_tasks(folder: Folder, folders: Iterable[Path]) -> list[Task]:
     """Find the tasks that read a set, and add findings on YAMLs that seem to belong to it and cannot be used.
@@ -458,13 +448,18 @@ def _find_tasks(folder: Folder, folders: Iterable[Path]) -> list[Task]:
             name = str(settings.get("task"))
             if name in here:
                 faults.append(f"{here[name].path.name} and {path} are both called {name}")
-            task = Task(name, path, str(settings.get("dataset_name") or folder.default), settings, foreign)
+            task = Task(
+                name,
+                path,
+                str(settings.get("dataset_name") or default_config(folder.header) or folder.names[0]),
+                settings,
+                foreign,
+            )
             here[name] = task
             with noting(faults):
                 for variant, change in list_variants(settings).items():
                     config = str(change.get("dataset_name", task.config))
-                    changed = {**settings, **change}
-                    variants[variant] = replace(task, name=variant, config=config, settings=changed)
+                    variants[variant] = replace(task, name=variant, config=config, settings={**settings, **change})
         tasks |= here
     folder.findings += [finding("task_invalid", fault) for fault in faults]
     return [*{**variants, **tasks}.values()]
@@ -535,7 +530,7 @@ def _check_task(task: Task, folder: Folder) -> Iterator[Finding]:
 
 
 def _check_categories(task: Task, tests: Tests) -> Iterator[Finding]:
-    category, declared = tests.frame["category"], task.metadata.get("categories")
+    category, declared = tests.frame["category"], (task.settings.get("metadata") or {}).get("categories")
     if declared is None:
         return
     unknown = category[~category.isin(declared)]

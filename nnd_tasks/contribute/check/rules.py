@@ -216,12 +216,6 @@ def _find_split(tests: Tests) -> Hits:
 # ---------------------------------------------------------------- texts
 
 
-def _find_texts(tests: Tests, search: Callable[[str], Any]) -> pd.DataFrame:
-    """Find the contexts and candidates that a search finds something in; nan elsewhere."""
-    texts = tests.frame[["context", "high", "low"]]
-    return texts.where(texts.isin([text for text in pd.unique(texts.to_numpy().ravel()) if search(text)]))
-
-
 #: Code -> what finds the tests: hits, or a note on the whole config, empty where nothing is wrong.
 _FINDERS: Mapping[str, Callable[[Tests], Hits | str]] = {
     "cluster_mixed": _find_mixed,
@@ -263,7 +257,9 @@ def check_tests(configs: Sequence[Tests]) -> Iterator[Finding]:
 def _search_texts(tests: Tests, code: str) -> Iterator[Finding]:
     """Look for what a rule describes in the candidates, and where it says so in the contexts."""
     rule = RULES[code]
-    texts = _find_texts(tests, SEARCHES[code])
+    texts = tests.frame[["context", "high", "low"]]
+    found = [text for text in pd.unique(texts.to_numpy().ravel()) if SEARCHES[code](text)]
+    texts = texts.where(texts.isin(found))
     note = f", {texts['high'].nunique():,} better and {texts['low'].nunique():,} worse texts"
     yield from _report(tests, code, texts["high"].fillna(texts["low"]), note)
     if "in_contexts" in rule:
