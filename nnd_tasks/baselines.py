@@ -11,14 +11,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 #: What results on all tests are called, beside those on each category.
 ALL = "all"
+
+
+def is_of_category(tests: pd.DataFrame, category: str) -> NDArray[np.bool_]:
+    """Tell which tests are of a category, by their column ``category``; of `ALL` every test is. Shape (tests,)."""
+    return np.asarray(tests["category"].eq(category) | (category == ALL), dtype=bool)
+
+
 _WORD = re.compile(r"\w+")
 
 

@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 from scipy.special import stdtrit
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.first_use import provide_set
@@ -244,10 +244,10 @@ def rate_tests(
     alone = judged_by == LEFT_OUT
     others = panel.own.groupby(level="item").size().loc[tests["low_item"]].mean() - 1 if len(tests) else math.nan
     for category in (ALL, *sorted(tests["category"].unique())):
-        chosen = tests[tests["category"].eq(category) | (category == ALL)]
+        chosen = tests[is_of_category(tests, category)]
         passed = chosen["passed"].groupby(chosen["cluster_id"])
         rate = summarize_rate(passed.sum(), passed.size())
-        wide = two_way(chosen, [rest[rest["category"].eq(category) | (category == ALL)] for rest in without])
+        wide = two_way(chosen, [rest[is_of_category(rest, category)] for rest in without])
         rows.append({
             "panel": panel.name, "judged_by": judged_by, "category": category, "tests": len(chosen),
             "raters": chosen["rater"].nunique() if alone else math.nan, "prompts": len(passed), "few": len(passed) < FEW,

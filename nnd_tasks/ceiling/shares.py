@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.ceiling.ceiling import rate_tests, read_panels
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired
@@ -89,7 +89,7 @@ def find_shares(paired: Paired) -> pd.DataFrame:
     scored = ~np.isnan(outcomes).any(axis=1)
     rows = []
     for category in (ALL, *sorted(tests["category"].unique())):
-        chosen = (tests["category"].eq(category) | (category == ALL)).to_numpy()
+        chosen = is_of_category(tests, category)
         asked = tests[chosen & scored]
         numbers = np.column_stack([np.ones(len(asked)), asked["passed"], outcomes[chosen & scored]])
         sums = pd.DataFrame(numbers).groupby(asked["cluster_id"].to_numpy()).sum().to_numpy()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.results.runs import Run
 from nnd_tasks.text import counted
@@ -115,7 +115,7 @@ class Paired:
 
     def of_category(self, category: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Tell which tests are of a category; of ``all`` every test is. Shape (tests,)."""
-        return np.asarray(self.tests["category"].eq(category) | (category == ALL), dtype=bool)
+        return is_of_category(self.tests, category)
 
     def sum_by_prompt(self, outcomes: np.ndarray[Any, Any], category: str) -> CountsByPrompt:
         """Sum outcomes, such as `passed`, of the tests of a category by prompt; see the function of this name."""

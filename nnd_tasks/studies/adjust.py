@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.runs import Run, check_writers
@@ -95,7 +95,7 @@ def adjust(run: Run, tests: Collection[str] | None = None) -> tuple[pd.DataFrame
         notes += _one_sided(longer[longer != 0] > 0)
     rows = []
     for category in [ALL, *sorted(set(finite["category"]))]:
-        chosen = (finite["category"].eq(category) | (category == ALL)).to_numpy(dtype=bool)
+        chosen = is_of_category(finite, category)
         prompts = margins.prompts[chosen]
         tests_of = np.bincount(prompts, minlength=size)
         counts = {name: np.bincount(prompts, outcome[chosen], size) for name, outcome in outcomes.items()}
