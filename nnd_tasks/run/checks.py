@@ -21,6 +21,7 @@ from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, parse_json
 from nnd_tasks.run.adapter import LM, model_parameters, model_types
 from nnd_tasks.run.adapters import check_adapter
+from nnd_tasks.task.settings import is_chat_api
 from nnd_tasks.task.signature import CLUSTER
 from nnd_tasks.text import counted, did_you_mean
 
@@ -134,7 +135,7 @@ def check_request(model: Any, arguments: Mapping[str, Any]) -> None:
         hint = did_you_mean(engine, known) or f"there are: {', '.join(known)}"
         raise NNDError(f"--model {engine}: lm-eval has no such model type; {hint}")
     missing = [name for name in ("aiohttp", "requests", "tenacity") if find_spec(name) is None]
-    if missing and ("completions" in engine or "-chat" in engine):
+    if missing and ("completions" in engine or is_chat_api(engine)):
         raise NNDError(f"--model {engine}: needs {' and '.join(missing)}; pip install 'lm-eval[api]'")
     if engine not in (*ON_TORCH, VLLM, SHARED):
         return
@@ -192,7 +193,7 @@ def check_chat_api(model: Any, scoring: Sequence[Any], *, chat: bool) -> None:
     Raises:
         NNDError: a task needs likelihoods, or prompts are no chats.
     """
-    if not isinstance(model, str) or "-chat" not in model:
+    if not is_chat_api(model):
         return
     for task in scoring:
         raise NNDError(

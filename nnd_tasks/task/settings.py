@@ -31,6 +31,11 @@ SAMPLE = "<|sample "
 MODEL_ARGUMENTS = {"token"}
 
 
+def is_chat_api(model: Any) -> bool:
+    """Tell whether what ``--model`` names is a client of a chat API, such as ``local-chat-completions``."""
+    return isinstance(model, str) and "-chat" in model
+
+
 class Settings(BaseModel):
     """What a YAML's ``metadata:`` and the command line's ``--metadata`` may set.
 

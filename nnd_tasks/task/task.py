@@ -39,7 +39,7 @@ from nnd_tasks.task.request import (
 )
 from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.scored_tokens import unigram_surprise
-from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, plain_metadata
+from nnd_tasks.task.settings import READER_KEYS, Settings, check_config, check_places, is_chat_api, plain_metadata
 from nnd_tasks.task.signature import Signature, answers_digest, find_model_type
 from nnd_tasks.task.task_files import SAMPLER, read_task_yaml
 
@@ -219,7 +219,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
                     self.metadata,
                     self.model.type,
                     writes=self.reader.writes,
-                    chat_api="-chat" in (self.model.type or ""),
+                    chat_api=is_chat_api(self.model.type),
                     evaluated=self._evaluated,
                 )
         return self._counter
