@@ -252,8 +252,10 @@ def _results_beside(path: Path) -> Path:
     if path.suffix != ".jsonl":
         return path
     ending = f"_{path.stem.rpartition('_')[2]}.json"
-    named = sorted(file for file in path.parent.glob("*.json") if file.name.endswith(ending))
-    return named[0] if named else path.with_name(f"results{ending}")
+    named = path.with_name(f"results{ending}")
+    if named.is_file():  # the folder is listed only for a file of another name: it may hold many runs
+        return named
+    return min((file for file in path.parent.glob("*.json") if file.name.endswith(ending)), default=named)
 
 
 def _read_headers(file: Path) -> list[Run]:
