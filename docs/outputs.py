@@ -137,7 +137,6 @@ COMMANDS = [
     Shown("report", "nnd report results -o report.html"),
     *(Shown("", scored(model, "demo", "nnd_demo", "sizes")) for model in SIZES),
     Shown("trend", "nnd trend sizes --tags models.csv", first=9),
-    Shown("signal", "nnd signal sizes --tags models.csv --allow window --brief"),
     Shown("", scored("SmolLM2-135M-Instruct", "readers", READERS, "readers")),
     Shown("readers", "nnd compare readers --readers", first=13),
     Shown("stress_build", "nnd stress build my_errors --corpus texts.txt --errors repetition,token_drop --texts 20"),

@@ -1,4 +1,4 @@
-"""The commands nnd trend and nnd signal."""
+"""The command nnd trend."""
 
 from __future__ import annotations
 
@@ -68,32 +68,4 @@ def trend(
         reports = report_decisions(load_runs(runs, select, allow)[0], series, columns, allow=allow)
     else:
         reports = [report_trend(read_trend(locate_results(runs), x, tags, allow, select or ()))]
-    show_reports(reports, out=out, form=form, brief=brief)
-
-
-@verb(
-    "Conclusions",
-    "nnd signal results  # checkpoints of a training, or sizes of a family",
-    "nnd signal results --brief  # which categories are worth running, on how many prompts",
-)
-def signal(
-    runs: Results = None,
-    tags: Tags = None,
-    allow: Allow = "",
-    select: Select = None,
-    out: Out = None,
-    form: Format = "text",
-    brief: Brief = False,
-) -> None:
-    """Show which categories tell better models from worse ones.
-
-    It says by which measure, and on how few prompts.
-    """
-    from nnd_tasks.results.read_runs import load_runs
-    from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.training.model_tags import read_tags
-    from nnd_tasks.training.signal import report_signals
-
-    columns = None if tags is None else read_tags(tags)
-    reports = report_signals(load_runs(runs, select, allow)[0], columns, allow=allow)
     show_reports(reports, out=out, form=form, brief=brief)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from nnd_tasks.baselines import ALL
@@ -40,7 +41,6 @@ from nnd_tasks.training.model_tags import (
     known_number,
     read_tags,
 )
-from nnd_tasks.training.signal import step_variance
 from nnd_tasks.training.training_log import read_log
 
 
@@ -389,6 +389,29 @@ def compute_accuracies(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
             numbers["noise"] = np.sqrt(step_variance(values[:, -LAST:, 0].ravel(), late))
             rows.append(pd.DataFrame({"category": category, "measure": measure, "step": models.columns, **numbers}))
     return pd.concat(rows, ignore_index=True)
+
+
+def step_variance(values: NDArray[np.float64], models: pd.DataFrame) -> float:
+    """Compute the variance of values from one checkpoint to the next, around a smooth curve; nan without three checkpoints.
+
+    For three checkpoints in a row, the middle value is held against the straight line between the other two, over the logarithm
+    of the step (Gasser, Sroka and Jennen-Steinmetz, 1986). What the curve itself bends there is in it too, so far apart
+    checkpoints give too much rather than too little.
+
+    Args:
+        values: of each model, shape (models,).
+        models: their ``training`` and ``step``; the end of a training, nan, has no place.
+    """
+    points = (
+        models.assign(value=values, position=np.log1p(models["step"]))
+        .groupby(["training", "step"], as_index=False)
+        .last()
+    )
+    curves = points.groupby("training")[["position", "value"]]
+    before, after = curves.shift(1), curves.shift(-1)
+    b = (points["position"] - before["position"]) / (after["position"] - before["position"])
+    squares = ((1 - b) * before["value"] + b * after["value"] - points["value"]) ** 2 / (1 + b**2 + (1 - b) ** 2)
+    return float(squares.mean())
 
 
 def _report_decisions(paired: Paired, models: pd.DataFrame, notes: Sequence[str]) -> Report:

@@ -1,4 +1,4 @@
-"""Numbers of compare, adjust and signal that no definition proves to the last digit: drawn p values, MDEs, fits, verdicts.
+"""Numbers of compare and adjust that no definition proves to the last digit: drawn p values, MDEs, fits, verdicts.
 
 They are in ``pins.json``; ``python -m tests.results.test_pins`` replaces them by those of today.
 """
@@ -14,7 +14,6 @@ from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import give_verdicts
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.studies.adjust import adjust
-from nnd_tasks.training.signal import report_signals
 from tests.results import fake_runs, token_runs
 
 FILE = Path(__file__).with_name("pins.json")
@@ -40,13 +39,7 @@ def collect_adjust(folder):
     return adjust(run)[0].filter(like="adjusted")
 
 
-def collect_signal(folder):
-    [report] = report_signals(read_results(write_models(folder)))
-    tables = {table.name: table.data for table in report.tables}
-    return tables["signals"].drop(columns=["category", "measure"]).assign(verdict=tables["verdicts"]["verdict"])
-
-
-COLLECTORS = {"compare": collect_compare, "adjust": collect_adjust, "signal": collect_signal}
+COLLECTORS = {"compare": collect_compare, "adjust": collect_adjust}
 
 
 def collect(name, folder):

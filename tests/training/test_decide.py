@@ -12,8 +12,7 @@ import pytest
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.training.signal import step_variance
-from nnd_tasks.training.trend import arrange_checkpoints, report_decisions
+from nnd_tasks.training.trend import arrange_checkpoints, report_decisions, step_variance
 from tests.commands import refused
 from tests.results import fake_runs
 
@@ -93,6 +92,16 @@ def test_pairs_are_ordered_as_at_the_end(runs, decisions, measure, category):
         assert 0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1
     assert row["spread"] == pytest.approx(np.ptp(value[:, 400]))
     assert row["noise"] == pytest.approx(math.sqrt(step_variance(np.array(values), models)))
+
+
+def test_noise_of_steps_is_what_leaves_a_straight_line():
+    def training(steps):
+        return pd.DataFrame({"training": "t", "step": np.array(steps, dtype=float)})
+
+    even = training(np.expm1(range(5)))
+    assert step_variance(np.array([3.0, 5, 7, 9, 11]), even) == pytest.approx(0, abs=1e-24)
+    assert step_variance(np.array([0.0, 1, 0, 1, 0]), even) == pytest.approx(2 / 3)
+    assert math.isnan(step_variance(np.zeros(3), training([1, 2, math.nan])))
 
 
 def test_the_command_says_when_enough_pairs_are_ordered(decisions, folder, nnd, tmp_path):
