@@ -1,7 +1,7 @@
 """Does a score rank models, and the gaps between them, as people do? (Laban et al., EMNLP 2022, sections 2.3 and 4).
 
     python benchmarks/verify.py quiz_design quiz_design_groups.jsonl
-    python benchmarks/verify.py summeval model_annotations.aligned.paired.jsonl --metrics rouge2,bartscore=MODEL
+    python benchmarks/verify.py summeval model_annotations.aligned.paired.jsonl --metrics rouge2,bleu
 
 On Quiz Design the authors' published NND rates are compared with people's errors, on SummEval text metrics (one reference) with
 the experts' mean ratings; beside them stands what the paper's Table 1 prints (``verify.yaml``). The files are those that
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import sacrebleu
 import yaml
 from numpy.typing import ArrayLike, NDArray
-
-from nnd_tasks.studies.text_metrics import load_metrics
+from rouge_score.rouge_scorer import RougeScorer
 
 PAPER, PUBLISHED = (
     yaml.safe_load(Path(__file__).with_name(name).read_text("utf-8")) for name in ("verify.yaml", "published_runs.yaml")
@@ -107,6 +107,14 @@ def verify(human: NDArray[np.float64], scores: NDArray[np.float64], categories: 
     return pd.DataFrame({"value": found[0][0], "low": low, "high": high}, index)
 
 
+def score_text(metric: str, text: str, reference: str) -> float:
+    """Score a text: ``bleu`` and ``chrf`` of sacrebleu, 0 to 100; ``rouge1``, ``rouge2``, ``rougel`` of rouge-score, 0 to 1."""
+    if metric.startswith("rouge"):
+        rouge_type = metric.replace("l", "L")
+        return float(RougeScorer([rouge_type]).score(reference, text)[rouge_type].fmeasure)
+    return float({"bleu": sacrebleu.sentence_bleu, "chrf": sacrebleu.sentence_chrf}[metric](text, [reference]).score)
+
+
 def verify_set(name: str, path: Path, metrics: str = "") -> pd.DataFrame:
     """Return the agreement of every score with people's on a set, a row per score, category and statistic."""
     models = PAPER[name]["systems"]
@@ -118,10 +126,10 @@ def verify_set(name: str, path: Path, metrics: str = "") -> pd.DataFrame:
         rates = {run["name"]: run["rates"] for run in PUBLISHED[name]["models"]}
         scores["nnd"] = pd.DataFrame(rates)[models].loc[ERRORS].to_numpy().T
     else:
-        for scorer, metric in load_metrics(metrics).items():
-            references = [[text] for text in outputs["reference"]]
-            scored = outputs.assign(score=metric([*outputs["text"]], [*outputs["source"]], references))
-            scores[scorer] = add_up(scored, models, ["score"])
+        for metric in metrics.split(","):
+            pairs = zip(outputs["text"], outputs["reference"], strict=True)
+            scored = outputs.assign(score=[score_text(metric, *pair) for pair in pairs])
+            scores[metric] = add_up(scored, models, ["score"])
     human = add_up(outputs, models, categories)
     tables = {scorer: verify(human, values, categories) for scorer, values in scores.items()}
     table = pd.concat(tables, names=["scorer"])
@@ -135,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("set", choices=PAPER)
     parser.add_argument("file", type=Path, help="the publisher's file")
-    parser.add_argument("--metrics", default="bleu,chrf,rouge1,rouge2,rougel", help="for SummEval; NAME=MODEL")
+    parser.add_argument("--metrics", default="bleu,chrf,rouge1,rouge2,rougel", help="for SummEval")
     options = parser.parse_args()
     print(verify_set(options.set, options.file, options.metrics).round(2).to_string(na_rep="-"))
     print(*PAPER[options.set]["notes"], sep="\n")

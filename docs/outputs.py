@@ -152,8 +152,6 @@ NOT_SHOWN = {
     "register": "it writes into the environment",
     "runs": "its paths are those of a machine",
     "publish": "its output is long; the guide to contributing is run by tests",
-    "stress self": "it runs models",
-    "stress metrics": "it takes a corpus of the paper",
 }
 TAGS = "model,family,parameters\ntiny-lm-xs,all,360000\ntiny-lm-s,all,870000\ntiny-lm-m,all,3900000\n" + (
     "SmolLM2-135M-Instruct,all,135000000\n"

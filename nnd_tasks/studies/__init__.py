@@ -1,1 +1,1 @@
-"""Rates with length taken out (`adjust.py`), synthetic errors (`stress/`), and text metrics for them."""
+"""Rates with length taken out (`adjust.py`), and synthetic errors (`stress/`)."""

@@ -16,7 +16,6 @@ from nnd_tasks.cli.typer_app import (
     announce_tasks,
     app,
     examples,
-    parts_of,
     verb,
 )
 from nnd_tasks.show.console import say, warn
@@ -106,70 +105,3 @@ def stress_report(
     from nnd_tasks.studies.stress.stress_report import report_results
 
     show_reports(report_results(results), out=out, form=form, brief=brief)
-
-
-@verb(
-    "Verdicts",
-    "nnd stress metrics blindspot_cnndm --corpus cnndm --metrics bleu,rouge2  # what text metrics do not see",
-    name="metrics",
-    group=stress,
-)
-def stress_metrics(
-    name: Annotated[str, Argument(help="A set that `nnd stress build` made.")],
-    corpus: Corpus,
-    source: Source = None,
-    metrics: Annotated[
-        str,
-        Option(help="Text metrics between commas; NAME=FOLDER for bartscore and bertscore, which need a model."),
-    ] = "bleu,chrf,rouge1,rouge2,rougel",  # their packages come with lm-eval
-    out: Out = None,
-    form: Format = "text",
-) -> None:
-    """The same verdict for text metrics: does a metric's score fall as the error grows?
-
-    The corpus is what the set was built from: the references are there.
-    """
-    from nnd_tasks.sets.first_use import provide_set
-    from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.studies.stress.corpora import read_corpus
-    from nnd_tasks.studies.stress.stress_report import report_metric
-    from nnd_tasks.studies.text_metrics import load_metrics
-
-    folder, texts = provide_set(name), read_corpus(corpus, source)
-    reports = [report_metric(part, metric, folder, texts) for part, metric in load_metrics(metrics).items()]
-    show_reports(reports, out=out, form=form)
-
-
-@verb(
-    "Verdicts",
-    "nnd stress self --models gpt2,gpt2-medium --corpus wikitext --judges facebook/opt-125m  # as in the paper",
-    "nnd stress self --models ./small,./large --corpus texts.txt --texts 50  # from beginnings of texts of your own",
-    name="self",
-    group=stress,
-)
-def stress_self(
-    models: Annotated[str, Option(help="Folders or names of models, separated by commas.")],
-    corpus: Annotated[str, Option(help="As for `nnd stress build`, or a set that is built here.")],
-    judges: Annotated[str, Option(help="Models that score only, separated by commas.")] = "",
-    source: Source = None,
-    texts: Texts = 100,
-    words: Annotated[int, Option(min=0, help="Words of a text that are the prompt; 0 takes it whole.")] = 20,
-    model_args: Annotated[
-        str, Option("--model_args", help="As for lm_eval, of all models, such as dtype=float32.")
-    ] = "",
-    out: Out = Path("nnd_self"),
-) -> None:
-    """Let models write, and each score all texts: does it like its own best? The JSON keeps texts and scores."""
-    from nnd_tasks.show.terminal import show_reports
-    from nnd_tasks.studies.stress.scorers import score_own_texts
-
-    report = score_own_texts(
-        parts_of(models),
-        corpus,
-        source,
-        texts=texts,
-        words=words,
-        judges=parts_of(judges),
-        model_args=model_args,
-    )
-    show_reports([report], out=out)

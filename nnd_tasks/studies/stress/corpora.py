@@ -4,8 +4,7 @@ The paper's have levels and exceptions of their own; others have the levels of C
 (github.com/cloudygoose/blindspot_nlg) in another form than these files:
 
 - ``wikitext_gold.txt``, ``wikitext_reference.txt``: paragraphs of WikiText-103, one per line
-- ``cnndm.jsonl``: ``source``, ``gold``, ``references``: summaries with ten further references (Kryscinski et al., 2020)
-- ``wmt21_de_en.jsonl``, ``ted_zh_en.jsonl``: ``source``, ``gold``, ``reference``
+- ``cnndm.jsonl``, ``wmt21_de_en.jsonl``, ``ted_zh_en.jsonl``: ``source``, ``gold``; other keys are passed over
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.files import expand, json_lines, read_text, read_yaml
@@ -38,12 +37,10 @@ class Gold:
     Attributes:
         text: the gold text.
         source: the text that it was written from; ``""`` where there is none.
-        references: other good texts for the same source, without the gold text.
     """
 
     text: str
     source: str = ""
-    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,7 @@ def read_corpus(name: str, folder: str | Path | None = None) -> Corpus:
     """Return the corpus ``name``; texts to count n-grams in are in ``STEM_reference.txt`` beside it.
 
     Args:
-        name: one of `KNOWN`, or a file (``.txt``: one text per line; ``.jsonl``: ``gold``, and ``source``, ``reference`` or
-            ``references`` where there are any).
+        name: one of `KNOWN`, or a file (``.txt``: one text per line; ``.jsonl``: ``gold``, and ``source`` where there is one).
         folder: holds the paper's files; None looks in ``$NND_HOME/blindspot``.
 
     Raises:
@@ -108,7 +104,6 @@ class _Row(BaseModel):
 
     gold: str
     source: str = ""
-    references: str | list[str] = Field([], validation_alias=AliasChoices("references", "reference"))
 
 
 def _read(path: Path) -> Iterator[Gold]:
@@ -123,6 +118,4 @@ def _read(path: Path) -> Iterator[Gold]:
             row = _Row.model_validate(values)
         except ValidationError as error:
             raise NNDError(f"{location}: {': '.join(list_mistakes(error)[-1])}") from error
-        references = [row.references] if isinstance(row.references, str) else row.references
-        gold, source, *others = (to_nfc(text.strip()) for text in (row.gold, row.source, *references))
-        yield Gold(gold, source, tuple(text for text in dict.fromkeys(others) if text and text != gold))
+        yield Gold(to_nfc(row.gold.strip()), to_nfc(row.source.strip()))

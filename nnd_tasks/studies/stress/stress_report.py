@@ -1,6 +1,6 @@
-"""From scores of noised texts, by a model or by a text metric, to the paper's table and figure.
+"""From likelihoods of noised texts to the paper's table and figure.
 
-`judge` asks the paper's question of a metric: does its score fall as the error grows? Its intervals are over texts.
+`judge` asks the paper's question: does the score fall as the error grows? Its intervals are over texts.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from nnd_tasks.files import expand
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import clustered_mean, summarize_rate
-from nnd_tasks.store import read_table
-from nnd_tasks.studies.stress.corpora import Corpus
 from nnd_tasks.studies.stress.error_types import ERRORS
-from nnd_tasks.studies.text_metrics import FAITHFUL, Metric
 from nnd_tasks.text import figure_text
 
 if TYPE_CHECKING:
@@ -51,39 +48,6 @@ def report_results(results: Path) -> list[Report]:
     if not reports:
         raise NNDError(f"{expand(results)}: holds no stress tests; they are made with `nnd stress build`")
     return reports
-
-
-def report_metric(name: str, metric: Metric, folder: Path, corpus: Corpus) -> Report:
-    """Return the verdict on a text metric.
-
-    Args:
-        name: name of the metric, for the tables.
-        metric: its adapter.
-        folder: folder of a set that `nnd stress build` made from ``corpus``.
-        corpus: has the references.
-
-    Raises:
-        NNDError: the corpus lacks references or sources that the metric needs, or texts of the set, or the folder holds no
-            stress tests.
-    """
-    tests = read_table(folder).to_pandas()
-    if "noise_ratio" not in tests:
-        raise NNDError(f"{folder}: holds no stress tests; they are made with `nnd stress build`")
-    golds = {(gold.source, gold.text): gold for gold in corpus.texts}
-    if lost := {*zip(tests["context"], tests["high"], strict=True)} - {*golds}:
-        raise NNDError(
-            f"{folder}: {len(lost):,} of its texts are not in corpus {corpus.name}; was it built from another file?"
-        )
-    needed = "source" if name == FAITHFUL else "references"
-    if not all(getattr(gold, needed) for gold in corpus.texts):
-        raise NNDError(f"metric {name} needs {needed}, which corpus {corpus.name} does not have for every text")
-    texts_of = {side: list(zip(tests[side], tests["context"], tests["high"], strict=True)) for side in ("high", "low")}
-    wanted = dict.fromkeys(texts_of["high"] + texts_of["low"])
-    texts, sources, _ = zip(*wanted, strict=True)
-    scores = metric(texts, sources, [golds[source, gold].references for _, source, gold in wanted])
-    score_of = dict(zip(wanted, scores, strict=True))
-    tests["gold"], tests["score"] = ([score_of[key] for key in texts_of[side]] for side in ("high", "low"))
-    return report_scores(f"{folder.name}, {name}", name, tests, task=folder.name)
 
 
 def report_scores(title: str, metric: str, tests: pd.DataFrame, **facts: str) -> Report:
