@@ -139,7 +139,7 @@ def _lay_out(wanted: Wanted, source: Path, folder: Path) -> Iterator[Source]:
         here = list_files(folder)
     else:
         above = os.path.commonpath([path.parent for path in paths])
-        required = wanted.required
+        required = _list_required(wanted)
         here = {path.relative_to(above).as_posix(): path for path in paths}
         if len(paths) == len(required) == 1 and not wanted.any_table and not {*here} & {*wanted.files}:
             here = {required[0]: paths[0]}  # prepare.py asks for this name
@@ -148,7 +148,7 @@ def _lay_out(wanted: Wanted, source: Path, folder: Path) -> Iterator[Source]:
         yield _choose(wanted, folder, here, source, alone=[*here.values()] == [source])
     except NNDError as error:
         text = str(error)
-        required = wanted.required
+        required = _list_required(wanted)
         missing = [name for name in required if name not in here and str(folder / name) in text]
         if missing:
             names = some_of(required, show=str)
@@ -173,7 +173,7 @@ def _choose(wanted: Wanted, folder: Path, here: dict[str, Path], named: Path, *,
     Raises:
         NNDError: there is none, or none that the recipe requires.
     """
-    required = wanted.required
+    required = _list_required(wanted)
     free = not required or wanted.any_table
     files = {name: here[name] for name in wanted.files if name in here}
     if not files and (alone or free):
@@ -188,6 +188,11 @@ def _choose(wanted: Wanted, folder: Path, here: dict[str, Path], named: Path, *,
     if lacking and len(required) > 1:
         source.notes.append(f"this is a part of the set: without {some_of(lacking, show=str)}")
     return source
+
+
+def _list_required(wanted: Wanted) -> list[str]:
+    """List the names of the files without which the set cannot be built."""
+    return [name for name, file in wanted.files.items() if not (file and file.optional)]
 
 
 def _is_table(path: Path) -> bool:

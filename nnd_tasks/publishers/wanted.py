@@ -81,8 +81,3 @@ class Wanted:
     origin: str
     files: Mapping[str, File | None]
     any_table: bool = False
-
-    @property
-    def required(self) -> list[str]:
-        """Names of the files without which the set cannot be built."""
-        return [name for name, file in self.files.items() if not (file and file.optional)]

@@ -186,6 +186,11 @@ class Recipe(Columns):
         return [key for key in ("better", "min_gap", "majority") if getattr(self, key) not in (None, (), False)]
 
     @property
+    def pairs(self) -> bool:
+        """Whether the table holds ready-made pairs."""
+        return bool(self.chosen or self.pair)
+
+    @property
     def by_label(self) -> bool:
         """Whether labels, not numbers, say what is better."""
         return bool(self.better)
@@ -357,19 +362,16 @@ class RecipeFile:
 
 @dataclass(frozen=True)
 class SetRecipe(RecipeFile):
-    """A recipe that was read, the set that it makes, and the rule that follows from it."""
+    """A recipe that was read, with the rule and the files that follow from it."""
 
     recipe: Recipe = field(kw_only=True)
     rule: Rule = field(init=False)
+    wanted: Wanted = field(init=False)
 
     def __post_init__(self) -> None:
         useless = {"encoding", "quotes"} if self.recipe.candidate or self.recipe.pairs else _OF_TABLES
         if self.prepare and (unused := sorted(useless & self.recipe.dump().keys())):
             raise NNDError(f"{self.path}: {', '.join(unused)}: not used, as {self.prepare.name} says what a row is")
+        files = Wanted(self.name, self.path.parent, self.origin, self.recipe.files, self.recipe.config == FILE)
         object.__setattr__(self, "rule", _make_rule(self.recipe))
-
-    @property
-    def wanted(self) -> Wanted:
-        """The files that the set is made of."""
-        recipe = self.recipe
-        return Wanted(self.name, self.path.parent, self.origin, recipe.files, any_table=recipe.config == FILE)
+        object.__setattr__(self, "wanted", files)

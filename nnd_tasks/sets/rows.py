@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.publishers.download import Source
 from nnd_tasks.schema import short_hash, slug
 from nnd_tasks.sets.recipe import CONFIG, PairRule, Recipe, SetRecipe
@@ -26,17 +27,18 @@ from nnd_tasks.tables.cells import (
     as_texts,
     kind_of,
     place_of,
+    take_column,
     traces_of,
     unpack,
 )
 from nnd_tasks.tables.propose import find_doubtful
-from nnd_tasks.tables.read import check_reading, naming_place, read_table
+from nnd_tasks.tables.read import Progress, check_reading, read_table
 from nnd_tasks.tables.roles import (
     FIELD,
     NAMES,
     TEXTS,
+    exclude,
     explode_lists,
-    mark_left_out,
     split_chats,
     take_pairs,
     take_roles,
@@ -101,6 +103,27 @@ def read_rows(set_recipe: SetRecipe, source: Source) -> GivenRows:
     first, *others = unmatched_of_files
     unmatched = [condition for condition in first if all(condition in other for other in others)]
     return GivenRows(configs, unmatched, doubtful=doubtful)
+
+
+def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, list[str]]:
+    """Give every row an ``exclusion``: those that ``leave_out`` names are left out by the recipe.
+
+    Returns:
+        The table; and those conditions, as ``column = 'value'``, that no row meets.
+    """
+    table = table.assign(exclusion="")
+    unmatched = []
+    for column, values in recipe.leave_out.items():
+        items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
+        texts = as_texts(items[column], items, column, strip=True)
+        cells = np.array([(text or "").casefold() for text in texts], dtype=object)
+        for value in values:
+            condition = f"{column} = {value!r}"
+            matches = table.index.isin(items.index[cells == value.strip().casefold()])
+            table = exclude(table, {f"by_recipe: {condition}": matches})
+            if not matches.any():
+                unmatched.append(condition)
+    return table, unmatched
 
 
 def _name_roles(table: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
@@ -168,19 +191,42 @@ def run_prepare(path: Path, folder: Path) -> tuple[pd.DataFrame, dict[str, pd.Da
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         return f" ({path}, line {lines[-1] if lines else getattr(error, 'lineno', '?')})"
 
-    with naming_place(path, name_line):
+    with _naming_place(path, name_line):
         exec(compile(path.read_text("utf-8"), str(path), "exec"), module.__dict__)  # noqa: S102
     if not callable(getattr(module, "rows", None)):
         raise NNDError(f"{path}: it has no function rows(folder) that returns a DataFrame")
-    with naming_place(folder, name_line):
+    with _naming_place(folder, name_line):
         rows = _check_rows(path, "rows(folder)", module.rows(folder))
     others = {}
     for name, given in {"mended": rows.copy(), "judgements": folder}.items():
-        with naming_place(path, name_line):
+        with _naming_place(path, name_line):
             found = getattr(module, name, lambda _: None)(given)
             if found is not None:
                 others[name] = _check_rows(path, f"{name}(...)", found)
     return rows, others
+
+
+@contextmanager
+def _naming_place(path: object, tell_more: Callable[[BaseException], str]) -> Iterator[None]:
+    """Turn what goes wrong in the block into one error, which names the file and row that were read last, or ``path``.
+
+    Args:
+        path: what is read.
+        tell_more: returns what else to say of an error.
+
+    Raises:
+        NNDError: the block raised any error.
+    """
+    Progress.last_row = ""
+    try:
+        yield
+    except NNDError:
+        raise
+    except (Exception, SystemExit) as error:
+        problem = f"{type(error).__name__}: {reason_of(error)}"
+        if isinstance(error, KeyError) and error.args:
+            problem = f"no field {error.args[0]!r}"
+        raise NNDError(f"{Progress.last_row or path}: {problem}{tell_more(error)}; is it the right file?") from error
 
 
 def _check_rows(path: Path, call: str, rows: Any) -> pd.DataFrame:

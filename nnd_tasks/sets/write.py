@@ -314,20 +314,19 @@ def write_dataset(
         }
         _keep_the_rest(folder, new)
         merged = earlier_tables | {name: check_table(table, f"config {name}") for name, table in tables.items()}
-        reports = {name: details for name, details in read_report(folder).items() if name in earlier_tables} | dict(
-            report
-        )
+        earlier_reports = read_report(folder) if earlier_tables else {}
+        reports = {name: details for name, details in earlier_reports.items() if name in earlier_tables} | dict(report)
         kept = dict(judgements or {})
         for name in earlier_tables.keys() - tables.keys():
             with suppress(NNDError):  # a damaged one is left out, as configs are
                 if (earlier_judgements := read_judgements(folder, name)) is not None:
                     kept[name] = earlier_judgements
-        for name, table in {**merged, **{f"{JUDGEMENTS}/{judgements_name(name)}": kept[name] for name in kept}}.items():
-            write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
         summaries = [(known_summaries or {}).get(name) or summarize(name, table) for name, table in merged.items()]
         columns = list(dict.fromkeys(column for table in merged.values() for column in table.column_names))
         earlier = read_text(folder / CARD) if (folder / CARD).is_file() and not replace else ""
         card = make_card(card_facts, summaries, columns, reports, kept, default=default, earlier=earlier)
+        for name, table in {**merged, **{f"{JUDGEMENTS}/{judgements_name(name)}": kept[name] for name in kept}}.items():
+            write_parquet(table, new / name / f"{SPLIT}-00000-of-00001.parquet")
         # Written as they are: an error then names the folder, not the new one, which takes its place as a whole.
         (new / CARD).write_text(card, encoding="utf-8")
         (new / REPORT).write_text(json.dumps(reports, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

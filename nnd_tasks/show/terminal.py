@@ -23,7 +23,7 @@ from nnd_tasks.show.report import Report, Table, file_stem
 def print_table(table: Table) -> None:
     """Print one table: drawn on a terminal, as Markdown elsewhere."""
     if not on_terminal():
-        say_lines("\n".join(forms.markdown_table(table, escape=False)))
+        say(*forms.markdown_table(table, escape=False))
         return
     drawn = DrawnTable()
     for name, right in zip(table.cells.columns, table.numeric, strict=True):

@@ -196,8 +196,3 @@ class Columns(Strict):
         roles += [("pair", column) for column in self.pair]
         roles += [(f"attribute {name}", column) for name, column in self.attribute.items()]
         return [(role, column) for role, column in roles if column]
-
-    @property
-    def pairs(self) -> bool:
-        """Whether the table holds ready-made pairs."""
-        return bool(self.chosen or self.pair)

@@ -7,8 +7,8 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
@@ -41,33 +41,10 @@ class Record(dict[str, Any]):
     where: str = ""
 
 
-class _Progress:
+class Progress:
     """The place that was read last, for the error of a ``prepare.py`` that fails there."""
 
     last_row = ""
-
-
-@contextmanager
-def naming_place(path: object, tell_more: Callable[[BaseException], str] = lambda error: "") -> Iterator[None]:
-    """Turn what goes wrong in the block into one error, which names the file and row that were read last, or ``path``.
-
-    Args:
-        path: what is read.
-        tell_more: returns what else to say of an error.
-
-    Raises:
-        NNDError: the block raised any error.
-    """
-    _Progress.last_row = ""
-    try:
-        yield
-    except NNDError:
-        raise
-    except (Exception, SystemExit) as error:
-        problem = f"{type(error).__name__}: {reason_of(error)}"
-        if isinstance(error, KeyError) and error.args:
-            problem = f"no field {error.args[0]!r}"
-        raise NNDError(f"{_Progress.last_row or path}: {problem}{tell_more(error)}; is it the right file?") from error
 
 
 # ---------------------------------------------------------------- files
@@ -174,7 +151,7 @@ def read_delimited(
 def _read_lines(path: Path, delimiter: str | None, encoding: str | None) -> tuple[str, str]:
     """Read the text of a CSV or TSV file, and which character separates its cells."""
     csv.field_size_limit(MAX_BYTES)  # the module's own, 131,072 characters, is less than long documents have
-    _Progress.last_row = str(path)
+    Progress.last_row = str(path)
     text = read_text(path, encoding)
     if "\n" not in text:
         text = text.replace("\r", "\n")  # the line ends of old Macs
@@ -402,16 +379,16 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
         for row in read_table(path).drop(columns=[FILE, PATH]).to_dict("records"):
             place = row.pop(ROW)
             record = Record(row)
-            record.where = _Progress.last_row = f"{path}, {place if isinstance(place, str) else f'row {place}'}"
+            record.where = Progress.last_row = f"{path}, {place if isinstance(place, str) else f'row {place}'}"
             yield record
         return
     for place, key, value in _values(path, encoding):
         if not isinstance(value, dict):
             raise NNDError(f"{place}: expected an object with fields, found {kind_of(value)}; is it the right file?")
         record = Record(value if key is None else {KEY: key, **value})
-        record.where = _Progress.last_row = place
+        record.where = Progress.last_row = place
         yield record
-    _Progress.last_row = str(path)
+    Progress.last_row = str(path)
 
 
 def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:

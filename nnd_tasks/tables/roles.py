@@ -58,27 +58,6 @@ def exclude(table: pd.DataFrame, reasons: Mapping[str, Any]) -> pd.DataFrame:
     return table.assign(exclusion=exclusion)
 
 
-def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, list[str]]:
-    """Give every row an ``exclusion``: those that ``leave_out`` names are left out by the recipe.
-
-    Returns:
-        The table; and those conditions, as ``column = 'value'``, that no row meets.
-    """
-    table = table.assign(exclusion="")
-    unmatched = []
-    for column, values in recipe.leave_out.items():
-        items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
-        texts = as_texts(items[column], items, column, strip=True)
-        cells = np.array([(text or "").casefold() for text in texts], dtype=object)
-        for value in values:
-            condition = f"{column} = {value!r}"
-            matches = table.index.isin(items.index[cells == value.strip().casefold()])
-            table = exclude(table, {f"by_recipe: {condition}": matches})
-            if not matches.any():
-                unmatched.append(condition)
-    return table, unmatched
-
-
 def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
     """Make a row of each item of the lists in some columns; lists of one row go side by side, and other cells are repeated.
 
