@@ -382,6 +382,7 @@ def _group(contexts: Sequence[tuple[int, ...]], most: int) -> list[tuple[int, ..
 # ---------------------------------------------------------------- the vocabulary head, and what it scores
 
 _ELEMENTS = 1 << 21  # number of logits in a slice: 8 MiB in float32
+_FAR = -1e4  # stands for the logarithm of 0, so that 0 times it is 0
 
 
 class VocabularyHead:
@@ -423,35 +424,61 @@ class VocabularyHead:
 
         Returns:
             The log-probability of each token, in nats, and whether it is the likeliest one, both of shape (tokens,). Then, if
-            asked for, its `shared_prefix.token_requests.TokenStats`, shape (tokens, 3), else (tokens, 0).
+            asked for, its `shared_prefix.token_requests.TOKEN_COLUMNS`, shape (tokens, 6), else (tokens, 0). A rank may be off
+            by one next to a token that is as likely up to rounding.
         """
         hidden = hidden.to(self.weight.device)
         rows, targets = rows.to(hidden.device), targets.to(hidden.device)
         count, size = hidden.shape[0], self.weight.shape[0]
         step = min(size, max(1024, _ELEMENTS // max(count, 1)))
-        top = torch.full((count,), -torch.inf, dtype=self.dtype, device=hidden.device)
+        # ``mass``, ``first`` and ``second``: sums over the vocabulary of exp(x - top), times (x - top), times (x - top) squared.
+        mass, first, second = torch.zeros(3, count, dtype=self.dtype, device=hidden.device)
+        top = torch.full_like(mass, torch.finfo(self.dtype).min)
         best = torch.zeros(count, dtype=torch.long, device=hidden.device)
-        mass = torch.zeros(count, dtype=self.dtype, device=hidden.device)
-        chosen = torch.empty(len(targets), dtype=self.dtype, device=hidden.device)
+        chosen, likelier = torch.zeros(2, len(targets), dtype=self.dtype, device=hidden.device)
+        if self.token_stats:
+            kinds, places = targets.unique(return_inverse=True)
+            threshold = self._logits(hidden, kinds)[rows, places]
         for start in range(0, size, step):
             vocabulary_slice = slice(start, min(start + step, size))
-            bias = None if self.bias is None else self.bias[vocabulary_slice]
-            logits = self.bend(functional.linear(hidden, self.weight[vocabulary_slice], bias))
+            logits = self._logits(hidden, vocabulary_slice)
             inside = (targets >= vocabulary_slice.start) & (targets < vocabulary_slice.stop)
             chosen[inside] = logits[rows[inside], targets[inside] - vocabulary_slice.start]
             high, likeliest = logits.max(dim=-1)
             new = torch.maximum(top, high)
-            mass = mass * torch.exp(top - new) + torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
+            moved = top - new
+            scale = torch.exp(moved)
+            if self.token_stats:
+                likelier += logits[rows].gt_(threshold[:, None]).sum(dim=-1)
+                distance = logits.sub_(new[:, None])
+                if self.bias is not None:
+                    distance.clamp_(min=_FAR)
+                odds = torch.exp(distance)
+                second = scale * (second + moved * (2 * first + moved * mass))
+                first = scale * (first + moved * mass)
+                mass = mass * scale + odds.sum(dim=-1)
+                first += odds.mul_(distance).sum(dim=-1)
+                second += odds.mul_(distance).sum(dim=-1)
+            else:
+                mass = mass * scale + torch.exp_(logits.sub_(new[:, None])).sum(dim=-1)
             best = torch.where(high > top, likeliest + vocabulary_slice.start, best)
             top = new
-        stats = [torch.empty(0 if self.token_stats else len(targets), 0)]
-        if self.token_stats:  # in a second pass, of few tokens at once
-            few = max(1, _ELEMENTS // size)
-            parts = zip(hidden[rows].split(few), targets.split(few), strict=True)
-            stats = [
-                stats_of(self.bend(functional.linear(some, self.weight, self.bias)), tokens) for some, tokens in parts
-            ]
-        return chosen - (top + mass.log())[rows], best[rows] == targets, torch.cat(stats)
+        greedy, total = best[rows] == targets, top + mass.log()
+        stats = torch.empty(len(targets), 0)
+        if self.token_stats:
+            likelier -= (chosen > threshold).to(
+                self.dtype
+            )  # a token is not likelier than itself, whatever the rounding
+            mean = first / mass
+            spread = (second / mass - mean * mean).clamp_(min=0).sqrt()
+            of_rows = torch.stack([mass.log() - mean, spread, total, -mass.log()], dim=1)[rows]
+            stats = torch.cat([greedy[:, None], torch.log2(1 + likelier)[:, None], of_rows], dim=1)
+        return chosen - total[rows], greedy, stats
+
+    def _logits(self, hidden: torch.Tensor, tokens: slice | torch.Tensor) -> torch.Tensor:
+        """Return the logits of some tokens of the vocabulary, shape (positions, tokens)."""
+        bias = None if self.bias is None else self.bias[tokens]
+        return self.bend(functional.linear(hidden, self.weight[tokens], bias))
 
     def bend(self, logits: torch.Tensor) -> torch.Tensor:
         """Bring logits to the type of the softmax, then scale and cap them."""
@@ -464,10 +491,14 @@ class VocabularyHead:
 
 
 def stats_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return `TokenStats` of each token, shape (tokens, 3), by the logits in its place, shape (tokens, vocabulary)."""
+    """Return `TOKEN_COLUMNS` of each token, shape (tokens, 6), by the logits in its place, shape (tokens, vocabulary)."""
     likelier = (logits > logits.gather(1, targets[:, None])).sum(dim=-1)
-    entropy = torch.distributions.Categorical(logits=logits).entropy()
-    return torch.stack([logits.argmax(dim=-1) == targets, torch.log2(1 + likelier), entropy], dim=1)
+    logprobs = logits.log_softmax(dim=-1).clamp_(min=_FAR)
+    probabilities = logprobs.exp()
+    entropy = -(probabilities * logprobs).sum(dim=-1)
+    spread = (probabilities * (logprobs + entropy[:, None]) ** 2).sum(dim=-1).sqrt()
+    greedy, top = logits.argmax(dim=-1) == targets, logprobs.amax(dim=-1)
+    return torch.stack([greedy, torch.log2(1 + likelier), entropy, spread, logits.logsumexp(dim=-1), top], dim=1)
 
 
 class SortedRequests:

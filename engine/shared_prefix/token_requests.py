@@ -13,13 +13,18 @@ from tqdm import tqdm
 
 from shared_prefix.model_error import ModelError
 
+#: What a model expected in the place of a token: whether the token is the likeliest (1 or 0); the binary logarithm of its rank,
+#: which is 1 more than the number of likelier ones; of what the model expects there, the entropy and the standard deviation of
+#: the log-probabilities, in nats; the logsumexp of its logits; the log-probability of its likeliest token, in nats.
+TOKEN_COLUMNS = ("top1", "rank", "entropy", "deviation", "logsumexp", "top")
+
 
 class TokenStats(NamedTuple):
     """What a model expected in the places of the tokens of a text, added up over them.
 
     Attributes:
         top1: number of tokens that the model finds likeliest.
-        rank: of the binary logarithms of the tokens' ranks; the rank of a token is 1 more than the number of likelier ones.
+        rank: of the binary logarithms of the tokens' ranks.
         entropy: of the entropies of what the model expects, in nats.
     """
 
@@ -36,10 +41,12 @@ class TokenAnswer(tuple[float, bool]):
     Attributes:
         logprobs: log-probability of each scored token, in nats, float32, shape (tokens,); None where they are not kept.
         stats: of the scored tokens; None where the model was not asked for them.
+        expected: `TOKEN_COLUMNS` of each scored token, shape (tokens, 6); None likewise, and where tokens are not kept.
     """
 
     logprobs: NDArray[np.float32] | None
     stats: TokenStats | None = None
+    expected: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, total: float, greedy: bool, logprobs: Sequence[float] | NDArray[Any]) -> TokenAnswer:
@@ -58,7 +65,7 @@ class ScoredRequest:
         targets: tokens to score.
         logprobs: log-probabilities of the targets that are scored so far, in nats, in the order of the targets.
         greedy: whether all of these targets were the likeliest tokens.
-        stats: of each of these targets, as in `TokenStats`; empty where nobody asks for them.
+        stats: `TOKEN_COLUMNS` of each of these targets; empty where nobody asks for them.
     """
 
     index: int
@@ -71,8 +78,12 @@ class ScoredRequest:
     def answer(self) -> TokenAnswer:
         """What the model says to the request, when all of its targets are scored."""
         answer = TokenAnswer.of(sum(self.logprobs), self.greedy, self.logprobs)
-        top1, *sums = np.sum(self.stats, axis=0).tolist() or [None]
-        answer.stats = TokenStats(int(top1), *sums) if sums else None
+        if any(self.stats):
+            top1, rank, entropy, *_ = np.sum(self.stats, axis=0).tolist()
+            answer.stats, answer.expected = (
+                TokenStats(int(top1), rank, entropy),
+                np.asarray(self.stats, dtype=np.float32),
+            )
         return answer
 
 
@@ -111,7 +122,7 @@ def collect_responses(
     silent, has_stats = disable_tqdm or lm.rank != 0, getattr(lm, "token_stats", False)
     for i, answer in tqdm(answers, total=len(requests), disable=silent, desc="Running loglikelihood requests"):
         if not lm.token_scores:
-            answer.logprobs = None
+            answer.logprobs = answer.expected = None
         responses[i] = response = answer if lm.token_scores or has_stats else (answer[0], answer[1])
         if requests[i][0] is not None:
             lm.cache_hook.add_partial("loglikelihood", requests[i][0], response)

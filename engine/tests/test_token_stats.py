@@ -68,6 +68,13 @@ def test_a_vocabulary_in_slices(bias, cap):
     assert torch.equal(greedy, logits.argmax(dim=-1) == targets)
     torch.testing.assert_close(stats, prefix_scoring.stats_of(logits, targets), atol=1e-4, rtol=1e-4)
     assert torch.isfinite(stats).all()
+    whole = logits.double()
+    logprobs, p = whole.log_softmax(dim=-1), whole.softmax(dim=-1)
+    surprise = torch.where(p > 0, -logprobs, 0)
+    entropy = (p * surprise).sum(dim=-1)
+    deviation = (p * (surprise - entropy[:, None]) ** 2).sum(dim=-1).sqrt()
+    expected = torch.stack([entropy, deviation, whole.logsumexp(dim=-1), logprobs.amax(dim=-1)], dim=1)
+    torch.testing.assert_close(stats[:, 2:].double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_lack_of_memory_does_not_count_a_token_twice(monkeypatch):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from nnd_tasks.results.runs import COLUMNS, QUANTITIES, SIDES, WRITER, Run, take
 from nnd_tasks.rule import Likelihood, Normalization, Ties, passes
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.task.metrics import NORMALIZATIONS, PROMPT_RATES, UNDEFINED, break_down
-from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA
+from nnd_tasks.task.scored_tokens import ANSWERS, SCHEMA, STATS, STATS_SCHEMA
 from nnd_tasks.task.signature import answers_digest
 
 #: Ends errors about missing files: how lm-eval comes to write them.
@@ -248,12 +248,14 @@ class CandidateTokens:
         starts: first character of the candidate that each token stands for, shape (tokens,).
         ends: the character after the last, shape (tokens,). A token around the candidate has an empty span.
         logprobs: log-probability of each, in nats, shape (tokens,).
+        expected: of `STATS`, each of shape (tokens,); empty for a run without ``token_stats``.
     """
 
     ids: NDArray[np.int32]
     starts: NDArray[np.int32]
     ends: NDArray[np.int32]
     logprobs: NDArray[np.float32]
+    expected: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 #: (cluster_id, index of the candidate, whether its prompt had the context) -> its tokens.
@@ -273,7 +275,8 @@ def read_tokens(run: Run) -> TokenScores:
         return tokens
     try:
         whole = pq.read_table(path)
-        table = whole.select(SCHEMA.names).cast(SCHEMA)
+        schema = STATS_SCHEMA if STATS[0] in whole.column_names else SCHEMA
+        table = whole.select(schema.names).cast(schema)
         for column in table.columns:
             numbers = pc.list_flatten(column) if pa.types.is_list(column.type) else column
             if column.null_count or numbers.null_count:
@@ -303,7 +306,8 @@ def read_tokens(run: Run) -> TokenScores:
                 f"{row.candidate} of prompt {row.cluster_id}; the file belongs to another run"
             )
         key = row.cluster_id, row.candidate, with_context
-        tokens[key] = CandidateTokens(row.token_ids, row.starts, row.ends, row.logprobs)
+        expected = dict(zip(STATS, row[8:], strict=False))  # of a run without them there are no more columns
+        tokens[key] = CandidateTokens(row.token_ids, row.starts, row.ends, row.logprobs, expected)
     for name, document in documents.items():
         for i, score in enumerate(document["scores"]):
             if score is not None and score["sum"] is not None and (name, i, True) not in tokens:
@@ -313,9 +317,8 @@ def read_tokens(run: Run) -> TokenScores:
 
 def _are_tokens(row: Any) -> bool:
     """Tell whether all lists of a row have one length, and its places lie in its text."""
-    lists = (row.token_ids, row.starts, row.ends, row.logprobs)
     return (
-        len({len(numbers) for numbers in lists}) == 1
+        len({len(numbers) for numbers in row[4:]}) == 1
         and bool((row.token_ids >= 0).all())
         and bool(((row.starts >= 0) & (row.starts <= row.ends) & (row.ends <= len(row.text))).all())
     )

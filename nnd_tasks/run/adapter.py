@@ -268,7 +268,9 @@ def save_results(
             for task in results["configs"]:
                 tracker.save_results_samples(task_name=task, samples=samples[task])
             for task, table in tokens.items():
-                pq.write_table(table, folder / f"tokens_{task}_{tracker.date_id}.parquet", compression="zstd")
+                path, numbers = folder / f"tokens_{task}_{tracker.date_id}.parquet", table.column_names[7:]
+                packed = [f"{name}.list.element" for name in numbers]  # floats, whose bytes are alike place by place
+                pq.write_table(table, path, compression="zstd", use_dictionary=False, use_byte_stream_split=packed)
     except BaseException:
         for path in folder.glob(f"*_{tracker.date_id}.*"):
             path.unlink()

@@ -10,6 +10,16 @@ In the file a row is a candidate after a prompt. Lists have an entry per scored 
 | ``token_ids`` | ids in the model's vocabulary |
 | ``starts``, ``ends`` | the token is ``text[start:end]``, in characters; a space belongs to the word after it |
 | ``logprobs`` | natural logarithms of probabilities; they add up to the candidate's ``sum`` |
+
+With ``token_stats=True`` among the arguments of the model, also what it expected in the place of each token:
+
+| column | what it holds |
+|---|---|
+| ``rank`` | binary logarithm of the token's rank; 0 is the likeliest |
+| ``entropy`` | entropy of what the model expects, in nats |
+| ``deviation`` | standard deviation of log-probabilities under it, in nats |
+| ``logsumexp`` | logsumexp of the logits, in nats |
+| ``top`` | log-probability of the likeliest token, in nats |
 """
 
 from __future__ import annotations
@@ -26,6 +36,7 @@ from numpy.typing import NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.settings import Settings
+from shared_prefix.token_requests import TOKEN_COLUMNS
 
 if TYPE_CHECKING:
     from nnd_tasks.task.request import Request
@@ -42,11 +53,13 @@ class ScoredTokens:
             space or line feed before it, an end-of-sequence token) has an empty span at its beginning or end, and the number
             that the setting ``number_lines`` puts before a line has one there.
         logprobs: log-probability of each, in nats, shape (tokens,).
+        expected: `shared_prefix.token_requests.TOKEN_COLUMNS`, shape (tokens, 6); None without ``token_stats``.
     """
 
     ids: list[int]
     spans: NDArray[np.int64]
     logprobs: NDArray[np.float32]
+    expected: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, request: Request, response: Sequence[Any], counter: BaseCounter) -> ScoredTokens | None:
@@ -65,7 +78,7 @@ class ScoredTokens:
         if len(ids) != len(logprobs):
             raise RuntimeError(f"{request.describe()}: {len(logprobs)} token scores for {len(ids)} tokens")
         offsets = candidate_offsets(request.doc["candidates"][request.candidate], request.args[1])
-        return cls(ids, offsets[spans], logprobs)
+        return cls(ids, offsets[spans], logprobs, getattr(response, "expected", None))
 
 
 def candidate_offsets(candidate: str, continuation: str) -> NDArray[np.int64]:
@@ -172,22 +185,29 @@ SCHEMA = pa.schema(
     ]
 )
 
+#: With ``token_stats=True``: all of `TOKEN_COLUMNS` but the first, which follows from the rank.
+STATS = TOKEN_COLUMNS[1:]
+STATS_SCHEMA = pa.schema([*SCHEMA, *((name, pa.list_(pa.float32())) for name in STATS)])
+
 #: Key of the table's metadata: the digest of the run's answers, which its results hold, too.
 ANSWERS = b"nnd_answers"
 
 
 def token_table(requests: Iterable[Request], answers: str) -> pa.Table:
-    """Put the tokens of requests whose filtered responses are answers with tokens into a table, as `SCHEMA` says.
+    """Put the tokens of requests whose filtered responses are answers with tokens into a table (`SCHEMA`, `STATS_SCHEMA`).
 
     Args:
         requests: of a task.
         answers: see `ANSWERS`.
     """
-    rows = []
+    rows, schema = [], SCHEMA
     for request in requests:
         [answer] = request.filtered_resps.values()
         if (tokens := answer.tokens) is not None:
             starts, ends = tokens.spans.T
+            stats = {}
+            if tokens.expected is not None:
+                schema, stats = STATS_SCHEMA, dict(zip(STATS, tokens.expected.T[1:], strict=True))
             rows.append(
                 {
                     "cluster_id": request.doc["cluster_id"],
@@ -198,6 +218,7 @@ def token_table(requests: Iterable[Request], answers: str) -> pa.Table:
                     "starts": starts,
                     "ends": ends,
                     "logprobs": tokens.logprobs,
+                    **stats,
                 }
             )
-    return pa.Table.from_pylist(rows, schema=SCHEMA).replace_schema_metadata({ANSWERS: answers.encode()})
+    return pa.Table.from_pylist(rows, schema=schema).replace_schema_metadata({ANSWERS: answers.encode()})
