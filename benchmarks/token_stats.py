@@ -45,7 +45,10 @@ def main() -> None:
     """Measure every model on both sets, and print a table."""
     parser = argparse.ArgumentParser(description="Measure what keeping all of each token costs.")
     parser.add_argument(
-        "--models", nargs="+", default=["tiny Llama", "Llama 8 x 512", "T5 6 x 512"], help="shapes, or folders of models"
+        "--models",
+        nargs="+",
+        default=["tiny Llama", "Llama 8 x 512", "T5 6 x 512"],
+        help="shapes, or folders of models",
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default: 5)")
     options = parser.parse_args()
