@@ -37,7 +37,7 @@ def draw_lines(
     Args:
         points: at least one row, with the columns ``panel`` and ``line`` (their names), ``x``, ``y``, and ``low`` and ``high``,
             the ends of the error bar; nan where there is none.
-        title: above all panels.
+        title: above all panels; empty where their names say all. One panel alone has this title in the place of its name.
         x_label: label of the x axis, with its unit.
         y_label: label of the y axis, with its unit.
         main: the line that is black and bold.
@@ -51,6 +51,7 @@ def draw_lines(
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import EngFormatter, SymmetricalLogLocator
+        from matplotlib.transforms import ScaledTranslation
     except ImportError as error:
         raise NNDError(NO_MATPLOTLIB) from error
 
@@ -65,6 +66,7 @@ def draw_lines(
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
     for axes, (panel, points_of_panel) in zip(grid.flat, panels.items(), strict=False):
+        in_panel = points_of_panel["line"].unique().tolist()
         if chance is not None:
             label = f"chance ({chance})"
             drawn[label] = axes.axhline(chance, color="#777777", linewidth=1, linestyle=(0, (2, 2)), label=label)
@@ -73,10 +75,12 @@ def draw_lines(
             drawn[label] = axes.axhline(levels[panel], color="#777777", linewidth=2.5, label=label)
         for name, line in points_of_panel.groupby("line", sort=False):
             i = names.index(name)
+            # To the side by some points of the paper, so that error bars at one x do not lie on each other.
+            aside = (in_panel.index(name) - (len(in_panel) - 1) / 2) * min(5, 20 / len(in_panel)) / 72
             drawn[name] = axes.errorbar(
                 line["x"],
                 line["y"],
-                yerr=[line["y"] - line["low"], line["high"] - line["y"]],
+                yerr=None if line["low"].isna().all() else [line["y"] - line["low"], line["high"] - line["y"]],
                 label=figure_text(name),
                 color="black" if name == main else COLOURS[i % len(COLOURS)],
                 marker=MARKERS[i % len(MARKERS)],
@@ -86,7 +90,12 @@ def draw_lines(
                 elinewidth=0.9,
                 capsize=2.5,
             )
-        axes.set(title=figure_text(panel), xlabel=figure_text(f"{x_label}, log scale" if log else x_label))
+            for artist in drawn[name].get_children():
+                artist.set_transform(axes.transData + ScaledTranslation(aside, 0, figure.dpi_scale_trans))
+        axes.set(
+            title="" if len(panels) == 1 else figure_text(panel),
+            xlabel=figure_text(f"{x_label}, log scale" if log else x_label),
+        )
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.tick_params(labelbottom=True, labelleft=True)
     first = grid.flat[0]
@@ -101,5 +110,6 @@ def draw_lines(
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
     figure.legend(handles=list(drawn.values()), loc="outside lower center", ncols=2, frameon=False)
-    figure.suptitle(figure_text(title))
+    if title:
+        figure.suptitle(figure_text(title))
     return figure

@@ -30,6 +30,7 @@ from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
 from nnd_tasks.significance import LEVEL
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
+from nnd_tasks.text import counted
 from nnd_tasks.training.model_tags import (
     PARAMETERS,
     STEP,
@@ -239,11 +240,14 @@ def report_trend(trend: Trend) -> Report:
         panel, line, figure_points = "task", "category", {"all": points}
     else:
         panel, line, figure_points = "category", "family", dict(list(points.groupby("task")))
-    figures = {
-        file_stem(name): partial(
+    figures = {}
+    for name, chosen in figure_points.items():
+        chosen = chosen.assign(panel=_name_panels(chosen, panel), line=chosen[line], y=chosen["rate"])
+        subjects = list(chosen["panel" if panel == "task" else "task"].unique())
+        figures[file_stem(name)] = partial(
             draw_lines,
-            chosen.assign(panel=chosen[panel], line=chosen[line], y=chosen["rate"]),
-            f"Pass rate on {', '.join(chosen['task'].unique())}",
+            chosen,
+            f"Pass rate on {subjects[0]}" if len(subjects) == 1 else "",
             x,
             "pass rate (share of tests)",
             main=ALL,
@@ -251,8 +255,6 @@ def report_trend(trend: Trend) -> Report:
             chance=0.5,
             levels=_find_ceilings(chosen, panel),
         )
-        for name, chosen in figure_points.items()
-    }
     return Report(
         name="trend",
         title=f"Pass rate against {x}",
@@ -268,12 +270,22 @@ def report_trend(trend: Trend) -> Report:
     )
 
 
+def _of_panels(points: pd.DataFrame, panel: str) -> pd.DataFrame:
+    return points if panel == "category" else points[points["category"] == ALL]
+
+
+def _name_panels(points: pd.DataFrame, panel: str) -> pd.Series:
+    """Name each panel by its category or task, and its number of prompts; the name of a sample has this already."""
+    prompts = _of_panels(points, panel).groupby(panel)["clusters"].max().dropna()
+    names = {name: f"{name}, {counted(count, 'prompt')}" for name, count in prompts.items() if "prompts)" not in name}
+    return points[panel].replace(names)
+
+
 def _find_ceilings(points: pd.DataFrame, panel: str) -> dict[str, float]:
     """Map each panel of a figure to the human ceiling of its tests, where there is one."""
     if "ceiling" not in points:
         return {}
-    of_panel = points if panel == "category" else points[points["category"] == ALL]
-    return dict(of_panel.groupby(panel)["ceiling"].mean().dropna())
+    return dict(_of_panels(points, panel).groupby("panel")["ceiling"].mean().dropna())
 
 
 # ---------------------------------------------------------------- how early trainings differ

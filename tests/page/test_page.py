@@ -39,7 +39,7 @@ def test_the_tables_are_those_of_the_comparison(three):
     [section] = map(make_section, pair(three))
     every = [*section.report.tables, section.settings]
     tables = {table.name: table.cells.to_numpy().tolist() for table in every}
-    expected = {"rates", "ranks", "differences", "baselines", "diagnostics", "while training", "settings"}
+    expected = {"rates", "ranks", "differences", "baselines", "diagnostics", "while_training", "settings"}
     assert tables.keys() == expected
     for name, rows in tables.items():
         shown = page.xpath(f"//table[@class='{name}']/tbody/tr")

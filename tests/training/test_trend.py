@@ -122,7 +122,7 @@ def test_a_log_may_have_measures(tmp_path):
     assert numbers == pytest.approx([0.2, 0.2 - half, 0.2 + half])
     assert points.loc[1, ["margin", "bits_high"]].isna().all()
     assert math.isnan(points.loc[2, "bits_high_low"])
-    assert [table.name for table in report_trend(trend).tables] == ["rates", "while training"]
+    assert [table.name for table in report_trend(trend).tables] == ["rates", "while_training"]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,10 @@ def test_a_figure_of_sizes_has_a_panel_per_category_and_a_line_per_family():
     figures = report_trend(trend).figures
     assert set(figures) == {"nnd_demo", "nnd_other"}
     panels = {axes.get_title(): axes for axes in figures["nnd_demo"]().axes if axes.get_title()}
-    assert list(panels) == ["all", "x", "y"]
+    assert list(panels) == ["all, 4 prompts", "x, 3 prompts", "y, 4 prompts"]
     of_task = trend.points[trend.points["task"] == "nnd_demo"]
-    for category, axes in panels.items():
+    for title, axes in panels.items():
+        category = title.partition(",")[0]
         drawn = lines_of(axes)
         assert set(drawn) == {"a", "b"}
         for family, (x, y, ends) in drawn.items():
@@ -200,6 +201,7 @@ def test_a_figure_of_a_training_has_a_panel_per_task_and_a_line_per_category():
     runs = [run_of(f"r/step-{step}", **more) for more in ({}, OTHER) for step in (0, 24, 74, 223, 620, 1244)]
     [draw] = report_trend(find_trend(runs)).figures.values()
     panels = {axes.get_title(): axes for axes in draw().axes}
-    assert set(panels) == {"nnd_demo", "nnd_other"}
-    assert set(lines_of(panels["nnd_demo"])) == {"all", "x", "y"}
-    assert panels["nnd_demo"].get_xscale() == "symlog", "early steps crowd"
+    assert set(panels) == {f"{name}, 4 prompts" for name in ("nnd_demo", "nnd_other")}
+    axes = panels[min(panels)]
+    assert set(lines_of(axes)) == {"all", "x", "y"}
+    assert axes.get_xscale() == "symlog", "early steps crowd"
