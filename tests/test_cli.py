@@ -104,6 +104,14 @@ def test_list_shows_the_size_of_what_is_built_else_of_what_was_published(nnd, tm
         assert not published or {row["config"]: row["tests"] for row in own} == published
 
 
+def test_list_where_gives_each_folder_and_its_size(nnd, nnd_home):
+    write_files(nnd_home, {"nnd/a/x": "12345", "results/deep/y": "123"})
+    tables = json.loads(nnd("list", "--where", "--format", "json").out)["tables"]["places"]
+    own = [row for row in tables if Path(row["folder"]).is_relative_to(nnd_home)]
+    assert [(Path(row["folder"]).name, row["bytes"]) for row in own] == [("nnd", 5), ("results", 3)]
+    assert "| 0.0 |" in nnd("list", "--where").out
+
+
 def test_a_set_that_cannot_be_read_does_not_hide_the_others(nnd, nnd_home):
     build_set("demo")
     sets, demo = nnd_home / "nnd", nnd_home / "nnd" / "demo"

@@ -24,10 +24,12 @@ from nnd_tasks.store import (
     how_to_build,
     list_configs,
     look_up_set,
+    nnd_home,
     read_card,
     read_report,
     read_table,
 )
+from nnd_tasks.task.task_files import registered_folder
 from nnd_tasks.text import did_you_mean
 
 _SHOWN = 300  # characters of a text
@@ -143,6 +145,23 @@ def report_sets(language: str | None, task: str | None) -> Report:
     }
     first = Table("sets", sets.drop_duplicates("name"), brief)
     return Report("sets", "Sets", tables=[Table("sets", sets, columns)], brief=[first])
+
+
+def report_places() -> Report:
+    """Report the size of each folder of `nnd_home`, and of what `nnd register` wrote into lm-eval."""
+    home = nnd_home()
+    folders = [*(sorted(home.iterdir()) if home.is_dir() else []), registered_folder()]
+    sizes = [sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) for place in folders]
+    places = pd.DataFrame({"folder": map(str, folders), "bytes": sizes})[[place.is_dir() for place in folders]]
+    return Report(
+        "places",
+        f"{places['bytes'].sum() / 1e6:,.1f} MB, in NND_HOME={home} and in lm-eval",
+        tables=[Table("places", places, {"folder": "{folder}", "MB": lambda row: f"{row['bytes'] / 1e6:,.1f}"})],
+        notes=[
+            "To remove everything: nnd register --undo; pip uninstall nnd-tasks lm-eval-shared-prefix; delete the folders. "
+            "Downloaded models are in the cache of Hugging Face."
+        ],
+    )
 
 
 # ---------------------------------------------------------------- one set

@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 def show_sets(
     language: Annotated[str | None, Option(help="Only sets with texts of this language, such as zh.")] = None,
     task: Annotated[str | None, Option(help="Only sets of this task, such as code or summarization.")] = None,
+    where: Annotated[
+        bool, Option("--where", help="Show where all files are, how large, and how to remove them.")
+    ] = False,
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
     """Show every set: size, categories, licence, and where it is."""
-    from nnd_tasks.cli.listing import report_sets
+    from nnd_tasks.cli.listing import report_places, report_sets
     from nnd_tasks.show.terminal import show_reports
 
-    show_reports([report_sets(language, task)], form=form, brief=brief)
+    show_reports([report_places() if where else report_sets(language, task)], form=form, brief=brief)
 
 
 @verb(
