@@ -60,12 +60,15 @@ def load_parser(name: str | None = None) -> Parser:
             words, stop words and sentences that end in punctuation.
 
     Raises:
-        NNDError: spaCy, or the named pipeline, is not installed.
+        NNDError: spaCy, rapidfuzz or the named pipeline is not installed.
     """
     try:
+        import rapidfuzz  # noqa: F401
         import spacy
     except ImportError as error:
-        raise NNDError("stress tests need spaCy: in a clone of nnd-tasks, pip install '.[stress]'") from error
+        raise NNDError(
+            "stress tests need spaCy and rapidfuzz: in a clone of nnd-tasks, pip install '.[stress]'"
+        ) from error
     try:
         return Parser(spacy.load(name or PIPELINE))
     except (OSError, ValueError) as error:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from rapidfuzz.distance import Levenshtein
 from tqdm import tqdm
 
 from nnd_tasks import __version__
@@ -301,5 +300,7 @@ def compute_noise(gold: str, noised: str, *, switching: bool = False) -> float:
         noised: the same text with an error.
         switching: the error only moves words, so the distance is halved (paper, note 7).
     """
+    from rapidfuzz.distance import Levenshtein
+
     words = gold.split()
     return Levenshtein.distance(words, noised.split()) / len(words) / (1 + switching)
