@@ -90,29 +90,23 @@ def open_source(wanted: Wanted, source: str | Path | None, *, progress: bool = T
             write_text(downloaded.folder / _HASHES, json.dumps(hashes, indent=2) + "\n")
         return
     named = beside if source is None else expand(source)
-    with reading(named):
+    with reading(named), tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
         if not named.is_dir():
-            with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
-                yield from _lay_out(wanted, named, Path(scratch))
+            yield from _lay_out(wanted, named, Path(scratch))
             return
         below = named / wanted.name  # of a folder with several sets
         folder = below if below.is_dir() else named
         here = list_files(folder)
         deeper: dict[str, Path] = {}
-        for name, known in wanted.files.items():
-            if name not in here:
-                file = known or File()
-                where = (wanted.name, file.member or urlsplit(file.url).path, [folder])
-                copy = find_copy(name, file.sha256, *where) or find_copy(name, None, *where)
-                deeper |= {name: copy} if copy else {}
+        for name in sorted(wanted.files.keys() - here.keys()):
+            file = wanted.files[name] or File()
+            where = (wanted.name, file.member or urlsplit(file.url).path, [folder])
+            copy = find_copy(name, file.sha256, *where) or find_copy(name, None, *where)
+            deeper |= {name: copy} if copy else {}
         if deeper:  # of a clone of the publisher's repository; prepare.py asks for these names
-            with tempfile.TemporaryDirectory(prefix="nnd-") as scratch:
-                here = {name: here.get(name) or deeper[name] for name in wanted.files if name in here or name in deeper}
-                _check_inside(wanted, here, folder)
-                _link(here, Path(scratch))
-                yield _choose(wanted, Path(scratch), here, named)
-            return
-        chosen = _choose(wanted, folder, here, named)
+            here = {name: path for name, path in {**here, **deeper}.items() if name in wanted.files}
+            _link(here, Path(scratch))
+        chosen = _choose(wanted, Path(scratch) if deeper else folder, here, named)
         _check_inside(wanted, chosen.files, folder)
         yield chosen
 

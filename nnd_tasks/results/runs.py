@@ -13,7 +13,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MARGIN, MEASURES, TOKEN_STATS
-from nnd_tasks.task.signature import short_signature
+from nnd_tasks.task.signature import short_signature, write_value
 
 SIDES = ("high", "low")
 #: The reader of a plain task.
@@ -103,7 +103,7 @@ class Run:
         self.reader = str(self.protocol.get("reader", WRITER))
         self.set = f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
         self.full_protocol = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
-        self.settings = {key: _write_value(value) for key, value in self.full_protocol.items()}
+        self.settings = {key: write_value(value) for key, value in self.full_protocol.items()}
         everything_fits = not self.truncated and len(self.tests) > 0 and self.tests["passed"].notna().all()
         fits = {"overlong": "nothing is"} if everything_fits and "overlong" in self.protocol else {}
         self.comparison_key = {**self.full_protocol, **fits}
@@ -148,12 +148,6 @@ def check_writers(runs: Sequence[Run], purpose: str) -> None:
                 f"{purpose} takes likelihoods of texts, and {run.task} of {run.model} has those of a {run.reader}; add --select "
                 f"reader={WRITER}"
             )
-
-
-def _write_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "no" if value is None or value == "" else str(value)
 
 
 class Runs(list[Run]):

@@ -523,10 +523,9 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
         pairs = _choose_directions(pairs)
     accounts = tally_rows(conclude_rows(rows, pairs), pairs)
     if by_text and (differently := int(pairs.groupby("pair_id")["direction"].nunique().gt(1).sum())):
-        what_counts = "what more people say of a pair counts"
         accounts |= {
             "judged_differently": differently,
-            "what_counts": what_counts,
+            "what_counts": "what more people say of a pair counts",
             "attributes": 1 + ("category" in pairs),
         }
     used = pairs[pairs["exclusion"] == ""].reset_index(drop=True)
@@ -580,9 +579,9 @@ def _choose_directions(pairs: pd.DataFrame) -> pd.DataFrame:
     """
     used = pairs[pairs["exclusion"] == ""]
     direction = used["chosen"] > used["rejected"]
-    first, second = used["chosen"].mask(direction, used["rejected"]), used["rejected"].mask(direction, used["chosen"])
-    category = used["category"] if "category" in used else pd.Series("", index=used.index)
-    pair = used.groupby([used["prompt"], category, first, second], sort=False).ngroup()
+    texts = np.sort(used[["chosen", "rejected"]].to_numpy(object), axis=1).T
+    keys = [used[name] for name in ("prompt", "category") if name in used]
+    pair = used.groupby([*keys, *texts], sort=False).ngroup()
     used = used.assign(pair_id=pair, direction=direction)
     elected, undecided = elect(used, "pair_id", "direction", float)
     used = exclude(used, {

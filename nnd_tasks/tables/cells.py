@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
+from nnd_tasks.show.report import is_missing
 from nnd_tasks.text import some_of
 
 if TYPE_CHECKING:
@@ -43,11 +44,6 @@ def kind_of(value: Any) -> str:
     """Name the kind of a value in words."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true/false", int: "a number", float: "a number"}
     return "nothing" if is_missing(value) else names.get(type(value), type(value).__name__)
-
-
-def is_missing(value: Any) -> bool:
-    """Tell whether a cell holds nothing: None, NaN or pandas' NA."""
-    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
 def traces_of(role: str, recipe: Recipe) -> frozenset[str]:

@@ -14,13 +14,13 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import read_yaml
+from nnd_tasks.show.report import is_missing
 from nnd_tasks.tables.cells import (
     FILE,
     KEY,
     PATH,
     ROW,
     as_number,
-    is_missing,
     list_items,
     render,
     split_column,

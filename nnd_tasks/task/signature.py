@@ -430,7 +430,12 @@ def short_signature(protocol: Mapping[str, Any], model: Mapping[str, Any], packa
     return f"nnd:{nnd}|{data}/{config}:{digests[0]}|{model_name}:{digests[1]}"
 
 
-def _text(value: Any) -> str:
+def write_value(value: Any) -> str:
+    """Write a part of the protocol for people: ``yes``, ``no`` (also for None and ``""``), or the value itself."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "no" if value is None or value == "" else " ".join(str(value).split()).replace("|", "/")
+    return "no" if value is None or value == "" else str(value)
+
+
+def _text(value: Any) -> str:
+    return " ".join(write_value(value).split()).replace("|", "/")

@@ -1,1 +1,1 @@
-"""What one uses while a model is trained and for training it: callback, preference data, trends over checkpoints."""
+"""Training: a callback that scores the model, trends over checkpoints and sizes, and preference data to train on."""

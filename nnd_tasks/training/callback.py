@@ -159,7 +159,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
         self._done = step
         try:
             lines = self._score(model, self._prompts)
-        except Exception as error:  # a training run is worth more than one of its evaluations
+        except Exception as error:  # a failed evaluation must not stop the training
             logger.warning("NNDCallback: no evaluation at step %d, training goes on (%s)", step, typed_reason_of(error))
             return
         should_log = control.should_log  # log() resets it, but the Trainer has yet to log its loss

@@ -1,6 +1,9 @@
 """Pass rates against a number: the size of a model (paper, section 5.3), the step of a training (section 5.4), or a tag.
 
-And how early each measure decides which of several trainings will be better (DataDecide, arXiv 2504.11393).
+And how early each measure orders several trainings as at the end (DataDecide, arXiv 2504.11393).
+
+Known limits: that two runs are of one family or training is guessed from their names, unless a file of tags says it. A measure
+may order trainings early and say nothing of their quality.
 """
 
 from __future__ import annotations
@@ -385,7 +388,7 @@ def compute_accuracies(paired: Paired, models: pd.DataFrame) -> pd.DataFrame:
                 values = (totals / weights)[..., place].reshape(*models.shape, -1)
                 order = np.sign(values[first] - values[second])
                 same = ((order == order[:, -1:]) & (order != 0)).sum(axis=0)
-            # Where trainings have no order in the end, none is right.
+            # Where the trainings have no order at the last step, no pair can be right; one half stands for chance.
             accuracy = np.where(same[-1] > 0, same / np.maximum(same[-1], 1), 0.5)
             low, high = np.percentile(accuracy[:, 1:], (2.5, 97.5), axis=1)
             # Resamples are noisier than the prompts, so the interval may have to be made wider to hold the value.
@@ -455,15 +458,15 @@ def conclude(decisions: pd.DataFrame) -> str:
     enough = early.assign(enough=(early["accuracy"] >= ENOUGH) & (early["low"] > 0.5)).pivot(
         index="step", columns="measure", values="enough"
     )
-    stays = enough[::-1].cummin()[::-1]  # what a measure orders for a step only is chance
-    steps = stays.index[stays.any(axis="columns")]
-    step = steps[0] if len(steps) else stays.index[-1]
-    at = early[early["step"] == step].set_index("measure")
-    others = at.drop(RATE)
-    lasting = others[stays.loc[step, others.index]]
+    lasts = enough[::-1].cummin()[::-1]  # a measure that orders enough pairs at one step only does so by chance
+    steps = lasts.index[lasts.any(axis="columns")]
+    step = steps[0] if len(steps) else lasts.index[-1]
+    of_step = early[early["step"] == step].set_index("measure")
+    others = of_step.drop(RATE)
+    lasting = others[lasts.loc[step, others.index]]
     best = (others if lasting.empty else lasting)["accuracy"].idxmax()
     scores = [
         f"{row.Index} orders {row.ordered} of {row.pairs} pairs of trainings as at the end [{row.low:.2f}, {row.high:.2f}]"
-        for row in at.loc[[best, RATE]].itertuples()
+        for row in of_step.loc[[best, RATE]].itertuples()
     ]
     return f"By step {step:,.10g} {scores[0]}; {scores[1]}{'' if len(steps) else f'; none orders {ENOUGH:.0%}'}."

@@ -127,7 +127,7 @@ def test_each_model_has_a_report_with_tables_and_the_figure(tmp_path):
 
 def test_every_error_is_in_the_figure_from_its_gold_score_on():
     errors = ("injection", "mine", "token_drop")
-    figure = draw_levels(judge(pd.DataFrame([one(error, "1", -2.0) for error in errors])), "score", "x")
+    figure = draw_levels(judge(pd.DataFrame([one(error, "1", -2.0) for error in errors])), "x")
     assert [panel.get_title() for panel in figure.axes] == ["fluency", "targeted", "other"]
     for panel in figure.axes:
         assert panel.get_lines()[0].get_xydata().tolist() == [[0.0, -1.0], [0.1, -2.0]]

@@ -16,17 +16,21 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.figures.lines import draw_lines
 from nnd_tasks.files import expand
 from nnd_tasks.results.read_runs import read_results
+from nnd_tasks.results.runs import Run
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import clustered_mean, summarize_rate
 from nnd_tasks.studies.stress.error_types import ERRORS
-from nnd_tasks.text import figure_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-#: Column of a set -> what `judge` calls it.
-_COLUMNS = {"cluster_id": "text", "category": "error", "subcategory": "level", "noise_ratio": "noise", "seed": "seed"}
+#: Column of the tests of a run -> what `judge` calls it.
+_COLUMNS = {
+    **{"cluster_id": "text", "category": "error", "subcategory": "level", "noise_ratio": "noise"},
+    **{"high_mean": "gold", "low_mean": "score"},
+}
+_SCORE = "mean log-likelihood per token"
 
 
 def report_results(results: Path) -> list[Report]:
@@ -40,34 +44,24 @@ def report_results(results: Path) -> list[Report]:
     for run in read_results([results]):
         if run.tests["noise_ratio"].isna().all():
             continue
-        tests = run.tests.assign(gold=run.tests["high_mean"], score=run.tests["low_mean"])
-        if tests[["gold", "score"]].isna().any(axis=1).all():
+        if run.tests[["high_mean", "low_mean"]].isna().any(axis=1).all():
             raise NNDError(f"{run.path}: holds no scored stress test")
-        title = f"{run.task}, {run.model}"
-        reports.append(report_scores(title, "mean log-likelihood per token", tests, task=run.task, model=run.model))
+        reports.append(_report_run(run))
     if not reports:
         raise NNDError(f"{expand(results)}: holds no stress tests; they are made with `nnd stress build`")
     return reports
 
 
-def report_scores(title: str, metric: str, tests: pd.DataFrame, **facts: str) -> Report:
-    """Return a report on one score.
-
-    Args:
-        title: of the task or set, and what scored it.
-        metric: name of the score.
-        tests: in the columns of a stress set, with ``gold`` and ``score`` as for `judge`.
-        facts: for JSON.
-    """
-    tests = tests.rename(columns=_COLUMNS)
+def _report_run(run: Run) -> Report:
+    tests, title = run.tests.rename(columns=_COLUMNS), f"{run.task}, {run.model}"
     levels = judge(tests).assign(title=title)
     findings = [
         f"{outcome.capitalize()}: {', '.join(levels.loc[levels['outcome'] == outcome, 'error'].unique()) or 'none'}."
         for outcome in ("fail", "undecided")
     ]
     notes = [
-        f"Score: {metric}; of the gold texts {levels['gold'].iloc[0]:.4f}.",
-        "A metric passes an error when every level scores below the one before it, and the first below gold (`step`); where "
+        f"Score: {_SCORE}; of the gold texts {levels['gold'].iloc[0]:.4f}.",
+        "A model passes an error when every level scores below the one before it, and the first below gold (`step`); where "
         "levels are kinds and no grades, when each scores below gold; and when each level has a pass rate above 0.5.",
         "It is undecided while an interval holds 0 or 0.5. The intervals are over texts; those of one error hold together with "
         f"{CONFIDENCE:.0%}. Texts that an error left as they were keep their score.",
@@ -84,19 +78,19 @@ def report_scores(title: str, metric: str, tests: pd.DataFrame, **facts: str) ->
         tables=[make_table("levels", levels)],
         notes=notes,
         brief=[make_table("errors", levels)],
-        figures={"levels": partial(draw_levels, levels, metric, title)},
-        facts={**facts, "metric": metric, "unscored": unscored},
+        figures={"levels": partial(draw_levels, levels, title)},
+        facts={"task": run.task, "model": run.model, "metric": _SCORE, "unscored": unscored},
     )
 
 
-def draw_levels(levels: pd.DataFrame, metric: str, title: str) -> Figure:
+def draw_levels(levels: pd.DataFrame, title: str) -> Figure:
     """Return the paper's Figure 4: score against noise ratio, a panel for each kind of error; the legend says what fails."""
     golds = levels.drop_duplicates("error").assign(noise=0.0, score=levels["gold"])
     points = pd.concat([golds, levels]).rename(columns={"noise": "x", "score": "y"})
     points["panel"] = [ERRORS[name].kind if name in ERRORS else "other" for name in points["error"]]
     seen = points["outcome"] == "pass"
     points["line"] = points["error"].where(seen, points["error"] + " (" + points["outcome"] + ")")
-    return draw_lines(points.assign(low=math.nan, high=math.nan), title, "noise ratio", figure_text(metric))
+    return draw_lines(points.assign(low=math.nan, high=math.nan), title, "noise ratio", _SCORE)
 
 
 #: The intervals of one error hold together with this confidence.
@@ -104,11 +98,11 @@ CONFIDENCE = 0.95
 
 
 def decide(levels: pd.DataFrame) -> str:
-    """Tell whether a metric sees an error: ``pass``, ``fail`` or ``undecided``.
+    """Tell whether a model sees an error: ``pass``, ``fail`` or ``undecided``.
 
     The paper asks of the means that gold scores best, and each level lower than the one before (section 5.5.1); where levels are
     kinds and not grades, each lower than gold (section 2). A mean may fall by a few texts alone, so each level must also score
-    below gold in more than half of the texts. A metric passes if all intervals lie on the right side, fails if one lies on the
+    below gold in more than half of the texts. A model passes if all intervals lie on the right side, fails if one lies on the
     wrong one, and else it is undecided.
 
     Args:
