@@ -129,17 +129,16 @@ def read_text(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> str:
 
 
 @contextmanager
-def writing(path: Path, *, hint: str = "") -> Iterator[Path]:
+def writing(path: Path) -> Iterator[Path]:
     """Yield a new, empty file beside ``path`` that takes its place when the block ends, and is removed when it fails.
 
     Args:
         path: the file to write; its folder is made.
-        hint: ends the error: what the user can do.
 
     Raises:
         NNDError: it cannot be written (no permission, a full disk, a folder of that name).
     """
-    with writing_all([path], hint=hint) as (new,):
+    with writing_all([path]) as (new,):
         yield new
 
 
@@ -422,9 +421,9 @@ def _check_plain(text: str, loader: type[PlainLoader]) -> None:
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)  # type: ignore[arg-type]
 
 
-def read_yaml(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
+def read_yaml(path: Path) -> Any:
     """Read a YAML file; raises as `read_text` and `parse_yaml` do."""
-    return parse_yaml(read_text(path, limit=limit), str(path))
+    return parse_yaml(read_text(path), str(path))
 
 
 def parse_yaml(text: str, source: str, loader: type[PlainLoader] = PlainLoader) -> Any:

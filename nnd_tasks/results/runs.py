@@ -73,7 +73,6 @@ class Run:
         trained_on: splits that the model was trained on, ``SET:SPLIT`` or ``SET``, as ``--metadata`` said.
         training_overlap: those of ``trained_on`` that the run's tests hold.
         training_note: a sentence on what the model was trained on, for a run with ``trained_on``.
-        short_line: the signature for print, see `nnd_tasks.task.signature.short_signature`.
     """
 
     model: str
@@ -113,7 +112,11 @@ class Run:
         self.is_trial = self.command.get("limit") is not None and sample is not None
         self.texts = {side: take_values(self.documents, self.tests, side, "candidates") for side in SIDES}
         self._describe_training()
-        self.short_line = short_signature(self.protocol, self.model_info, self.environment)
+
+    @cached_property
+    def short_line(self) -> str:
+        """The signature for print, see `nnd_tasks.task.signature.short_signature`."""
+        return short_signature(self.protocol, self.model_info, self.environment)
 
     def _describe_training(self) -> None:
         self.trained_on = [split for split in str(self.model_info.get("trained_on") or "").split(",") if split]

@@ -182,19 +182,17 @@ def check_types(arguments: Mapping[str, Any], model: Any) -> dict[str, str]:
 # ---------------------------------------------------------------- the model and the tasks
 
 
-def check_chat_api(model: Any, scoring: Sequence[Any], *, chat: bool) -> None:
+def check_chat_api(model: str, scoring: Sequence[Any], *, chat: bool) -> None:
     """Check that a chat API is asked for what it gives.
 
     Args:
-        model: what ``--model`` names, or a ready-made model.
+        model: what ``--model`` names, a client of a chat API.
         scoring: the tasks that need likelihoods.
         chat: whether prompts are sent as chats.
 
     Raises:
         NNDError: a task needs likelihoods, or prompts are no chats.
     """
-    if not is_chat_api(model):
-        return
     for task in scoring:
         raise NNDError(
             f"--model {model}: chat APIs give no likelihoods of a given text, which {task.config.task} needs; take a task in "

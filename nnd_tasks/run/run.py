@@ -27,7 +27,7 @@ from nnd_tasks.run.table import write_table
 from nnd_tasks.show.console import say
 from nnd_tasks.store import list_source_folders
 from nnd_tasks.task.request import engine_errors
-from nnd_tasks.task.settings import check_selection, select_prompts
+from nnd_tasks.task.settings import check_selection, is_chat_api, select_prompts
 from nnd_tasks.task.signature import (
     INDIFFERENT,
     digest,
@@ -231,7 +231,8 @@ def _prepare(
     tokens = any(task.settings.tokens for task in ours)
     options |= {"tasks": specs, "task_manager": manager}
     options["samples"] = select_prompts(loaded, ours, options.get("samples"), sample)
-    checks.check_chat_api(model, [task for task in ours if not task.reader.writes], chat=chat)
+    if is_chat_api(model):
+        checks.check_chat_api(model, [task for task in ours if not task.reader.writes], chat=chat)
     tracker = options.get("evaluation_tracker")
     if tokens and tracker is not None and not tracker.output_path:
         raise NNDError("metadata tokens: the token scores go to a file beside the results; add --output_path FOLDER")

@@ -20,7 +20,7 @@ from nnd_tasks.errors import NNDError
 from nnd_tasks.files import expand
 from nnd_tasks.schema import ConfigSummary, short_hash
 from nnd_tasks.sets.build import BuiltSet
-from nnd_tasks.sets.catalogue import list_recipes
+from nnd_tasks.sets.catalogue import check_set_name, list_recipes
 from nnd_tasks.sets.recipe import Facts
 from nnd_tasks.sets.tasks import UserTask, shipped_task, write_task
 from nnd_tasks.sets.write import CardFacts, making, write_dataset
@@ -183,8 +183,7 @@ def build_stress_set(
 
 
 def _check_name(name: str, corpus: Corpus) -> None:
-    if not name.isidentifier():
-        raise NNDError(f"a set is named by letters, digits and _, not {name!r}")
+    check_set_name(name)
     if name in list_recipes() or (shipped_task(f"nnd_{name}") and name != f"blindspot_{corpus.name}"):
         raise NNDError(f"{name} is the name of another set; take another")
 
