@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO, StringIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import DECODER, json_lines, parse_json, read_bytes, reading_json
+from nnd_tasks.files import DECODER, parse_json, read_bytes, reading_json
 from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, SHEET, kind_of
 from nnd_tasks.tables.decode import MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
 from nnd_tasks.text import counted, some_of
@@ -394,15 +394,13 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
 def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:
     """Yield place, key and value of each record of a JSON file."""
     text = read_text(path, encoding)
-    if split_ending(path)[0] != ".json" and _is_object(text.lstrip().partition("\n")[0]):
-        lines = json_lines(text.split("\n"), str(path), hint=_HINT)
-        yield from ((line_place, None, value) for line_place, value in lines)
+    values = _parse_json_texts(text, str(path))
+    first_two = [*islice(values, 2)]
+    document = first_two[0][1]
+    is_row = split_ending(path)[0] != ".json" and "\n" not in text.strip() and isinstance(document, dict)
+    if len(first_two) > 1 or is_row:
+        yield from ((f"{path}, line {line}", None, value) for line, value in chain(first_two, values))
         return
-    values = _parse_json_sequence(text, str(path), hint=_HINT)
-    if len(values) > 1:
-        yield from ((f"{path}, line {line}", None, value) for line, value in values)
-        return
-    document = values[0][1]
     if not isinstance(document, (list, dict)):
         raise NNDError(f"{path}: expected a list of objects, found {kind_of(document)}; is it the right file?")
     yield from (
@@ -410,32 +408,23 @@ def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None,
     )
 
 
-def _parse_json_sequence(text: str, source: str, *, hint: str = "") -> list[tuple[int, Any]]:
-    """Parse one or several JSON texts that stand one after the other: the line at which each begins, and its value.
+def _parse_json_texts(text: str, source: str) -> Iterator[tuple[int, Any]]:
+    """Parse JSON texts that stand one after the other, as the lines of JSON Lines; yield where each begins, and its value.
 
     Raises:
         NNDError: as `nnd_tasks.files.parse_json`.
     """
-    values: list[tuple[int, Any]] = []
     line, earlier, end = 1, 0, 0
-    while (start := _skip_space(text, end)) < len(text) or not values:
+    while (start := _skip_space(text, end)) < len(text) or not end:
         line += text.count("\n", earlier, start)
-        with reading_json(source, hint):
+        with reading_json(f"{source}, line {line}" if end else source, _HINT):
             value, end = DECODER.raw_decode(text, start)
-        values.append((line, value))
+        yield line, value
         earlier = start
-    return values
 
 
 def _skip_space(text: str, position: int) -> int:
     return re.compile(r"[ \t\r\n]*").match(text, position).end()  # type: ignore[union-attr]
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def to_frame(records: Sequence[Record], path: Path) -> pd.DataFrame:
