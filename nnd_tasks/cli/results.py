@@ -113,6 +113,7 @@ def report(
 
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
+    need_package("page", "nnd report")
     from nnd_tasks.files import dump_yaml, expand, write_text
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
@@ -120,12 +121,11 @@ def report(
     if hub is not None:
         if test or out or allow:
             raise NNDError("--hub: takes --select only; leave --test, --out and --allow out")
-        from nnd_tasks.results.hub_results import list_hub_results
+        from nnd_tasks.page.hub_results import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select)[0])), hint="name a file with --hub")
         say(f"written: {hub}")
         return
-    need_package("page", "nnd report")
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 

@@ -1,1 +1,1 @@
-"""Pages of HTML: a report's page, and tests to browse."""
+"""What `nnd report` writes: pages of HTML with tests to browse, and rates for the hub."""

@@ -1,4 +1,4 @@
-"""Results on the Hub, listed as runs."""
+"""Rates of one model in the form of the hub (`nnd report --hub`)."""
 
 import pytest
 import yaml
