@@ -122,4 +122,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             r"\1\2",
             markdown,
         )
-    return markdown
+    return re.sub(r"\[([^\]]+)\]\(\.\./[^)]*\)", r"\1", markdown)  # code is in the repository alone

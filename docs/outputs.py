@@ -143,6 +143,7 @@ COMMANDS = [
     Shown("", scored("SmolLM2-135M-Instruct", "errors", "nnd_my_errors", "errors")),
     Shown("stress_report", "nnd stress report errors --brief"),
     Shown("new", "nnd new answers --from examples/answers.csv --better right"),
+    Shown("keys", "nnd new --keys"),
     Shown("check", "nnd check answers", skip=1, first=10, status=2),
 ]
 #: Verbs that no file shows, each with the reason.

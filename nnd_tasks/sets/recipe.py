@@ -218,7 +218,7 @@ def make_recipe(values: Any, prefix: str) -> Recipe:
             if cause == "Extra inputs are not permitted":
                 section, _, last = key.rpartition(".")
                 allowed = sections.get(section.partition(".")[0], Recipe).model_fields
-                hint = did_you_mean(last, allowed) or "see docs/contribute.md"
+                hint = did_you_mean(last, allowed) or "nnd new --keys shows them"
                 cause = f"no such key; {'put it under `facts`' if not section and last in Facts.model_fields else hint}"
             mistakes.append(f"{key}: {cause}" if key else cause)
         raise NNDError(f"{prefix}: {'; '.join(mistakes)}") from None

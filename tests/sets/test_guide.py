@@ -1,7 +1,6 @@
 """The guide to contributing is true: its files, its edits and its commands, in their order."""
 
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
@@ -83,7 +82,3 @@ def test_every_command_of_the_guide_does_what_it_says(tiny_models, tmp_path, mon
 def test_nnd_new_shows_every_key(model):
     said = CliRunner().invoke(app, ["new", "--keys"]).output
     assert [key for key in model.model_fields if f"- `{key}`: " not in said] == []
-
-
-def test_the_page_says_what_the_docstrings_say():
-    assert runpy.run_path(str(REPO / "docs" / "keys.py"))["write_page"](PAGE) == PAGE, "run python docs/keys.py --write"
