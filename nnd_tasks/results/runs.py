@@ -100,7 +100,8 @@ class Run:
     def __post_init__(self) -> None:
         """Compute what the protocol and the samples say of the run."""
         self.reader = str(self.protocol.get("reader", WRITER))
-        self.set = f"{self.protocol.get('set', '?')} ({self.protocol.get('config', '?')})"
+        set_name = str(self.protocol.get("set", "?")).removeprefix("nnd/")
+        self.set = f"{set_name} ({self.protocol.get('config', '?')})"
         self.full_protocol = {"task": self.task, **self.protocol, "version": str(self.version).partition("-")[0]}
         self.settings = {key: write_value(value) for key, value in self.full_protocol.items()}
         everything_fits = not self.truncated and len(self.tests) > 0 and self.tests["passed"].notna().all()
@@ -111,17 +112,16 @@ class Run:
         self.prompts_in_set = int(sample[1]) if sample else len(self.documents)
         self.is_trial = self.command.get("limit") is not None and sample is not None
         self.texts = {side: take_values(self.documents, self.tests, side, "candidates") for side in SIDES}
-        self._describe_training()
+        self._describe_training(set_name)
 
     @cached_property
     def short_line(self) -> str:
         """The signature for print, see `nnd_tasks.task.signature.short_signature`."""
         return short_signature(self.protocol, self.model_info, self.environment)
 
-    def _describe_training(self) -> None:
+    def _describe_training(self, tested_set: str) -> None:
         self.trained_on = [split for split in str(self.model_info.get("trained_on") or "").split(",") if split]
         set_and_split = {named: named.partition(":")[::2] for named in self.trained_on}
-        tested_set = str(self.protocol.get("set")).removeprefix("nnd/")
         tested_split = self.protocol.get("split")
         self.training_overlap = [
             named

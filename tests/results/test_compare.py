@@ -194,7 +194,7 @@ def test_every_number_is_shown_and_what_is_unreliable_is_marked():
 
 def test_what_cannot_be_compared_is_named():
     run, none, some = (make_run(*each, ["k", "l"]) for each in (("a", [1, 0]), ("b", [None] * 2), ("b", [None, 1])))
-    with pytest.raises(NNDError, match=r"no run of another model on nnd/demo \(default\) is at hand"):
+    with pytest.raises(NNDError, match=r"no run of another model on demo \(default\) is at hand"):
         compare_runs([run])
     with pytest.raises(NNDError, match="no test was scored by all of a, b"):
         compare_runs([run, none])

@@ -41,7 +41,7 @@ def test_the_tables_of_all_runs_say_what_the_files_say(scored, tmp_path):
     assert runs.runs["model"].tolist() == ["gpt2", "llama", "t5"]
     file = only(scored / "llama", "results_*.json")
     raw = json.loads(file.read_text())
-    expected = {"task": "nnd_demo", "set": "nnd/demo (authors)", "shots": 0, "prompts": 10, "file": str(file)}
+    expected = {"task": "nnd_demo", "set": "demo (authors)", "shots": 0, "prompts": 10, "file": str(file)}
     expected["parameters"] = raw["config"]["model_num_parameters"]
     expected["signature"] = raw["configs"]["nnd_demo"]["metadata"]["nnd"]["signature"]["line"]
     assert runs.runs.loc[1, [*expected]].to_dict() == expected
@@ -161,15 +161,15 @@ def test_runs_of_other_protocols_are_groups_of_their_own_and_can_be_chosen(tmp_p
         protocol |= {"chat_template": False, "selection": "10 of 60 (abc)"}
         write_run(tmp_path / str(shots), name, protocol=protocol)
     done = nnd("compare", tmp_path, "--out", tmp_path / "out")
-    assert "# nnd_made_up (shots 0) (30 of 60 prompts) on nnd/made_up (authors)" in done.out
+    assert "# nnd_made_up (shots 0) (30 of 60 prompts) on made_up (authors)" in done.out
     assert {path.stem for path in (tmp_path / "out").glob("*.md")} == {
         "compare_nnd_made_up_shots_0",
         "compare_nnd_made_up_shots_2",
     }
     done = nnd("compare", tmp_path, "--select", "shots=2,limit=10", "--select", "chat_template=no")
-    assert "# nnd_made_up (30 of 60 prompts) on nnd/made_up (authors): a, b\n" in done.out
+    assert "# nnd_made_up (30 of 60 prompts) on made_up (authors): a, b\n" in done.out
     message = refused(nnd("compare", tmp_path, "--allow", "shots, prompt,shots_seed"))
-    assert re.search(r"a: several runs of it on nnd/made_up .*; name .*--select", message)
+    assert re.search(r"a: several runs of it on made_up .*; name .*--select", message)
 
 
 @pytest.mark.parametrize(
