@@ -33,6 +33,13 @@ def test_the_numbers_of_examples_in_python_are_those_that_come_out():
         assert printed.getvalue().splitlines() == expected
 
 
+def test_the_first_screen_shows_what_the_command_prints():
+    shown = re.search(r"```text\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1].splitlines()
+    printed = (ROOT / "docs" / "outputs" / "run.txt").read_text("utf-8").splitlines()
+    assert len(shown) >= 5
+    assert [line for line in shown if line not in printed] == []
+
+
 def test_files_that_pages_of_the_repository_point_to_are_there():
     if not (ROOT / ".git").exists():
         pytest.skip("needs the repository")

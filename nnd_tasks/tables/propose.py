@@ -86,6 +86,8 @@ def propose_roles(table: pd.DataFrame, recipe: Recipe) -> dict[str, Any]:
     elif {"label", "score"} <= {*named}:
         unwanted = ("score" if recipe.min_gap is None else "label",)
     named = {role: column for role, column in named.items() if role not in unwanted}
+    if recipe.min_gap is not None and "label" in named:
+        named["score"] = named.pop("label")  # such as the judgement of each rater
     answer = _find_only_answer(table)
     if answer and not (
         recipe.pairs or recipe.label or recipe.score or recipe.attribute or {"label", "score"} & {*named}
