@@ -20,10 +20,11 @@ import regex  # type: ignore[import-untyped]
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.files import expand, parse_json
 from nnd_tasks.run.adapter import LM, model_parameters, model_types
-from nnd_tasks.run.adapters import check_adapter
+from nnd_tasks.task.request import engine_errors
 from nnd_tasks.task.settings import is_chat_api
 from nnd_tasks.task.signature import CLUSTER
 from nnd_tasks.text import counted, did_you_mean
+from shared_prefix.peft_adapters import check_adapter
 
 logger = logging.getLogger("lm_eval.nnd")
 
@@ -144,7 +145,8 @@ def check_request(model: Any, arguments: Mapping[str, Any]) -> None:
             _check_spelling(key, ["pretrained"], engine)
         raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
     if engine in ("hf", SHARED):
-        check_adapter(arguments)
+        with engine_errors():
+            check_adapter(arguments)
 
 
 def check_path(name: str) -> None:

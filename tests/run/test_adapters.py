@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from nnd_tasks.errors import NNDError
-from nnd_tasks.run.adapters import check_adapter
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
+from shared_prefix.model_error import ModelError
+from shared_prefix.peft_adapters import check_adapter
 from shared_prefix.upstream import HFLM
 
 peft = pytest.importorskip("peft", reason="pip install 'nnd-tasks[train]'")
@@ -56,7 +56,7 @@ def test_what_an_adapter_changes_is_known_before_the_model_is_loaded(change, gpt
     add_adapter(gpt2, tmp_path, change)
     arguments = {"pretrained": str(gpt2), "peft": str(tmp_path)}
     if change not in ("attention", "input"):
-        with pytest.raises(NNDError, match=r"ties its output layer .* docs/backends\.md"):
+        with pytest.raises(ModelError, match=r"ties its output layer .* docs/backends\.md"):
             check_adapter(arguments)
         return
     check_adapter(arguments)

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from nnd_tasks.errors import NNDError
+from shared_prefix.model_error import ModelError
 
-_log = logging.getLogger("lm_eval.nnd")
+logger = logging.getLogger("lm_eval.shared_prefix")
 
 
 def check_adapter(arguments: Mapping[str, Any]) -> None:
@@ -22,7 +22,7 @@ def check_adapter(arguments: Mapping[str, Any]) -> None:
         arguments: the parsed ``--model_args`` of ``hf``.
 
     Raises:
-        NNDError: lm-eval would not load the adapter as it was trained. It ties weights again after it loads an adapter
+        ModelError: lm-eval would not load the adapter as it was trained. It ties weights again after it loads an adapter
             (`HFLM.__init__` of 0.4.13 and 0.5): transformers 5 fails on an adapted output layer and on single rows, and
             gives saved input embeddings (``modules_to_save``) to the output layer too.
     """
@@ -31,12 +31,12 @@ def check_adapter(arguments: Mapping[str, Any]) -> None:
         return
     changed = _changed_embeddings(str(name), arguments)
     if changed - {"the input embeddings"}:
-        raise NNDError(
+        raise ModelError(
             f"peft={name}: changes {' and '.join(sorted(changed))}, and the model ties its output layer to its input embeddings; "
-            "lm-eval does not load that as it was trained. Merge it into untied weights: docs/backends.md, PEFT"
+            "lm-eval does not load that as it was trained. Merge it into untied weights: docs/backends.md of nnd-tasks, PEFT"
         )
     if changed:
-        _log.warning(
+        logger.warning(
             f"peft={name} changes the input embeddings, to which the output layer is tied. As in its training, only the input "
             "changes; weights that it was merged into change at both ends and have other outcomes."
         )
