@@ -85,6 +85,14 @@ def llamacpp(session: nox.Session) -> None:
     run_in_main(session, "-s", "tests/llamacpp", NND_TEST_LLAMACPP=find_python(session))
 
 
+@nox.session(python="3.12")
+def eee(session: nox.Session) -> None:
+    """The validator of Every Eval Ever, on what `nnd report --eee` writes."""
+    if not session.posargs:
+        session.install("every_eval_ever==0.3.0")
+    run_in_main(session, "tests/exchange/test_every_eval_ever.py", NND_TEST_EEE=find_python(session))
+
+
 @nox.session
 def ray(session: nox.Session) -> None:
     """Ray itself, with several raylets on this machine; 240 MB, and it takes minutes."""

@@ -198,7 +198,7 @@ def clustered_mean(
 
 
 def paired_difference(
-    passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None
+    passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None, span: float = 1.0
 ) -> ClusteredMean:
     """Compute how much higher the second model's pooled pass rate is, with an interval paired by test and clustered by prompt.
 
@@ -212,7 +212,8 @@ def paired_difference(
         passed_b: tests that the second one passes, in the same order, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
         influence: on the difference of the counts, as for `summarize_rate`.
+        span: how large a difference of other numbers than counts can be.
     """
     difference = clustered_mean(np.subtract(passed_b, passed_a), tests, influence=influence)
-    low, high = np.clip(difference[2:], -1, 1).tolist()
+    low, high = np.clip(difference[2:], -span, span).tolist()
     return difference._replace(low=low, high=high)

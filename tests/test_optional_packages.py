@@ -11,7 +11,7 @@ from nnd_tasks.cli import COMMANDS
 from tests.commands import run
 from tests.conftest import REPO
 
-PACKAGES = ("ceiling", "contribute", "likelihood", "page", "prompted", "studies", "training")
+PACKAGES = ("ceiling", "contribute", "exchange", "likelihood", "page", "prompted", "studies", "training")
 VERBS = {verb for verbs in COMMANDS.values() for verb in verbs}
 OPTIONAL = {verb for module, verbs in COMMANDS.items() if module.split(".")[1] in PACKAGES for verb in verbs}
 

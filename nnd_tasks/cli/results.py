@@ -10,6 +10,8 @@ from typer import Option
 from nnd_tasks.cli.typer_app import (
     Allow,
     Brief,
+    Category,
+    Cluster,
     Format,
     Out,
     Results,
@@ -21,7 +23,10 @@ from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nnd_tasks.results.compare import Comparison
+    from nnd_tasks.results.runs import Run
     from nnd_tasks.show.report import Report
 
 
@@ -29,6 +34,10 @@ def _report_comparison(comparison: Comparison) -> Report:
     """Report a comparison, with what is known of readers, and by token scores where tests are won and lost."""
     from nnd_tasks.results.comparison_report import report_comparison
 
+    if comparison.paired.of_documents:
+        from nnd_tasks.exchange.document_report import report_documents
+
+        return report_documents([comparison])
     report = report_comparison(comparison)
     if has_package("ceiling"):
         from nnd_tasks.ceiling.shares import add_shares
@@ -45,6 +54,16 @@ def _report_comparison(comparison: Comparison) -> Report:
     return report
 
 
+def _label(runs: Sequence[Run], cluster: str | None, category: str | None) -> Sequence[Run]:
+    """Give documents of other tasks the clusters and categories that options name."""
+    if not (cluster or category):
+        return runs
+    need_package("exchange", "--cluster, --category")
+    from nnd_tasks.exchange.documents import label_documents
+
+    return label_documents(runs, cluster, category)
+
+
 @verb(
     "Conclusions",
     "nnd compare --brief  # each pair of models: difference, interval, verdict",
@@ -59,6 +78,8 @@ def compare(
         bool, Option("--adjust", help="Also rates with length and word frequency taken out, even of one model.")
     ] = False,
     readers: Annotated[bool, Option("--readers", help="Compare what each model writes with what it says.")] = False,
+    cluster: Cluster = None,
+    category: Category = None,
     form: Format = "text",
     brief: Brief = False,
 ) -> None:
@@ -68,9 +89,12 @@ def compare(
     """
     from nnd_tasks.results.compare import compare_runs
     from nnd_tasks.results.read_runs import load_runs
+    from nnd_tasks.results.runs import check_writers
     from nnd_tasks.show.terminal import show_reports
 
-    chosen, _ = load_runs(runs, select, allow)
+    chosen = _label(load_runs(runs, select, allow)[0], cluster, category)
+    if adjust:
+        check_writers(chosen, "--adjust")
     if readers:
         need_package("prompted", "--readers")
         from nnd_tasks.prompted.readers import compare_readers
@@ -78,7 +102,12 @@ def compare(
         comparisons = compare_readers(chosen, allow)
     else:
         comparisons = compare_runs(chosen, allow, alone=adjust)
-    reports = [_report_comparison(comparison) for comparison in comparisons]
+    reports = [_report_comparison(comparison) for comparison in comparisons if not comparison.paired.of_documents]
+    others = [comparison for comparison in comparisons if comparison.paired.of_documents]
+    if others:
+        from nnd_tasks.exchange.document_report import report_documents
+
+        reports.append(report_documents(others))
     if adjust:
         need_package("studies", "--adjust")
         from nnd_tasks.studies.adjust import add_adjusted_rates
@@ -103,6 +132,12 @@ def report(
         Path | None,
         Option(metavar="FILE", help="Write a model's rates for .eval_results of its repository on the hub."),
     ] = None,
+    eee: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="Write records in the schema of Every Eval Ever: rates, and every test."),
+    ] = None,
+    cluster: Cluster = None,
+    category: Category = None,
     allow: Allow = "",
     select: Select = None,
     out: Out = None,
@@ -118,9 +153,17 @@ def report(
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 
+    if (hub or eee) and (test or out or allow or (hub and eee)):
+        raise NNDError(f"{'--hub' if hub else '--eee'}: takes --select only; leave --test, --out and --allow out")
+    if eee is not None:
+        need_package("exchange", "--eee")
+        from nnd_tasks.exchange.every_eval_ever import write_records
+
+        chosen = _label(load_runs(runs, select)[0], cluster, category)
+        write_records(chosen, expand(eee))
+        say(f"written: {eee} ({counted(len(chosen), 'run')}, with the texts of all tests, which keep their licences)")
+        return
     if hub is not None:
-        if test or out or allow:
-            raise NNDError("--hub: takes --select only; leave --test, --out and --allow out")
         from nnd_tasks.page.hub_results import list_hub_results
 
         write_text(expand(hub), dump_yaml(list_hub_results(load_runs(runs, select)[0])), hint="name a file with --hub")
@@ -129,7 +172,8 @@ def report(
     from nnd_tasks.page.browsing import look_up_test
     from nnd_tasks.page.page import render_report
 
-    chosen, left_out = load_runs(runs, select, allow, tokens=True)
+    whole, left_out = load_runs(runs, select, allow, tokens=True)
+    chosen = _label(whole, cluster, category)
     if test is not None:
         reports, page = look_up_test(test, chosen, allow)
         show_reports(reports, out=out)

@@ -43,6 +43,11 @@ Allow = Annotated[
     Sequence[str],
     Option(parser=parts_of, metavar="<str>", help="Parts of the protocol that may differ, such as prompt,shots."),
 ]
+Cluster = Annotated[
+    str | None,
+    Option(metavar="FIELD", help="Field of other tasks' documents, such as a passage, to cluster errors by."),
+]
+Category = Annotated[str | None, Option(metavar="FIELD", help="Field of other tasks' documents that gives categories.")]
 Select = Annotated[
     list[str] | None,
     Option(metavar="KEY=VALUE", help="Take only runs of this protocol, such as shots=0,limit=all."),

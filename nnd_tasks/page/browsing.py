@@ -239,6 +239,8 @@ def look_up_test(test_id: str, runs: Sequence[Run], allow: Sequence[str] = ()) -
         meant = did_you_mean(test_id, ids, at_most=3, cutoff=0.5) or f"they have {some_of(ids, 2)}"
         raise NNDError(f"--test {test_id}: no run has this test; {meant}; samples and nnd report show the ids")
     pairs = pair([run for run in runs if test_id in set(run.tests["test_id"])], allow)
+    if any(paired.of_documents for paired in pairs):
+        raise NNDError(f"--test {test_id}: is a document of a task that is not NND's; it is in {pairs[0].runs[0].path}")
     packed = pack(pairs, PAGE_LIMIT, only=test_id)
     page = fill_page("test.html.j2", **frame_tests(f"Test {test_id}", pairs, packed, alone=True))
     return [_report_test(test_id, paired) for paired in pairs], page

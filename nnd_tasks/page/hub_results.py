@@ -7,7 +7,7 @@ from typing import Any
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import category_rates
 from nnd_tasks.results.paired import pair
-from nnd_tasks.results.runs import WRITER, Runs
+from nnd_tasks.results.runs import METRIC, WRITER, Runs
 
 
 def list_hub_results(runs: Runs) -> list[dict[str, Any]]:
@@ -17,7 +17,7 @@ def list_hub_results(runs: Runs) -> list[dict[str, Any]]:
     `nnd publish` writes, because a choice of a generated letter is another measurement than a likelihood.
 
     Raises:
-        NNDError: there are several models, or a run is of a part of its set.
+        NNDError: there are several models, or a run is of a part of its set, or of a task that is not NND's.
     """
     models = sorted({str(run.model_info["name"]) for run in runs})
     if len(models) > 1:
@@ -26,6 +26,10 @@ def list_hub_results(runs: Runs) -> list[dict[str, Any]]:
         )
     entries = []
     for run in runs:
+        if run.reader == METRIC:
+            raise NNDError(
+                f"--hub: {run.task} is no NND task, and names no dataset of the hub; add --select reader={WRITER}"
+            )
         if run.protocol["selection"] != "all":
             raise NNDError(f"--hub: the run of {run.task} is of a part of its set; run it without --limit and --sample")
         [paired] = pair(Runs([run]))

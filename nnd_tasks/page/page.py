@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
-from nnd_tasks.page.browsing import PAGE_LIMIT, frame_tests, pack
+from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, frame_tests, pack
 from nnd_tasks.redact import hide, without_secrets
-from nnd_tasks.results.compare import Comparison, compare
+from nnd_tasks.results.compare import Comparison, compare_all
 from nnd_tasks.results.comparison_report import LEGEND, report_comparison
 from nnd_tasks.results.paired import Paired, not_compared, pair
 from nnd_tasks.results.read_runs import notes_on
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import METRIC, Run
 from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.show.forms import fill_page
 from nnd_tasks.show.report import Report, Table, file_stem, make_table
@@ -52,17 +52,19 @@ class Section:
 Describe: TypeAlias = Callable[[Comparison], Report]
 
 
-def make_section(paired: Paired, describe: Describe = report_comparison) -> Section:
-    """Compute what a page says about models on one set.
+def make_sections(pairs: Sequence[Paired], describe: Describe = report_comparison) -> list[Section]:
+    """Compute what a page says about models on each set.
 
     Raises:
         NNDError: no test was scored by every model, or token scores are damaged.
     """
-    if paired.tests.empty:
-        raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
-    comparison = compare(paired)
-    around = around_errors(paired.runs)
-    return Section(paired, comparison, describe(comparison), around, _list_settings(paired.runs))
+    for paired in pairs:
+        if paired.tests.empty:
+            raise NNDError(f"{paired.runs[0].path}: no test was scored by every model; leave {paired.title} out")
+    return [
+        Section(one.paired, one, describe(one), around_errors(one.paired.runs), _list_settings(one.paired.runs))
+        for one in compare_all(pairs)
+    ]
 
 
 def _list_settings(runs: Sequence[Run]) -> Table:
@@ -107,13 +109,13 @@ def render_report(
     pairs = pair(runs, allow, split_conflicts=True)
     several_models = len({run.model for run in runs}) > 1
     notes = not_compared(runs, pairs) if several_models or any(paired.conflict for paired in pairs) else []
-    sections = [make_section(paired, describe) for paired in pairs]
+    sections = make_sections(pairs, describe)
     reports = []
     for section in sections:
         reports.append(section.report)
         if len(section.around):
             reports.append(_report_around_errors(section.around))
-    sections += [make_section(paired, describe) for paired in readers]
+    sections += make_sections(readers, describe)
     notes += [f"left out: {line}" for line in skipped]
     return reports, render_page("NND report", sections, notes)
 
@@ -142,12 +144,19 @@ def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = 
         notes: below the summary.
     """
     pairs = [section.paired for section in sections]
+    tests = [paired for paired in pairs if not paired.of_documents]
     rates = pd.concat([section.report.tables[0].data.assign(task=section.paired.title) for section in sections])
-    overall = rates[rates["category"] == ALL]
+    overall, others = rates[rates["category"] == ALL], len(pairs) - len(tests)
+    captions = ["Pass rate over all tests of a set"] * bool(tests) + ["Mean over the documents of another task"] * bool(
+        others
+    )
     return fill_page(
         "page.html.j2",
-        overview=Report("summary", title, tables=[make_table("summary", overall)], legend=LEGEND),
+        overview=Report(
+            "summary", title, tables=[make_table("summary", overall, what=". ".join(captions))], legend=LEGEND
+        ),
         sections=sections,
+        others=others,
         notes=[*notes, *(note for section in sections for note in notes_on(section.paired.runs))],
         baselines=BASELINES,
         commands=[(run, command_of(run)) for paired in pairs for run in paired.runs],
@@ -156,7 +165,7 @@ def render_page(title: str, sections: Sequence[Section], notes: Sequence[str] = 
         error_side=SIDE,
         error_values=VALUES,
         error_caption=AROUND_CAPTION,
-        **frame_tests(title, pairs, pack(pairs, PAGE_LIMIT)),
+        **frame_tests(title, tests, pack(tests, PAGE_LIMIT) if tests else Packed([], 0, 0, [], False)),
     )
 
 
@@ -180,7 +189,7 @@ def command_of(run: Run) -> str:
         "num_fewshot": protocol.get("shots"),
         "metadata": settings and json.dumps(settings),
     }
-    words = ["nnd", "run"]
+    words = ["lm_eval" if run.reader == METRIC else "nnd", "run"]
     for name, value in options.items():
         if value:  # a limit is a number or a share; lm-eval keeps both as floats
             words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]

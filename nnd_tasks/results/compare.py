@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -33,7 +34,8 @@ class Comparison:
             pairs and categories; ``significant``: ``p_holm`` is below 0.05, the one rule for ranks and verdicts; ``disagrees``:
             the interval, which is of this pair alone, says otherwise; ``mde`` (`nnd_tasks.significance.detectable`) from the
             paired variance; nan where the difference is shown although the hardest case has none; ``underpowered``: not
-            significant, and too few prompts to find realistic differences. Empty for one model.
+            significant, and too few prompts to find realistic differences. Empty for one model. Where p values of several tasks
+            are corrected together, ``hypotheses`` says how many.
         ranks: a row per model, the best first; see `rank`. Empty for fewer than three models.
         not_compared: a line for each run that no other could be compared with.
     """
@@ -49,10 +51,12 @@ class Comparison:
 def category_rates(paired: Paired) -> pd.DataFrame:
     """`Comparison.rates`: the rates of each model on all tests, then on each category."""
     rows = []
+    summarize = clustered_mean if paired.numbers else summarize_rate
     for category, (counts, tests) in paired.passed_by_prompt.items():
-        size = {"category": category, "tests": int(tests.sum()), "prompts": len(tests), "few": len(tests) < FEW}
+        scored = int(paired.of_category(category).sum())
+        size = {"category": category, "tests": scored, "prompts": len(tests), "few": len(tests) < FEW}
         for model, passed in zip(paired.models, counts.T, strict=True):
-            rows.append({**size, "model": model, **summarize_rate(passed, tests)._asdict()})
+            rows.append({**size, "model": model, **summarize(passed, tests)._asdict()})
     return pd.DataFrame(rows).rename(columns={"mean": "rate"})
 
 
@@ -90,22 +94,41 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool 
         NNDError: no set has two models, or runs cannot be compared.
     """
     if alone and len({run.model for run in runs}) == 1:
-        return [compare(paired) for paired in pair(runs, allow)]
+        return compare_all(pair(runs, allow))
     groups, single = pair_several(runs, allow, "a comparison", "; nnd report shows one model")
-    return [compare(paired, single) for paired in groups]
+    return compare_all(groups, single)
 
 
 def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
     """Compare every pair of models on all tests and on each category; of one model alone there are no differences."""
-    rates, measures = category_rates(paired), category_measures(paired)
-    if len(paired.runs) == 1:
-        return Comparison(paired, rates, measures, pd.DataFrame(columns=["category"]), pd.DataFrame(), not_compared)
+    return compare_all([paired], not_compared)[0]
+
+
+def compare_all(groups: Sequence[Paired], not_compared: Sequence[str] = ()) -> list[Comparison]:
+    """Compare the models of each group; the p values of all tasks that are not NND's are corrected together."""
+    rows = {i: _pair_models(paired) for i, paired in enumerate(groups) if len(paired.runs) > 1}
+    families: dict[int, dict[int, pd.DataFrame]] = defaultdict(dict)
+    for i, of_group in rows.items():
+        families[-1 if groups[i].of_documents else i][i] = of_group
+    tables = {i: table.loc[i] for of_family in families.values() for table in [_judge(of_family)] for i in of_family}
+    comparisons = []
+    for i, paired in enumerate(groups):
+        rates, differences = category_rates(paired), tables.get(i, pd.DataFrame(columns=["category"]))
+        overall = (table[table["category"] == ALL] for table in (rates, differences))
+        ranks = rank(*overall, lower=paired.words.lower) if len(paired.runs) > 2 else pd.DataFrame()
+        comparisons.append(Comparison(paired, rates, category_measures(paired), differences, ranks, not_compared))
+    return comparisons
+
+
+def _pair_models(paired: Paired) -> pd.DataFrame:
+    """The differences of each pair of models, up to ``p``; see `Comparison.differences`."""
     rows = []
     pairs = list(combinations(range(len(paired.models)), 2))
     firsts, seconds = np.array(pairs).T
     for category, (counts, tests) in paired.passed_by_prompt.items():
-        hypotheses = len(pairs) * (1 if category == ALL else len(paired.categories) - 1)
-        differences_of_pairs = [paired_difference(counts[:, a], counts[:, b], tests) for a, b in pairs]
+        differences_of_pairs = [
+            paired_difference(counts[:, a], counts[:, b], tests, span=paired.span) for a, b in pairs
+        ]
         p_values = permutation_p(counts[:, seconds] - counts[:, firsts]).tolist()
         for (a, b), difference, p in zip(pairs, differences_of_pairs, p_values, strict=True):
             rows.append(
@@ -116,30 +139,38 @@ def compare(paired: Paired, not_compared: Sequence[str] = ()) -> Comparison:
                     "second": paired.models[b],
                     **difference._asdict(),
                     "p": p,
-                    "mde": detectable(difference.standard_error, len(tests), hypotheses),
+                    "span": paired.span,
+                    "question": (category != ALL) | paired.is_part,
                 }
             )
-    # Two questions: which models differ, and on which categories. The answers to each have one chance of a false alarm.
-    differences = pd.DataFrame(rows).rename(columns={"mean": "difference"})
-    differences["p_holm"] = differences.groupby(differences["category"] == ALL)["p"].transform(holm)
+    return pd.DataFrame(rows).rename(columns={"mean": "difference"})
+
+
+def _judge(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Put tables together, and add what their p values say, from ``mde`` on; see `Comparison.differences`."""
+    differences = pd.concat(tables)
+    # Two questions: which models differ, and on which parts. The answers to each have one chance of a false alarm.
+    question, span = differences.groupby(differences.pop("question"))["p"], differences.pop("span")
+    hypotheses = question.transform("size")
+    differences["mde"] = [*map(detectable, differences["standard_error"], differences["prompts"], hypotheses)]
+    differences["p_holm"] = question.transform(holm)
     differences["significant"] = differences["p_holm"] < LEVEL
     excludes_zero = (differences["low"] > 0) | (differences["high"] < 0)
     differences["disagrees"] = differences["low"].notna() & (excludes_zero != differences["significant"])
-    too_few = [is_underpowered(row.mde, row.prompts) for row in differences.itertuples()]
+    too_few = [*map(is_underpowered, differences["mde"] / span, differences["prompts"])]
     differences["underpowered"] = ~differences["significant"] & np.array(too_few)
     # Where a difference is shown, as others made Holm's correction milder, the hardest case says nothing.
     differences.loc[differences["significant"] & np.isinf(differences["mde"]), "mde"] = math.nan
-    overall = (table[table["category"] == ALL] for table in (rates, differences))
-    ranks = rank(*overall) if len(paired.runs) > 2 else pd.DataFrame()
-    return Comparison(paired, rates, measures, differences, ranks, not_compared)
+    return differences if len(tables) == 1 else differences.assign(hypotheses=hypotheses)
 
 
-def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
+def rank(rates: pd.DataFrame, differences: pd.DataFrame, *, lower: bool = False) -> pd.DataFrame:
     """Put the models in order of their rates, with the ranks that the corrected p values leave them.
 
     Args:
         rates: of all tests, a row per model.
         differences: of all tests, a row per pair of models.
+        lower: a lower rate is better.
 
     Returns:
         ``model``; ``rate``; ``best``: 1 + number of models that are significantly better (Holm over pairs); ``worst``: number
@@ -149,9 +180,10 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame) -> pd.DataFrame:
     """
     significant = differences[differences["significant"]]
     beats = {
-        (row.second, row.first) if row.difference > 0 else (row.first, row.second) for row in significant.itertuples()
+        (row.second, row.first) if (row.difference > 0) != lower else (row.first, row.second)
+        for row in significant.itertuples()
     }
-    ranks = rates[["model", "rate"]].sort_values(["rate", "model"], ascending=[False, True], ignore_index=True)
+    ranks = rates[["model", "rate"]].sort_values(["rate", "model"], ascending=[lower, True], ignore_index=True)
     order = ranks["model"].tolist()
     begins_group = [
         all((upper, lower) in beats for upper in order[:i] for lower in order[i:]) for i in range(len(order))

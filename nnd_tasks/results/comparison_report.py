@@ -10,7 +10,7 @@ import pandas as pd
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
 from nnd_tasks.results.compare import Comparison
 from nnd_tasks.results.paired import Paired, test_texts
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import OF_TESTS, Run, Words
 from nnd_tasks.results.samples import outcomes_of
 from nnd_tasks.show.report import Report, make_table, write_cell
 from nnd_tasks.significance import LARGEST_MDE, LEVEL, POWER, RESAMPLES, needed
@@ -71,13 +71,13 @@ def report_comparison(comparison: Comparison) -> Report:
 
 # ---------------------------------------------------------------- sentences
 
-#: Differences of which one, the first below the MDE, is what a comparison that shows none could aim for.
-_AIMS = (0.05, 0.02, 0.01)
 #: Pairs of models above which those without a difference are counted, not listed: those of more than five models.
 _LISTED = 10
 
 
-def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
+def give_verdicts(
+    rates: pd.DataFrame, differences: pd.DataFrame, words: Words = OF_TESTS, span: float = 1.0
+) -> list[str]:
     """A sentence or more for each pair of models: which passes more tests, or what it would take to tell.
 
     A difference is shown where it is ``significant``, as for the ranks. Signs are those of the table: the second model less the
@@ -87,6 +87,8 @@ def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
     Args:
         rates: those of `nnd_tasks.results.compare.Comparison`.
         differences: likewise; empty for one model.
+        words: how to speak of them.
+        span: how large a difference can be.
     """
     sentences: list[str] = []
     if differences.empty:
@@ -96,19 +98,19 @@ def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
     not_listed = 0
     for _, of_pair in pairs:
         overall, *categories = of_pair.itertuples()
-        by_category = _describe_categories(categories) if len(categories) > 1 else ""
+        by_category = _describe_categories(categories, words) if len(categories) > 1 else ""
         significant = any(row.significant for row in (overall, *categories))
         if not significant and len(pairs) > _LISTED:
             not_listed += 1
             continue
-        both = ", ".join(f"{model} {100 * rate_of[model]:.1f}%" for model in (overall.first, overall.second))
+        models = overall.first, overall.second
+        both = ", ".join(f"{model} {write_cell(words.rate, {'value': rate_of[model]})}" for model in models)
         if overall.significant:
-            models = overall.second, overall.first
-            better, worse = models if overall.difference > 0 else reversed(models)
-            sentence = f"{better} passes more tests than {worse}: {both} ({_describe_difference(overall)})."
+            worse, better = models if (overall.difference > 0) != words.lower else reversed(models)
+            sentence = f"{better} {words.wins} {worse}: {both} ({_describe_difference(overall, words)})."
         else:
-            sentence = f"No difference shown: {both} ({_describe_difference(overall)})."
-            sentence += _describe_power(overall, len(pairs))
+            sentence = f"No difference shown: {both} ({_describe_difference(overall, words)})."
+            sentence += _describe_power(overall, getattr(overall, "hypotheses", len(pairs)), words, span)
         sentences.append(sentence + by_category)
     if not_listed:
         sentences.append(
@@ -117,46 +119,47 @@ def give_verdicts(rates: pd.DataFrame, differences: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _describe_categories(categories: list[Any]) -> str:
+def _describe_categories(categories: list[Any], words: Words) -> str:
     """On which categories which model passes more, and on which no difference is shown."""
     statements = []
     for second_is_better in (True, False):
-        rows = [row for row in categories if row.significant and (row.difference > 0) == second_is_better]
+        rows = [
+            row for row in categories if row.significant and ((row.difference > 0) != words.lower) == second_is_better
+        ]
         if rows:
             better = rows[0].second if second_is_better else rows[0].first
-            names = (f"{row.category} ({_write_points(row.difference)} points, p {_write_p(row)})" for row in rows)
-            statements.append(f"{better} passes more on {', '.join(names)}")
+            names = (f"{row.category} ({_write(row.difference, words)}{words.unit}, p {_write_p(row)})" for row in rows)
+            statements.append(f"{better} {words.on} {', '.join(names)}")
     undecided = [row.category for row in categories if not row.significant]
     if undecided:
         statements.append(f"no difference shown on {some_of(undecided, show=str)}")
     return f" By category: {'; '.join(statements)}."
 
 
-def _describe_difference(row: Any) -> str:
+def _describe_difference(row: Any, words: Words) -> str:
     """How large a significant difference is, and how sure; else what differences the interval leaves possible."""
-    points, p = _write_points(row.difference), _write_p(row)
+    points, p = _write(row.difference, words) + words.unit, _write_p(row)
     if math.isnan(row.low):
-        return f"{points} points on every prompt, p {p}" if row.difference else "the same on every prompt"
-    interval = f"{_write_points(row.low)} to {_write_points(row.high)}"
+        return f"{points} on every {words.prompt}, p {p}" if row.difference else f"the same on every {words.prompt}"
+    interval = f"{_write(row.low, words)} to {_write(row.high, words)}"
     if row.significant:
-        return f"{points} points, 95% interval {interval}, p {p}"
-    return f"{interval} points, but p {p}" if row.disagrees else f"{interval} points"
+        return f"{points}, 95% interval {interval}, p {p}"
+    return f"{interval}{words.unit}, but p {p}" if row.disagrees else f"{interval}{words.unit}"
 
 
-def _describe_power(row: Any, hypotheses: int) -> str:
+def _describe_power(row: Any, hypotheses: int, words: Words, span: float) -> str:
     """What so many prompts can detect, and what a smaller difference needs."""
     if math.isnan(row.mde):
         return ""
-    possible = row.mde <= 1
-    sentence = f" {counted(row.prompts, 'prompt')} can detect "
-    sentence += f"{write_cell('{mde:points}', {'mde': row.mde})} points" if possible else "no difference"
+    possible = row.mde <= span
+    sentence = f" {counted(row.prompts, words.prompt)} can detect "
+    sentence += f"{_write(row.mde, words)[1:]}{words.unit}" if possible else "no difference"
     if row.prompts >= FEW:  # the spread of fewer prompts is too unsure to plan from
-        aim = next((aim for aim in _AIMS if aim < row.mde), None)
+        aim = next((aim for aim in words.aims if aim < row.mde), None)
         prompts = math.inf if aim is None else needed(row.standard_error, row.prompts, aim, hypotheses)
         if aim is not None and math.isfinite(prompts):
-            sentence += (
-                f"; {counted(round(100 * aim), 'point')} {'needs' if aim == 0.01 else 'need'} about {prompts:,.0f}"
-            )
+            size = counted(round(100 * aim), "point") if words.unit else f"{aim:g}"
+            sentence += f"; {size} {'need' if size.endswith('s') else 'needs'} about {prompts:,.0f}"
     return f"{sentence}."
 
 
@@ -164,9 +167,9 @@ def _write_p(row: Any) -> str:
     return write_cell("{p:p}", {"p": row.p_holm})
 
 
-def _write_points(share: float) -> str:
-    """A difference in percentage points, with its sign."""
-    return write_cell("{share:+points}", {"share": share}).replace("-", "\N{MINUS SIGN}")
+def _write(difference: float, words: Words) -> str:
+    """A difference, with its sign."""
+    return write_cell(words.difference, {"value": difference}).replace("-", "\N{MINUS SIGN}")
 
 
 # ---------------------------------------------------------------- what to read beside rates

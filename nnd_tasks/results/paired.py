@@ -14,7 +14,7 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.errors import NNDError, visible
-from nnd_tasks.results.runs import Run
+from nnd_tasks.results.runs import METRIC, Run
 from nnd_tasks.text import counted
 
 #: Parts of the protocol that say little to people: digests, and what goes with the number of exemplars.
@@ -53,8 +53,9 @@ class Paired:
         task: name of the task, or of the tasks.
         runs: one per model; with the prompts that all of them have.
         tests: one row per test that all models have scored: ``test_id``, ``cluster_id``, ``category``, ``subcategory``,
-            ``severity``, ``document`` (of the first run).
-        passed: shape (tests, models).
+            ``severity``, ``document`` (of the first run); and ``stratum``, where parts of a test set count equally, whatever
+            their sizes.
+        passed: shape (tests, models). Of documents of another task it is their metric, a number.
         left_out: number of tests that some model could not score.
         distinguished_by: what tells these runs from others of the same set and task, such as ``shots 2``; empty where there are
             none.
@@ -64,9 +65,14 @@ class Paired:
         credit: what each test counts, from 0 to 1, shape (tests, models), where a tie of some models counts as half passed;
             None where `passed` says it.
         set: name of the set and its config.
+        words: how reports speak of the outcomes.
+        of_documents: they are of a task that is not NND's.
+        is_part: the task is part of a group of tasks that has a mean.
+        numbers: the outcomes are other numbers than 0 and 1.
+        span: how far apart outcomes can be: 1, and of numbers beyond 0 and 1 the largest less the smallest.
         models: names of the models.
         tests_of: model -> the rows that its run has of `tests`, in the same order; ``test_id`` is the index.
-        categories: ``all``, then the categories of the tests.
+        categories: ``all``, then the categories of the tests, if they have any.
         name: of the task, with what tells these runs from others of it.
         title: the same, and whether they are of some prompts only.
         notes: which tests are left out, and why; and what the models were trained on.
@@ -77,7 +83,7 @@ class Paired:
     task: str
     runs: list[Run]
     tests: pd.DataFrame = field(repr=False)
-    passed: np.ndarray[Any, np.dtype[np.bool_]] = field(repr=False)
+    passed: np.ndarray[Any, Any] = field(repr=False)
     left_out: int
     distinguished_by: str = ""
     unshared_tests: int = 0
@@ -87,29 +93,36 @@ class Paired:
 
     def __post_init__(self) -> None:
         """Compute what reports say of all of it."""
-        self.set = self.runs[0].set
+        self.set, self.words = self.runs[0].set, self.runs[0].words
+        self.of_documents = self.runs[0].reader == METRIC
+        self.is_part = "group" in self.runs[0].command
+        self.numbers = not np.isin(self.passed, (0, 1)).all()
+        self.span = 1.0
+        if self.numbers and (self.passed.min() < 0 or self.passed.max() > 1):
+            self.span = float(np.ptp(self.passed))
         self.models = [run.model for run in self.runs]
         self.tests_of = {run.model: run.tests.set_index("test_id").loc[self.tests["test_id"]] for run in self.runs}
-        self.categories = [ALL, *sorted(self.tests["category"].unique())]
+        self.categories = [ALL, *sorted(set(self.tests["category"]) - {""})]
+        test, prompt = self.words[:2]
         prompts = len(self.runs[0].documents)
         self.name = f"{self.task} ({self.distinguished_by})" if self.distinguished_by else self.task
         self.title = self.name
         if self.prompts_in_set is not None and "selection" not in self.distinguished_by:
-            self.title += f" ({prompts:,} of {counted(self.prompts_in_set, 'prompt')})"
+            self.title += f" ({prompts:,} of {counted(self.prompts_in_set, prompt)})"
         self.notes = list(dict.fromkeys(run.training_note for run in self.runs if run.trained_on))
         if self.prompts_in_set is not None:
             self.notes.append(
-                f"A sample: {prompts:,} of {counted(self.prompts_in_set, 'prompt')}. Its rates over all tests can be far from "
+                f"A sample: {prompts:,} of {counted(self.prompts_in_set, prompt)}. Its rates over all {test}s can be far from "
                 "those of the whole set, as --sample takes categories evenly and --limit takes the first prompts."
             )
         if self.unshared_tests:
             self.notes.append(
-                f"Some runs are of a sample: compared on the {counted(len(self.tests), 'test')} of "
-                f"{counted(self.tests['cluster_id'].nunique(), 'prompt')} that all of them have; left out: "
-                f"{counted(self.unshared_tests, 'test')} of other prompts."
+                f"Some runs are of a sample: compared on the {counted(len(self.tests), test)} of "
+                f"{counted(self.tests['cluster_id'].nunique(), prompt)} that all of them have; left out: "
+                f"{counted(self.unshared_tests, test)} of other {prompt}s."
             )
         if self.left_out:
-            self.notes.append(f"Left out: {counted(self.left_out, 'test')} that some model could not score.")
+            self.notes.append(f"Left out: {counted(self.left_out, test)} that some model could not score.")
         counted_as = self.passed if self.credit is None else self.credit
         self.passed_by_prompt = {name: self.sum_by_prompt(counted_as, name) for name in self.categories}
 
@@ -118,9 +131,18 @@ class Paired:
         return is_of_category(self.tests, category)
 
     def sum_by_prompt(self, outcomes: np.ndarray[Any, Any], category: str) -> CountsByPrompt:
-        """Sum outcomes, such as `passed`, of the tests of a category by prompt; see the function of this name."""
+        """Sum outcomes, such as `passed`, of the tests of a category by prompt; see the function of this name.
+
+        Where strata count equally, a test counts as many times as makes them equal; the numbers of tests, too, are weighted.
+        """
         chosen = self.of_category(category)
-        return sum_by_prompt(pd.DataFrame(outcomes[chosen]), self.tests.loc[chosen, "cluster_id"])
+        prompts = self.tests.loc[chosen, "cluster_id"]
+        if "stratum" not in self.tests:
+            return sum_by_prompt(pd.DataFrame(outcomes[chosen]), prompts)
+        strata = self.tests["stratum"]
+        weights = (len(strata) / strata.nunique() / strata.map(strata.value_counts())).to_numpy()[chosen, None]
+        totals, _ = sum_by_prompt(pd.DataFrame(np.hstack([outcomes[chosen] * weights, weights])), prompts)
+        return CountsByPrompt(totals[:, :-1], totals[:, -1])
 
 
 def pair(runs: Sequence[Run], allow: Sequence[str] = (), *, split_conflicts: bool = False) -> list[Paired]:
@@ -281,22 +303,23 @@ def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> P
     if len({(run.protocol.get("selection"), run.protocol.get("split")) for run in runs}) > 1:
         runs = _take_common_prompts(runs)
     first, *others = runs
-    texts = set(test_texts(first).itertuples(name=None))
-    for run in others:
-        differing = texts ^ set(test_texts(run).itertuples(name=None))
+    prompts = ["high", "low"] if "prompt" in allow and first.reader == METRIC else []
+    texts = [set(test_texts(run).drop(columns=prompts).itertuples(name=None)) for run in runs]
+    for run, of_run in zip(others, texts[1:], strict=True):
+        differing = texts[0] ^ of_run
         if differing:
             raise NNDError(
-                f"{first.path} and {run.path}: test {min(differing)[0]} is in one of them only, or has another prompt, category "
-                "or text; they are of different data, or one is damaged: run both again"
+                f"{first.path} and {run.path}: {run.words.test} {min(differing)[0]} is in one of them only, or has another "
+                "prompt, category or text; they are of different data, or one is damaged: run both again"
             )
     outcomes = pd.concat([run.tests.set_index("test_id")["passed"] for run in runs], axis=1).loc[first.tests["test_id"]]
     scored = outcomes.notna().all(axis=1).to_numpy()
-    columns = ["test_id", "cluster_id", "category", "subcategory", "severity", "document"]
+    columns = ["test_id", "cluster_id", "category", "subcategory", "severity", "document", "stratum"]
     return Paired(
-        task=" / ".join(dict.fromkeys(run.task for run in runs)),
+        task=" / ".join(dict.fromkeys(run.set if run.reader == METRIC else run.task for run in runs)),
         runs=list(runs),
-        tests=first.tests.loc[scored, columns].reset_index(drop=True),
-        passed=outcomes[scored].to_numpy(dtype=bool),
+        tests=first.tests.loc[scored, first.tests.columns.intersection(columns)].reset_index(drop=True),
+        passed=outcomes[scored].to_numpy(dtype=float if first.reader == METRIC else bool),
         left_out=int((~scored).sum()),
         distinguished_by=distinguished_by,
         unshared_tests=len(test_ids) - len(first.tests),
@@ -313,8 +336,10 @@ def _take_common_prompts(runs: Sequence[Run]) -> list[Run]:
     for run in runs:
         documents = [document for document in run.documents if document["cluster_id"] in common]
         index_of = {document["cluster_id"]: i for i, document in enumerate(documents)}
-        tests = run.tests[run.tests["cluster_id"].isin(common)].reset_index(drop=True)
-        tests = tests.assign(document=tests["cluster_id"].map(index_of))
+        places = (
+            run.tests["document"].map([document["cluster_id"] for document in run.documents].__getitem__).map(index_of)
+        )
+        tests = run.tests[places.notna()].assign(document=places.dropna().astype(int)).reset_index(drop=True)
         reduced.append(replace(run, documents=documents, tests=tests))
     return reduced
 

@@ -1,4 +1,4 @@
-"""Read the runs of NND tasks from the files that lm-eval wrote: which files there are, which belong together, which are wanted.
+"""Read runs from the files that lm-eval wrote: which files there are, which belong together, which are wanted.
 
 lm-eval names its files by task and date: beside ``results_DATE.json`` stand ``samples_TASK_DATE.jsonl`` and
 ``tokens_TASK_DATE.parquet``. Any other text in the place of the date will do, if it is the same in all.
@@ -13,18 +13,19 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.errors import NNDError, noting, visible
+from nnd_tasks.errors import NNDError, has_package, noting, visible
 from nnd_tasks.files import changing, expand, parse_json, read_text, reading
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
-from nnd_tasks.results.runs import Run, Runs
+from nnd_tasks.results.runs import METRIC, Run, Runs
 from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples, read_tokens
 from nnd_tasks.show.console import warn
 from nnd_tasks.show.report import Report, make_table
@@ -68,7 +69,7 @@ def read_results(
     tokens: bool = False,
     trials: bool = False,
 ) -> Runs:
-    """Read every NND run below the given places.
+    """Read every run below the given places.
 
     Example:
         ``[(run.model, run.task, run.reported["pass_rate,none"]) for run in read_results("results")]``
@@ -76,8 +77,8 @@ def read_results(
     Of several runs of one model and protocol, only the latest is read; it names the others (`Run.earlier`).
 
     Args:
-        places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Results
-            of tasks that are not NND's are passed over.
+        places: folders that ``--output_path`` named, ``results_*.json`` files, or a ``samples_*.jsonl`` beside one. Of
+            tasks that are not NND's each metric is a run, whose tests are documents (`nnd_tasks.exchange`).
         select: ``KEY=VALUE`` texts, such as ``shots=0,limit=all``: only runs of this protocol, see `select_runs`.
         skipped: takes a line for each file that cannot be used, and the rest is returned; where the latest of equal runs
             is such a file, the one before is taken. None raises an error instead. It also takes a line for each run with
@@ -108,14 +109,14 @@ def read_results(
         while same:
             last = replace(same.pop(), model=name, earlier=tuple(run.file for run in same))
             with noting(skipped):
-                run = read_samples(last)
+                run = _read_whole(last)
                 if tokens:
                     read_tokens(run)
                 runs.append(run)
                 break
         for copy in (run for run in same if run.date == last.date):  # a link to these results, or a copy of them
             with noting(skipped):
-                read_samples(copy)
+                _read_whole(copy)
     if not runs:
         raise NNDError(f"no results can be used: {some_of(skipped or (), 3, str)}")
     for note in notes_on(runs):
@@ -128,9 +129,9 @@ def _read_selected(files: Iterable[Path], select: Sequence[str], skipped: list[s
     headers: list[Run] = []
     for file in files:
         with noting(skipped):
-            headers += _read_headers(file)
+            headers += _read_headers(file, skipped)
     if not headers and not skipped:
-        raise NNDError(f"{', '.join(map(str, files))}: no results of NND tasks")
+        raise NNDError(f"{', '.join(map(str, files))}: no results of tasks")
     return select_runs(headers, select)
 
 
@@ -164,7 +165,7 @@ def report_saved(runs: Sequence[Run]) -> Report:
     """List runs, as `list_saved` reads them."""
     rows = [{**vars(run), "prompts": run.settings.get("selection", "all").partition(" (")[0]} for run in runs]
     columns = ["model", "task", "prompts", "date", "file", "is_trial"]
-    return Report("runs", "Runs", tables=[make_table("runs", pd.DataFrame(rows, columns=columns))])
+    return Report("runs", "Runs", tables=[make_table("runs", pd.DataFrame(rows, columns=columns).drop_duplicates())])
 
 
 def list_saved(places: Sequence[Path], select: Sequence[str], skipped: list[str]) -> Sequence[Run]:
@@ -178,11 +179,12 @@ def remove_runs(runs: Sequence[Run]) -> None:
     Raises:
         NNDError: a results file holds other tasks, too (nothing is removed then), or a file cannot be removed.
     """
-    tasks: dict[Path, set[str]] = defaultdict(set)
+    removed: dict[Path, set[str]] = defaultdict(set)
     for run in runs:
-        tasks[run.file].add(run.task)
-    for file, removed in tasks.items():
-        others = sorted(parse_json(read_text(file, limit=MOST_BYTES), str(file))["configs"].keys() - removed)
+        removed[run.file].add(run.path.name)
+    for file, names in removed.items():
+        tasks = parse_json(read_text(file, limit=MOST_BYTES), str(file))["configs"]
+        others = sorted(task for task in tasks if f"samples_{task}_{_date_of(file)}.jsonl" not in names)
         if others:
             raise NNDError(
                 f"{file}: holds {some_of(others, show=str)}, too; nothing is removed: choose all of its runs or none"
@@ -238,10 +240,10 @@ def _find_below(folder: Path, skipped: list[str] | None) -> list[Path]:
         beside = _results_beside(file) if file.match("samples_*.jsonl") and file.is_file() else None
         if beside is not None and beside not in results:
             with noting(skipped):
-                if _are_of_nnd(file):  # a model would be missing without a word
-                    raise NNDError(
-                        f"{file}: its results {beside.name} are missing; put them there, or move the samples away"
-                    )
+                # A model would be missing without a word.
+                raise NNDError(
+                    f"{file}: its results {beside.name} are missing; put them there, or move the samples away"
+                )
     if not results:
         raise NNDError(f"{folder}: no results_*.json is there; {HOW_TO_WRITE}")
     return results
@@ -258,8 +260,16 @@ def _results_beside(path: Path) -> Path:
     return min((file for file in path.parent.glob("*.json") if file.name.endswith(ending)), default=named)
 
 
-def _read_headers(file: Path) -> list[Run]:
-    """Read the NND runs of a results file, still without their samples.
+def _read_whole(run: Run) -> Run:
+    """Add what became of its tests to a run of which only the results file was read."""
+    if run.reader == METRIC:
+        whole: Run = import_module("nnd_tasks.exchange.documents").read_documents(run)
+        return whole
+    return read_samples(run)
+
+
+def _read_headers(file: Path, skipped: list[str] | None) -> list[Run]:
+    """Read the runs of a results file, still without their samples.
 
     Raises:
         NNDError: it cannot be read, or is no results file of lm-eval.
@@ -272,18 +282,22 @@ def _read_headers(file: Path) -> list[Run]:
             metadata = config.get("metadata") or {}
             nnd = None if isinstance(metadata, list) else metadata.get("nnd")  # of other tasks it may be a list
             if nnd and nnd.get("signature"):
-                runs.append(_read_header(file, content, task, nnd))
+                runs.append(read_header(file, content, task, nnd))
+        tasks = {run.task for run in runs}
+        for samples in sorted(file.parent.glob(f"samples_*_{_date_of(file)}.jsonl")):
+            task = samples.stem.removeprefix("samples_").rpartition("_")[0]
+            if task not in tasks and _are_of_nnd(samples):
+                raise NNDError(
+                    f"{file}: has no signature of {task}, whose samples stand beside it; it is damaged, run the task again"
+                )
+        names = {task: f"samples_{task}_{_date_of(file)}.jsonl" for task in content["configs"] if task not in tasks}
+        if names and has_package("exchange"):
+            beside = {task: _find_beside(file, name) for task, name in names.items()}
+            runs += import_module("nnd_tasks.exchange.documents").read_headers(file, content, beside, skipped)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise NNDError(
             f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
         ) from error
-    tasks = {run.task for run in runs}
-    for samples in sorted(file.parent.glob(f"samples_*_{_date_of(file)}.jsonl")):
-        task = samples.stem.removeprefix("samples_").rpartition("_")[0]
-        if task not in tasks and _are_of_nnd(samples):
-            raise NNDError(
-                f"{file}: has no signature of {task}, whose samples stand beside it; it is damaged, run the task again"
-            )
     return runs
 
 
@@ -297,7 +311,8 @@ def _are_of_nnd(samples: Path) -> bool:
     return isinstance(first, dict) and {"candidates", "tests"} <= set(first)
 
 
-def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
+def read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[str, Any]) -> Run:
+    """Read what a results file says of a task, with its signature and what else NND tasks keep in their metadata."""
     signature, config, date = nnd["signature"], content["config"], _date_of(file)
     header = {
         "signature": signature,
@@ -308,7 +323,7 @@ def _read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping
         "model_name": content.get("model_name"),
         "prompts": content.get("n-samples", {}).get(task, {}).get("effective"),
     }
-    check_types(TaskResults, header, f"{file}, {task}", "holds no results of an NND task, or is damaged")
+    check_types(TaskResults, header, f"{file}, {task}", "holds no results of a task, or is damaged")
     spans = signature.get("spans")
     parts = compose_line(signature["protocol"], signature["model"], signature["environment"])
     if signature["line"] != parts + (f" || spans:{spans}" if spans else ""):

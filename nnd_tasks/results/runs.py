@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -16,8 +16,8 @@ from nnd_tasks.measures import MARGIN, MEASURES, TOKEN_STATS
 from nnd_tasks.task.signature import short_signature, write_value
 
 SIDES = ("high", "low")
-#: The reader of a plain task.
-WRITER = "writer"
+#: The reader of a plain task, and what stands in its place in a run of another task of lm-eval.
+WRITER, METRIC = "writer", "metric"
 #: What is known of the score of a candidate.
 QUANTITIES = ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
 #: Columns of the tests of a run. ``high`` and ``low`` are places in the document's candidates, ``document`` is a place in
@@ -30,6 +30,35 @@ COLUMNS = (
     *(f"{side}_{quantity}" for side in SIDES for quantity in (*QUANTITIES, "no_context")),
     *(name for name in MEASURES if name != MARGIN),
 )
+
+
+class Words(NamedTuple):
+    """How reports speak of the outcomes of a run.
+
+    Attributes:
+        test: what has an outcome.
+        prompt: what is drawn at random, with all of its tests.
+        wins: stands between the better model and the other.
+        on: stands between the better model and categories.
+        rate: how a rate is written.
+        difference: how a difference is written.
+        unit: stands behind a difference.
+        aims: differences of which one, the first below the MDE, is what a comparison that shows none could aim for.
+        lower: a lower rate is better.
+    """
+
+    test: str = "test"
+    prompt: str = "prompt"
+    wins: str = "passes more tests than"
+    on: str = "passes more on"
+    rate: str = "{value:points}%"
+    difference: str = "{value:+points}"
+    unit: str = " points"
+    aims: Sequence[float] = (0.05, 0.02, 0.01)
+    lower: bool = False
+
+
+OF_TESTS = Words()
 
 
 @dataclass(eq=False)
@@ -60,7 +89,9 @@ class Run:
         answers: digest of the answers, by which its other files are known.
         file: its results file.
         tokens: the file of its token scores; None where it kept none.
-        reader: who read the candidates: ``writer``, ``validator``, ``choice``, ``judge``, ``rating`` or ``reward``.
+        words: how reports speak of its outcomes.
+        reader: who read the candidates: ``writer``, ``validator``, ``choice``, ``judge``, ``rating`` or
+            ``reward``; ``metric`` where the tests are documents of another task of lm-eval.
         set: name of the set and its config.
         full_protocol: task, protocol, and the N of a version N-X (CONTRIBUTING.md).
         settings: `full_protocol` as people write it: ``yes``, ``no`` (also for None and ``""``), or the value itself.
@@ -96,6 +127,7 @@ class Run:
     answers: str = ""
     file: Path = Path("results.json")
     tokens: Path | None = None
+    words: Words = OF_TESTS
 
     def __post_init__(self) -> None:
         """Compute what the protocol and the samples say of the run."""

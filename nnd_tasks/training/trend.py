@@ -29,7 +29,7 @@ from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.runs import Run, check_writers
+from nnd_tasks.results.runs import METRIC, WRITER, Run, check_writers
 from nnd_tasks.show.report import Report, file_stem, make_table, read_tables
 from nnd_tasks.significance import LEVEL
 from nnd_tasks.statistics import FEW, FEW_PROMPTS, ClusteredMean, effective_tests, wilson
@@ -60,11 +60,17 @@ class Trend:
             `nnd_tasks.ceiling.shares.find_shares` gives, and of each measure of `nnd_tasks.measures` what
             `nnd_tasks.statistics.ClusteredMean.columns` gives; nan where a run or a log has none.
         notes: sentences for the reader.
+        of_documents: the rates are means over documents of tasks that are not NND's.
     """
 
     x: str
     points: pd.DataFrame
     notes: list[str]
+    of_documents: bool = False
+
+
+#: How a figure calls pass rates, on the axis too; chance; and what is counted.
+_OF_TESTS = ("Pass rate", "pass rate (share of tests)", 0.5, "prompt")
 
 
 def read_trend(
@@ -111,6 +117,11 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
         NNDError: the runs cannot be compared, a number is not known, or two models of one family have the same.
     """
     groups, notes = pair_several(runs, allow, "a trend")
+    kinds = {paired.of_documents for paired in groups}
+    if len(kinds) > 1:
+        raise NNDError(
+            f"a trend is of NND tasks or of others: add --select reader={WRITER}, or --select reader={METRIC}"
+        )
     models = list({run.model: run for run in runs}.values())
     trainings = [guess_training(run) for run in models if guess_step(run) is not None]
     if x is None:
@@ -140,7 +151,7 @@ def find_trend(runs: Sequence[Run], x: str | None = None, tags: Tags | None = No
         rates["signature"] = rates["model"].map({run.model: run.line for run in paired.runs})
         tables.append(rates)
         notes += [f"{paired.title}: {note}" for note in paired.notes]
-    return Trend(x, _sort_points(pd.concat(tables), x), notes)
+    return Trend(x, _sort_points(pd.concat(tables), x), notes, kinds == {True})
 
 
 def _sort_points(points: pd.DataFrame, x: str) -> pd.DataFrame:
@@ -228,8 +239,10 @@ def report_trend(trend: Trend) -> Report:
     """
     x, points = trend.x, trend.points
     unreliable = (points["clusters"] < FEW).fillna(False).astype(bool) | (points["standard_error"] == 0)
-    columns = {x if heading == "x" else heading: cell for heading, cell in read_tables()["trend"]["columns"].items()}
-    table = make_table("trend", points.assign(unreliable=unreliable), columns)
+    key = "document_trend" if trend.of_documents else "trend"
+    rate, label, chance, noun = ("Mean", "mean over documents", None, "document") if trend.of_documents else _OF_TESTS
+    columns = {x if heading == "x" else heading: cell for heading, cell in read_tables()[key]["columns"].items()}
+    table = make_table(key, points.assign(unreliable=unreliable), columns)
     of_point = {heading: columns[heading] for heading in ("task", "category", "family", "model", x)}
     cells = read_tables()["while_training"]["columns"]
     measures = {name: cells[name] for name in MEASURES if name in points}
@@ -245,29 +258,33 @@ def report_trend(trend: Trend) -> Report:
         panel, line, figure_points = "category", "family", dict(list(points.groupby("task")))
     figures = {}
     for name, chosen in figure_points.items():
-        chosen = chosen.assign(panel=_name_panels(chosen, panel), line=chosen[line], y=chosen["rate"])
+        chosen = chosen.assign(panel=_name_panels(chosen, panel, noun), line=chosen[line], y=chosen["rate"])
         subjects = list(chosen["panel" if panel == "task" else "task"].unique())
         figures[file_stem(name)] = partial(
             draw_lines,
             chosen,
-            f"Pass rate on {subjects[0]}" if len(subjects) == 1 else "",
+            f"{rate} on {subjects[0]}" if len(subjects) == 1 else "",
             x,
-            "pass rate (share of tests)",
+            label,
             main=ALL,
             log=least >= 0 and (x == PARAMETERS or crowded),
-            chance=0.5,
+            chance=chance,
             levels=_find_ceilings(chosen, panel),
         )
     return Report(
         name="trend",
-        title=f"Pass rate against {x}",
+        title=f"{rate} against {x}",
         tables=tables,
         notes=[
             *trend.notes,
-            "Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties.",
+            *(
+                ["Intervals are Wilson's, clustered by prompt. Chance is 0.5, less half the share of ties."]
+                if chance
+                else []
+            ),
         ],
         legend=FEW_PROMPTS,
-        brief=[make_table("trend", table.data[points["category"] == ALL], columns)],
+        brief=[make_table(key, table.data[points["category"] == ALL], columns)],
         figures=figures,
         facts={"x": x},
     )
@@ -277,10 +294,10 @@ def _of_panels(points: pd.DataFrame, panel: str) -> pd.DataFrame:
     return points if panel == "category" else points[points["category"] == ALL]
 
 
-def _name_panels(points: pd.DataFrame, panel: str) -> pd.Series:
-    """Name each panel by its category or task, and its number of prompts; the name of a sample has this already."""
+def _name_panels(points: pd.DataFrame, panel: str, noun: str) -> pd.Series:
+    """Name each panel by its category or task, and its number of prompts, or documents; the name of a sample has this already."""
     prompts = _of_panels(points, panel).groupby(panel)["clusters"].max().dropna()
-    names = {name: f"{name}, {counted(count, 'prompt')}" for name, count in prompts.items() if "prompts)" not in name}
+    names = {name: f"{name}, {counted(count, noun)}" for name, count in prompts.items() if f"{noun}s)" not in name}
     return points[panel].replace(names)
 
 

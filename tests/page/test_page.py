@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nnd_tasks.errors import NNDError
-from nnd_tasks.page.page import command_of, make_section, render_report
+from nnd_tasks.page.page import command_of, make_sections, render_report
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
 from tests.conftest import REPO
@@ -36,7 +36,7 @@ def three(tmp_path):
 
 def test_the_tables_are_those_of_the_comparison(three):
     page = parse(render_report(three)[1])
-    [section] = map(make_section, pair(three))
+    [section] = make_sections(pair(three))
     every = [*section.report.tables, section.settings]
     tables = {table.name: table.cells.to_numpy().tolist() for table in every}
     expected = {"rates", "ranks", "differences", "baselines", "diagnostics", "while_training", "settings"}
@@ -150,7 +150,7 @@ def test_a_refused_report_writes_nothing(tmp_path, nnd):
     assert "--allow promt" in nnd("report", folder, "-o", out / "r.html", "--allow", "promt").err
     assert not out.exists()
     with pytest.raises(NNDError, match=r"samples_m\.jsonl: no test was scored by every model"):
-        make_section(pair([make_run("m", [None, None], ["a", "b"])])[0])
+        make_sections(pair([make_run("m", [None, None], ["a", "b"])]))
 
 
 def test_the_same_runs_give_the_same_bytes(three, tmp_path, nnd):
