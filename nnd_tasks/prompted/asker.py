@@ -11,10 +11,10 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import datasets
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from typing_extensions import Self
 
 from nnd_tasks.errors import NNDError, list_mistakes
@@ -48,6 +48,8 @@ class Asked(BaseModel):
         questions: category -> question; other categories get ``question``.
         answers: two words, of one token each: of the validator the good and the bad one, of the choice the names of the texts.
             None takes Yes and No, or A and B.
+        frames: reader -> what follows the texts in place of the English sentences, such as ``Is it {question}? Say {first} or
+            {second}.``, with ``{lowest}`` and ``{highest}`` of a rating. ``question`` is then put in as it stands.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,6 +58,19 @@ class Asked(BaseModel):
     question: str = ""
     questions: dict[str, str] = {}
     answers: tuple[str, str] | None = None
+    frames: dict[Literal["validator", "choice", "judge", "rating"], str] = {}
+
+    @field_validator("frames")
+    @classmethod
+    def _can_be_filled(cls, frames: dict[str, str]) -> dict[str, str]:
+        for frame in frames.values():
+            try:
+                frame.format_map(dict.fromkeys(("question", "first", "second", "lowest", "highest"), ""))
+            except (LookupError, ValueError):
+                raise ValueError(
+                    "expected only {question}, {first}, {second}, {lowest} and {highest} in braces"
+                ) from None
+        return frames
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Self:
@@ -91,7 +106,7 @@ class Asked(BaseModel):
     def question_of(self, category: str) -> str:
         """Return the whole question on a test of a category."""
         text = self.questions.get(category, self.question).strip()
-        if text.endswith("?"):
+        if text.endswith("?") or self.reader in self.frames:
             return text
         if not self.is_about_pairs:
             return f"Is this {text or 'good'}?"
@@ -111,8 +126,14 @@ class Asked(BaseModel):
         shown_texts = (
             f"{delimiter}{candidate}" if self.reader == "validator" else f"\n{first}: {candidate}\n{second}: {rival}"
         )
-        words = f"{second} or {first}" if swapped else f"{first} or {second}"
-        return f"{shown_texts}\n\n{question} Answer {words}.\nAnswer:"
+        if swapped:
+            first, second = second, first
+        frame = self.frames.get(self.reader, "{question} Answer {first} or {second}.\nAnswer:")
+        return f"{shown_texts}\n\n{frame.format(question=question, first=first, second=second)}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the keys, ``frames`` where it changes what is asked."""
+        return self.model_dump(exclude=set() if self.reader in self.frames else {"frames"})
 
 
 class Asker(Writer):
@@ -153,8 +174,8 @@ class Asker(Writer):
                 raise NNDError(
                     f"task {self.task}: {key} is about {subject}, and a {name} gives an answer about it; leave it out"
                 )
-        self.protocol = {"reader": name, "questions": digest(self.asked.model_dump())}
-        self.facts = {"reader": self.asked.model_dump()}
+        self.protocol = {"reader": name, "questions": digest(self.asked.describe())}
+        self.facts = {"reader": self.asked.describe()}
         self.own_rates = ("pass_rate_swapped", *(("order_flips",) if name == "choice" else ()))
         self._delimiter = str(config.get("target_delimiter", " "))
         self._answer_delimiter: str | None = None
@@ -249,7 +270,7 @@ class Asker(Writer):
             )
             decoded = tuple(counter.tokenizer.decode([token]).strip() for token in (good, bad))
             if before_good == before_bad and decoded == words:
-                self.facts = {"reader": {**self.asked.model_dump(), "tokens": {words[0]: good, words[1]: bad}}}
+                self.facts = {"reader": {**self.asked.describe(), "tokens": {words[0]: good, words[1]: bad}}}
                 return delimiter
         raise NNDError(
             f"task {self.task}: the tokenizer {counter.name} has no single token for each of "

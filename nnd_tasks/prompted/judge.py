@@ -76,13 +76,20 @@ class AskedInWriting(Asked):
         """Write the text that follows the prompt; see `Asked.show`."""
         if self.reader == "rating":
             lowest, highest = self.scale
-            rate = f"Rate it from {lowest} (not at all) to {highest} (fully)."
             ending = self.ending or 'End with a line "Rating: N", where N is the number.'
-            return f"{delimiter}{candidate}\n\n{question} {rate} {ending}"
+            frame = self.frames.get("rating")
+            asked = (
+                frame.format(question=question, lowest=lowest, highest=highest)
+                if frame
+                else f"{question} Rate it from {lowest} (not at all) to {highest} (fully). {ending}"
+            )
+            return f"{delimiter}{candidate}\n\n{asked}"
         first, second = self.words
         *lines, last = [f'"Answer: {word}"' for word in self.options]
         ending = self.ending or f"End with a line {', '.join(lines)} or {last}."
-        return f"\n{first}: {candidate}\n{second}: {rival}\n\n{question} {ending}"
+        frame = self.frames.get("judge")
+        asked = frame.format(question=question, first=first, second=second) if frame else f"{question} {ending}"
+        return f"\n{first}: {candidate}\n{second}: {rival}\n\n{asked}"
 
     def read_answer(self, answer: str) -> float | None:
         """Read an answer.

@@ -24,7 +24,7 @@ from nnd_tasks.store import built_sets
 from nnd_tasks.text import did_you_mean, some_of
 
 #: Keys of a YAML that say who reads the candidates; see `Asked` and `AskedInWriting` of `nnd_tasks.prompted`.
-READER_KEYS = ("reader", "question", "questions", "answers", "tie", "scale", "ending", "repeats")
+READER_KEYS = ("reader", "question", "questions", "answers", "frames", "tie", "scale", "ending", "repeats")
 #: Begins a stop sequence that nobody writes, which distinguishes several answers to one question.
 SAMPLE = "<|sample "
 #: Arguments of models whose names are like those of settings.

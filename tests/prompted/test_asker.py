@@ -191,3 +191,24 @@ def test_every_set_has_both_readers_and_a_question():
         assert set(task.get("questions", {})) <= set(categories) or name in ("mqm", "bio_mqm", "esa23", "mrbench"), (
             "those have configs with one table of questions"
         )
+
+
+def test_frames_ask_in_another_language(gpt2, home, tmp_path):
+    asked = {}
+    frames = {
+        "validator": "¿Es {question}? {first} o {second}.",
+        "choice": "¿Cuál es {question}? {first} o {second}.",
+        "judge": "¿Cuál es {question}? «{first}» o «{second}».",
+        "rating": "¿Es {question}? De {lowest} a {highest}.",
+    }
+    for reader in frames:
+        rows = [("Uno.", "Sí.", "ok"), ("Uno.", "No.", "wrong")]
+        settings = {"reader": reader, "question": "bueno", "frames": frames, "answers": WORDS.get(reader)}
+        task = build_task("small", {"pretrained": str(gpt2)}, [small_set(tmp_path / reader, rows, **settings)])
+        asked[reader] = {request.args[0].rpartition("\n\n")[2] for request in task.instances}
+    assert asked == {
+        "validator": {"¿Es bueno? the o a.", "¿Es bueno? a o the."},
+        "choice": {"¿Cuál es bueno? A o B.", "¿Cuál es bueno? B o A."},
+        "judge": {"¿Cuál es bueno? «A» o «B»."},
+        "rating": {"¿Es bueno? De 1 a 10."},
+    }
