@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import datasets
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
@@ -58,12 +58,14 @@ class Asked(BaseModel):
     question: str = ""
     questions: dict[str, str] = {}
     answers: tuple[str, str] | None = None
-    frames: dict[Literal["validator", "choice", "judge", "rating"], str] = {}
+    frames: dict[str, str] = {}
 
     @field_validator("frames")
     @classmethod
     def _can_be_filled(cls, frames: dict[str, str]) -> dict[str, str]:
-        for frame in frames.values():
+        for reader, frame in frames.items():
+            if reader not in ("validator", "choice", "judge", "rating"):
+                raise ValueError(f"expected validator, choice, judge or rating, not {reader!r}")
             try:
                 frame.format_map(dict.fromkeys(("question", "first", "second", "lowest", "highest"), ""))
             except (LookupError, ValueError):
