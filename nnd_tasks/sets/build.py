@@ -33,7 +33,7 @@ from nnd_tasks.schema import (
 from nnd_tasks.sets.agreement import measure_agreement
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.judgements import list_judgements
-from nnd_tasks.sets.pair import make_tests
+from nnd_tasks.sets.pair import make_tests, take_judgements
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, load_recipe
 from nnd_tasks.sets.rows import config_of, read_rows
 from nnd_tasks.sets.write import CardFacts, write_dataset
@@ -186,8 +186,12 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
             for value, number in values.items()
         ]
     for config, rows_of_config in rows.configs.items():
-        tests, accounts, contradictory = make_tests(rows_of_config, recipe, rule)
-        judgements = list_judgements(rows.judgements.get(config, rows_of_config), recipe, rule)
+        judged = take_judgements(rows_of_config, recipe, rule)
+        tests, accounts, contradictory = make_tests(rows_of_config, judged, recipe, rule)
+        if config in rows.judgements:
+            rows_of_config = rows.judgements[config]
+            judged = take_judgements(rows_of_config, recipe, rule)
+        judgements = list_judgements(rows_of_config, judged, recipe, rule)
         details: dict[str, Any] = {"accounts": accounts, **origin}
         if judgements is not None:
             built.judgements[config] = judgements
@@ -201,11 +205,12 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
             continue
         mended, mended_accounts = tests, accounts
         if config in rows.mended:
-            mended, mended_accounts, contradictory = make_tests(rows.mended[config], recipe, rule)
+            other = rows.mended[config]
+            mended, mended_accounts, contradictory = make_tests(other, take_judgements(other, recipe, rule), recipe, rule)
         clean, cleaning = _clean_tests(mended, contradictory)
         if not mended.equals(tests):
-            judged = "judgements" if "judgements" in accounts else "rows"  # a ready pair is one judgement
-            fewer = accounts[judged]["used"] - mended_accounts[judged]["used"]
+            counted_as = "judgements" if "judgements" in accounts else "rows"  # a ready pair is one judgement
+            fewer = accounts[counted_as]["used"] - mended_accounts[counted_as]["used"]
             cleaning["mended"] = {"left_out": fewer, "tests": len(mended), "reasons": cleaning["reasons"]}
         built.add(config, tests, {**details, "cleaning": cleaning})
         if len(clean):

@@ -9,19 +9,20 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow as pa
 
-from nnd_tasks.sets.pair import read_judgements, read_pairs
+from nnd_tasks.sets.pair import Judged, read_pairs
 from nnd_tasks.sets.recipe import PairRule, Recipe, Rule
 from nnd_tasks.tables.cells import list_items
 
 _TEXTS = ("context_id", "cluster_id", "candidate", "attribute", "category", "panel", "rater")
 
 
-def list_judgements(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> pa.Table | None:
+def list_judgements(rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule) -> pa.Table | None:
     """List the single judgements of the rows of a config; None where nobody else judged the same text.
 
     Args:
         rows: by role, as for `nnd_tasks.sets.pair.make_tests`; ``judgements`` of a ``prepare.py`` may add ``panel``, ``place``,
             and for pairs ``score``.
+        judged: what `nnd_tasks.sets.pair.take_judgements` reads in them.
         recipe: of the set.
         rule: what is better.
 
@@ -33,28 +34,25 @@ def list_judgements(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> pa.Table 
     role = "winner" if isinstance(rule, PairRule) else rule.role
     if not {"rater", "place"} & {*rows} and all(len(list_items(cell)) < 2 for cell in rows.get(role, ())):
         return None
+    said, prompts = judged
     if isinstance(rule, PairRule):
         tied = rows["exclusion"] == "undecided"
-        judged, _ = read_pairs(rows.assign(exclusion=rows["exclusion"].mask(tied, "")), recipe)
-        score = judged.get("score", 1.0)
-        judged = judged.rename(columns={"chosen": "candidate"})
-        judged = judged.assign(
-            context_id=judged["cluster_id"], value=(~judged["row_id"].map(tied.groupby(level=0).any())) * score
-        )
+        if tied.any():
+            said, _ = read_pairs(rows.assign(exclusion=rows["exclusion"].mask(tied, "")), recipe)
+        value = (~said["row_id"].map(tied.groupby(level=0).any())) * said.get("score", 1.0)
+        said = said.rename(columns={"chosen": "candidate"}).assign(context_id=said["cluster_id"], value=value)
     else:
-        judged, prompts = read_judgements(rows, recipe, rule)
-        judged = judged.assign(
-            context_id=judged["group_id"], cluster_id=prompts["cluster_id"].to_numpy(object)[judged["prompt"]]
-        )
-    judged = judged.drop_duplicates("judgement_id")
-    if "place" not in judged:
-        judged["place"] = judged.groupby(["row_id", *({"attribute", "panel"} & {*judged})], dropna=False).cumcount() + 1
-    judged = judged[judged["exclusion"] == ""]
+        cluster = prompts["cluster_id"].to_numpy(object)[said["prompt"]]
+        said = said.assign(context_id=said["group_id"], cluster_id=cluster)
+    said = said.drop_duplicates("judgement_id")
+    if "place" not in said:
+        said["place"] = said.groupby(["row_id", *({"attribute", "panel"} & {*said})], dropna=False).cumcount() + 1
+    said = said[said["exclusion"] == ""]
     names = (*_TEXTS, *(["rejected"] if role == "winner" else []))
-    table = pd.DataFrame({name: judged.get(name) for name in names}, dtype=object)
+    table = pd.DataFrame({name: said.get(name) for name in names}, dtype=object)
     table = table.where(table.notna(), "")
-    table["place"] = judged["place"].astype(int).where(table["rater"] == "", 0)
-    table["label" if role == "label" else "score"] = judged["value"]
+    table["place"] = said["place"].astype(int).where(table["rater"] == "", 0)
+    table["label" if role == "label" else "score"] = said["value"]
     texts = [name for name in ("context_id", "candidate", "rejected", "attribute", "panel") if name in table]
     several = table.drop_duplicates([*texts, "rater", "place"]).groupby(texts).size().max() > 1
     return pa.Table.from_pandas(table, preserve_index=False) if several else None

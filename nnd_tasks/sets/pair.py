@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -27,24 +27,26 @@ _HOW_TO_WRITE_NUMBERS = (
 MOST_PAIRS = 50_000_000  # more pairs of candidates take gigabytes
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
+#: Judgements, and the prompts that they number.
+Judged: TypeAlias = tuple[pd.DataFrame, pd.DataFrame]
 
 
-def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataFrame, dict[str, Any], Mask]:
-    """Make the tests of the rows of a config.
+def make_tests(
+    rows: pd.DataFrame, judged: Judged, recipe: Recipe, rule: Rule
+) -> tuple[pd.DataFrame, dict[str, Any], Mask]:
+    """Make the tests of the rows of a config, and of what `take_judgements` reads in them.
 
     Returns:
         The tests; what was used and left out, for the report; and which tests have a candidate that was judged both good and
         bad, shape (tests,).
 
     Raises:
-        NNDError: the rows are not as the recipe says, or no test comes out.
+        NNDError: the judgements are not as the recipe says, or no test comes out.
     """
-    if "chosen" in rows:
-        tests, accounts = _take_ready_pairs(rows, recipe)
+    judgements, prompts = judged
+    if isinstance(rule, PairRule) or "chosen" in rows:
+        tests, accounts = _take_ready_pairs(rows, judgements, prompts, recipe)
         return tests, accounts, np.zeros(len(tests), dtype=bool)
-    if isinstance(rule, PairRule):
-        raise NNDError("the recipe names no rule: better, min_gap or majority")
-    judgements, prompts = read_judgements(rows, recipe, rule)
     candidates, errors, judgements = rate_candidates(judgements, recipe, rule)
     rated = candidates[candidates["exclusion"] == ""]
     ids = rated["candidate_id"].to_numpy()
@@ -69,9 +71,16 @@ def make_tests(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> tuple[pd.DataF
 # ---------------------------------------------------------------- judgements
 
 
-def read_judgements(
-    rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def take_judgements(rows: pd.DataFrame, recipe: Recipe, rule: Rule) -> Judged:
+    """Read the judgements of the rows of a config and their prompts, by `read_pairs` or `read_judgements`."""
+    if "chosen" in rows:
+        return read_pairs(rows, recipe)
+    if isinstance(rule, PairRule):
+        raise NNDError("the recipe names no rule: better, min_gap or majority")
+    return read_judgements(rows, recipe, rule)
+
+
+def read_judgements(rows: pd.DataFrame, recipe: Recipe, rule: LabelRule | ScoreRule) -> Judged:
     """Read the judgements of rows by role.
 
     Args:
@@ -511,13 +520,14 @@ def _find_contradicted(candidates: pd.DataFrame, gap: float) -> Any:
 # ---------------------------------------------------------------- ready-made pairs
 
 
-def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Make the tests of rows with ``chosen`` and ``rejected``.
+def _take_ready_pairs(
+    rows: pd.DataFrame, pairs: pd.DataFrame, prompts: pd.DataFrame, recipe: Recipe
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Make the tests of rows with ``chosen`` and ``rejected``; ``pairs`` and ``prompts`` as of `read_pairs`.
 
     A pair makes one test, in the direction that more people say; each rater counts once, by the majority of what that rater
     says.
     """
-    pairs, prompts = read_pairs(rows, recipe)
     by_text = recipe.candidates != "rows"
     if by_text:
         pairs = _choose_directions(pairs)
@@ -542,7 +552,7 @@ def _take_ready_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame,
     return tests, accounts | look_at_texts(rows, tests, tests[["context", *recipe.field]].drop_duplicates(), recipe)
 
 
-def read_pairs(rows: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, pd.DataFrame]:
+def read_pairs(rows: pd.DataFrame, recipe: Recipe) -> Judged:
     """Read the judgements of rows with ``chosen`` and ``rejected``.
 
     The messages that both chats of a pair begin with become the context, unless a column of the context has them. Where nothing
