@@ -32,6 +32,9 @@ COSTS = ("seconds", "minutes", "hours")
 SOURCES = {
     "webnlg": "extra_raw/webnlg",
     "humanevalfix": "today/humanevalpack",
+    "wqrm": "next/creativity/WritingRewards",
+    "mtrag": "next/mtrag/mtrag-human/evaluations",
+    "d2t": "next/d2t_spans",
 }
 
 _MINUS = "\N{MINUS SIGN}"
@@ -64,7 +67,7 @@ def words_of(command: str) -> list[str]:
         data = os.environ.get("NND_TEST_DATA")
         if words[0] == "build" and data and "--source" not in words:
             name = words[1]
-            choices = [Path(data, folder) for folder in (SOURCES.get(name, name), f"today/{name}")]
+            choices = [Path(data, folder) for folder in (SOURCES.get(name, name), f"today/{name}", f"later/{name}")]
             words += [word for path in choices[:] if path.exists() for word in ("--source", str(path))][:2]
         return [sys.executable, "-m", "nnd_tasks.cli", *words]
     module = ["-m", "pytest", "-q", f"--rootdir={ROOT}"] if program == "pytest" else []

@@ -5,8 +5,8 @@ group are one candidate.
 
 Known limits: a rater is asked only where he judged both texts and others judged each. Labels of parts, such as FRANK's of
 sentences, count as one label of the whole text. Agreement within a panel is not validity: where two panels judged the same
-texts, read both rates. Coverage of the 95% intervals was simulated (``benchmarks/ceiling_coverage.py``) for three and five
-raters: by prompt .93 to .98, over persons .955 with five; other numbers of persons were not tried.
+texts, read both rates. Coverage of the 95% intervals was simulated (``benchmarks/ceiling_coverage.py``) for three, five and
+twelve raters: of 80 prompts .95 to .97 by prompt, of 20 prompts .99, which is too wide; over persons .96 to .97.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from scipy.special import stdtrit
 
 from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.errors import NNDError
+from nnd_tasks.sets.agreement import measure_agreement
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.pair import UNCATEGORISED, pair_candidates
-from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, SetRecipe, make_recipe
+from nnd_tasks.sets.recipe import LabelRule, PairRule, Recipe, Rule, ScoreRule, SetRecipe, make_recipe
 from nnd_tasks.statistics import FEW, summarize_rate
-from nnd_tasks.store import REPORT, default_config, read_header, read_judgements, read_report
+from nnd_tasks.store import REPORT, default_config, read_header, read_judgements, read_report, read_table
 
 #: Who judged where each rater was left out in turn.
 LEFT_OUT = "each of them, left out"
@@ -42,64 +43,60 @@ _TEXTS = ["context_id", "cluster_id", "attribute", "candidate"]
 class Panel:
     """Raters who judged the same texts, and the rule of their set.
 
+    Of pairs, each of the two texts is an item, whose score says whether it is the better one.
+
     Attributes:
-        items: a row per text of a group and attribute, or per pair of texts: `_TEXTS`, of pairs ``rejected``, and ``category``.
+        items: a row per text of a group and attribute: `_TEXTS`, of pairs ``rejected``, the other text, and ``category``.
         persons: whether raters are named; else they are places in a list.
-        own: what each rater says of each item, by item and rater: a column of votes for each rank of labels, or ``number`` and
-            ``sum`` of scores, and ``good``, how many are the best one.
+        unanimous: whether nobody ever disagrees, as in a file that was put together from what most of them said.
+        own: what each rater says of each item, by item and rater: ``number`` and ``sum`` of scores; by majority of the best
+            score also ``good``, how many are that one.
     """
 
     def __init__(self, name: str, judgements: pd.DataFrame, recipe: Recipe, rule: Rule) -> None:
         """Take the judgements of one panel, as `nnd_tasks.sets.judgements.list_judgements` gives them."""
-        self.name, self.recipe, self.rule = name, recipe, rule
-        self.persons = bool((judgements["rater"] != "").any())
-        place = "place " + judgements["place"].astype(str)
-        votes = judgements.assign(rater=judgements["rater"].where(judgements["rater"] != "", place))
-        key = [*_TEXTS]
-        if isinstance(rule, PairRule):
-            turned = votes["candidate"] > votes["rejected"]
-            texts = votes[["candidate", "rejected"]].to_numpy()
-            votes[["candidate", "rejected"]] = np.where(turned.to_numpy()[:, None], texts[:, ::-1], texts)
-            votes["score"] = votes["score"].mask(turned, -votes["score"])
-            key += ["rejected", "category"]
-        elif isinstance(rule, LabelRule):
-            votes["score"] = votes["label"].map(rule.is_better)
+        self.name, self.judgements, self.gap = name, judgements, getattr(rule, "min_gap", 1.0)
+        self.by_sign, self.pairs = not isinstance(rule, ScoreRule), isinstance(rule, PairRule)
+        named = judgements["rater"] != ""
+        self.persons = bool(named.any())
+        votes = judgements.assign(rater=judgements["rater"].where(named, "place " + judgements["place"].astype(str)))
+        if isinstance(rule, LabelRule):
+            votes["score"] = 2 * votes["label"].map(rule.is_better) - 1
             votes["category"] = votes["category"].where(votes["category"] != "", votes["label"])
-        votes["item"] = votes.groupby(key, sort=False).ngroup()
+        elif recipe.best == "lowest":
+            votes["score"] *= -1
+        if self.pairs:
+            turned = {"candidate": votes["rejected"], "rejected": votes["candidate"], "score": -votes["score"]}
+            votes = pd.concat([votes, votes.assign(**turned)], ignore_index=True)
+            first, second = np.sort(votes[["candidate", "rejected"]].to_numpy(), axis=1).T
+            votes["context_id"] = votes.groupby(["context_id", "category", first, second], sort=False).ngroup()
+        votes["item"] = votes.groupby(_TEXTS, sort=False).ngroup()
         # A test has the category of its worse text, and that is the one of its worst judgement.
         items = votes.sort_values("score", kind="stable").drop_duplicates("item").set_index("item").sort_index()
         category = items["attribute"].where(items["attribute"] != "", items["category"])
-        self.items = items[_TEXTS + key[4:5]].assign(category=category.where(category != "", UNCATEGORISED))
-        self.own = self._count(votes)
-
-    def _count(self, votes: pd.DataFrame) -> pd.DataFrame:
-        """Count votes by item and rater; a named rater has one: the mean of his scores, or his majority if he has one."""
-        group = votes.groupby(["item", "rater"])["score"]
-        if isinstance(self.rule, LabelRule):
-            counts = group.value_counts().unstack(fill_value=0)
-            if self.persons:
-                most = counts.eq(counts.max(axis=1), axis=0)
-                counts = most[most.sum(axis=1) == 1].astype(int)
-            return counts
-        if self.persons:
-            votes = group.mean().reset_index()
-            votes["score"] = np.sign(votes["score"]) if isinstance(self.rule, PairRule) else votes["score"]
-        attribute = self.items["attribute"].loc[votes["item"]].to_numpy()
-        best = votes["score"].groupby(attribute).transform("max") if self.recipe.best is None else self.recipe.best
-        votes = votes.assign(good=np.isclose(votes["score"], best, 1e-9, 1e-12))
-        grouped = votes.groupby(["item", "rater"])
-        return grouped.agg(number=("score", "size"), sum=("score", "sum"), good=("good", "sum"))
+        texts = [*_TEXTS, "rejected"][: 4 + self.pairs]
+        self.items = items[texts].assign(category=category.where(category != "", UNCATEGORISED))
+        if self.persons:  # each has one vote: the mean of his scores, or what more of them say
+            votes = votes.groupby(["item", "rater"], as_index=False)["score"].mean()
+            if self.by_sign:
+                votes["score"] = np.sign(votes["score"])
+                votes = votes[(votes["score"] != 0) | self.pairs]
+        counts = {"number": ("score", "size"), "sum": ("score", "sum")}
+        if recipe.majority:
+            of_attribute = votes["score"].groupby(self.items["attribute"].loc[votes["item"]].to_numpy())
+            best = recipe.best if isinstance(recipe.best, float) else of_attribute.transform("max")
+            votes["good"] = np.isclose(votes["score"], best, 1e-9, 1e-12)
+            counts["good"] = ("good", "sum")
+        self.own = votes.groupby(["item", "rater"]).agg(**counts)
+        said = (self.own["sum"] / self.own["number"]).groupby(level="item")
+        self.unanimous = bool((said.size() > 1).sum() >= FEW and said.nunique().max() == 1)
 
     def conclude(self, counts: pd.DataFrame, *, by_rule: bool) -> pd.Series[float]:
         """Rate what has these counts: by the set's rule, or as one orders texts oneself; nan for ties and no votes."""
-        if isinstance(self.rule, LabelRule):
-            most = counts.eq(counts.max(axis=1), axis=0)
-            clear = (most.sum(axis=1) == 1) & counts.any(axis=1)
-            return most.idxmax(axis=1).astype(float).where(clear)
         mean = counts["sum"] / counts["number"].where(counts["number"] > 0)
-        if isinstance(self.rule, PairRule):
-            return np.sign(mean).where((mean != 0) | (not by_rule))
-        if by_rule and self.recipe.majority:
+        if self.by_sign:
+            return np.sign(mean).where((mean != 0) | (self.pairs and not by_rule))
+        if by_rule and "good" in counts:
             return (counts["good"] / counts["number"] > 0.5).astype(float).where(mean.notna())
         return mean
 
@@ -107,22 +104,18 @@ class Panel:
         """Ask each rater the tests that the others' judgements make.
 
         Returns:
-            The tests of `ask`; and how many judgements of a rater on a text there are, of them ``alone`` (nobody else judged it),
-            ``tied`` (the others do not agree on it, or he does not with himself), and those in no test.
+            The tests of `ask`; and how many judgements of a rater on a text or pair there are, of them ``alone`` (nobody else
+            judged it), ``tied`` (the others do not agree on it, or he does not with himself), and those in no test.
         """
-        total = self.own.groupby(level="item").transform("sum")
-        others = total - self.own
-        alone = ~others.iloc[:, : None if isinstance(self.rule, LabelRule) else 1].any(axis=1)
+        others = self.own.groupby(level="item").transform("sum") - self.own
+        alone = others["number"] == 0
         theirs, own = self.conclude(others, by_rule=True), self.conclude(self.own, by_rule=False)
         clear = theirs.notna() & own.notna()
         tests = self.ask(theirs[clear], own[clear])
-        asked = {
-            (item, rater)
-            for side in ("high_item", "low_item")
-            for item, rater in zip(tests[side], tests["rater"], strict=True)
-        }
-        counts = {"judgements": len(own), "alone": int(alone.sum()), "tied": int((~clear & ~alone).sum())}
-        return tests, counts | {"no_test": int(clear.sum()) - len(asked)}
+        asked = {pair for side in ("high_item", "low_item") for pair in zip(tests[side], tests["rater"], strict=True)}
+        counts = {"judgements": len(own), "alone": alone.sum(), "tied": (~clear & ~alone).sum()}
+        counts["no_test"] = clear.sum() - len(asked)
+        return tests, {name: int(count) // (1 + self.pairs) for name, count in counts.items()}
 
     def leave_persons_out(self) -> list[pd.DataFrame]:
         """List the tests of `leave_one_out` without each named rater in turn, or without each of `GROUPS` groups of them."""
@@ -135,18 +128,16 @@ class Panel:
 
     def judge(self, other: Panel) -> pd.DataFrame:
         """Ask another panel the tests that all judgements of this one make; see `ask`."""
-        keys = ["cluster_id", "attribute", "candidate", *(["rejected"] if "rejected" in self.items else [])]
-        if ("rejected" in self.items) != ("rejected" in other.items):
+        if self.pairs != other.pairs:
             raise NNDError(f"{other.name}: judged pairs, or {self.name} did; the two cannot judge each other's tests")
-        if not (other.items["attribute"] != "").any():
-            keys.remove("attribute")
+        keys = ["cluster_id", "candidate", *(["rejected"] if self.pairs else [])]
+        keys += ["attribute"] if (other.items["attribute"] != "").any() else []
         said = other.conclude(other.own.groupby(level="item").sum(), by_rule=False)
         said = said.groupby([other.items[key] for key in keys]).mean().rename("own")
-        own = self.items[keys].join(said, on=keys)["own"].dropna()
-        theirs = self.conclude(self.own.groupby(level="item").sum(), by_rule=True).dropna()
-        both = theirs.index.intersection(own.index)
-        index = pd.MultiIndex.from_product([both, [other.name]], names=["item", "rater"])
-        return self.ask(theirs[both].set_axis(index), own[both].set_axis(index))
+        theirs = self.conclude(self.own.groupby(level="item").sum(), by_rule=True).rename("theirs")
+        both = self.items.join(said, on=keys).join(theirs).dropna(subset=["own", "theirs"])
+        both.index = pd.MultiIndex.from_product([both.index, [other.name]], names=["item", "rater"])
+        return self.ask(both["theirs"], both["own"])
 
     def ask(self, theirs: pd.Series[float], own: pd.Series[float]) -> pd.DataFrame:
         """Form the tests of what others say of items, and tell how those do who say ``own``.
@@ -159,61 +150,62 @@ class Panel:
             A row per test and rater: ``rater``, ``cluster_id``, ``high`` and ``low`` (texts), ``high_item`` and ``low_item``,
             ``category``, and ``passed``: 1, 0.5 for a tie, or 0.
         """
-        items = self.items.loc[theirs.index.get_level_values("item")]
-        rater = theirs.index.get_level_values("rater")
-        quality, said = theirs.to_numpy(float), own.to_numpy(float)
-        if isinstance(self.rule, PairRule):
-            texts = items[["candidate", "rejected"]].to_numpy()
-            texts = np.where(quality[:, None] > 0, texts, texts[:, ::-1])
-            high = low = np.arange(len(items))
-            order, names = np.sign(said * quality), texts.T
-        else:
-            group = items.groupby(["context_id", rater.to_numpy()], sort=False).ngroup().to_numpy()
-            rated = pd.DataFrame(
-                {"quality": quality, "group": group, "attribute_id": pd.factorize(items["attribute"])[0]}
-            )
-            high, low, _, _ = pair_candidates(rated, self.rule.min_gap)
-            order = np.sign(np.round(said[high] - said[low], 9))
-            names = items["candidate"].to_numpy()[np.stack([high, low])]
-        worse = items.iloc[low]
-        columns = {"rater": rater[high], "cluster_id": worse["cluster_id"], "high": names[0], "low": names[1]}
-        ids = items.index.to_numpy()
-        columns |= {"high_item": ids[high], "low_item": ids[low], "category": worse["category"]}
-        return pd.DataFrame({name: np.asarray(cells) for name, cells in columns.items()}).assign(passed=(order + 1) / 2)
+        asked = theirs.rename("quality").reset_index().join(self.items, on="item")
+        asked["group"] = asked.groupby(["context_id", "rater"], sort=False).ngroup()
+        asked["attribute_id"] = pd.factorize(asked["attribute"])[0]
+        high, low, _, _ = pair_candidates(asked[["quality", "group", "attribute_id"]], self.gap)
+        said = own.to_numpy()
+        order = np.sign(np.round(said[high] - said[low], 9))
+        tests = (
+            asked[["rater", "cluster_id", "category"]].iloc[low].reset_index(drop=True).assign(passed=(order + 1) / 2)
+        )
+        for side, places in {"high": high, "low": low}.items():
+            tests[side] = asked["candidate"].to_numpy()[places]
+            tests[f"{side}_item"] = asked["item"].to_numpy()[places]
+        return tests
 
 
 # ---------------------------------------------------------------- rates
 
 
-def two_way(tests: pd.DataFrame, without: Sequence[pd.DataFrame]) -> tuple[float, float]:
-    """Compute the 95% interval of the share of passes over prompts and persons like these.
+def _linearise(tests: pd.DataFrame, ratio: float) -> pd.Series[float]:
+    """Sum up by prompt how far tests move sum(value) / sum(weight) away from a ratio."""
+    moved = (tests["value"] - ratio * tests["weight"]) / tests["weight"].sum()
+    return moved.groupby(tests["cluster_id"]).sum()
 
-    The variance is that clustered by prompt, plus that by rater, less that by both (Cameron, Gelbach and Miller, 2011). A person
-    also makes the tests of the others, so that by rater is of the jackknife, which takes a person out altogether. Student's t has
-    the degrees of freedom of the fewer clusters.
+
+def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] | None = None) -> tuple[float, float, float]:
+    """Compute sum(value) / sum(weight) over tests, with its 95% interval over prompts, or over prompts and persons like these.
+
+    The variance is the linearised one of a ratio, clustered by prompt (Cochran, Sampling Techniques, 3rd ed., section 6.3). Over
+    persons that by person is added, less that by both (Cameron, Gelbach and Miller, 2011). As a person also makes the tests of
+    the others, these two are of the jackknife, which takes a person out altogether: he moves each prompt, and their sum.
+    Student's t has the degrees of freedom of such a sum (Satterthwaite, 1946).
 
     Args:
-        tests: as of `Panel.ask`.
-        without: those that are left without each of the raters.
+        tests: with ``value`` and ``weight``, and ``cluster_id`` as of `Panel.ask`.
+        without: those that are left without each of the persons, as of `Panel.leave_persons_out`; None for other prompts only.
 
     Returns:
-        The ends; nan for fewer than three raters or two prompts.
+        The ratio and the ends, which are nan for fewer than two prompts, or over fewer than three persons.
     """
-    mean = tests["passed"].mean()
-    residual = tests["passed"] - mean
-    by_prompt, by_both = (
-        residual.groupby([tests[name] for name in key]).sum() for key in (["cluster_id"], ["cluster_id", "rater"])
-    )
-    rates = pd.Series([part["passed"].mean() for part in without], dtype=float).dropna()
-    if len(rates) < 3 or len(by_prompt) < 2:
-        return math.nan, math.nan
-    of_prompt, of_both = (
-        (sums**2).sum() * len(sums) / (len(sums) - 1) / len(tests) ** 2 for sums in (by_prompt, by_both)
-    )
-    of_rater = (len(rates) - 1) * rates.var(ddof=0)
-    variance = max(of_prompt + of_rater - of_both, of_prompt, of_rater)
-    half = float(stdtrit(min(len(rates), len(by_prompt)) - 1, 0.975)) * math.sqrt(variance)
-    return max(0.0, mean - half), min(1.0, mean + half)
+    if tests.empty:
+        return math.nan, math.nan, math.nan
+    ratio = tests["value"].sum() / tests["weight"].sum()
+    by_prompt, *others = (_linearise(part, ratio) for part in (tests, *(without or ())) if len(part))
+    prompts, persons = len(by_prompt), len(others)
+    if prompts < 2 or (without is not None and persons < 3):
+        return ratio, math.nan, math.nan
+    variance, degrees = (by_prompt**2).sum() * prompts / (prompts - 1), prompts - 1.0
+    if persons:
+        # What each person moves, by prompt; of all prompts it is the ratio without him, less that of all.
+        moved = pd.concat(others, axis=1).fillna(0.0).to_numpy()
+        moved = (moved - moved.mean(axis=1, keepdims=True)) * math.sqrt((persons - 1) / persons)
+        of_prompt, of_rater, of_both = variance, (moved.sum(axis=0) ** 2).sum(), (moved**2).sum()
+        variance = max(of_prompt + of_rater - of_both, of_prompt, of_rater)
+        degrees = variance**2 / (of_prompt**2 / degrees + of_rater**2 / (persons - 1)) if variance else degrees
+    half = float(stdtrit(degrees, 0.975)) * math.sqrt(variance)
+    return ratio, ratio - half, ratio + half
 
 
 def spearman_brown(ceiling: float, others: float) -> float:
@@ -241,18 +233,19 @@ def rate_tests(
         places; ``of_panel``: see `spearman_brown`.
     """
     rows = []
+    tests, *without = (part.assign(value=part["passed"], weight=1.0) for part in (tests, *without))
     alone = judged_by == LEFT_OUT
     others = panel.own.groupby(level="item").size().loc[tests["low_item"]].mean() - 1 if len(tests) else math.nan
     for category in (ALL, *sorted(tests["category"].unique())):
         chosen = tests[is_of_category(tests, category)]
         passed = chosen["passed"].groupby(chosen["cluster_id"])
         rate = summarize_rate(passed.sum(), passed.size())
-        wide = two_way(chosen, [rest[is_of_category(rest, category)] for rest in without])
+        _, wide_low, wide_high = ratio_interval(chosen, [part[is_of_category(part, category)] for part in without])
         rows.append({
             "panel": panel.name, "judged_by": judged_by, "category": category, "tests": len(chosen),
             "raters": chosen["rater"].nunique() if alone else math.nan, "prompts": len(passed), "few": len(passed) < FEW,
             "strict": (chosen["passed"] == 1).mean(), "ties": (chosen["passed"] == 0.5).mean(), "ceiling": rate.mean,
-            "low": rate.low, "high": rate.high, "wide_low": wide[0], "wide_high": wide[1],
+            "low": rate.low, "high": rate.high, "wide_low": max(wide_low, 0.0), "wide_high": min(wide_high, 1.0),
             "of_panel": spearman_brown(rate.mean, others) if alone and len(chosen) else math.nan,
         })  # fmt: skip
     return pd.DataFrame(rows)
@@ -270,7 +263,9 @@ class Ceiling:
         panels: the first one made the tests of the set.
         tests: of each panel, a row per test and rater that was left out, see `Panel.ask`.
         counts: panel -> how many judgements are in a test, or why not, see `Panel.leave_one_out`.
-        rates: of each panel alone, and of its tests judged by each other panel, see `rate_tests`.
+        rates: of each panel alone, and of its tests judged by each other panel, see `rate_tests`; alone also Krippendorff's
+            ``alpha`` of the same judgements with its interval, of all and of each attribute, see
+            `nnd_tasks.sets.agreement.measure_agreement`.
     """
 
     set: str
@@ -302,6 +297,8 @@ def human_ceiling(name: str, config: str | None = None, judged_by: str | None = 
         here = judged_by in read_report(folder)
         other_folder = folder if here else provide_set(other)
         of_other = judged_by if here else of_other or default_config(read_header(other_folder))
+        if (other_folder, of_other) == (folder, config):
+            raise NNDError(f"--judged-by {judged_by}: these are the raters of {name} ({config}) themselves")
         for panel in read_panels(other_folder, of_other):
             panel.name = f"{judged_by} {panel.name}" if panel.name != of_other else judged_by
             panels.append(panel)
@@ -313,6 +310,7 @@ def human_ceiling(name: str, config: str | None = None, judged_by: str | None = 
 
 def read_panels(folder: Path, config: str) -> list[Panel]:
     """Read the panels of a config, those who made its tests first; raise NNDError where no two people judged one text."""
+    read_table(folder, config, ["cluster_id"])  # raises where there is no such config
     reports = read_report(folder)
     config = reports.get(config, {}).get("cleaned_from", config)
     table = read_judgements(folder, config)
@@ -326,40 +324,50 @@ def read_panels(folder: Path, config: str) -> list[Panel]:
             f"{name} ({config}): no single judgements of several people on one text are known, so nobody can be left out. Who "
             f"judged: {set_recipe.recipe.facts.judges or 'the recipe does not say'} Of a set built before them: nnd build {name}"
         )
-    return list_panels(table, set_recipe.recipe, set_recipe.rule, config)
+    panels = list_panels(table, set_recipe.recipe, set_recipe.rule, config)
+    if not panels:
+        raise NNDError(
+            f"{name} ({config}): all who judged a text say the same of it, as in a file that was put together from what most of "
+            "them said; that tells nothing about what one person passes"
+        )
+    return panels
 
 
 def list_panels(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -> list[Panel]:
-    """List the panels whose single judgements these are; one without a name is called as the config."""
+    """List the panels whose single judgements these are, but unanimous ones; one without a name is called as the config."""
     by_panel = judgements.to_pandas().groupby("panel", sort=False)
-    return [Panel(str(name) or config, rows.reset_index(drop=True), recipe, rule) for name, rows in by_panel]
+    panels = [Panel(str(name) or config, rows.reset_index(drop=True), recipe, rule) for name, rows in by_panel]
+    return [panel for panel in panels if not panel.unanimous]
 
 
-def compare_panels(name: str, panels: Sequence[Panel], *, persons: bool = True) -> Ceiling:
+def compare_panels(name: str, panels: Sequence[Panel], *, brief: bool = False) -> Ceiling:
     """Ask each rater of each panel, and each panel the tests of each other one, where it judged any.
 
     Args:
         name: of the set and its config.
         panels: those who made the tests first.
-        persons: whether to compute intervals over persons, which takes most of the time.
+        brief: leave out intervals over persons and agreement, which take most of the time.
     """
-    alone = {panel.name: panel.leave_one_out() for panel in panels}
-    rates = []
+    tests, counts, rates = [], {}, []
     for panel in panels:
-        without = panel.leave_persons_out() if persons else []
-        rates.append(rate_tests(alone[panel.name][0], panel, without=without))
-        for other in panels:
-            if other is not panel:
-                tests = panel.judge(other)
-                rates += [rate_tests(tests, panel, other.name)] if len(tests) else []
-    counts = {panel.name: alone[panel.name][1] for panel in panels}
-    return Ceiling(
-        name, tuple(panels), tuple(tests for tests, _ in alone.values()), counts, pd.concat(rates, ignore_index=True)
-    )
+        alone, counts[panel.name] = panel.leave_one_out()
+        tests.append(alone)
+        of_panel = rate_tests(alone, panel, without=[] if brief else panel.leave_persons_out())
+        if not brief:
+            judged = {ALL: panel.judgements, **dict(iter(panel.judgements.groupby("attribute")))}
+            alpha = pd.DataFrame({category: measure_agreement(rows) for category, rows in judged.items()}).T
+            names = {"alpha": "alpha", "low": "alpha_low", "high": "alpha_high"}
+            of_panel = of_panel.join(alpha.reindex(columns=[*names]).rename(columns=names), on="category")
+        asked = {other.name: panel.judge(other) for other in panels if other is not panel}
+        rates += [of_panel, *(rate_tests(part, panel, other) for other, part in asked.items() if len(part))]
+    return Ceiling(name, tuple(panels), tuple(tests), counts, pd.concat(rates, ignore_index=True))
 
 
 def list_ceilings(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -> list[dict[str, Any]]:
     """List what a card says of the single judgements of a config: some columns of `Ceiling.rates`; missing numbers are None."""
-    rates = compare_panels(config, list_panels(judgements, recipe, rule, config), persons=False).rates
+    panels = list_panels(judgements, recipe, rule, config)
+    if not panels:
+        return []
+    rates = compare_panels(config, panels, brief=True).rates
     rows = rates[["panel", "judged_by", "category", "tests", "ceiling", "low", "high"]].dropna(subset="ceiling")
     return [{key: None if cell != cell else cell for key, cell in row.items()} for row in rows.to_dict("records")]

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from nnd_tasks.tables.cells import Array
 
 _DRAWS, _CHUNK, _SEED = 1000, 50, 1  # draws of the bootstrap, those that are in memory at once
 
 
-def measure_agreement(judgements: pa.Table) -> dict[str, float]:
+def measure_agreement(judgements: pd.DataFrame) -> dict[str, float]:
     """Measure the agreement on what several raters judged; empty where none was judged by two.
 
     Args:
@@ -29,8 +28,7 @@ def measure_agreement(judgements: pa.Table) -> dict[str, float]:
         ``same``, the share of pairs of judgements of one text that are equal; ``units``, the number of texts or pairs with two
         judgements or more; ``raters``, the number of raters.
     """
-    judgements = judgements.to_pandas()
-    judgements["value"] = judgements["label" if "label" in judgements else "score"]
+    judgements = judgements.assign(value=judgements["label" if "label" in judgements else "score"])
     if "rejected" in judgements:
         first = judgements["candidate"] < judgements["rejected"]  # in the alphabet
         judgements["value"] = np.where(judgements["score"] > 0, np.where(first, "first", "second"), "tie")
@@ -68,7 +66,7 @@ def measure_agreement(judgements: pa.Table) -> dict[str, float]:
 
 def _compute_alpha(counts: Array, distance: Array, weights: Array) -> Any:
     """Compute alpha for each row of weights of the units; ``counts`` is (units, values), ``distance`` (values, values)."""
-    observed = weights @ (np.einsum("uv,vw,uw->u", counts, distance, counts) / (counts.sum(axis=1) - 1))
+    observed = weights @ (((counts @ distance) * counts).sum(axis=1) / (counts.sum(axis=1) - 1))
     totals = weights @ counts
-    expected = np.einsum("bv,vw,bw->b", totals, distance, totals) / (totals.sum(axis=1) - 1)
+    expected = ((totals @ distance) * totals).sum(axis=1) / (totals.sum(axis=1) - 1)
     return 1 - np.divide(observed, expected, out=np.zeros_like(observed), where=expected > 0)

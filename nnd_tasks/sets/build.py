@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -195,18 +194,21 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         details: dict[str, Any] = {"accounts": accounts, **origin}
         if judgements is not None:
             built.judgements[config] = judgements
-            if own and (agreement := measure_agreement(judgements)):
+            if own and (agreement := measure_agreement(judgements.to_pandas())):
                 accounts["agreement"] = agreement
             if has_package("ceiling"):
-                ask_people = import_module("nnd_tasks.ceiling.ceiling").list_ceilings
-                details["ceiling"] = ask_people(judgements, recipe, rule, config)
+                from nnd_tasks.ceiling.ceiling import list_ceilings
+
+                details["ceiling"] = list_ceilings(judgements, recipe, rule, config)
         if recipe.candidates != "rows":
             built.add(config, tests, details)
             continue
         mended, mended_accounts = tests, accounts
         if config in rows.mended:
             other = rows.mended[config]
-            mended, mended_accounts, contradictory = make_tests(other, take_judgements(other, recipe, rule), recipe, rule)
+            mended, mended_accounts, contradictory = make_tests(
+                other, take_judgements(other, recipe, rule), recipe, rule
+            )
         clean, cleaning = _clean_tests(mended, contradictory)
         if not mended.equals(tests):
             counted_as = "judgements" if "judgements" in accounts else "rows"  # a ready pair is one judgement

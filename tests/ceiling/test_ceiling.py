@@ -1,14 +1,16 @@
 """What people pass is what plain loops over the publishers' files give, which share no code with the package."""
 
 import json
+import math
 import random
 from collections import Counter, defaultdict
 from itertools import combinations
 
 import pandas as pd
 import pytest
+import scipy.stats
 
-from nnd_tasks.ceiling.ceiling import human_ceiling, spearman_brown, two_way
+from nnd_tasks.ceiling.ceiling import human_ceiling, ratio_interval, spearman_brown
 from nnd_tasks.ceiling.shares import find_shares
 from nnd_tasks.errors import NNDError
 from nnd_tasks.schema import fingerprint
@@ -174,9 +176,13 @@ SCORES = "{context: c, candidate: t, score: s, min_gap: 1}"
 ROWS = [{"c": f"Q{i}", "t": t, "s": s} for i in range(40) for t, s in (("a", [1, 1, 5 * (i % 2)]), ("b", [5, 5, 2]))]
 
 
-def test_pairs_are_judged_by_the_majority_of_the_others_and_a_tie_is_half_a_pass(make_set, nnd):
+def write_pair_set(make_set):
     rows = [{"a": "one", "b": "two", "w": w, "r": r} for w, r in zip(("b", "b", "tie", "a"), "wxyz", strict=True)]
     make_set("pairs", rows, "{pair: [a, b], winner: w, rater: r}")
+
+
+def test_pairs_are_judged_by_the_majority_of_the_others_and_a_tie_is_half_a_pass(make_set, nnd):
+    write_pair_set(make_set)
     # Without w, x and z balance, so that w is asked nothing; so with x.
     assert count(human_ceiling("pairs").tests[0]) == {("y", "preference", 0.5): 1, ("z", "preference", 0.0): 1}
     assert "2 of 4 judgements are in a test; not 2 on which the others tie" in nnd("ceiling", "pairs").out
@@ -186,10 +192,40 @@ def test_another_set_judges_the_same_texts_or_is_refused(make_set):
     make_set("rated", ROWS, SCORES)
     make_set("again", [{"c": row["c"], "t": row["t"], "s": row["s"][::-1]} for row in ROWS], SCORES)
     make_set("others", [{**row, "c": row["c"] + "?"} for row in ROWS], SCORES)
-    rates = human_ceiling("rated", judged_by="again").rates.set_index(["panel", "judged_by", "category"])["ceiling"]
-    assert rates["default", "again", "all"] == rates["again", "default", "all"] == 1
-    with pytest.raises(NNDError, match="others judged no two texts of a test"):
-        human_ceiling("rated", judged_by="others")
+    rates = human_ceiling("rated", judged_by="again").rates.set_index(["panel", "judged_by", "category"])
+    assert rates["ceiling"]["default", "again", "all"] == rates["ceiling"]["again", "default", "all"] == 1
+    # Krippendorff's alpha of the same judgements stands beside what each of them passes.
+    alone = "each of them, left out", "all"
+    assert rates["alpha"].dropna().round(3).to_dict() == {("default", *alone): 0.246, ("again", *alone): 0.246}
+    write_pair_set(make_set)
+    for wrong, message in {
+        "others": "others judged no two texts of a test",
+        "rated": "these are the raters of rated",
+        "pairs": "judged pairs",
+        "rated:no": "it has no config 'no'",
+        "nothing": "there is no set 'nothing'",
+    }.items():
+        with pytest.raises(NNDError, match=message):
+            human_ceiling("rated", judged_by=wrong)
+    with pytest.raises(NNDError, match="it has no config 'no'"):
+        human_ceiling("rated", "no")
+
+
+def test_people_who_never_disagree_give_no_ceiling(make_set):
+    folder = make_set("rated", [{**row, "s": row["s"][1:2] * 3} for row in ROWS], SCORES)
+    with pytest.raises(NNDError, match="all who judged a text say the same of it"):
+        human_ceiling("rated")
+    assert "What a person passes" not in (folder / "README.md").read_text("utf-8")
+
+
+def test_a_lower_score_is_better_where_the_recipe_says_so(make_set):
+    """Ranks turned round make the same tests, and the same ones are passed."""
+    make_set("rated", ROWS, SCORES)
+    make_set(
+        "ranked", [{**row, "s": [6 - score for score in row["s"]]} for row in ROWS], SCORES[:-1] + ", best: lowest}"
+    )
+    columns = ["high", "low", "passed"]
+    assert human_ceiling("ranked").tests[0][columns].equals(human_ceiling("rated").tests[0][columns])
 
 
 def test_the_share_is_that_of_the_same_tests_and_texts_without_a_score_are_left_out(make_set):
@@ -212,27 +248,35 @@ def test_the_share_is_that_of_the_same_tests_and_texts_without_a_score_are_left_
     people, model = read["passed"].mean(), row["same_rate"]
     assert row["share"] == pytest.approx((model - 0.5) / (people - 0.5))
     assert row["share_low"] < row["share"] < row["share_high"]
+    assert math.isnan(row["wide_low"]), "places are no persons"
 
 
-def test_the_interval_over_persons_has_the_variance_of_both_ways_less_that_of_both():
+@pytest.mark.parametrize("persons", [0, 6])
+def test_the_interval_of_a_ratio_has_the_variance_of_prompts_or_of_prompts_and_persons(persons):
     rng = random.Random(0)
-    rows = [(f"p{i}", f"r{j}", rng.choice([0, 0.5, 1, 1])) for i in range(30) for j in range(6) if (i + j) % 4]
-    centre = mean([passed for *_, passed in rows])
+    rows = [
+        (f"p{i}", f"r{j}", rng.choice([0, 1]), rng.choice([0.5, 1])) for i in range(30) for j in range(6) if (i + j) % 4
+    ]
 
-    def variance(key):
-        sums = defaultdict(float)
-        for row in rows:
-            sums[key(row)] += row[2] - centre
-        return len(sums) / (len(sums) - 1) * sum(value**2 for value in sums.values())
+    centre = sum(row[2] for row in rows) / sum(row[3] for row in rows)
 
-    table = pd.DataFrame(rows, columns=["cluster_id", "rater", "passed"])
-    without = [table[table["rater"] != f"r{j}"] for j in range(6)]
-    rates = [mean([passed for _, rater, passed in rows if rater != f"r{j}"]) for j in range(6)]
-    by_prompt, by_both = (variance(key) / len(rows) ** 2 for key in (lambda row: row[0], lambda row: row[:2]))
-    by_rater = 5 / 6 * sum((rate - mean(rates)) ** 2 for rate in rates)
-    total = max(by_prompt + by_rater - by_both, by_prompt, by_rater)
-    half = 2.570582 * total**0.5  # Student's t of 6 - 1 degrees of freedom
-    assert two_way(table, without) == pytest.approx((centre - half, centre + half))
+    def moved(rows):
+        """How far each prompt moves the ratio away from that of all rows."""
+        weight = sum(row[3] for row in rows)
+        return [sum(v - centre * w for name, _, v, w in rows if name == f"p{i}") / weight for i in range(30)]
+
+    whole, degrees = 30 / 29 * sum(value**2 for value in moved(rows)), 29
+    if persons:
+        without = [moved([row for row in rows if row[1] != f"r{j}"]) for j in range(6)]
+        without = [[one[i] - mean([other[i] for other in without]) for i in range(30)] for one in without]
+        by_prompt, by_rater = whole, 5 / 6 * sum(sum(one) ** 2 for one in without)
+        by_both = 5 / 6 * sum(value**2 for one in without for value in one)
+        whole = max(by_prompt + by_rater - by_both, by_prompt, by_rater)
+        degrees = whole**2 / (by_prompt**2 / 29 + by_rater**2 / 5)
+    table = pd.DataFrame(rows, columns=["cluster_id", "rater", "value", "weight"])
+    half = scipy.stats.t.ppf(0.975, degrees) * whole**0.5
+    without = [table[table["rater"] != f"r{j}"] for j in range(6)] if persons else None
+    assert ratio_interval(table, without) == pytest.approx((centre, centre - half, centre + half))
 
 
 @pytest.mark.parametrize(("ceiling", "others"), [(0.5, 2), (0.75, 2), (0.75, 4), (1.0, 3)])

@@ -2,7 +2,7 @@
 
 import math
 
-import pyarrow as pa
+import pandas as pd
 import pytest
 
 from nnd_tasks.cli.listing import report_set
@@ -27,8 +27,7 @@ def judge(observers, kind):
         for unit, value in enumerate(values)
         if not math.isnan(value)
     ]
-    table = pa.Table.from_pylist(rows)
-    return table.rename_columns([{"str": "label", "float": "score"}.get(name, name) for name in table.column_names])
+    return pd.DataFrame(rows).rename(columns={"str": "label", "float": "score"})
 
 
 @pytest.mark.parametrize(("kind", "alpha"), [(str, 0.743), (float, 0.849)])
