@@ -133,7 +133,6 @@ COMMANDS = [
     Shown("", scored("untrained", "demo", "nnd_demo", "results")),
     Shown("compare_brief", "nnd compare results --brief"),
     Shown("compare", "nnd compare results", first=21),
-    Shown("adjust", "nnd compare results/SmolLM2-135M-Instruct --adjust", skip=31, first=6),
     Shown("report", "nnd report results -o report.html"),
     *(Shown("", scored(model, "demo", "nnd_demo", "sizes")) for model in SIZES),
     Shown("trend", "nnd trend sizes --tags models.csv", first=9),
@@ -151,6 +150,7 @@ NOT_SHOWN = {
     "ceiling": "the demo has no raters; docs/ceiling.md has the numbers of sets that have",
     "demo": "it runs models for a minute; its end is that of nnd compare",
     "register": "it writes into the environment",
+    "rules": "recorded scores have no tokens; docs/likelihood.md has what it found",
     "runs": "its paths are those of a machine",
     "publish": "its output is long; the guide to contributing is run by tests",
 }

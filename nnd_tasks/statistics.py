@@ -46,15 +46,11 @@ class ClusteredMean(NamedTuple):
         return {f"{name}{end}": number for end, number in zip(ends, self, strict=True)}
 
 
-def _as_arrays(
-    totals: ArrayLike, tests: ArrayLike, influence: ArrayLike | None
-) -> tuple[_Floats, _Floats, _Floats, float]:
-    """Bring all to arrays of shape (prompts,), without prompts that change nothing, with the mean; nan without tests."""
+def _as_arrays(totals: ArrayLike, tests: ArrayLike) -> tuple[_Floats, _Floats, float]:
+    """Bring both to arrays of shape (prompts,), without prompts that have no tests, with the mean; nan without tests."""
     x, n = np.asarray(totals, dtype=np.float64), np.asarray(tests, dtype=np.float64)
-    moved = np.zeros_like(n) if influence is None else np.asarray(influence, dtype=np.float64)
-    keep = (n > 0) | (moved != 0)
-    x, n, moved = x[keep], n[keep], moved[keep]
-    return x, n, moved, float(x.sum() / n.sum()) if n.any() else math.nan
+    x, n = x[n > 0], n[n > 0]
+    return x, n, float(x.sum() / n.sum()) if n.any() else math.nan
 
 
 #: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21
@@ -125,9 +121,7 @@ def effective_tests(rate: float, error: float, tests: float, worst: float, rare:
     return tests * (rare + UNKNOWN) / (rare * design + UNKNOWN * worst)
 
 
-def summarize_rate(
-    passed: ArrayLike, tests: ArrayLike, level: float = 0.95, influence: ArrayLike | None = None
-) -> ClusteredMean:
+def summarize_rate(passed: ArrayLike, tests: ArrayLike, level: float = 0.95) -> ClusteredMean:
     """Compute the pooled pass rate with its error and Wilson's interval, made for tests that share prompts.
 
     The error is the linearised (Taylor) one of a ratio estimator under sampling of whole clusters, here prompts (Cochran,
@@ -147,8 +141,6 @@ def summarize_rate(
         passed: tests passed of each prompt, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
-        influence: tests that each prompt adds to the passed ones of all prompts because something was fitted to it too,
-            shape (prompts,), summing to about 0; a prompt without tests may have some. None stands for zeros.
 
     Raises:
         ValueError: a count is impossible, or the lengths differ.
@@ -156,10 +148,10 @@ def summarize_rate(
     possible = np.less_equal(0, passed) & np.less_equal(passed, tests) & np.isfinite(tests)
     if np.shape(passed) != np.shape(tests) or not possible.all():
         raise ValueError("need 0 <= passed <= tests for every prompt")
-    x, n, moved, rate = _as_arrays(passed, tests, influence)
-    if np.count_nonzero(n) < 2:
+    x, n, rate = _as_arrays(passed, tests)
+    if n.size < 2:
         return ClusteredMean(rate)
-    total, residual = float(n.sum()), x - rate * n + moved
+    total, residual = float(n.sum()), x - rate * n
     error = math.sqrt(n.size / (n.size - 1) * float(residual @ residual)) / total
     wider, degrees = _small_sample(residual, n)
     rare = int(min((x > 0).sum(), (x < n).sum()))
@@ -167,9 +159,7 @@ def summarize_rate(
     return ClusteredMean(rate, error, *wilson(rate, size, float(scipy.special.stdtrit(degrees, 0.5 + level / 2))))
 
 
-def clustered_mean(
-    totals: ArrayLike, tests: ArrayLike, level: float = 0.95, influence: ArrayLike | None = None
-) -> ClusteredMean:
+def clustered_mean(totals: ArrayLike, tests: ArrayLike, level: float = 0.95) -> ClusteredMean:
     """Compute the mean of a number per test, m = sum(totals) / sum(tests), with errors clustered by prompt.
 
     Like a rate it is a ratio of totals over prompts, with the same linearised error. The interval is Student's. With equally
@@ -181,14 +171,13 @@ def clustered_mean(
         totals: of each prompt, the sum of its tests' numbers, shape (prompts,).
         tests: of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
-        influence: on the totals, as for `summarize_rate`.
     """
-    x, n, moved, mean = _as_arrays(totals, tests, influence)
-    k, total = int(np.count_nonzero(n)), n.sum()
+    x, n, mean = _as_arrays(totals, tests)
+    k, total = n.size, n.sum()
     if k < 2:
         return ClusteredMean(mean)
     # For counts these are whole numbers, so that prompts with the same mean give a residual of exactly 0.
-    residual = (x * total - x.sum() * n) / total + moved
+    residual = (x * total - x.sum() * n) / total
     error = math.sqrt(k / (k - 1) * float(residual @ residual)) / float(total)
     if not error:
         return ClusteredMean(mean, error)
@@ -197,9 +186,7 @@ def clustered_mean(
     return ClusteredMean(mean, error, mean - half, mean + half)
 
 
-def paired_difference(
-    passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, influence: ArrayLike | None = None, span: float = 1.0
-) -> ClusteredMean:
+def paired_difference(passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, span: float = 1.0) -> ClusteredMean:
     """Compute how much higher the second model's pooled pass rate is, with an interval paired by test and clustered by prompt.
 
     The difference of the pooled rates is the `clustered_mean` of the differences, d = sum(passed_b - passed_a) / sum(tests).
@@ -211,9 +198,8 @@ def paired_difference(
         passed_a: tests that the first model passes of each prompt, shape (prompts,).
         passed_b: tests that the second one passes, in the same order, shape (prompts,).
         tests: tests scored of each prompt, shape (prompts,).
-        influence: on the difference of the counts, as for `summarize_rate`.
         span: how large a difference of other numbers than counts can be.
     """
-    difference = clustered_mean(np.subtract(passed_b, passed_a), tests, influence=influence)
+    difference = clustered_mean(np.subtract(passed_b, passed_a), tests)
     low, high = np.clip(difference[2:], -span, span).tolist()
     return difference._replace(low=low, high=high)

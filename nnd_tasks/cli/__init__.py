@@ -30,6 +30,7 @@ COMMANDS = {
     "nnd_tasks.cli.running": ("run", "register"),
     "nnd_tasks.page.demo": ("demo",),
     "nnd_tasks.cli.results": ("compare", "report", "runs"),
+    "nnd_tasks.likelihood.likelihood_verbs": ("rules",),
     "nnd_tasks.training.training_verbs": ("trend",),
     "nnd_tasks.studies.studies_verbs": ("stress",),
     "nnd_tasks.contribute.contribute_verbs": ("new", "check", "publish"),

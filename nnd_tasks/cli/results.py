@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _report_comparison(comparison: Comparison) -> Report:
-    """Report a comparison, with what is known of readers, and by token scores where tests are won and lost."""
+    """Report a comparison, with what is known of readers."""
     from nnd_tasks.results.comparison_report import report_comparison
 
     if comparison.paired.of_documents:
@@ -47,10 +47,6 @@ def _report_comparison(comparison: Comparison) -> Report:
         from nnd_tasks.prompted.readers import add_reader_tables
 
         report = add_reader_tables(report, comparison.paired)
-    if any(run.tokens for run in comparison.paired.runs) and has_package("likelihood"):
-        from nnd_tasks.likelihood.margin_parts import add_margin_parts
-
-        report = add_margin_parts(report, comparison.paired)
     return report
 
 
@@ -67,16 +63,13 @@ def _label(runs: Sequence[Run], cluster: str | None, category: str | None) -> Se
 @verb(
     "Conclusions",
     "nnd compare --brief  # each pair of models: difference, interval, verdict",
-    "nnd compare results/small results/large --select shots=0 --adjust --out tables  # two runs, and files of all tables",
+    "nnd compare results/small results/large --select shots=0 --out tables  # two runs, and files of all tables",
 )
 def compare(
     runs: Results = None,
     out: Out = None,
     allow: Allow = "",
     select: Select = None,
-    adjust: Annotated[
-        bool, Option("--adjust", help="Also rates with length and word frequency taken out, even of one model.")
-    ] = False,
     readers: Annotated[bool, Option("--readers", help="Compare what each model writes with what it says.")] = False,
     cluster: Cluster = None,
     category: Category = None,
@@ -101,21 +94,13 @@ def compare(
 
         comparisons = compare_readers(chosen, allow)
     else:
-        comparisons = compare_runs(chosen, allow, alone=adjust)
+        comparisons = compare_runs(chosen, allow)
     reports = [_report_comparison(comparison) for comparison in comparisons if not comparison.paired.of_documents]
     others = [comparison for comparison in comparisons if comparison.paired.of_documents]
     if others:
         from nnd_tasks.exchange.document_report import report_documents
 
         reports.append(report_documents(others))
-    if adjust:
-        need_package("studies", "--adjust")
-        from nnd_tasks.studies.adjust import add_adjusted_rates
-
-        reports = [
-            add_adjusted_rates(report, comparison.paired)
-            for report, comparison in zip(reports, comparisons, strict=True)
-        ]
     show_reports(reports, out=out, form=form, brief=brief)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL
 from nnd_tasks.measures import MEASURES, weigh_measures
-from nnd_tasks.results.paired import Paired, pair, pair_several
+from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.runs import WRITER, Run
 from nnd_tasks.significance import LEVEL, detectable, holm, is_underpowered, permutation_p
 from nnd_tasks.statistics import FEW, clustered_mean, paired_difference, summarize_rate
@@ -79,7 +79,7 @@ def category_measures(paired: Paired) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool = False) -> list[Comparison]:
+def compare_runs(runs: Sequence[Run], allow: Sequence[str] = ()) -> list[Comparison]:
     """Compare the models on every set that at least two of them ran on.
 
     Example:
@@ -88,13 +88,10 @@ def compare_runs(runs: Sequence[Run], allow: Sequence[str] = (), *, alone: bool 
     Args:
         runs: as `nnd_tasks.results.read_runs.read_results` returns them.
         allow: parts of the protocol that may differ.
-        alone: if all runs are of one model, return its rates on each set.
 
     Raises:
         NNDError: no set has two models, or runs cannot be compared.
     """
-    if alone and len({run.model for run in runs}) == 1:
-        return compare_all(pair(runs, allow))
     groups, single = pair_several(runs, allow, "a comparison", "; nnd report shows one model")
     return compare_all(groups, single)
 

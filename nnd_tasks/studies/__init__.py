@@ -1,1 +1,1 @@
-"""Rates with length taken out (`adjust.py`), and synthetic errors (`stress/`)."""
+"""Synthetic errors (`stress/`)."""

@@ -176,7 +176,7 @@ def test_baselines_are_one_finding_with_a_table_of_all_categories(made):
         ("authors", "fluency", "100.0%"),
         ("clean", "fluency", "100.0%"),
     ]
-    assert "--adjust" in one.fix
+    assert "nnd rules" in one.fix
 
 
 def test_the_texts_of_one_system_win(made):

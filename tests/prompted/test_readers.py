@@ -150,6 +150,5 @@ def test_a_user_runs_three_readers_and_sees_them_side_by_side(few_tasks, gpt2, h
         assert text in page.read_text("utf-8")
     for text in ("at chance", "answers swapped", "context adds", "one letter"):
         assert text in shown
-    message = refused(nnd("compare", results, "--adjust", "--select", "task=validator"))
-    assert re.search(r"--adjust takes likelihoods .* of a validator; add --select reader=writer", message)
-    assert nnd("compare", results, "--adjust", "--select", "reader=writer").status == 0
+    message = refused(nnd("rules", results, "--select", "task=validator"))
+    assert re.search(r"nnd rules takes likelihoods .* of a validator; add --select reader=writer", message)

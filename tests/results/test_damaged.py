@@ -18,7 +18,7 @@ import pytest
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import write_text
-from nnd_tasks.likelihood.margin_parts import add_margin_parts
+from nnd_tasks.likelihood.rules_report import report_rules
 from nnd_tasks.page.browsing import look_up_test
 from nnd_tasks.page.page import render_report
 from nnd_tasks.prompted.readers import add_reader_tables, compare_readers
@@ -264,7 +264,6 @@ def use_all(folder, out):
         with suppress(NNDError):
             for comparison in compared(runs):
                 report = add_reader_tables(report_comparison(comparison), comparison.paired)
-                report = add_margin_parts(report, comparison.paired)
                 assert to_json(report).encode() + to_markdown(report).encode()
     with suppress(NNDError):
         assert to_json(report_trend(read_trend([folder]))).encode()
@@ -273,6 +272,8 @@ def use_all(folder, out):
     with suppress(NNDError):
         write_text(out / "test.html", look_up_test("00000-0", runs)[1])
     for run in runs:
+        with suppress(NNDError):
+            assert to_json(report_rules(run)).encode()
         assert (run.tests["passed"].sum(), run.tests["passed"].count()) == count_passes(run.path)
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from nnd_tasks.baselines import ALL, is_of_category
+from nnd_tasks.likelihood.rules_report import apply_rules
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import give_verdicts
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.studies.adjust import adjust
 from tests.results import fake_runs, token_runs
 
 FILE = Path(__file__).with_name("pins.json")
@@ -36,7 +37,9 @@ def collect_compare(folder):
 
 def collect_adjust(folder):
     [run] = read_results(token_runs.write_run(folder, "m", token_runs.documents(40)))
-    return adjust(run)[0].filter(like="adjusted")
+    tests, outcomes = apply_rules(run)
+    rates = [outcomes.loc[is_of_category(tests, name), "adjusted"].mean() for name in (ALL, "grammar", "meaning")]
+    return pd.DataFrame({"pass_rate_adjusted": rates})
 
 
 COLLECTORS = {"compare": collect_compare, "adjust": collect_adjust}
