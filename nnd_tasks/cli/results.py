@@ -82,12 +82,9 @@ def compare(
     """
     from nnd_tasks.results.compare import compare_runs
     from nnd_tasks.results.read_runs import load_runs
-    from nnd_tasks.results.runs import check_writers
     from nnd_tasks.show.terminal import show_reports
 
     chosen = _label(load_runs(runs, select, allow)[0], cluster, category)
-    if adjust:
-        check_writers(chosen, "--adjust")
     if readers:
         need_package("prompted", "--readers")
         from nnd_tasks.prompted.readers import compare_readers

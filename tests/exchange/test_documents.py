@@ -202,5 +202,5 @@ def test_report_trend_and_runs_take_them_in_their_words(stock, tmp_path, nnd):
     assert not re.search("pass|prompt", done.out.replace("too few prompts", ""))
     done = nnd("runs", stock / "tiny-lm-m")
     assert done.out.count("| mc_a |") == 1
-    for verb in (["compare", "--adjust"], ["report", "--hub", tmp_path / "x"], ["trend", "--decide"]):
+    for verb in (["rules"], ["report", "--hub", tmp_path / "x"], ["trend", "--decide"]):
         assert nnd(verb[0], stock / "tiny-lm-m", *verb[1:]).status == 1
