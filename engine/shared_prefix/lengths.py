@@ -17,6 +17,7 @@ import torch
 import transformers
 
 from shared_prefix.encodings import Tokenizing, TokenizingOnce
+from shared_prefix.llamacpp import LLAMACPP, open_tokenizer
 from shared_prefix.model_error import ModelError, reason_with_type
 from shared_prefix.text_models import MASKED, REWARD, encode_chat, text_window
 
@@ -143,6 +144,23 @@ class TokenCounter(BaseCounter):
         self._dtype = None
         if isinstance(model, str) and kind in _HF:
             self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
+        if kind == LLAMACPP:
+            self._hf: TokenizingOnce = open_tokenizer(metadata)
+            self.config = self._hf.config
+        else:
+            self._hf = self._find_tokenizer(model, tokenizer, metadata)
+        self.tokenizer, self.backend = self._hf.tokenizer, self._hf.backend
+        self.name = str(self.tokenizer.name_or_path)
+        if self._hf.prefix_token_id is None and not self.remote and not self._whole:
+            raise ModelError(
+                f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
+            )
+        if self.remote and kind not in ("gguf", "ggml"):
+            self._warn_of_missing_bos(metadata)
+        self.window = self._find_window(metadata)
+
+    def _find_tokenizer(self, model: Any, tokenizer: Any, metadata: Mapping[str, Any]) -> Tokenizing:
+        """Load the tokenizer, and set ``self.config``."""
         loading = {name: metadata.get(name, default) for name, default in _LOADING.items()}
         loading["revision"] = str(loading["revision"])
         # lm-eval's flag --trust_remote_code reaches models and datasets, but not the metadata of tasks.
@@ -154,7 +172,7 @@ class TokenCounter(BaseCounter):
         why_no_config = self._find_config(tokenizer if model is None else model, loading)
         add_bos_token = metadata.get("add_bos_token")
         try:
-            self._hf = Tokenizing(
+            return Tokenizing(
                 model,
                 tokenizer,
                 self.config,
@@ -177,15 +195,6 @@ class TokenCounter(BaseCounter):
                 f"cannot count tokens: the tokenizer {_name(tokenizer or model)} cannot be loaded "
                 f"({reason_with_type(error)}); name one with tokenizer=... in --model_args"
             ) from error
-        self.tokenizer, self.backend = self._hf.tokenizer, self._hf.backend
-        self.name = str(self.tokenizer.name_or_path)
-        if self._hf.prefix_token_id is None and not as_client:
-            raise ModelError(
-                f"the tokenizer {self.name} has neither a BOS nor an EOS token; lm-eval's hf models need one"
-            )
-        if self.remote and kind not in ("gguf", "ggml"):
-            self._warn_of_missing_bos(metadata)
-        self.window = self._find_window(metadata)
 
     def _warn_of_missing_bos(self, metadata: Mapping[str, Any]) -> None:
         """Warn once if lm-eval's client sends prompts without the BOS token that the tokenizer puts before every text."""

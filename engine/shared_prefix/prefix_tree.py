@@ -181,12 +181,14 @@ class PackLimits:
         min_shared: a pack that is larger than a row ends where the next sequence has fewer tokens than this in common with
             the last one.
         max_anchors: most different anchors of a pack's branches; None: any number.
+        max_sequences: most sequences of a pack; None: any number.
     """
 
     max_row: int
     max_pack: int
     min_shared: int = 8
     max_anchors: int | None = None
+    max_sequences: int | None = None
 
 
 def make_packs(
@@ -291,7 +293,8 @@ class Neighbours:
             branching_points += last == first or common != in_trunk
             too_many_anchors = limits.max_anchors is not None and branching_points > limits.max_anchors
             grows_beyond_row = common >= limits.min_shared and not too_many_anchors
-            if trunk_size > limits.max_row or size > (limits.max_pack if grows_beyond_row else limits.max_row):
+            full = limits.max_sequences is not None and last - first + 1 >= limits.max_sequences
+            if full or trunk_size > limits.max_row or size > (limits.max_pack if grows_beyond_row else limits.max_row):
                 third = bisect_left(sizes, sizes[-1] // 3)
                 last = min(range(first + third, last + 1), key=lambda end: (self.shared[end + 1], -end))
                 break
