@@ -79,10 +79,12 @@ def exports(session: nox.Session) -> None:
 
 @nox.session
 def llamacpp(session: nox.Session) -> None:
-    """llama.cpp behind llama-cpp-python's server; it compiles, which takes a C++ compiler and about 20 minutes on two cores."""
+    """llama.cpp, in process and as a server; it compiles, which takes a C++ compiler and about 20 minutes on two cores."""
+    python = find_python(session)
     if not session.posargs:
-        session.install("llama-cpp-python[server]>=0.3.36", "gguf>=0.19")
-    run_in_main(session, "-s", "tests/llamacpp", NND_TEST_LLAMACPP=find_python(session))
+        session.install("--constraint", "constraints.txt", "./engine[llamacpp,test]", "llama-cpp-python[server]")
+    session.run(python, "-m", "pytest", "engine/tests/test_llamacpp.py", env=OFFLINE, external=True)
+    run_in_main(session, "-s", "tests/llamacpp", NND_TEST_LLAMACPP=python)
 
 
 @nox.session(python="3.12")

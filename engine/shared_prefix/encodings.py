@@ -81,6 +81,7 @@ class Tokenizing(TokenizingOnce):
         loading: see `HFLM._create_tokenizer`.
     """
 
+    _max_length: int | None
     _DEFAULT_MAX_LENGTH = 0  # what `max_length` is where nothing tells it
 
     def __init__(

@@ -146,7 +146,7 @@ class TokenCounter(BaseCounter):
             self._dtype = metadata.get("mixed_precision_dtype") or metadata.get("dtype") or "auto"
         if kind == LLAMACPP:
             self._hf: TokenizingOnce = open_tokenizer(metadata)
-            self.config = self._hf.config
+            self.config = self._hf._model.config
         else:
             self._hf = self._find_tokenizer(model, tokenizer, metadata)
         self.tokenizer, self.backend = self._hf.tokenizer, self._hf.backend

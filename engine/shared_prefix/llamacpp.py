@@ -2,9 +2,10 @@
 
 In llama.cpp a token of a batch may belong to several sequences (``llama_batch.seq_id``), and sees the earlier tokens of its
 first one. So a pack of `shared_prefix.prefix_tree` is read as it is: a token carries the numbers of all sequences that it is a
-part of. With flash attention and pieces of at most 63 tokens, each text gets the numbers that it gets alone, to the bit: from 64
-on, ggml adds up tiles of cells, whose borders depend on the other texts (``use_tiled`` in ggml-cpu/ops.cpp, llama.cpp of
-llama-cpp-python 0.3.36). Importing this module does not import llama.cpp.
+part of. With flash attention and pieces of 16, 32 or 48 tokens, each text gets the numbers that it gets alone, to the bit. From
+64 on, ggml adds up tiles of cells, whose borders depend on the other texts (``use_tiled`` in ggml-cpu/ops.cpp); what is left over
+from tiles of 16 rows, it multiplies by other functions (llama.cpp of llama-cpp-python 0.3.36). Importing this module does not
+import llama.cpp.
 
 Known limits: bits were compared on CPUs with AVX-512 alone, and never on a GPU. Files with sliding windows or recurrent layers
 are read text by text. ``max_length`` beyond the window of the training is refused.
@@ -41,11 +42,11 @@ logger = logging.getLogger("lm_eval.shared_prefix")
 
 #: The name of this type of models.
 LLAMACPP = "llamacpp"
-#: Most tokens that are read at once where the numbers are to be those of each text alone.
-EXACT_PIECE = 63
-#: ggml multiplies this many rows together, and rounds those that are left over otherwise (``forward_mul_mat`` in
-#: ggml-cpu/repack.cpp; seen with Q4_K), or where it is one row alone, by another function.
-_ROWS = 4
+#: ggml multiplies so many rows together, and those that are left over by other functions, which round otherwise
+#: (ggml-cpu/arch/x86/repack.cpp: 16 with AVX-512, 4 elsewhere).
+_ROWS = 16
+#: Most tokens that are read at once where the numbers are to be those of each text alone: whole tiles, and fewer than 64.
+EXACT_PIECE = 48
 #: Most sequences of a pack; llama.cpp keeps room for the logits of as many tokens. It takes up to 256.
 _SEQUENCES = 64
 #: A pack whose texts share little ends at this many tokens, or at the longest text: each token looks at all cells of the pack.
@@ -55,7 +56,13 @@ _ALLOWED = 0.5
 #: Fields of the default parameters, from the beginning to the end of each structure -> their values (llama.cpp of 0.3.36). Other
 #: values mean that the library has other structures than its Python package.
 _DEFAULTS = {
-    "llama_context_default_params": {"n_ctx": 512, "n_batch": 2048, "n_ubatch": 512, "n_seq_max": 1, "flash_attn_type": -1}
+    "llama_context_default_params": {
+        "n_ctx": 512,
+        "n_batch": 2048,
+        "n_ubatch": 512,
+        "n_seq_max": 1,
+        "flash_attn_type": -1,
+    }
     | {"type_k": 1, "type_v": 1, "embeddings": False, "offload_kqv": True, "swa_full": True, "kv_unified": False},
     "llama_model_default_params": {"main_gpu": 0, "vocab_only": False, "check_tensors": False, "use_extra_bufts": True},
 }
@@ -125,7 +132,9 @@ def check_file(pretrained: Any) -> Path:
     if head[:4] != b"GGUF" or len(head) < 16:
         raise ModelError(f"{path}: this is no GGUF file, which --model {LLAMACPP} reads; --model hf reads other models")
     if re.search(r"-\d{5}-of-\d{5}\.gguf$", path.name):
-        raise ModelError(f"{path}: this is one of several parts; join them: llama-gguf-split --merge FIRST_PART FILE.gguf")
+        raise ModelError(
+            f"{path}: this is one of several parts; join them: llama-gguf-split --merge FIRST_PART FILE.gguf"
+        )
     if not struct.unpack("<Q", head[8:])[0]:
         raise ModelError(f"{path}: this file has a vocabulary and no weights; take the model's own file")
     return path
@@ -238,8 +247,8 @@ class GGUFTokenizing(Tokenizing):
         """
         if self.add_bos_token is None and (ours := self.tok_encode("a")) != (theirs := file.encode("a", special=True)):
             raise ModelError(
-                f"the tokenizer {self.tokenizer.name_or_path} makes {ours} of 'a', and llama.cpp {theirs}; add add_bos_token=True "
-                "or add_bos_token=False to --model_args, or name the model's own tokenizer with tokenizer=NAME_OR_FOLDER"
+                f"the tokenizer {self.tokenizer.name_or_path} makes {ours} of 'a', and llama.cpp {theirs}; "
+                "add_bos_token=True or False in --model_args decides, or tokenizer=NAME_OR_FOLDER names the model's own"
             )
         differing = []
         distinct = dict.fromkeys(texts)
@@ -290,7 +299,7 @@ class LlamaCppLM(GGUFTokenizing):
         max_length: most tokens of a text; None takes the file's window.
         n_threads: of the processor; None takes as many as torch.
         n_ctx: most tokens that are read together, if the longest text has fewer.
-        n_ubatch: most tokens that are read at once. Above 63, sums depend on what is read together, as they do in llama.cpp.
+        n_ubatch: most tokens that are read at once. Above 63, sums depend on what is read together, as in llama.cpp.
         cache_type: type of keys and values, ``f16`` as in llama.cpp, or ``f32``.
         n_gpu_layers: number of layers on a GPU; -1 puts all there.
         shared_prefix: False reads each text alone.
@@ -374,7 +383,7 @@ class LlamaCppLM(GGUFTokenizing):
         difference = max(abs(a - b) for i in alone for a, b in zip(alone[i], together[i], strict=True))
         if not difference <= _ALLOWED:
             return f"on a small example the numbers of tokens differ by {difference:.2f} nats from those of each text alone"
-        if difference or self._piece > EXACT_PIECE:
+        if difference or self._piece >= 64:
             logger.warning(
                 "%s: what is read together moves numbers here (%.1e nats a token on a small example); n_ubatch=%d on a CPU "
                 "avoids it",
@@ -398,10 +407,14 @@ class LlamaCppLM(GGUFTokenizing):
         """
         check_requests(requests, self.max_length)
         given = [text for text, _, _ in requests if text]
-        self.compare(self.file, (part for context, text in given for part in (context.rstrip(), context + text) if part))
+        self.compare(
+            self.file, (part for context, text in given for part in (context.rstrip(), context + text) if part)
+        )
         most = _SEQUENCES - 1 if requests and self.why_not() is None else 1
         if cut := sum(len(context) + len(text) - 1 > self.max_length for _, context, text in requests):
-            logger.warning("%d requests are longer than the window of %d tokens; cut from the left", cut, self.max_length)
+            logger.warning(
+                "%d requests are longer than the window of %d tokens; cut from the left", cut, self.max_length
+            )
         answers = ((one.index, one.answer) for one in self._score(requests, most))
         return collect_responses(self, requests, answers, disable_tqdm)
 
@@ -437,8 +450,11 @@ class LlamaCppLM(GGUFTokenizing):
         self.file.library.llama_memory_clear(self.file.library.llama_get_memory(context), False)
         for start, stop in batch.pieces(self._piece):
             first, last = np.searchsorted(rows, (start, stop))
-            logits = self._read(context, batch, wanted, start, stop)
-            places = np.unique(rows[first:last], return_inverse=True)[1]
+            if first < last:  # the vocabulary head, too, reads whole tiles
+                others = np.flatnonzero(wanted[start:stop] == 0) + start
+                wanted[others[: -int(wanted[start:stop].sum()) % _ROWS]] = 1
+            own, places = np.unique(rows[first:last], return_inverse=True)
+            logits = self._read(context, batch, wanted, start, stop)[wanted[start:stop].cumsum()[own - start] - 1]
             top = logits.max(axis=-1)
             mass = np.log(np.exp(logits - top[:, None]).sum(axis=-1, dtype=np.float64))
             likeliest = logits.argmax(axis=-1)
@@ -452,9 +468,16 @@ class LlamaCppLM(GGUFTokenizing):
         fields = dict(library.llama_batch._fields_)
         offsets = np.cumsum(batch.counts) - batch.counts
         numbers = batch.numbers.ctypes.data + offsets.astype(np.uint64) * batch.numbers.itemsize
-        columns = {"token": batch.tokens, "pos": batch.positions, "n_seq_id": batch.counts, "seq_id": numbers, "logits": wanted}
+        columns: dict[str, NDArray[Any]] = {
+            "token": batch.tokens,
+            "pos": batch.positions,
+            "n_seq_id": batch.counts,
+            "seq_id": numbers,
+            "logits": wanted,
+        }
         pointers = {
-            name: ctypes.cast(column.ctypes.data + start * column.itemsize, fields[name]) for name, column in columns.items()
+            name: ctypes.cast(column.ctypes.data + start * column.itemsize, fields[name])
+            for name, column in columns.items()
         }
         status = library.llama_decode(context, library.llama_batch(n_tokens=stop - start, **pointers))
         if status:
@@ -474,9 +497,18 @@ class LlamaCppLM(GGUFTokenizing):
         library = self.file.library
         parameters = library.llama_context_default_params()
         # llama.cpp takes multiples of 256 cells, and aborts the process where n_ctx or n_batch is below n_seq_max.
-        settings = {"n_ctx": -(-cells // 256) * 256 or 256, "n_batch": max(self._piece, _SEQUENCES), "n_ubatch": self._piece}
+        settings = {
+            "n_ctx": -(-cells // 256) * 256 or 256,
+            "n_batch": max(self._piece, _SEQUENCES),
+            "n_ubatch": self._piece,
+        }
         settings |= {"n_seq_max": _SEQUENCES}
-        settings |= {"n_threads": self._threads, "n_threads_batch": self._threads, "flash_attn_type": 1, "kv_unified": True}
+        settings |= {
+            "n_threads": self._threads,
+            "n_threads_batch": self._threads,
+            "flash_attn_type": 1,
+            "kv_unified": True,
+        }
         settings |= {"type_k": self._cache_type, "type_v": self._cache_type}
         settings |= {"offload_kqv": self._on_gpu, "op_offload": self._on_gpu}
         for name, value in settings.items():
@@ -537,13 +569,13 @@ class Batch:
     paths: list[Ints]
 
     def pieces(self, most: int) -> Iterator[tuple[int, int]]:
-        """Yield the first token, and the one after the last, of pieces of whole fours, of at most ``most`` tokens."""
-        fours, count = len(self.tokens) // _ROWS, -(-len(self.tokens) // (most // _ROWS * _ROWS))
-        yield from pairwise(fours * i // count * _ROWS for i in range(count + 1))
+        """Yield the first token, and the one after the last, of pieces of whole tiles, of at most ``most`` tokens."""
+        tiles, count = len(self.tokens) // _ROWS, -(-len(self.tokens) // (most // _ROWS * _ROWS))
+        yield from pairwise(tiles * i // count * _ROWS for i in range(count + 1))
 
 
 def batch_of(pack: Pack, sequences: Sequence[tuple[int, ...]]) -> Batch:
-    """Lay a pack out as a batch: its trunk, one branch after the other, and some tokens of no text up to whole fours.
+    """Lay a pack out as a batch: its trunk, one branch after the other, and tokens of no text up to whole tiles.
 
     Args:
         pack: without a stem.
@@ -557,9 +589,10 @@ def batch_of(pack: Pack, sequences: Sequence[tuple[int, ...]]) -> Batch:
         tokens += rest
         positions += range(branch.start, branch.start + len(rest))
     padding = range(len(tokens), len(tokens) + -len(tokens) % _ROWS)
-    tokens, positions = tokens + tokens[:1] * len(padding), positions + [*range(len(padding))]
+    tokens, positions = tokens + tokens[:1] * len(padding), [*positions, *range(len(padding))]
     places = [np.array(path, dtype=np.int64) for path in [*paths.values(), padding]]
     owners = np.repeat(np.arange(len(places)), [*map(len, places)])
     order = np.argsort(joined := np.concatenate(places), kind="stable")
     columns = tokens, positions, np.bincount(joined), owners[order]
-    return Batch(*(np.asarray(column, dtype=np.int32) for column in columns), places[:-1])
+    ids, at, counts, numbers = (np.asarray(column, dtype=np.int32) for column in columns)
+    return Batch(ids, at, counts, numbers, places[:-1])

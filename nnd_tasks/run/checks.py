@@ -34,6 +34,8 @@ HF = ("hf", "hf-auto", "huggingface", "hf-shared-prefix")
 ON_TORCH = (*HF, "nnd_mlm", "nnd_reward")
 #: The names of lm-eval's model type and ours.
 VLLM, SHARED = "vllm", "vllm-shared-prefix"
+#: GGUF files by llama.cpp.
+LLAMACPP = "llamacpp"
 
 # ---------------------------------------------------------------- what is asked for
 
@@ -138,9 +140,9 @@ def check_request(model: Any, arguments: Mapping[str, Any]) -> None:
     missing = [name for name in ("aiohttp", "requests", "tenacity") if find_spec(name) is None]
     if missing and ("completions" in engine or is_chat_api(engine)):
         raise NNDError(f"--model {engine}: needs {' and '.join(missing)}; pip install 'lm-eval[api]'")
-    if engine not in (*ON_TORCH, VLLM, SHARED):
+    if engine not in (*ON_TORCH, VLLM, SHARED, LLAMACPP):
         return
-    if engine in ON_TORCH and arguments.get("pretrained", "") == "":
+    if engine in (*ON_TORCH, LLAMACPP) and arguments.get("pretrained", "") == "":
         for key in arguments:
             _check_spelling(key, ["pretrained"], engine)
         raise NNDError(f"--model {engine}: --model_args has no pretrained=NAME_OR_FOLDER; add it")
@@ -316,7 +318,7 @@ def choose_model_type(
     Raises:
         NNDError: the model gives sums only, or vLLM is not installed or cannot be loaded.
     """
-    sums_only = "gives sums only; hf and vllm keep the log-probabilities of tokens"
+    sums_only = "gives sums only; hf, vllm and llamacpp keep the log-probabilities of tokens"
     if not isinstance(model, str):
         if tokens and not hasattr(model, "token_scores"):
             raise NNDError(f"metadata tokens: a ready-made {type(model).__name__} {sums_only}")
@@ -332,12 +334,12 @@ def choose_model_type(
         model = SHARED if reason is None and (shared_prefix or tokens) else VLLM
     elif model in HF and (tokens or (shared_prefix and model == "hf")):
         model = "hf-shared-prefix"
-    if not tokens:
-        return model, dict(arguments)
-    if model not in ("hf-shared-prefix", SHARED):
+    shares = model in ("hf-shared-prefix", SHARED, LLAMACPP)
+    if tokens and not shares:
         raise NNDError(f"metadata tokens: --model {model} {sums_only}")
-    plain = {} if shared_prefix else {"shared_prefix": False}
-    return model, {**plain, **arguments, "token_scores": True}
+    plain = {"shared_prefix": False} if shares and not shared_prefix else {}
+    kept = {"token_scores": True} if tokens else {}
+    return model, {**plain, **arguments, **kept}
 
 
 def _find_why_vllm_shares_nothing(model: str) -> str | None:

@@ -221,7 +221,7 @@ def _prepare(
             task_metadata["pretrained"] = model.pretrained
 
     from nnd_tasks.task.task import NNDTask  # imports torch
-    from shared_prefix import hf_shared_prefix, text_models  # noqa: F401 - they register their model types
+    from shared_prefix import hf_shared_prefix, llamacpp, text_models  # noqa: F401 - they register their model types
 
     manager = task_manager(include_path, names, task_metadata | metadata)
     model, arguments, cluster = checks.split_cluster(model, arguments)
@@ -332,7 +332,7 @@ def cache_key(model: Any, arguments: Mapping[str, Any], *, chat: bool = False) -
         if not isinstance(value, (str, int, float, bool, list, tuple, dict, type(None))):
             raise NNDError(f"use_cache: model argument {key} is a Python object, by which answers cannot be keyed")
     texts = {key: value for key, value in given.items() if isinstance(value, str)}
-    scoring = ("lm_eval", "torch", "transformers", "tokenizers", "vllm")
+    scoring = ("lm_eval", "torch", "transformers", "tokenizers", "vllm", "llama_cpp_python")
     return digest(
         {
             "model": model,

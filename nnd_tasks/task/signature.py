@@ -384,7 +384,8 @@ def model_files(name: Any, subfolder: str = "") -> list[Path]:
 
 def engine_packages(model_type: Any) -> tuple[str, ...]:
     """Return the packages, besides those of every run, that compute the numbers of a type of models."""
-    return ("vllm",) if model_type in ("vllm", "vllm-shared-prefix") else ()
+    kind = str(model_type).removesuffix("-shared-prefix")
+    return {"vllm": ("vllm",), "llamacpp": ("llama_cpp_python",)}.get(kind, ())
 
 
 @cache

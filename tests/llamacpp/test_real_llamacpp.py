@@ -16,6 +16,7 @@ import requests
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import engine_tests
 import nnd_tasks
 from tests.random_models import evaluate, texts
 from tests.real_servers import serving
@@ -39,7 +40,7 @@ def model(tiny_models):
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory):
     """Return a function: model, whether its GGUF file says that prompts begin with BOS, options -> a server of it."""
-    script = Path(__file__).with_name("write_gguf.py")
+    script = Path(engine_tests.__file__).with_name("write_gguf.py")
 
     @contextmanager
     def start(model, *options, bos=True):

@@ -106,7 +106,7 @@ def test_with_context_reliance_a_candidate_has_a_row_for_each_prompt(gpt2, home)
 
 
 def test_who_cannot_keep_them_says_so(gpt2, masked_model, home):
-    with pytest.raises(NNDError, match="--model nnd_mlm gives sums only; hf and vllm keep"):
+    with pytest.raises(NNDError, match="--model nnd_mlm gives sums only; hf, vllm and llamacpp keep"):
         nnd_tasks.evaluate(["nnd_demo"], "nnd_mlm", {"pretrained": str(masked_model)}, metadata=TOKENS, limit=1)
     with pytest.raises(NNDError, match="a ready-made HFLM gives sums only"):
         nnd_tasks.evaluate(["nnd_demo"], HFLM(str(gpt2), device="cpu"), metadata=TOKENS, limit=1)
