@@ -6,7 +6,7 @@ group are one candidate.
 Known limits: a rater is asked only where he judged both texts and others judged each. Labels of parts, such as FRANK's of
 sentences, count as one label of the whole text. Agreement within a panel is not validity: where two panels judged the same
 texts, read both rates. Coverage of the 95% intervals was simulated (``benchmarks/ceiling_coverage.py``) for three, five and
-twelve raters: of 80 prompts .95 to .97 by prompt, of 20 prompts .99, which is too wide; over persons .96 to .97.
+twelve raters: of 80 prompts .95 to .97 by prompt, of 20 prompts .99, which is too wide; over persons .95 to .96.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] | None =
     The variance is the linearised one of a ratio, clustered by prompt (Cochran, Sampling Techniques, 3rd ed., section 6.3). Over
     persons that by person is added, less that by both (Cameron, Gelbach and Miller, 2011). As a person also makes the tests of
     the others, these two are of the jackknife, which takes a person out altogether: he moves each prompt, and their sum.
-    Student's t has the degrees of freedom of such a sum (Satterthwaite, 1946).
+    Student's t has the degrees of freedom of such a sum (Satterthwaite, 1946), and of the fewer of both at least.
 
     Args:
         tests: with ``value`` and ``weight``, and ``cluster_id`` as of `Panel.ask`.
@@ -198,12 +198,13 @@ def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] | None =
         return ratio, math.nan, math.nan
     variance, degrees = (by_prompt**2).sum() * prompts / (prompts - 1), prompts - 1.0
     if persons:
-        # What each person moves, by prompt; of all prompts it is the ratio without him, less that of all.
+        # What each person moves, by prompt; over all prompts it is the ratio without him, less that of all.
         moved = pd.concat(others, axis=1).fillna(0.0).to_numpy()
         moved = (moved - moved.mean(axis=1, keepdims=True)) * math.sqrt((persons - 1) / persons)
-        of_prompt, of_rater, of_both = variance, (moved.sum(axis=0) ** 2).sum(), (moved**2).sum()
-        variance = max(of_prompt + of_rater - of_both, of_prompt, of_rater)
-        degrees = variance**2 / (of_prompt**2 / degrees + of_rater**2 / (persons - 1)) if variance else degrees
+        of_prompt, of_person, of_both = variance, (moved.sum(axis=0) ** 2).sum(), (moved**2).sum()
+        variance += max(of_person - of_both, 0.0)
+        degrees = variance**2 / (of_prompt**2 / degrees + of_person**2 / (persons - 1)) if variance else 1.0
+        degrees = max(degrees, min(prompts, persons) - 1.0)
     half = float(stdtrit(degrees, 0.975)) * math.sqrt(variance)
     return ratio, ratio - half, ratio + half
 

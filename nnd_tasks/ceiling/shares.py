@@ -4,7 +4,7 @@ A pair of texts that is no published test needs no new request: each text was sc
 numbers.
 
 Known limits: of a clean config or a sample, only tests between texts that it holds can be asked. Simulated coverage of the 95%
-intervals (``benchmarks/ceiling_coverage.py``): by prompt .94 to .96, over persons .94 to .99.
+intervals (``benchmarks/ceiling_coverage.py``): by prompt .94 to .96, over persons .94 to .97.
 """
 
 from __future__ import annotations

@@ -178,6 +178,7 @@ ROWS = [{"c": f"Q{i}", "t": t, "s": s} for i in range(40) for t, s in (("a", [1,
 
 def write_pair_set(make_set):
     rows = [{"a": "one", "b": "two", "w": w, "r": r} for w, r in zip(("b", "b", "tie", "a"), "wxyz", strict=True)]
+    rows += [{"a": "same", "b": "same", "w": "a", "r": r} for r in "wx"]  # no test: equal texts are one candidate
     make_set("pairs", rows, "{pair: [a, b], winner: w, rater: r}")
 
 
@@ -271,8 +272,8 @@ def test_the_interval_of_a_ratio_has_the_variance_of_prompts_or_of_prompts_and_p
         without = [[one[i] - mean([other[i] for other in without]) for i in range(30)] for one in without]
         by_prompt, by_rater = whole, 5 / 6 * sum(sum(one) ** 2 for one in without)
         by_both = 5 / 6 * sum(value**2 for one in without for value in one)
-        whole = max(by_prompt + by_rater - by_both, by_prompt, by_rater)
-        degrees = whole**2 / (by_prompt**2 / 29 + by_rater**2 / 5)
+        whole = by_prompt + max(by_rater - by_both, 0)
+        degrees = max(whole**2 / (by_prompt**2 / 29 + by_rater**2 / 5), 5)
     table = pd.DataFrame(rows, columns=["cluster_id", "rater", "value", "weight"])
     half = scipy.stats.t.ppf(0.975, degrees) * whole**0.5
     without = [table[table["rater"] != f"r{j}"] for j in range(6)] if persons else None
