@@ -79,7 +79,7 @@ def long_contexts(characters: int) -> list[Workload]:
 def _workload(name: str, rows: Any, template: str) -> Workload:
     prompts: dict[str, list[str]] = {}
     pairs = []
-    for document in cluster_documents(rows, name):
+    for document in cluster_documents(rows.with_format("arrow")[:], name):
         prompt = template.format(**document)
         texts = [f" {text}" for text in document["candidates"]]
         prompts[prompt] = [text for text in texts if text.strip()]

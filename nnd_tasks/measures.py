@@ -115,15 +115,23 @@ def measure_document(
     Returns:
         Name -> sum of the weighted values, and of the weights; under ``<name>_stderr`` too, as the task has it of rates.
     """
+    quantities = ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
+    of_texts = np.array([[(record or {}).get(name) for name in quantities] for record in records], dtype=float)
+    sides = {side: of_texts[[test[side] for test in tests]].T for side in ("high", "low")}
     columns = {
-        f"{side}_{quantity}": np.array([(records[test[side]] or {}).get(quantity) for test in tests], dtype=float)
-        for side in ("high", "low")
-        for quantity in ("sum", "mean", "tokens", "bytes", *TOKEN_STATS)
+        f"{side}_{name}": row for side, rows in sides.items() for name, row in zip(quantities, rows, strict=True)
     }
     columns |= measure_tests(columns)
+    kinds = {
+        kind: (np.nan_to_num(columns[kind]), weigh_tests(columns, kind))
+        for kind in {kind for kind, _ in measures.values()}
+    }
+    categories = np.array([test["category"] for test in tests], dtype=object)
+    chosen = {
+        category: category is None or categories == category for category in {one for _, one in measures.values()}
+    }
     sums = {}
     for name, (kind, category) in measures.items():
-        weights = weigh_tests(columns, kind) * [category in (None, test["category"]) for test in tests]
-        total = float(np.nan_to_num(columns[kind]) @ weights)
-        sums[name] = sums[f"{name}_stderr"] = (total, float(weights.sum()))
+        values, weights = kinds[kind][0], kinds[kind][1] * chosen[category]
+        sums[name] = sums[f"{name}_stderr"] = (float(values @ weights), float(weights.sum()))
     return sums

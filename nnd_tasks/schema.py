@@ -29,9 +29,9 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -277,11 +277,29 @@ def fingerprint(table: pa.Table) -> str:
         column = table.column(name)
         digest.update(f"[{json.dumps(name, ensure_ascii=False)}, [".encode())
         for start in range(0, table.num_rows, _PIECE):  # a million texts as Python objects would take gigabytes
-            # Extra columns may hold values that JSON lacks, such as dates.
-            cells = json.dumps(column.slice(start, _PIECE).to_pylist(), ensure_ascii=False, default=repr)
-            digest.update((", " if start else "").encode() + cells[1:-1].encode("utf-8"))
+            piece = column.slice(start, _PIECE)
+            if is_text(column):  # as JSON, in a fraction of its time
+                cells = ", ".join(list_texts(piece, json.encoder.encode_basestring, "null"))
+            else:  # extra columns may hold values that JSON lacks, such as dates
+                cells = json.dumps(piece.to_pylist(), ensure_ascii=False, default=repr)[1:-1]
+            digest.update((", " if start else "").encode() + cells.encode("utf-8"))
         digest.update(b"]]")
     return digest.hexdigest()[:16]
+
+
+def is_text(column: pa.ChunkedArray) -> bool:
+    """Tell whether a column holds texts."""
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def list_texts(column: pa.ChunkedArray, change: Callable[[str], str] = str, null: Any = None) -> list[Any]:
+    """List the texts of a column, each changed by a function. Equal ones are one object, as most stand in many rows."""
+    values: list[Any] = []
+    for chunk in column.chunks:
+        encoded = chunk.dictionary_encode()
+        texts = [*map(change, encoded.dictionary.to_pylist()), null]
+        values += [texts[i] for i in encoded.indices.fill_null(-1).to_pylist()]
+    return values
 
 
 @dataclass(frozen=True)

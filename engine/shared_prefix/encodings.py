@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache, cached_property
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from shared_prefix.model_error import ModelError
 from shared_prefix.shared_encodings import SHARED
 from shared_prefix.upstream import HFLM
+
+_BATCH = 1000  # texts that are tokenized at once
+
+
+class _Asked:
+    """Stands for a tokenizer where `HFLM.tok_encode` encodes a text, and keeps the arguments instead."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer, self.decode = tokenizer, cache(tokenizer.decode)
+        self.arguments: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._tokenizer, name)
+        setattr(self, name, value)
+        return value
+
+    def encode(self, string: str, **arguments: Any) -> list[int]:
+        """Keep the arguments."""
+        self.arguments = arguments
+        return []
 
 
 class TokenizingOnce(HFLM):  # type: ignore[misc]
@@ -32,16 +55,62 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
         """Tokenize as `HFLM` does, or return the tokens from the cache."""
-        key = (string, add_special_tokens, self.add_bos_token, self.prefix_token_id)
+        key = (string, add_special_tokens, *self._adds)
         if key not in self._encodings:
-            if self.as_client:
-                special = self.add_bos_token if add_special_tokens is None else add_special_tokens
-                encoded = self.tokenizer.encode(string, add_special_tokens=special)
-            else:
-                encoded = super().tok_encode(string, add_special_tokens)
-            self._encodings[key] = np.asarray(encoded, dtype=np.int32)
+            self.encode_texts([(string, add_special_tokens)])
         tokens: list[int] = self._encodings[key].tolist()
         return tokens
+
+    @cached_property
+    def _adds(self) -> tuple[bool | None, int | None]:
+        return self.add_bos_token, self.prefix_token_id
+
+    def encode_texts(self, texts: Iterable[tuple[str, bool | None]]) -> None:
+        """Tokenize texts in batches, each with the arguments that `HFLM.tok_encode` gives the tokenizer, and keep the tokens.
+
+        Args:
+            texts: each with ``add_special_tokens``; those that are known are left out.
+        """
+        asked = _Asked(self.tokenizer)
+        batches: dict[tuple[tuple[str, Any], ...], list[Any]] = {}
+        with patch.object(self, "tokenizer", asked):
+            for string, special in dict.fromkeys(texts):
+                key = (string, special, *self._adds)
+                if key in self._encodings:
+                    continue
+                if self.as_client:
+                    arguments = {"add_special_tokens": self.add_bos_token if special is None else special}
+                else:
+                    super().tok_encode(string, special)
+                    arguments = asked.arguments
+                batches.setdefault(tuple(arguments.items()), []).append(key)
+        for given, keys in batches.items():
+            for some in (keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH)):
+                encoded = self.tokenizer([key[0] for key in some], return_attention_mask=False, **dict(given))
+                arrays = (np.asarray(tokens, dtype=np.int32) for tokens in encoded["input_ids"])
+                self._encodings.update(zip(some, arrays, strict=True))
+
+    def encode_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Tokenize in batches all texts that `loglikelihood` asks for, of pairs (context, continuation)."""
+        texts: list[tuple[str, bool | None]] = []
+
+        def note(string: str, add_special_tokens: bool | None = None) -> list[int]:
+            texts.append((string, add_special_tokens))
+            return []
+
+        with patch.object(self, "tok_encode", note):
+            for context, continuation in pairs:
+                if context:
+                    super()._encode_pair(context, continuation)
+                else:
+                    note(continuation, False)
+        self.encode_texts(texts)
+
+    def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Score requests; see `HFLM`."""
+        self.encode_pairs(request.args for request in requests)
+        responses: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
+        return responses
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Return the tokens of context and continuation, split as lm-eval does.
@@ -50,7 +119,7 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
             ModelError: the tokenizer appends a token to every text. lm-eval splits after as many tokens as the context alone
                 has, so it would not score the first token of the continuation, and would score the appended one.
         """
-        if self.backend == "causal" and self._ends_with("a") and (token := self._ends_with(context + continuation)):
+        if self.backend == "causal" and self._appends and (token := self._ends_with(context + continuation)):
             raise ModelError(
                 f"the tokenizer {self.tokenizer.name_or_path} puts {token!r} after every text, which lm-eval would score in "
                 "place of a part of the candidate; add add_bos_token=False to --model_args (no special tokens), or name a "
@@ -58,6 +127,10 @@ class TokenizingOnce(HFLM):  # type: ignore[misc]
             )
         context_tokens, continuation_tokens = super()._encode_pair(context, continuation)
         return list(context_tokens), list(continuation_tokens)
+
+    @cached_property
+    def _appends(self) -> bool:
+        return self._ends_with("a") is not None
 
     def _ends_with(self, text: str) -> str | None:
         """Return the token that the tokenizer appends to a text; None if it appends none."""

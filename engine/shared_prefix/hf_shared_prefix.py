@@ -172,19 +172,17 @@ class SharedPrefixLM(PrefixScoring):
         Raises:
             ModelError: a continuation has no token, or more than the window holds.
         """
-        check_requests(requests, self.max_length)
+        window = self.max_length  # HFLM looks it up in the model's configuration each time
+        check_requests(requests, window)
         shares = self.why_not() is None
         if not shares and not self.token_scores and not self.token_stats:
             return self._plain(requests, disable_tqdm=disable_tqdm, **kwargs)
         seq2seq = self.backend == "seq2seq"
         cut = sum(
-            len(context) + (0 if seq2seq else len(continuation) - 1) > self.max_length
-            for _, context, continuation in requests
+            len(context) + (0 if seq2seq else len(continuation) - 1) > window for _, context, continuation in requests
         )
         if shares and cut:
-            logger.warning(
-                "%d requests are longer than the window of %d tokens; cut from the left", cut, self.max_length
-            )
+            logger.warning("%d requests are longer than the window of %d tokens; cut from the left", cut, window)
         with torch.inference_mode():
             scored = self._score(requests) if shares else self._score_each(requests)
             answers = ((request.index, request.answer) for request in scored)

@@ -73,6 +73,9 @@ class BaseCounter:
         """Give the tokens of a text."""
         return [0]
 
+    def encode_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Tokenize in batches what the other methods will be asked about pairs (context, continuation)."""
+
     def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Give the tokens of context and continuation."""
         return [0], [0]
@@ -260,6 +263,11 @@ class TokenCounter(BaseCounter):
             return context > self.window
         return context + continuation > self.window + self._room
 
+    def encode_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Tokenize in batches what the other methods will be asked about pairs (context, continuation)."""
+        if not self.reward:
+            self._hf.encode_pairs(pairs)
+
     def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Tokenize context and continuation as lm-eval does.
 
@@ -318,6 +326,8 @@ class TokenCounter(BaseCounter):
         size = getattr(self.config and self.config.get_text_config(decoder=True), "vocab_size", None)
         if size is None or self.remote or self._resized or len(self.tokenizer) <= size:
             return
+        texts = [*texts]
+        self._hf.encode_texts((text, False) for text in texts)
         for text in texts:
             beyond = [token for token in self._hf.tok_encode(text, add_special_tokens=False) if token >= size]
             if beyond:
@@ -337,14 +347,16 @@ class TokenCounter(BaseCounter):
         if not context:
             return []
         tokens, _ = self.split(context, continuation)
-        bos = [self.tokenizer.bos_token_id]
-        return ["merged"] * self.merges(context, continuation) + ["bos_twice"] * (tokens[:2] == bos * 2)
+        merged = self._merges(tokens, context + continuation)
+        return ["merged"] * merged + ["bos_twice"] * (tokens[:2] == [self.tokenizer.bos_token_id] * 2)
 
     def merges(self, context: str, continuation: str) -> bool:
         """Tell whether a token has characters of both the context, which is not empty, and the continuation."""
-        tokens, _ = self.split(context, continuation)
-        together = tokens if self.backend == "seq2seq" else self._hf.tok_encode(context + continuation)
-        return together[: len(tokens)] != tokens
+        return self._merges(self.split(context, continuation)[0], context + continuation)
+
+    def _merges(self, tokens: list[int], whole: str) -> bool:
+        """Tell whether a text does not begin with the tokens of its context."""
+        return self.backend != "seq2seq" and self._hf.tok_encode(whole)[: len(tokens)] != tokens
 
     def warn_of_rounding(self) -> str | None:
         """Warn that a model of transformers computes in 16 bits; return the type, None if it is wider or not known."""

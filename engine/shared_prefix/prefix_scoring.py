@@ -107,8 +107,9 @@ class PrefixScoring(TokenizingOnce):
         Inputs that are too long are cut from the left, as `HFLM` does.
         """
         by_input: ByInput = {}
+        longest = self.max_length + 1  # HFLM looks it up in the model's configuration each time
         for i, (_, context, continuation) in enumerate(requests):
-            inputs = tuple((context + continuation)[-(self.max_length + 1) :][:-1])
+            inputs = tuple((context + continuation)[-longest:-1])
             by_input.setdefault(inputs, []).append(ScoredRequest(i, continuation))
         self._layout = layout_of(self._inner.config)
         head = self._head_of(self._layout)
@@ -523,25 +524,29 @@ class SortedRequests:
             segments: parts of sequences that are in the row: (index of the sequence, position in it where the part begins,
                 places of its tokens in the row).
         """
-        rows: list[int] = []
+        rows: list[Ints] = []
         targets: list[int] = []
-        owners: list[ScoredRequest] = []
+        owners: list[tuple[ScoredRequest, int]] = []  # and how many of its tokens are in the row
         for i, begin, row_indices in segments:
             for request in self.requests[i]:
                 start = len(self.sequences[i]) - len(request.targets)  # position of the first scored input
                 skipped = max(begin - start, 0)
-                inside = row_indices[max(start - begin, 0) :]
-                rows.extend(inside)
-                targets += request.targets[skipped : skipped + len(inside)]
-                owners += [request] * len(inside)
+                inside = np.asarray(row_indices[max(start - begin, 0) :])
+                if len(inside):
+                    rows.append(inside)
+                    targets += request.targets[skipped : skipped + len(inside)]
+                    owners.append((request, len(inside)))
         if not rows:
             return
         needed, row_of_target = (
-            torch.from_numpy(numbers).to(hidden.device) for numbers in np.unique(rows, return_inverse=True)
+            torch.from_numpy(numbers).to(hidden.device)
+            for numbers in np.unique(np.concatenate(rows), return_inverse=True)
         )
-        logprobs, greedy, stats = self.head(hidden[needed], row_of_target, torch.tensor(targets, device=hidden.device))
-        scores = zip(owners, logprobs.tolist(), greedy.tolist(), stats.tolist(), strict=True)
-        for owner, logprob, likeliest, of_token in scores:
-            owner.logprobs.append(logprob)
-            owner.greedy &= likeliest
-            owner.stats.append(of_token)
+        scores = self.head(hidden[needed], row_of_target, torch.tensor(targets, device=hidden.device))
+        logprobs, greedy, stats = (numbers.tolist() for numbers in scores)
+        end = 0
+        for owner, count in owners:
+            part = slice(end, end := end + count)
+            owner.logprobs += logprobs[part]
+            owner.greedy &= all(greedy[part])
+            owner.stats += stats[part] if self.head.token_stats else ()

@@ -166,9 +166,11 @@ class Pack:
 
 def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the number of tokens that both sequences begin with."""
-    length = min(len(first), len(second))
-    differ = np.flatnonzero(np.asarray(first[:length]) != np.asarray(second[:length]))
-    return int(differ[0]) if differ.size else length
+    same, end = 0, min(len(first), len(second)) + 1  # they share at least so many, and fewer than so many
+    while end - same > 1:
+        middle = (same + end) // 2
+        same, end = (middle, end) if first[same:middle] == second[same:middle] else (same, middle)
+    return same
 
 
 @dataclass(frozen=True)
@@ -318,11 +320,11 @@ class Neighbours:
                 ends[j] = len(tokens)
             del path[before:]
             split = len(sequence) if all_trunk else max(before, after)
-            for position in range(before, split):
-                path.append(len(tokens))
-                tokens.append(sequence[position])
-                positions.append(self.stem + position)
-                ends.append(-1)
+            new = range(before, split)
+            path += range(len(tokens), len(tokens) + len(new))
+            tokens += sequence[before:split]
+            positions += range(self.stem + before, self.stem + split)
+            ends += [-1] * len(new)
             paths[i] = np.asarray(path[:split], dtype=np.int64)
             if split < len(sequence):
                 branches.append(Branch(i, path[split - 1] if split else -1, self.stem + split))

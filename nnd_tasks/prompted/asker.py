@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import datasets
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from typing_extensions import Self
 
 from nnd_tasks.errors import NNDError, list_mistakes
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import short_hash
+from nnd_tasks.task.documents import Documents
 from nnd_tasks.task.metrics import Breakdown, Counts, score_document
 from nnd_tasks.task.reader import Groups, Writer, finite_or_none
 from nnd_tasks.task.request import Doc, Prompt, split_before_candidate
@@ -182,14 +182,13 @@ class Asker(Writer):
         self._delimiter = str(config.get("target_delimiter", " "))
         self._answer_delimiter: str | None = None
 
-    def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
+    def add_views(self, documents: Documents) -> Documents:
         """Let a candidate stand once for each question, and in a choice for each rival, that tests give it."""
-        categories = {test["category"] for tests in documents["tests"] for test in tests}
+        categories = {test["category"] for doc in documents for test in doc["tests"]}
         for name in self.asked.questions.keys() - categories:
             there = ", ".join(sorted(categories))
             logger.warning("task %s: questions: the set has no category %r; it has %s", self.task, name, there)
-        columns = [name for name in documents.column_names if name != "error_spans"]
-        return datasets.Dataset.from_list([self._with_views(doc) for doc in documents.select_columns(columns)])
+        return Documents(map(self._with_views, documents))
 
     def _with_views(self, doc: Doc) -> dict[str, Any]:
         indices: dict[tuple[int, int | None, str], int] = {}
@@ -205,7 +204,8 @@ class Asker(Writer):
         views = [
             {"question": question, "rival": "" if rival is None else texts[rival]} for _, rival, question in indices
         ]
-        return {**doc, "candidates": [texts[text] for text, _, _ in indices], "tests": tests, VIEWS: views}
+        kept = {name: value for name, value in doc.items() if name != "error_spans"}
+        return {**kept, "candidates": [texts[text] for text, _, _ in indices], "tests": tests, VIEWS: views}
 
     def for_model(self, *, reward: bool, chat: bool, rounds_to: str | None) -> Writer:
         """Refuse a reward model, and warn of 16 bits: the difference of two coarse logits is 0 in many tests.

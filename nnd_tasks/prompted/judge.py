@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import datasets
 import numpy as np
 from pydantic import Field, field_validator
 
@@ -24,6 +23,7 @@ from nnd_tasks.prompted.asker import VIEW, Asked, Asker
 from nnd_tasks.rule import Likelihood
 from nnd_tasks.schema import metric_slugs
 from nnd_tasks.servers.client import WrittenText
+from nnd_tasks.task.documents import Documents
 from nnd_tasks.task.metrics import Breakdown, Counts
 from nnd_tasks.task.reader import Groups
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
@@ -164,9 +164,9 @@ class Judge(Asker):
         }
         self._takes_seeds = False
 
-    def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
+    def add_views(self, documents: Documents) -> Documents:
         """Let a candidate stand once for each question and rival; see `Asker.add_views`."""
-        slugs = metric_slugs(test["category"] for tests in documents["tests"] for test in tests)
+        slugs = metric_slugs(test["category"] for document in documents for test in document["tests"])
         of_pairs = ("both_right", "order_flips", "first") if self.asked.is_about_pairs else ()
         self.own_rates = ("pass_rate_half", *(f"pass_rate_half_{slug}" for slug in slugs.values()), "unread", *of_pairs)
         return super().add_views(documents)
@@ -239,12 +239,15 @@ class Judge(Asker):
             for arguments in own
         ]
 
-    def measure(self, prompt: Any, answer: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
-        """Count the tokens of a prompt, about where there is no tokenizer, and those that an answer may have."""
-        text = prompt if isinstance(prompt, str) else prompt.prompt
-        # lm-eval may put a BOS token before it.
-        tokens = math.ceil(len(text) / _TOKEN) if counter.tokenizer is None else len(counter.tok_encode(text)) + 1
-        return tokens, answer["max_gen_toks"], []
+    def measure(self, pairs: Sequence[tuple[Any, Any]], counter: BaseCounter) -> list[tuple[int, int, list[str]]]:
+        """Count the tokens of prompts, about where there is no tokenizer, and those that answers may have."""
+        texts = [prompt if isinstance(prompt, str) else prompt.prompt for prompt, _ in pairs]
+        counts = (
+            [math.ceil(len(text) / _TOKEN) for text in texts]
+            if counter.tokenizer is None
+            else [len(counter.tok_encode(text)) + 1 for text in texts]  # lm-eval may put a BOS token before it
+        )
+        return [(count, answer["max_gen_toks"], []) for count, (_, answer) in zip(counts, pairs, strict=True)]
 
     # ------------------------------------------------------------ answers
 

@@ -5,10 +5,12 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -29,7 +32,7 @@ from nnd_tasks.redact import bare_urls
 from nnd_tasks.servers.client import checked_servers
 from nnd_tasks.task.settings import SAMPLE
 from nnd_tasks.task.signature import digest
-from nnd_tasks.task.task_files import write_task_folder
+from nnd_tasks.task.task_files import read_index, write_task_folder
 from nnd_tasks.text import did_you_mean, some_of
 
 __all__ = ["LM"]
@@ -77,7 +80,7 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
     Raises:
         NNDError: there is no task, group or tag of a name.
     """
-    from lm_eval.tasks import TaskManager
+    from lm_eval.tasks import TaskManager, _index
 
     class LoadingOnce(TaskManager):  # type: ignore[misc]  # is Any
         loaded: Any = None
@@ -98,10 +101,17 @@ def task_manager(include_path: Any, names: Sequence[str], metadata: Any = None) 
         message = record.getMessage()
         return not twice.search(message) and any(f"'{name}'" in message for name in names)
 
+    known, load_yaml = read_index(folder), _index.load_yaml
+
+    def load_known(path: Path, **options: Any) -> Any:
+        return known.get(path) or load_yaml(path, **options)
+
     logger.addFilter(quietly)
     try:
         for defaults in (False, True):
-            manager = LoadingOnce(include_path=[folder, *further], include_defaults=defaults, metadata=metadata)
+            # Upstream parses each YAML of a folder, with all that it includes, to find the names of tasks.
+            with patch.object(_index, "load_yaml", load_known):
+                manager = LoadingOnce(include_path=[folder, *further], include_defaults=defaults, metadata=metadata)
             others = [name for name in names if not manager.match_tasks([name])]
             match_names(
                 manager, [name for name in others if defaults or name.startswith("nnd_")]
@@ -168,6 +178,7 @@ def simple_evaluate(**arguments: Any) -> Any:
         patch.object(subprocess, "check_output", quietly),
         checked_servers(),
         _seeded_samples(),
+        _done_at_less_cost(),
     ):
         return evaluator.simple_evaluate(**arguments)
 
@@ -205,6 +216,68 @@ def _seeded_samples() -> Iterator[None]:
     with patch.object(HFLM, "_model_generate", generate_seeded):
         yield
 
+
+@contextmanager
+def _done_at_less_cost() -> Iterator[None]:
+    """Do what lm-eval does besides in a fraction of its time, with the same results.
+
+    Upstream: `add_env_info` (lm_eval/loggers/utils.py) lists packages with a process of pip, which takes more than a second;
+    `evaluate` (lm_eval/evaluator.py) hashes each document as indented JSON, which Python writes without its C encoder.
+    """
+    from lm_eval import evaluator
+    from torch.utils import collect_env
+
+    read = collect_env.run_and_read_all
+
+    def read_packages(run: Any, command: Any) -> Any:
+        if "-mpip" not in command:
+            return read(run, command)
+        folders = (folder.stem for path in sys.path for folder in Path(path).glob("*.dist-info"))
+        return "\n".join(sorted(name.replace("-", "==", 1) for name in folders))
+
+    def write_json(value: Any, **options: Any) -> str:
+        try:
+            return _indented(value, "\n")
+        except TypeError:  # other than plain values
+            return json.dumps(value, **options)
+
+    with (
+        patch.object(collect_env, "run_and_read_all", read_packages),
+        patch.object(evaluator, "json", SimpleNamespace(dumps=write_json)),
+    ):
+        yield
+
+
+def _indented(value: Any, line: str) -> str:
+    """Write a value as `json.dumps` does with an indent of 2 and all letters as they are.
+
+    Args:
+        value: of mappings, lists, texts, numbers and None.
+        line: what begins the line that the value is in: a line feed, and its indent.
+
+    Raises:
+        TypeError: it holds other than these.
+    """
+    inner, deeper = f"{line}  ", f"{line}    "
+    if type(value) is dict and value:
+        if {*map(type, value)} != {str}:
+            raise TypeError
+        items = [f"{_write(key)}: {_indented(each, inner)}" for key, each in value.items()]
+        return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
+    if type(value) is not list or not value:
+        return _write(value)
+    if all(type(each) is dict and each and {*map(type, each)} == {str} for each in value) and not (
+        {type(one) for each in value for one in each.values()} - _SCALARS
+    ):
+        # Within a text a line feed is written as two characters, so this separator stands between items alone.
+        text = json.JSONEncoder(ensure_ascii=False, separators=(f",{deeper}", ": ")).encode(value)
+        text = text[2:-2].replace(f"}},{deeper}{{", f"{inner}}},{inner}{{{deeper}")
+        return f"[{inner}{{{deeper}{text}{inner}}}{line}]"
+    return f"[{inner}{f',{inner}'.join([_indented(each, inner) for each in value])}{line}]"
+
+
+_SCALARS = {str, int, float, bool, type(None)}
+_write = json.JSONEncoder(ensure_ascii=False).encode
 
 # ---------------------------------------------------------------- results
 

@@ -8,12 +8,21 @@ from contextlib import suppress
 from typing import Any
 
 import datasets
+import pyarrow as pa
 from huggingface_hub import HfApi
 from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.languages import check_languages
-from nnd_tasks.schema import DOCUMENT_COLUMNS, RESERVED_COLUMNS, SPANS_COLUMN, check_table, fingerprint
+from nnd_tasks.schema import (
+    DOCUMENT_COLUMNS,
+    RESERVED_COLUMNS,
+    SPANS_COLUMN,
+    check_table,
+    fingerprint,
+    is_text,
+    list_texts,
+)
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.splits import sources_of, split_of
 from nnd_tasks.store import find_dataset, list_configs, read_table
@@ -27,7 +36,7 @@ _TEST_KEYS = ("test_id", "category", "subcategory", "severity", "high_first")
 _STRESS_KEYS = ("noise_ratio", "seed")  # columns that only sets of synthetic errors have
 
 
-def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> tuple[datasets.Dataset, dict[str, Any]]:
+def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> tuple[Documents, dict[str, Any]]:
     """Load the set of a task, see `cluster_documents`.
 
     Args:
@@ -47,13 +56,13 @@ def load_documents(task: Any, settings: Settings, kwargs: Mapping[str, Any]) -> 
     config, fingerprint = str(origin["config"]), origin["fingerprint"]
     logger.info("%s: %d tests from %s (config %s, fingerprint %s)", task.task, len(tests), where, config, fingerprint)
     check_languages(task.doc_to_text, config, task.task, where)
-    _check_categories(settings.categories, set(tests.unique("category")), task.task, where)
+    _check_categories(settings.categories, set(tests["category"].unique().to_pylist()), task.task, where)
     return cluster_documents(take_split(tests, settings.split, where), where), origin
 
 
 def load_tests(
     path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
-) -> tuple[datasets.Dataset, dict[str, Any], str]:
+) -> tuple[pa.Table, dict[str, Any], str]:
     """Load a set from its local build, which is made if it can be (`provide_set`), else from the hub.
 
     Args:
@@ -76,22 +85,21 @@ def load_tests(
         except NNDError as error:
             missing = str(error)
     if folder is not None:
-        tests, where = datasets.Dataset(read_table(folder, name)), str(folder)
-        name = name or list_configs(folder)[1]
+        tests, where, default = read_table(folder, name), str(folder), list_configs(folder)[1]
     else:
-        tests, where = _from_hub(path, name, split, kwargs, missing), f"{path} on the hub"
-        name = name or tests.config_name
+        tests, default = _from_hub(path, name, split, kwargs, missing)
+        where = f"{path} on the hub"
     origin = {
         "dataset": path,
-        "config": name,
+        "config": name or default,
         "local": folder is not None,
-        "fingerprint": fingerprint(tests.data.table),
+        "fingerprint": fingerprint(tests),
     }
     return tests, origin, where
 
 
-def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any], missing: str) -> datasets.Dataset:
-    """Load a set from the hub, or from the cache of `datasets`; an error begins with why it is ``missing`` here."""
+def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any], missing: str) -> tuple[pa.Table, str]:
+    """Load a set from the hub, or from the cache of `datasets`, with its config; an error begins with why it is ``missing``."""
     try:
         if path.startswith(_OURS):  # `datasets` alone would try for a minute; offline it looks into its cache
             with suppress(OfflineModeIsEnabled):
@@ -103,8 +111,7 @@ def _from_hub(path: str, name: str | None, split: str, kwargs: Mapping[str, Any]
         raise NNDError(f"{missing} (and the hub could not be read: {reason_of(error)})") from error
     if "high" not in tests.column_names and "high_sha256" in tests.column_names:
         raise NNDError(f"{missing} (the hub has its ids, and no texts)")
-    table = check_table(tests.data.table, f"{path} on the hub")
-    return datasets.Dataset(table, info=datasets.DatasetInfo(config_name=tests.config_name))
+    return check_table(tests.data.table, f"{path} on the hub"), tests.config_name
 
 
 def _check_categories(declared: Sequence[str] | None, present: set[str], task: str | None, where: str) -> None:
@@ -126,17 +133,26 @@ def _check_categories(declared: Sequence[str] | None, present: set[str], task: s
         )
 
 
-def take_split(tests: datasets.Dataset, split: str | None, where: str) -> datasets.Dataset:
+def take_split(tests: pa.Table, split: str | None, where: str) -> pa.Table:
     """Return the tests whose source is in a split, or all for None; raise NNDError, naming ``where``, if there are none."""
     if split is None:
         return tests
-    chosen = [i for i, source in enumerate(sources_of(tests.data.table)) if split_of(source) == split]
+    chosen = [i for i, source in enumerate(sources_of(tests)) if split_of(source) == split]
     if not chosen:
         raise NNDError(f"{where}: none of its tests is in the split {split}")
-    return tests.select(chosen)
+    return tests.take(chosen)
 
 
-def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
+class Documents(list[dict[str, Any]]):
+    """Documents, with what lm-eval asks a dataset for."""
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        """The fields of every document."""
+        return self[0]
+
+
+def cluster_documents(tests: pa.Table, where: str) -> Documents:
     """Turn a table with one test per row into one document per prompt, in the order of first appearance.
 
     Args:
@@ -144,7 +160,7 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
         where: what to name in an error.
 
     Returns:
-        A dataset with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
+        Documents with ``cluster_id``, ``context``, the prompt fields (all further columns that are constant within every
         prompt), ``candidates`` (distinct texts, in the order of the source) and ``tests`` (``high`` and ``low`` are
         indices into ``candidates``). Where the set has error spans, ``error_spans`` has those of each candidate, each once.
 
@@ -155,31 +171,43 @@ def cluster_documents(tests: datasets.Dataset, where: str) -> datasets.Dataset:
     clash = DOCUMENT_COLUMNS & set(extra)
     if clash:
         raise NNDError(f"{where}: a column cannot be called {min(clash)!r}, documents use that name; rename it")
+    columns = {
+        name: list_texts(tests[name]) if is_text(tests[name]) else tests[name].to_pylist()
+        for name in tests.column_names
+    }
     documents: dict[str, dict[str, Any]] = {}
-    stress = [name for name in _STRESS_KEYS if name in tests.column_names]
+    indices: dict[str, dict[str, int]] = {}  # of each document: candidate -> its index
+    absent = [None] * len(tests)
+    filled = {name: ["" if value is None else value for value in columns.get(name, absent)] for name in _TEST_KEYS}
+    of_tests = filled | {name: columns[name] for name in _STRESS_KEYS if name in columns}
+    fields = {name: columns[name] for name in ("cluster_id", "context", *extra)}
     varying: set[str] = set()
-    for row in tests.to_list():
-        fields = {name: row[name] for name in ("cluster_id", "context", *extra)}
-        document = documents.setdefault(row["cluster_id"], {**fields, "candidates": {}, "tests": [], "error_spans": []})
-        if document["context"] != row["context"]:
+    spans = columns.get(SPANS_COLUMN, absent)
+    texts = zip(columns["cluster_id"], columns["context"], columns["high"], columns["low"], strict=True)
+    for i, ((cluster, context, high, low), values) in enumerate(
+        zip(texts, zip(*of_tests.values(), strict=True), strict=True)
+    ):
+        if cluster not in documents:
+            first = {name: column[i] for name, column in fields.items()}
+            documents[cluster] = {**first, "candidates": [], "tests": [], "error_spans": []}
+            indices[cluster] = {}
+        document, known, test = documents[cluster], indices[cluster], dict(zip(of_tests, values, strict=True))
+        if document["context"] != context:
             raise NNDError(
-                f"{where}: test {row['test_id']} has another context than the other tests of its prompt ({row['cluster_id']})"
+                f"{where}: test {test['test_id']} has another context than the other tests of its prompt ({cluster})"
             )
-        varying.update(name for name in extra if document[name] != row[name])
-        indices, errors = document["candidates"], document["error_spans"]
-        for side in ("high", "low") if row["high_first"] else ("low", "high"):
-            if row[side] not in indices:
-                indices[row[side]] = len(indices)
-                errors.append([])
-        test = {name: "" if row.get(name) is None else row[name] for name in _TEST_KEYS}
-        test |= {name: row[name] for name in stress}
-        document["tests"].append({**test, "high": indices[row["high"]], "low": indices[row["low"]]})
-        for error in row.get(SPANS_COLUMN) or []:  # of marks in a text, only the test says what kind of error they are
+        varying.update([name for name in extra if document[name] != columns[name][i]])
+        for text in (high, low) if test["high_first"] else (low, high):
+            if text not in known:
+                known[text] = len(known)
+                document["candidates"].append(text)
+                document["error_spans"].append([])
+        document["tests"].append(test | {"high": known[high], "low": known[low]})
+        for error in spans[i] or []:  # of marks in a text, only the test says what kind of error they are
             named = {**error, **{name: error[name] or test[name] for name in ("category", "severity")}}
-            if named not in errors[indices[row["low"]]]:
-                errors[indices[row["low"]]].append(named)
-    left_out = varying if SPANS_COLUMN in tests.column_names else {*varying, "error_spans"}
-    rows = [{**document, "candidates": list(document["candidates"])} for document in documents.values()]
-    return datasets.Dataset.from_list(
-        [{name: value for name, value in document.items() if name not in left_out} for document in rows]
+            if named not in document["error_spans"][known[low]]:
+                document["error_spans"][known[low]].append(named)
+    left_out = varying if SPANS_COLUMN in columns else {*varying, "error_spans"}
+    return Documents(
+        {name: value for name, value in document.items() if name not in left_out} for document in documents.values()
     )

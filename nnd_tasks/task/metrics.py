@@ -122,11 +122,13 @@ def score_document(
         passed = {name: np.where(answered, np.nan_to_num(outcomes), np.nan) for name, outcomes in passed.items()}
     passed |= {name: np.array([passes_all(passed[rate])]) for name, rate in PROMPT_RATES.items()}
     metrics: dict[str, Any] = {}
+    columns = {column: np.array([test[column] for test in tests], dtype=object) for column, _ in breakdown.values()}
     for name, (rate, selector) in list_rates(breakdown, context_reliance=without_context is not None).items():
         outcomes = passed[rate]
         if selector:
-            outcomes = outcomes[np.array([test[selector[0]] == selector[1] for test in tests], dtype=bool)]
-        metrics[name] = metrics[f"{name}_stderr"] = (int(np.nansum(outcomes)), int((~np.isnan(outcomes)).sum()))
+            outcomes = outcomes[columns[selector[0]] == selector[1]]
+        scored = outcomes[~np.isnan(outcomes)]
+        metrics[name] = metrics[f"{name}_stderr"] = (int(scored.sum()), len(scored))
     ties_met = normalize(high) == normalize(low)
     records = [
         {
@@ -134,7 +136,7 @@ def score_document(
             "passed": None if math.isnan(outcome) else bool(outcome),
             "tie": bool(tie),
         }
-        for test, outcome, tie in zip(tests, passed["pass_rate"], ties_met, strict=True)
+        for test, outcome, tie in zip(tests, passed["pass_rate"].tolist(), ties_met.tolist(), strict=True)
     ]
     metrics["tests"] = records
     metrics["clusters"] = int(any(record["passed"] is not None for record in records))
@@ -157,11 +159,11 @@ def passes_all(passed: Any) -> float:
 
 def _side_likelihoods(tests: Sequence[Mapping[str, Any]], side: str, scores: Sequence[Likelihood | None]) -> Likelihood:
     """The likelihoods of the ``high`` or the ``low`` candidates of tests, as arrays of shape (tests,)."""
-    texts = [scores[test[side]] or Likelihood(math.nan) for test in tests]
+    texts, places = [score or Likelihood(math.nan) for score in scores], [test[side] for test in tests]
     return Likelihood(
-        np.array([text.total for text in texts], dtype=float),
-        np.array([text.tokens for text in texts]),
-        np.array([text.size for text in texts]),
+        np.array([text.total for text in texts], dtype=float)[places],
+        np.array([text.tokens for text in texts])[places],
+        np.array([text.size for text in texts])[places],
     )
 
 

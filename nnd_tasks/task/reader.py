@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 
 from nnd_tasks.errors import NNDError, need_package
 from nnd_tasks.rule import Likelihood, normalize
+from nnd_tasks.task.documents import Documents
 from nnd_tasks.task.metrics import Breakdown, Counts, score_document
 from nnd_tasks.task.request import ContextPart, Doc, Prompt, Request
 from nnd_tasks.task.scored_tokens import ScoredTokens
@@ -142,7 +142,7 @@ class Writer:
 
     # ------------------------------------------------------------ before the model is loaded
 
-    def add_views(self, documents: datasets.Dataset) -> datasets.Dataset:
+    def add_views(self, documents: Documents) -> Documents:
         """Let a candidate stand once for each question that tests ask about it; a writer is asked nothing."""
         return documents
 
@@ -200,9 +200,10 @@ class Writer:
         """
         return []
 
-    def measure(self, prompt: Any, answer: Any, counter: BaseCounter) -> tuple[int, int, list[str]]:
-        """Count the tokens of the prompt and of the answer of a request, and list its flaws (`BaseCounter.find_flaws`)."""
-        return *counter.lengths(prompt, answer), counter.find_flaws(prompt, answer)
+    def measure(self, pairs: Sequence[tuple[Any, Any]], counter: BaseCounter) -> list[tuple[int, int, list[str]]]:
+        """Count the tokens of the prompt and of the answer of requests, and list their flaws (`BaseCounter.find_flaws`)."""
+        counter.encode_pairs(pairs)
+        return [(*counter.lengths(*pair), counter.find_flaws(*pair)) for pair in pairs]
 
     # ------------------------------------------------------------ answers
 

@@ -285,8 +285,8 @@ def check_limit(limit: Any, option: str) -> None:
 
 def sample_of(documents: Any, count: int) -> list[int]:
     """Return the places of ``count`` prompts in ascending order, the first of `sample_order`; all if there are fewer."""
-    categories = [{test["category"] for test in tests} for tests in documents["tests"]]
-    return sorted(islice(sample_order(documents["cluster_id"], categories), count))
+    categories = [{test["category"] for test in document["tests"]} for document in documents]
+    return sorted(islice(sample_order([document["cluster_id"] for document in documents], categories), count))
 
 
 def sample_order(prompts: Sequence[str], categories: Sequence[Collection[str]]) -> Iterator[int]:

@@ -152,11 +152,12 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
         documents, origin = load_documents(self.config, self.settings, dataset_kwargs or {})
         breakdown = metrics.break_down(test for document in documents for test in document["tests"])
         spans = None
-        if self.settings.tokens and "error_spans" in documents.column_names:
+        if self.settings.tokens and "error_spans" in documents.features:
             needed_by = f"task {self.config.task}: metadata tokens, for a set with error spans"
             span_metrics = load_class("nnd_tasks.likelihood.span_metrics:SpanMetrics", needed_by)
             reliance = self.settings.context_reliance
-            spans = span_metrics.of(documents["error_spans"], breakdown, context_reliance=reliance)
+            errors = [document["error_spans"] for document in documents]
+            spans = span_metrics.of(errors, breakdown, context_reliance=reliance)
         self.loaded = LoadedSet(origin, breakdown, spans)
         if self.reader.asks:
             documents = self.reader.add_views(documents)
@@ -440,9 +441,10 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
             NNDError: a candidate has no token of its own, or more tokens than the model's window holds.
         """
         requests, target = [], self.doc_to_target(doc)
+        measured = self.reader.measure(pairs, self.counter)
         candidates: list[int | None] = [i for i in self.scorable(doc) for _ in range(self.reader.requests_each)]
-        for idx, (candidate, pair) in enumerate(zip(candidates or [None], pairs, strict=True)):
-            prompt_tokens, tokens, flaws = self.reader.measure(*pair, self.counter)
+        for idx, (candidate, pair, numbers) in enumerate(zip(candidates or [None], pairs, measured, strict=True)):
+            prompt_tokens, tokens, flaws = numbers
             request = Request(
                 "generate_until" if self.reader.writes else "loglikelihood",
                 doc,
@@ -474,7 +476,7 @@ class NNDTask(ConfigurableTask):  # type: ignore[misc]
 
         def fits(text: str, which: slice) -> bool:
             pairs = self._pairs(doc, prompt, text)[which]
-            return not any(self.counter.overlong(*self.reader.measure(*pair, self.counter)[:2]) for pair in pairs)
+            return not any(self.counter.overlong(*sizes) for *sizes, _ in self.reader.measure(pairs, self.counter))
 
         context: str | None = doc["context"]  # does not fit as a whole
         longest_only = slice(longest.idx, longest.idx + 1)

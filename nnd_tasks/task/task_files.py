@@ -8,6 +8,7 @@ a YAML of a task, no variant of that name is made.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -117,6 +118,8 @@ def check_settings(settings: Mapping[str, Any], config: str) -> None:
 
 #: The folder in `nnd_home` that lm-eval searches.
 FOLDER = "lm_eval_tasks"
+#: Lies there too: file -> what lm-eval looks for in all of them to find a task, as JSON.
+INDEX = "index.json"
 #: Lies in each folder that `fill_folder` made: a digest of what it was made of, and the home of the user's tasks.
 MARKER = "REGISTERED_BY_NND_TASKS.txt"
 
@@ -225,10 +228,14 @@ def fill_folder(folder: Path, beside: Path, *, hint: str = "") -> None:
             raise NNDError(f"{folder}: exists and was not made by nnd register; move it away")
         sources = _fingerprint_sources()
         new = prepared / "new"
-        for name, text in _list_files().items():
+        files = _list_files()
+        for name, (text, _) in files.items():
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+        (new / INDEX).write_text(
+            json.dumps({name: keys for name, (_, keys) in files.items() if keys}), encoding="utf-8"
+        )
         (new / MARKER).write_text(f"{sources}\n{nnd_home()}", encoding="utf-8")
         if folder.exists():
             folder.rename(prepared / "old")
@@ -261,13 +268,16 @@ def _fingerprint_sources() -> str:
     return short_hash(__version__, *(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states))
 
 
-def _list_files() -> dict[str, str]:
-    """List path within the folder -> text of each file. A task of the user takes the place of ours of the same name."""
-    files: dict[str, str] = {}
+def _list_files() -> dict[str, tuple[str, dict[str, Any]]]:
+    """List path within the folder -> text of each file, and its keys of `INDEX`, none where we cannot read it.
+
+    A task of the user takes the place of ours of the same name.
+    """
+    files: dict[str, tuple[str, dict[str, Any]]] = {}
     file_of_task: dict[str, str] = {}
-    made: dict[str, tuple[str, dict[str, Any]]] = {}
+    made: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for folder, path in _list_sources():
-        file = path.relative_to(folder).as_posix()
+        file, settings = path.relative_to(folder).as_posix(), dict[str, Any]()
         with suppress(NNDError):  # lm-eval leaves out what it cannot read
             settings = read_task_yaml(path)[0]
             task = settings.get("task")
@@ -276,12 +286,23 @@ def _list_files() -> dict[str, str]:
                 file_of_task[task] = file
             for variant, change in list_variants(settings).items():
                 variant_file = (Path(file).parent / f"{variant}.yaml").as_posix()
-                made[variant] = variant_file, {"include": str(path), "task": variant, **change}
-        files[file] = dump_yaml({"include": str(path)})
-    for variant, (file, fields) in made.items():
+                text = dump_yaml({"include": str(path), "task": variant, **change})
+                made[variant] = variant_file, text, {**settings, "task": variant, **change}
+        files[file] = dump_yaml({"include": str(path)}), _index_keys(settings)
+    for variant, (file, text, settings) in made.items():
         if variant not in file_of_task:
-            files[file] = dump_yaml(fields)
+            files[file] = text, _index_keys(settings)
     return files
+
+
+def _index_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: settings[key] for key in ("class", "group", "task", "tag") if key in settings}
+
+
+def read_index(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Read `INDEX` of a folder that `write_task_folder` returned: the path of each YAML -> its keys."""
+    text = read_text(folder / INDEX)
+    return {folder / name: keys for name, keys in json.loads(text).items()}
 
 
 # ---------------------------------------------------------------- what stock lm-eval knows

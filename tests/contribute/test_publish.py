@@ -181,7 +181,7 @@ def test_what_is_loaded_from_the_hub_is_what_was_built(own_set, tmp_path, monkey
     for config, table in ((None, tables["all"]), ("part", tables["part"])):
         loaded, origin, _ = load_tests("nnd/mine", config, "test", {})
         assert (origin["config"], origin["local"]) == (config or "all", False)
-        assert origin["fingerprint"] == fingerprint(loaded.data.table) == fingerprint(table)
+        assert origin["fingerprint"] == fingerprint(loaded) == fingerprint(table)
     place = tmp_path / "ids"
     with pytest.raises(NNDError, match=r"\(the hub has its ids, and no texts\)"):
         load_tests("nnd/mine", None, "test", {})

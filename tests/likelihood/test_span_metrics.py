@@ -1,7 +1,7 @@
 """Error-span NND against its definition, and on planted errors."""
 
-import datasets
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,7 +129,7 @@ def test_a_document_has_each_error_of_a_candidate_once():
     labels = {"context_id": "g", "category": "x", "subcategory": "", "severity": ""}
     marks = {"good": [mark], "fine": [mark, other]}
     rows = [{"test_id": high, "high": high, "low_spans": spans, **texts, **labels} for high, spans in marks.items()]
-    [document] = cluster_documents(datasets.Dataset.from_list(rows), "made up")
+    [document] = cluster_documents(pa.Table.from_pylist(rows), "made up")
     assert document["candidates"] == ["good", "bad", "fine"]
     assert document["error_spans"] == [[], [mark, other], []]
 

@@ -53,10 +53,10 @@ def write_scores(folder, name, liked, seed=0, **changes):
     writers = {}
     for side in ("high", "low"):
         if f"{side}_system" in tests.column_names:
-            writers |= dict(zip(tests[side], tests[f"{side}_system"], strict=True))
+            writers |= dict(zip(*(tests[column].to_pylist() for column in (side, f"{side}_system")), strict=True))
     rng = np.random.default_rng(seed)
     samples = []
-    for document in cluster_documents(tests, "here").to_list():
+    for document in cluster_documents(tests, "here"):
         likings = ([liked.get(one, 0.0) for one in writers.get(text, "").split("|")] for text in document["candidates"])
         scores = [score(float(rng.normal() * 0.2 - 3 + np.mean(of_text))) for of_text in likings]
         samples.append(make_sample(document, scores))

@@ -6,7 +6,6 @@ It names no model and no tokenizer, and calls `construct_requests` with a docume
 import functools
 from itertools import islice
 
-import datasets
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -35,9 +34,8 @@ SPACED = ("nnd_llmbar", "nnd_llmbar_clean")
 
 def first_prompts(tests, count):
     """Return the tests of the first prompts: all of a large set take seconds to divide and to group."""
-    table = tests.with_format("arrow")[:]
-    clusters = list(dict.fromkeys(table["cluster_id"].to_pylist()))[:count]
-    return datasets.Dataset(table.filter(pc.is_in(table["cluster_id"], pa.array(clusters))))
+    clusters = list(dict.fromkeys(tests["cluster_id"].to_pylist()))[:count]
+    return tests.filter(pc.is_in(tests["cluster_id"], pa.array(clusters)))
 
 
 @pytest.fixture(scope="module")
