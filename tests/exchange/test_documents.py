@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,3 +205,15 @@ def test_report_trend_and_runs_take_them_in_their_words(stock, tmp_path, nnd):
     assert done.out.count("| mc_a |") == 1
     for verb in (["rules"], ["report", "--hub", tmp_path / "x"], ["trend", "--decide"]):
         assert nnd(verb[0], stock / "tiny-lm-m", *verb[1:]).status == 1
+
+
+def test_results_of_lm_eval_0_5_are_read(tmp_path):
+    """Written by 0.5.0.dev1 (tasks of `stock_tasks`, fewer documents); names of files, paths and settings are shortened."""
+    written = json.loads((Path(__file__).parent / "lm_eval_0_5.json").read_text())
+    for name, lines in written.items():
+        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    runs = read_results(tmp_path)
+    assert {run.set for run in runs} == {name for name in LABELS if re.match("mc_[ecd]|gen", name)}
+    [mean] = [run for run in runs if run.set == "mc_equal (acc)"]
+    assert (mean.protocol["weights"], mean.protocol["lm_eval"], len(mean.tests)) == ("equal", "0.5", 9)
+    assert mean.reported["acc,none"] == pytest.approx((4 / 6 + 1 / 3) / 2)

@@ -9,11 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 
+from nnd_tasks.results.paired import pair
+from nnd_tasks.results.read_runs import read_results
 from tests.conftest import MODELS, REPO
+from tests.exchange.stock_tasks import command, write_tasks
 from tests.prompted.test_judge import pick
 from tests.run.chat_server import ChatServer
 from tests.task.tasks import write_yaml
@@ -132,3 +136,15 @@ def test_a_judge_and_a_rating_behind_a_chat_api(verb, at_once, tmp_path, home):
         options += ("--include_path", str(tmp_path / "yaml"), "--gen_kwargs", "temperature=1", "--limit", "5")
         # The two clients write a turn of a chat otherwise.
         check((*verb, *options), {"by_judge", "by_rating"}, tmp_path, home, keys=("candidates", "tests"))
+
+
+def test_tasks_of_lm_eval_have_equal_documents_in_both_releases(model, tmp_path, home):
+    tasks = write_tasks(tmp_path / "tasks")
+    for python, name in ((sys.executable, "a"), (PYTHON, "b")):
+        ran(python, ("-m", "lm_eval", *command(tasks, model, tmp_path / name)), tmp_path / name, home)
+    old, new = (read_results(tmp_path / name, skipped=[]) for name in "ab")
+    assert {run.set for run in old} == {run.set for run in new}
+    for first, second in zip(*(sorted(runs, key=lambda run: run.set) for runs in (old, new)), strict=True):
+        [paired] = pair([first, replace(second, model="new")], ["lm_eval"])
+        assert paired.tests["test_id"].tolist() == first.tests["test_id"].tolist()
+        assert "acc_norm" in first.set or (paired.passed[:, 0] == paired.passed[:, 1]).all()
