@@ -60,6 +60,8 @@ def read_headers(
     with noting(skipped):
         if lost:
             raise NNDError(f"{file}: the samples of {some_of(lost, 3, str)} are missing; {HOW_TO_WRITE}")
+    if len(lost) == len(samples):
+        return []
     release, arguments = content["lm_eval_version"], content["config"]["model_args"] or {}
     if isinstance(arguments, str):
         arguments = dict(part.partition("=")[::2] for part in arguments.split(","))

@@ -11,7 +11,7 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain
@@ -277,28 +277,36 @@ def _read_headers(file: Path, skipped: list[str] | None) -> list[Run]:
     hint = "; the file is cut off or damaged, or is not a results_*.json of lm-eval"
     content = parse_json(read_text(file, limit=MOST_BYTES), str(file), hint=hint)
     runs = []
-    try:
+    with _checking(file):
         for task, config in content["configs"].items():
             metadata = config.get("metadata") or {}
             nnd = None if isinstance(metadata, list) else metadata.get("nnd")  # of other tasks it may be a list
             if nnd and nnd.get("signature"):
                 runs.append(read_header(file, content, task, nnd))
-        tasks = {run.task for run in runs}
-        for samples in sorted(file.parent.glob(f"samples_*_{_date_of(file)}.jsonl")):
-            task = samples.stem.removeprefix("samples_").rpartition("_")[0]
-            if task not in tasks and _are_of_nnd(samples):
-                raise NNDError(
-                    f"{file}: has no signature of {task}, whose samples stand beside it; it is damaged, run the task again"
-                )
-        names = {task: f"samples_{task}_{_date_of(file)}.jsonl" for task in content["configs"] if task not in tasks}
-        if names and has_package("exchange"):
+    tasks = {run.task for run in runs}
+    for samples in sorted(file.parent.glob(f"samples_*_{_date_of(file)}.jsonl")):
+        task = samples.stem.removeprefix("samples_").rpartition("_")[0]
+        if task not in tasks and _are_of_nnd(samples):
+            raise NNDError(
+                f"{file}: has no signature of {task}, whose samples stand beside it; it is damaged, run the task again"
+            )
+    names = {task: f"samples_{task}_{_date_of(file)}.jsonl" for task in content["configs"] if task not in tasks}
+    if names and has_package("exchange"):
+        with noting(skipped), _checking(file):
             beside = {task: _find_beside(file, name) for task, name in names.items()}
             runs += import_module("nnd_tasks.exchange.documents").read_headers(file, content, beside, skipped)
+    return runs
+
+
+@contextmanager
+def _checking(file: Path) -> Iterator[None]:
+    """Turn what goes wrong while the block looks at results into one error."""
+    try:
+        yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise NNDError(
             f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
         ) from error
-    return runs
 
 
 def _date_of(results: Path) -> str:
