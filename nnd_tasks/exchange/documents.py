@@ -114,8 +114,8 @@ def read_headers(
     return list(runs.values())
 
 
-def _is_close(mean: float, reported: float) -> bool:
-    return math.isclose(mean, reported, rel_tol=_CLOSE, abs_tol=_CLOSE)
+def _is_close(mean: float, reported: Any) -> bool:
+    return isinstance(reported, (int, float)) and math.isclose(mean, reported, rel_tol=_CLOSE, abs_tol=_CLOSE)
 
 
 def _is_metric(key: str) -> bool:

@@ -303,7 +303,7 @@ def _checking(file: Path) -> Iterator[None]:
     """Turn what goes wrong while the block looks at results into one error."""
     try:
         yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
         raise NNDError(
             f"{file}: holds no results of lm-eval, or is damaged ({error!s:.80}); run the task again"
         ) from error

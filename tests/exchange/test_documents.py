@@ -116,8 +116,6 @@ def test_clusters_and_categories_are_fields_of_documents(runs, capsys):
     values = one.paired.passed[:, 1] - one.paired.passed[:, 0]
     of_hand = clustered_mean(values.reshape(10, 3).sum(axis=1), [3] * 10)
     assert one.differences["standard_error"][0] == pytest.approx(of_hand.standard_error)
-    text = "\n".join(report_documents([one]).findings)
-    assert "10 clusters can detect" in text or "has a higher acc than" in text
     label_documents(runs, "passage", None)
     assert (
         "documents of gen have no passage; they have text, answer, kind; it stays as it is" in capsys.readouterr().err
@@ -173,6 +171,8 @@ def test_what_cannot_be_compared_is_refused_in_one_line(results, name):
     with pytest.raises(NNDError, match=message) as found:
         compare_runs(read_results(results, ["task=mc_a,metric=acc"]))
     assert "\n" not in str(found.value)
+    if name == "other prompt":
+        assert len(compare_runs(read_results(results, ["task=mc_a,metric=acc"]), ["prompt"])) == 1
 
 
 def test_samples_that_are_not_there_are_named(results, nnd):
@@ -182,12 +182,6 @@ def test_samples_that_are_not_there_are_named(results, nnd):
     assert done.status == 1
     assert "the samples of gen, mc_a, mc_b and 3 more are missing; run the task with --log_samples" in done.err
     assert "needs two models or checkpoints on one task" in done.err
-
-
-def test_prompts_may_differ_if_allowed(results):
-    damage(results, "tiny-lm-m", "mc_a", CHANGES["other prompt"][0])
-    chosen = read_results(results, ["task=mc_a,metric=acc"])
-    assert len(compare_runs(chosen, ["prompt"])) == 1
 
 
 def test_report_trend_and_runs_take_them_in_their_words(stock, tmp_path, nnd):
