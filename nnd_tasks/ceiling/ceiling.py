@@ -187,7 +187,8 @@ def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] | None =
         without: those that are left without each of the persons, as of `Panel.leave_persons_out`; None for other prompts only.
 
     Returns:
-        The ratio and the ends, which are nan for fewer than two prompts, or over fewer than three persons.
+        The ratio and the ends, which are nan for fewer than two prompts, or over fewer than three persons, or where the others of
+        one have no ratio.
     """
     if tests.empty:
         return math.nan, math.nan, math.nan
@@ -200,6 +201,8 @@ def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] | None =
     if persons:
         # What each person moves, by prompt; over all prompts it is the ratio without him, less that of all.
         moved = pd.concat(others, axis=1).fillna(0.0).to_numpy()
+        if not np.isfinite(moved).all():  # without one of them there is no ratio
+            return ratio, math.nan, math.nan
         moved = (moved - moved.mean(axis=1, keepdims=True)) * math.sqrt((persons - 1) / persons)
         of_prompt, of_person, of_both = variance, (moved.sum(axis=0) ** 2).sum(), (moved**2).sum()
         variance += max(of_person - of_both, 0.0)
@@ -335,10 +338,13 @@ def read_panels(folder: Path, config: str) -> list[Panel]:
 
 
 def list_panels(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -> list[Panel]:
-    """List the panels whose single judgements these are, but unanimous ones; one without a name is called as the config."""
+    """List the panels whose single judgements these are, those who made the tests first.
+
+    One without a name is called as the config. A unanimous panel is left out, and all are where the first one is.
+    """
     by_panel = judgements.to_pandas().groupby("panel", sort=False)
     panels = [Panel(str(name) or config, rows.reset_index(drop=True), recipe, rule) for name, rows in by_panel]
-    return [panel for panel in panels if not panel.unanimous]
+    return [panel for panel in panels if not panel.unanimous and not panels[0].unanimous]
 
 
 def compare_panels(name: str, panels: Sequence[Panel], *, brief: bool = False) -> Ceiling:
@@ -356,9 +362,9 @@ def compare_panels(name: str, panels: Sequence[Panel], *, brief: bool = False) -
         of_panel = rate_tests(alone, panel, without=[] if brief else panel.leave_persons_out())
         if not brief:
             judged = {ALL: panel.judgements, **dict(iter(panel.judgements.groupby("attribute")))}
-            alpha = pd.DataFrame({category: measure_agreement(rows) for category, rows in judged.items()}).T
-            names = {"alpha": "alpha", "low": "alpha_low", "high": "alpha_high"}
-            of_panel = of_panel.join(alpha.reindex(columns=[*names]).rename(columns=names), on="category")
+            agreement = pd.DataFrame({category: measure_agreement(rows) for category, rows in judged.items()}).T
+            alpha = agreement.reindex(columns=["alpha", "low", "high"])
+            of_panel = of_panel.merge(alpha, "left", left_on="category", right_index=True, suffixes=("", "_of_alpha"))
         asked = {other.name: panel.judge(other) for other in panels if other is not panel}
         rates += [of_panel, *(rate_tests(part, panel, other) for other, part in asked.items() if len(part))]
     return Ceiling(name, tuple(panels), tuple(tests), counts, pd.concat(rates, ignore_index=True))
@@ -371,4 +377,4 @@ def list_ceilings(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str)
         return []
     rates = compare_panels(config, panels, brief=True).rates
     rows = rates[["panel", "judged_by", "category", "tests", "ceiling", "low", "high"]].dropna(subset="ceiling")
-    return [{key: None if cell != cell else cell for key, cell in row.items()} for row in rows.to_dict("records")]
+    return rows.astype(object).where(rows.notna(), None).to_dict("records")

@@ -1,7 +1,6 @@
 """What people pass is what plain loops over the publishers' files give, which share no code with the package."""
 
 import json
-import math
 import random
 from collections import Counter, defaultdict
 from itertools import combinations
@@ -229,8 +228,13 @@ def test_a_lower_score_is_better_where_the_recipe_says_so(make_set):
     assert human_ceiling("ranked").tests[0][columns].equals(human_ceiling("rated").tests[0][columns])
 
 
-def test_the_share_is_that_of_the_same_tests_and_texts_without_a_score_are_left_out(make_set):
-    folder = make_set("rated", ROWS, SCORES)
+@pytest.mark.parametrize("named", [False, True])
+def test_the_share_is_that_of_the_same_tests_and_texts_without_a_score_are_left_out(make_set, named):
+    folder = make_set(
+        "rated",
+        [{**row, "s": [*row["s"], row["s"][0]], "r": [*"wxyz"]} for row in ROWS],
+        SCORES[:-1] + ", rater: r" * named + "}",
+    )
     table = read_table(folder)
     protocol = {"set": str(folder), "config": "default", "data": fingerprint(table)}
     documents = [
@@ -249,7 +253,7 @@ def test_the_share_is_that_of_the_same_tests_and_texts_without_a_score_are_left_
     people, model = read["passed"].mean(), row["same_rate"]
     assert row["share"] == pytest.approx((model - 0.5) / (people - 0.5))
     assert row["share_low"] < row["share"] < row["share_high"]
-    assert math.isnan(row["wide_low"]), "places are no persons"
+    assert (row["wide_low"] < row["share"] < row["wide_high"]) == named, "places are no persons"
 
 
 @pytest.mark.parametrize("persons", [0, 6])
