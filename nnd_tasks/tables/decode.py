@@ -21,13 +21,13 @@ MAX_BYTES = 1 << 30
 MAX_RATIO = 100
 _SMALL_BYTES = 20_000_000  # what unpacks to less is read, whatever the ratio
 _CHUNK_BYTES = 1 << 22
-_COMPRESSIONS = (".gz", ".bz2", ".zst")
+COMPRESSIONS = (".gz", ".bz2", ".zst")
 
 
 def split_ending(path: Path) -> tuple[str, str]:
     """Return the ending of a file in lower case, and that of its compression: ``.csv``, ``.gz``; or ``.csv`` and ``""``."""
     ending = path.suffix.lower()
-    if ending in _COMPRESSIONS:
+    if ending in COMPRESSIONS:
         return path.with_suffix("").suffix.lower(), ending
     return ending, ""
 

@@ -19,7 +19,7 @@ import pandas as pd
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import DECODER, parse_json, read_bytes, reading_json
 from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, SHEET, kind_of
-from nnd_tasks.tables.decode import MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
+from nnd_tasks.tables.decode import COMPRESSIONS, MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
 from nnd_tasks.text import counted, some_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _DELIMITED = (".csv", ".tsv", ".tab", ".txt")
 _RECORDS = (".json", ".jsonl", ".ndjson")
+_RECORD_FILES = tuple(f"{ending}{packed}" for ending in _RECORDS for packed in ("", *COMPRESSIONS))
 #: Endings of the tables that are texts.
 TEXTS = (*_DELIMITED, *_RECORDS)
 #: Endings of the files that hold tables; those of text may be compressed: ``.csv.gz``.
@@ -375,7 +376,7 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
     Raises:
         NNDError: the file is no such table or JSON; the error names the line.
     """
-    if split_ending(path)[0] not in _RECORDS:
+    if not path.name.lower().endswith(_RECORD_FILES):
         for row in read_table(path).drop(columns=[FILE, PATH]).to_dict("records"):
             place = row.pop(ROW)
             record = Record(row)
