@@ -24,8 +24,8 @@ import pyarrow as pa
 from scipy.special import stdtrit
 
 from nnd_tasks.baselines import ALL, is_of_category
+from nnd_tasks.ceiling.agreement import measure_agreement
 from nnd_tasks.errors import NNDError
-from nnd_tasks.sets.agreement import measure_agreement
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.first_use import provide_set
 from nnd_tasks.sets.pair import UNCATEGORISED, pair_candidates
@@ -269,7 +269,7 @@ class Ceiling:
         counts: panel -> how many judgements are in a test, or why not, see `Panel.leave_one_out`.
         rates: of each panel alone, and of its tests judged by each other panel, see `rate_tests`; alone also Krippendorff's
             ``alpha`` of the same judgements with its interval, of all and of each attribute, see
-            `nnd_tasks.sets.agreement.measure_agreement`.
+            `nnd_tasks.ceiling.agreement.measure_agreement`.
     """
 
     set: str

@@ -29,7 +29,6 @@ from nnd_tasks.schema import (
     clean_name,
     summarize,
 )
-from nnd_tasks.sets.agreement import measure_agreement
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.sets.judgements import list_judgements
 from nnd_tasks.sets.pair import make_tests, take_judgements
@@ -194,11 +193,12 @@ def _make_configs(set_recipe: SetRecipe, source: Source) -> BuiltSet:
         details: dict[str, Any] = {"accounts": accounts, **origin}
         if judgements is not None:
             built.judgements[config] = judgements
-            if own and (agreement := measure_agreement(judgements.to_pandas())):
-                accounts["agreement"] = agreement
             if has_package("ceiling"):
+                from nnd_tasks.ceiling.agreement import measure_agreement
                 from nnd_tasks.ceiling.ceiling import list_ceilings
 
+                if own and (agreement := measure_agreement(judgements.to_pandas())):
+                    accounts["agreement"] = agreement
                 details["ceiling"] = list_ceilings(judgements, recipe, rule, config)
         if recipe.candidates != "rows":
             built.add(config, tests, details)

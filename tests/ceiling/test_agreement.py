@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
+from nnd_tasks.ceiling.agreement import measure_agreement
 from nnd_tasks.cli.listing import report_set
-from nnd_tasks.sets.agreement import measure_agreement
 from tests.contribute.test_new import new
 from tests.sets.tables import write_rows
 
