@@ -377,4 +377,4 @@ def list_ceilings(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str)
         return []
     rates = compare_panels(config, panels, brief=True).rates
     rows = rates[["panel", "judged_by", "category", "tests", "ceiling", "low", "high"]].dropna(subset="ceiling")
-    return rows.astype(object).where(rows.notna(), None).to_dict("records")
+    return [*rows.astype(object).where(rows.notna(), None).to_dict("records")]
