@@ -10,7 +10,7 @@ count as independent.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # imports scipy.special when it is first used; scipy.stats would take most of a second
@@ -46,11 +46,15 @@ class ClusteredMean(NamedTuple):
         return {f"{name}{end}": number for end, number in zip(ends, self, strict=True)}
 
 
-def _as_arrays(totals: ArrayLike, tests: ArrayLike) -> tuple[_Floats, _Floats, float]:
-    """Bring both to arrays of shape (prompts,), without prompts that have no tests, with the mean; nan without tests."""
+def _as_arrays(totals: ArrayLike, tests: ArrayLike) -> tuple[_Floats, _Floats, Any]:
+    """Bring both to arrays of shape (..., prompts), without prompts that have no tests, with the mean; nan without tests."""
     x, n = np.asarray(totals, dtype=np.float64), np.asarray(tests, dtype=np.float64)
-    x, n = x[n > 0], n[n > 0]
-    return x, n, float(x.sum() / n.sum()) if n.any() else math.nan
+    x, n = np.ascontiguousarray(x[..., n > 0]), n[n > 0]
+    return x, n, _plain(x.sum(axis=-1) / n.sum() if n.any() else np.full(x.shape[:-1], math.nan))
+
+
+def _plain(numbers: Any) -> Any:
+    return np.asarray(numbers) if np.ndim(numbers) else float(numbers)
 
 
 #: Assumed correlation of tests that share a prompt, for the degrees of freedom of an interval. Small models gave 0.11 to 0.21
@@ -61,7 +65,7 @@ WITHIN = 0.15
 UNKNOWN = 0.5
 
 
-def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tuple[float, float]:
+def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tuple[Any, float]:
     """Compute the standard error that intervals use, and its degrees of freedom (Bell and McCaffrey, 2002).
 
     A prompt with many tests pulls the pooled rate towards itself, so its residual is too small: it is divided by
@@ -70,13 +74,13 @@ def _small_sample(residual: NDArray[np.float64], n: NDArray[np.float64]) -> tupl
     prompt both are the usual ones.
 
     Args:
-        residual: of each prompt, its count less its tests times the pooled rate, shape (prompts,).
+        residual: of each prompt, its count less its tests times the pooled rate, shape (..., prompts).
         n: tests of each prompt, at least two prompts, shape (prompts,).
     """
     total = n.sum()
     share = n / total
     scale = 1 / (1 - share)  # squared
-    error = float(math.sqrt((residual**2 * scale).sum()) / total)
+    error = _plain(np.sqrt((residual**2 * scale).sum(axis=-1)) / total)
     # Covariance of two scaled residuals, with variances v of the counts and their sum s:
     # sqrt(scale_i scale_j) (v_i [i = j] - share_i v_j - share_j v_i + share_i share_j s). Degrees: trace^2 / sum of squares.
     v = n * (1 + (n - 1) * WITHIN)
@@ -168,22 +172,21 @@ def clustered_mean(totals: ArrayLike, tests: ArrayLike, level: float = 0.95) -> 
     no interval.
 
     Args:
-        totals: of each prompt, the sum of its tests' numbers, shape (prompts,).
+        totals: of each prompt, the sum of its tests' numbers, shape (prompts,); or (means, prompts) for several means of as
+            many tests, which give arrays of shape (means,).
         tests: of each prompt, shape (prompts,).
         level: coverage, between 0 and 1.
     """
     x, n, mean = _as_arrays(totals, tests)
     k, total = n.size, n.sum()
     if k < 2:
-        return ClusteredMean(mean)
+        return ClusteredMean(mean, *[_plain(np.full_like(mean, math.nan))] * 3)
     # For counts these are whole numbers, so that prompts with the same mean give a residual of exactly 0.
-    residual = (x * total - x.sum() * n) / total
-    error = math.sqrt(k / (k - 1) * float(residual @ residual)) / float(total)
-    if not error:
-        return ClusteredMean(mean, error)
+    residual = (x * total - x.sum(axis=-1, keepdims=True) * n) / total
+    error = np.sqrt(k / (k - 1) * np.vecdot(residual, residual)) / float(total)
     wider, degrees = _small_sample(residual, n)
-    half = float(scipy.special.stdtrit(degrees, 0.5 + level / 2)) * wider
-    return ClusteredMean(mean, error, mean - half, mean + half)
+    half = np.where(error == 0, math.nan, float(scipy.special.stdtrit(degrees, 0.5 + level / 2)) * wider)
+    return ClusteredMean(*map(_plain, (mean, error, mean - half, mean + half)))
 
 
 def paired_difference(passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, span: float = 1.0) -> ClusteredMean:
@@ -195,11 +198,11 @@ def paired_difference(passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike
     about 10) where the rates are near 0 or 1.
 
     Args:
-        passed_a: tests that the first model passes of each prompt, shape (prompts,).
-        passed_b: tests that the second one passes, in the same order, shape (prompts,).
+        passed_a: tests that the first model passes of each prompt, shape (prompts,), or (pairs, prompts).
+        passed_b: tests that the second one passes, in the same order and shape.
         tests: tests scored of each prompt, shape (prompts,).
         span: how large a difference of other numbers than counts can be.
     """
     difference = clustered_mean(np.subtract(passed_b, passed_a), tests)
-    low, high = np.clip(difference[2:], -span, span).tolist()
+    low, high = (_plain(np.clip(end, -span, span)) for end in difference[2:])
     return difference._replace(low=low, high=high)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,6 +17,9 @@ from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.runs import WRITER, Run
 from nnd_tasks.significance import LEVEL, detectable, holm, is_underpowered, permutation_p
 from nnd_tasks.statistics import FEW, clustered_mean, paired_difference, summarize_rate
+
+#: Pairs of models that are computed at once, to bound memory.
+_PAIRS = 1000
 
 
 @dataclass(frozen=True)
@@ -119,28 +122,23 @@ def compare_all(groups: Sequence[Paired], not_compared: Sequence[str] = ()) -> l
 
 def _pair_models(paired: Paired) -> pd.DataFrame:
     """The differences of each pair of models, up to ``p``; see `Comparison.differences`."""
-    rows = []
     pairs = list(combinations(range(len(paired.models)), 2))
-    firsts, seconds = np.array(pairs).T
+    parts = []
     for category, (counts, tests) in paired.passed_by_prompt.items():
-        differences_of_pairs = [
-            paired_difference(counts[:, a], counts[:, b], tests, span=paired.span) for a, b in pairs
-        ]
-        p_values = permutation_p(counts[:, seconds] - counts[:, firsts]).tolist()
-        for (a, b), difference, p in zip(pairs, differences_of_pairs, p_values, strict=True):
-            rows.append(
-                {
-                    "category": category,
-                    "prompts": len(tests),
-                    "first": paired.models[a],
-                    "second": paired.models[b],
-                    **difference._asdict(),
-                    "p": p,
-                    "span": paired.span,
-                    "question": (category != ALL) | paired.is_part,
-                }
-            )
-    return pd.DataFrame(rows).rename(columns={"mean": "difference"})
+        for start in range(0, len(pairs), _PAIRS):
+            firsts, seconds = np.array(pairs[start : start + _PAIRS]).T
+            columns = {
+                "category": category,
+                "prompts": len(tests),
+                "first": [paired.models[i] for i in firsts],
+                "second": [paired.models[i] for i in seconds],
+                **paired_difference(counts.T[firsts], counts.T[seconds], tests, span=paired.span)._asdict(),
+                "p": permutation_p(counts[:, seconds] - counts[:, firsts]),
+                "span": paired.span,
+                "question": (category != ALL) | paired.is_part,
+            }
+            parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True).rename(columns={"mean": "difference"})
 
 
 def _judge(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
@@ -154,8 +152,8 @@ def _judge(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     differences["significant"] = differences["p_holm"] < LEVEL
     excludes_zero = (differences["low"] > 0) | (differences["high"] < 0)
     differences["disagrees"] = differences["low"].notna() & (excludes_zero != differences["significant"])
-    too_few = [*map(is_underpowered, differences["mde"] / span, differences["prompts"])]
-    differences["underpowered"] = ~differences["significant"] & np.array(too_few)
+    too_few = is_underpowered(differences["mde"] / span, differences["prompts"])
+    differences["underpowered"] = ~differences["significant"] & too_few
     # Where a difference is shown, as others made Holm's correction milder, the hardest case says nothing.
     differences.loc[differences["significant"] & np.isinf(differences["mde"]), "mde"] = math.nan
     return differences if len(tables) == 1 else differences.assign(hypotheses=hypotheses)
@@ -176,17 +174,16 @@ def rank(rates: pd.DataFrame, differences: pd.DataFrame, *, lower: bool = False)
         some pairs may differ, but it cannot be divided into two such groups.
     """
     significant = differences[differences["significant"]]
-    beats = {
-        (row.second, row.first) if (row.difference > 0) != lower else (row.first, row.second)
-        for row in significant.itertuples()
-    }
+    of_pairs = zip(*(significant[name] for name in ("first", "second", "difference")), strict=True)
+    beats = {(second, first) if (by > 0) != lower else (first, second) for first, second, by in of_pairs}
+    wins, losses = Counter(winner for winner, _ in beats), Counter(loser for _, loser in beats)
     ranks = rates[["model", "rate"]].sort_values(["rate", "model"], ascending=[lower, True], ignore_index=True)
     order = ranks["model"].tolist()
     begins_group = [
         all((upper, lower) in beats for upper in order[:i] for lower in order[i:]) for i in range(len(order))
     ]
     return ranks.assign(
-        best=[1 + sum(loser == model for _, loser in beats) for model in order],
-        worst=[len(order) - sum(winner == model for winner, _ in beats) for model in order],
+        best=[1 + losses[model] for model in order],
+        worst=[len(order) - wins[model] for model in order],
         group=np.cumsum(begins_group),
     )

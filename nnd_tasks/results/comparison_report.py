@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
-from nnd_tasks.results.compare import Comparison
+from nnd_tasks.results.compare import Comparison, rank
 from nnd_tasks.results.paired import Paired, test_texts
 from nnd_tasks.results.runs import OF_TESTS, Run, Words
 from nnd_tasks.results.samples import outcomes_of
@@ -51,6 +51,9 @@ def report_comparison(comparison: Comparison) -> Report:
         make_table("while_training", comparison.measures),
     ]
     overall = differences[differences["category"] == ALL].assign(task=paired.title)
+    near = are_neighbours(comparison.rates, overall, paired.words)
+    brief = [] if near.all() else [make_table("ranks", comparison.ranks)]
+    brief.append(make_table("overall_differences", overall[near]))
     for_print = "; ".join(f"{run.model}: {run.short_line}" for run in paired.runs)
     return Report(
         name=f"compare {paired.name}",
@@ -60,7 +63,7 @@ def report_comparison(comparison: Comparison) -> Report:
         tables=[table for table in tables if len(table.data)],
         notes=[*comparison.not_compared, f"Signatures for print: {for_print}."],
         legend=LEGEND,
-        brief=[make_table("overall_differences", overall)] if len(overall) else [],
+        brief=brief if len(overall) else [],
         facts={
             "set": paired.set,
             "task": paired.title,
@@ -71,6 +74,8 @@ def report_comparison(comparison: Comparison) -> Report:
 
 # ---------------------------------------------------------------- sentences
 
+#: Models above which only neighbours in rank are described, and shown with --brief.
+_MANY = 20
 #: Pairs of models above which those without a difference are counted, not listed: those of more than five models.
 _LISTED = 10
 
@@ -94,15 +99,11 @@ def give_verdicts(
     if differences.empty:
         return sentences
     rate_of = rates[rates["category"] == ALL].set_index("model")["rate"]
-    pairs = differences.groupby(["first", "second"], sort=False)
-    not_listed = 0
-    for _, of_pair in pairs:
+    by_pair, near = differences.groupby(["first", "second"], sort=False), are_neighbours(rates, differences, words)
+    pairs, shown = by_pair.ngroups, by_pair["significant"].transform("any")
+    for _, of_pair in differences[near & (shown | (pairs <= _LISTED))].groupby(["first", "second"], sort=False):
         overall, *categories = of_pair.itertuples()
         by_category = _describe_categories(categories, words) if len(categories) > 1 else ""
-        significant = any(row.significant for row in (overall, *categories))
-        if not significant and len(pairs) > _LISTED:
-            not_listed += 1
-            continue
         models = overall.first, overall.second
         both = ", ".join(f"{model} {write_cell(words.rate, {'value': rate_of[model]})}" for model in models)
         if overall.significant:
@@ -110,13 +111,29 @@ def give_verdicts(
             sentence = f"{better} {words.wins} {worse}: {both} ({_describe_difference(overall, words)})."
         else:
             sentence = f"No difference shown: {both} ({_describe_difference(overall, words)})."
-            sentence += _describe_power(overall, getattr(overall, "hypotheses", len(pairs)), words, span)
+            sentence += _describe_power(overall, getattr(overall, "hypotheses", pairs), words, span)
         sentences.append(sentence + by_category)
-    if not_listed:
+    not_shown = int((~by_pair["significant"].any()).sum())
+    if not near.all():
         sentences.append(
-            f"No difference shown: {not_listed} of {len(pairs)} pairs of models; the table of differences has each."
+            f"A difference is shown for {pairs - not_shown} of {pairs} pairs of models. Of so many models only neighbours in "
+            "rank are described; --out FOLDER writes the table of all differences."
+        )
+    elif not_shown and pairs > _LISTED:
+        sentences.append(
+            f"No difference shown: {not_shown} of {pairs} pairs of models; the table of differences has each."
         )
     return sentences
+
+
+def are_neighbours(rates: pd.DataFrame, differences: pd.DataFrame, words: Words = OF_TESTS) -> pd.Series:
+    """Tell which differences are of neighbours in rank, shape (differences,); all count as such where models are few."""
+    overall = rates[rates["category"] == ALL]
+    if len(overall) <= _MANY:
+        return pd.Series(True, index=differences.index)
+    order = rank(overall, differences[differences["category"] == ALL], lower=words.lower)["model"]
+    places = dict(zip(order, order.index, strict=True))
+    return (differences["first"].map(places) - differences["second"].map(places)).abs() == 1
 
 
 def _describe_categories(categories: list[Any], words: Words) -> str:

@@ -289,7 +289,13 @@ def _join(runs: Sequence[Run], allow: Sequence[str], distinguished_by: str) -> P
     Raises:
         NNDError: two of them cannot be compared, or are of one model; or their tests differ.
     """
-    for first, second in combinations(runs, 2):  # every two of them, as each may have a window of its own
+    # Every two kinds of them, as each may have a window of its own; and every two runs of a model.
+    kinds, of_model = dict[str, int](), dict[str, int]()
+    for i, run in enumerate(runs):
+        about = (run.training_overlap, run.comparison_key, run.model_info.get("window"), bool(run.truncated), run.task)
+        kinds.setdefault(repr(about), i)
+    twice = [(other, i) for i, run in enumerate(runs) if (other := of_model.setdefault(run.model, i)) != i]
+    for first, second in ((runs[i], runs[j]) for i, j in sorted({*combinations(kinds.values(), 2), *twice})):
         conflict = find_conflict(first, second, allow)
         if conflict:
             raise NNDError(conflict)

@@ -245,3 +245,15 @@ def test_pairs_of_many_models_without_a_difference_are_counted():
     *said, last = give_verdicts(found.rates, found.differences)
     assert [sentence.split(":")[0] for sentence in said] == [f"m5 passes more tests than m{k}" for k in range(5)]
     assert last == "No difference shown: 10 of 15 pairs of models; the table of differences has each."
+
+
+def test_of_more_than_20_models_neighbours_in_rank_are_shown():
+    outcomes = [[k < 21 and row < 15 + k for k in range(22)] for row in range(40)]
+    report = report_comparison(compare(make_paired(outcomes, [str(row) for row in range(40)])))
+    ranks, differences = (table.data for table in report.brief)
+    places = {model: i for i, model in enumerate(ranks["model"])}
+    assert len(ranks) == 22
+    assert [abs(places[row.first] - places[row.second]) for row in differences.itertuples()] == [1] * 21
+    said, last = report.findings
+    assert said.startswith("m0 passes more tests than m21: ")
+    assert last.startswith("A difference is shown for ")
