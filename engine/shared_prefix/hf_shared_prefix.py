@@ -224,6 +224,8 @@ class SharedPrefixLM(PrefixScoring):
 
 # ---------------------------------------------------------------- what cannot share
 
+_QUANTIZED = "a quantized model, whose numbers depend on what is read together"
+
 
 def why_not_config(config: Any, backend: str) -> str | None:
     """Say why no model with this config can share prefixes; None if it may be tried.
@@ -241,8 +243,9 @@ def why_not_config(config: Any, backend: str) -> str | None:
         return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
     if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
         return "its tokens see those that follow them"
-    if getattr(config, "quantization_config", None):
-        return "a quantized model, whose numbers depend on what is read together"
+    quantized = getattr(config, "quantization_config", None)
+    if quantized and getattr(quantized, "quant_method", None) != "gguf":  # of which a CPU makes plain weights
+        return _QUANTIZED
     try:
         layout_of(config)
     except ValueError as error:
@@ -269,6 +272,8 @@ def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:
         return reason
     if not type(inner).__module__.startswith("transformers.models."):
         return f"{type(inner).__name__} is not part of transformers"
+    if any(type(module).__name__.startswith("Gguf") for module in inner.modules()):
+        return _QUANTIZED
     used = getattr(inner.config, "_attn_implementation", "sdpa")
     if used not in ("sdpa", "eager"):
         alternative = "sdpa" if getattr(inner, "_supports_sdpa", False) else "eager"

@@ -57,6 +57,7 @@ def checked_servers() -> Iterator[None]:
         yield
         return
     from lm_eval.models import api_models
+    from lm_eval.models.gguf import GGUFLM
     from lm_eval.models.openai_completions import LocalCompletionsAPI
     from requests import Session
 
@@ -70,6 +71,7 @@ def checked_servers() -> Iterator[None]:
     try:
         with (
             patch.object(LocalCompletionsAPI, "_loglikelihood_tokens", partialmethod(_score, score, parse, again)),
+            patch.object(GGUFLM, "loglikelihood", partialmethod(_count_answers, GGUFLM.loglikelihood)),
             patch.object(client, "generate_until", partialmethod(_write, client.generate_until)),
             patch.object(client, "get_batched_requests", partialmethod(_ask_at_once, client.get_batched_requests)),
             patch.object(Session, "request", partialmethod(_request, Session.request)),
@@ -383,6 +385,17 @@ def _score(client: Any, score: Any, parse: Any, again: AskedAgain, requests: Any
     ):
         check_order([[*context, *text] for _, context, text in requests], survives, ask, client._batch_size)
         return score(client, requests, **kwargs)
+
+
+def _count_answers(client: Any, score: Any, requests: Any, **kwargs: Any) -> Any:
+    """Raise ModelError for texts without a likelihood, whose answers lm-eval's client `gguf` leaves out with a warning."""
+    answers = score(client, requests, **kwargs)
+    if missing := len(requests) - len(answers):
+        raise ModelError(
+            f"the server gives no likelihood of {missing} of {len(requests)} texts, as llama.cpp's own; "
+            "--model llamacpp with pretrained=FILE.gguf in --model_args reads its file"
+        )
+    return answers
 
 
 @contextmanager

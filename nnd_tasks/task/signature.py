@@ -33,7 +33,7 @@ _PACKAGES = ("lm_eval", "torch", "transformers", "tokenizers", "datasets")
 CLUSTER = ("workers", "address", "worker_cpus", "worker_gpus")
 #: Arguments of a model that change no number, except for how the hardware rounds.
 INDIFFERENT = {
-    *("batch_size", "max_batch_size", "device", "num_concurrent", "max_retries", "timeout"),
+    *("batch_size", "max_batch_size", "device", "n_threads", "num_concurrent", "max_retries", "timeout"),
     *("auth_token", "header", "verify_certificate", "ca_cert_path"),
 }
 #: Arguments of a model whose default value says nothing.

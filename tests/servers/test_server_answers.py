@@ -9,8 +9,9 @@ import re
 import pytest
 from sqlitedict import SqliteDict
 
+from engine_tests.comparing import instances
 from nnd_tasks.errors import NNDError
-from nnd_tasks.servers.client import read_answers
+from nnd_tasks.servers.client import checked_servers, read_answers
 from shared_prefix.model_error import ModelError
 from tests.run.completions_server import PROBE, CompletionsServer
 from tests.run.local_server import HANG_UP
@@ -263,3 +264,12 @@ def test_chats_are_refused_where_lm_eval_does_not_render_them(llama, home):
     chats = {"arguments": {"tokenized_requests": False}, "apply_chat_template": True, "batch_size": 1}
     with CompletionsServer.load(llama) as server, pytest.raises(NNDError, match="sends chats without rendering them"):
         through(server, llama, limit=2, **chats)
+
+
+def test_a_server_without_likelihoods_of_a_text_ends_a_run_with_lm_evals_client_gguf(monkeypatch):
+    from lm_eval.models.gguf import GGUFLM
+
+    written = {"choices": [{"logprobs": {"content": [{"logprob": -2.2}]}}]}  # as llama-server answers
+    monkeypatch.setattr(GGUFLM, "gguf_completion", lambda *args, **kwargs: written)
+    with checked_servers(), pytest.raises(ModelError, match=r"no likelihood of 2 of 2 texts, as llama\.cpp's own"):
+        GGUFLM("http://x").loglikelihood(instances([("a", " b")] * 2))
