@@ -7,8 +7,10 @@ part of. With flash attention and pieces of 16, 32 or 48 tokens, each text gets 
 from tiles of 16 rows, it multiplies by other functions (llama.cpp of llama-cpp-python 0.3.36). Importing this module does not
 import llama.cpp.
 
-Known limits: bits were compared on CPUs with AVX-512 alone, and never on a GPU. Files with sliding windows or recurrent layers
-are read text by text. ``max_length`` beyond the window of the training is refused.
+Known limits: flash attention reads keys and values in 16 bits, also from a cache in float32 (``build_attn_mha`` in
+llama-graph.cpp casts them), which moves a token by some thousandths of a nat. Bits were compared on one CPU with AVX-512, and
+nothing was tested on a GPU. Files with sliding windows or recurrent layers are read text by text. ``max_length`` beyond the
+window of the training is refused.
 """
 
 from __future__ import annotations
@@ -66,7 +68,6 @@ _DEFAULTS = {
     | {"type_k": 1, "type_v": 1, "embeddings": False, "offload_kqv": True, "swa_full": True, "kv_unified": False},
     "llama_model_default_params": {"main_gpu": 0, "vocab_only": False, "check_tensors": False, "use_extra_bufts": True},
 }
-_CACHE_TYPES = {"f32": 0, "f16": 1}
 
 
 # ---------------------------------------------------------------- the library and the file
@@ -300,7 +301,6 @@ class LlamaCppLM(GGUFTokenizing):
         n_threads: of the processor; None takes as many as torch.
         n_ctx: most tokens that are read together, if the longest text has fewer.
         n_ubatch: most tokens that are read at once. Above 63, sums depend on what is read together, as in llama.cpp.
-        cache_type: type of keys and values, ``f16`` as in llama.cpp, or ``f32``.
         n_gpu_layers: number of layers on a GPU; -1 puts all there.
         shared_prefix: False reads each text alone.
         token_scores: whether responses keep the log-probability of every token, see `shared_prefix.token_requests`.
@@ -319,7 +319,6 @@ class LlamaCppLM(GGUFTokenizing):
         n_threads: int | None = None,
         n_ctx: int = 2048,
         n_ubatch: int = EXACT_PIECE,
-        cache_type: str = "f16",
         n_gpu_layers: int = 0,
         shared_prefix: bool = True,
         token_scores: bool = False,
@@ -330,8 +329,6 @@ class LlamaCppLM(GGUFTokenizing):
             unknown.pop(name, None)
         if unknown:
             raise ModelError(f"{LLAMACPP} has no argument {min(unknown)}")
-        if cache_type not in _CACHE_TYPES:
-            raise ModelError(f"cache_type={cache_type}: expected f16 or f32")
         path = check_file(pretrained)
         self.file = GGUFFile(path, n_gpu_layers=n_gpu_layers)
         super().__init__(path, self.file, tokenizer, add_bos_token, prefix_token_id)
@@ -342,7 +339,7 @@ class LlamaCppLM(GGUFTokenizing):
             raise ModelError(f"{path}: {reason}; --model {LLAMACPP} takes decoder-only models")
         self.batch_size_per_gpu, self._device = 1, torch.device("cpu")
         self.token_scores, self._shared_prefix = token_scores, shared_prefix
-        self._cells, self._piece, self._cache_type = n_ctx, max(int(n_ubatch), _ROWS), _CACHE_TYPES[cache_type]
+        self._cells, self._piece = n_ctx, max(int(n_ubatch), _ROWS)
         self._threads, self._on_gpu = n_threads or torch.get_num_threads(), n_gpu_layers != 0
 
     enable_thinking = None  # read by HFLM
@@ -509,7 +506,6 @@ class LlamaCppLM(GGUFTokenizing):
             "flash_attn_type": 1,
             "kv_unified": True,
         }
-        settings |= {"type_k": self._cache_type, "type_v": self._cache_type}
         settings |= {"offload_kqv": self._on_gpu, "op_offload": self._on_gpu}
         for name, value in settings.items():
             setattr(parameters, name, value)

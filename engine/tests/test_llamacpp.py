@@ -148,9 +148,9 @@ def test_sums_are_those_of_each_text_alone_to_the_bit(folder, name):
 def test_sums_are_those_of_transformers(folder):
     requests = adversarial()
     expected = one_by_one(HFLM(pretrained=str(folder), device="cpu", dtype="float32", max_length=LENGTH), requests)
-    found = score_tokens(load(folder, cache_type="f32"), requests)
+    found = score_tokens(load(folder), requests)
     for (_, _, continuation), (total, greedy), (other, likeliest) in zip(requests, found, expected, strict=True):
-        assert total == pytest.approx(other, abs=1e-3 * len(continuation))
+        assert total == pytest.approx(other, abs=1e-2 * len(continuation))
         assert greedy == likeliest
 
 
@@ -183,7 +183,6 @@ def test_what_cannot_be_scored_is_one_line(folder, llama, gpt2, monkeypatch):
     path = str(folder / "F32.gguf")
     for options, message in (
         ({"max_length": 99999}, "max_length=99999: the window of F32.gguf is 2048 tokens"),
-        ({"cache_type": "q8_0"}, "cache_type=q8_0: expected f16 or f32"),
         ({"dtype": "float32"}, "llamacpp has no argument dtype"),
         ({"tokenizer": str(folder / "nothing")}, "no tokenizer from .*nothing"),
     ):
