@@ -15,6 +15,7 @@ from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.sets.first_use import load
 from nnd_tasks.store import list_configs, read_table
+from nnd_tasks.task.task_files import INDEX
 from tests.conftest import MODELS, needs_models
 from tests.contribute.test_new import new, refusal
 from tests.sets.tables import pick, read_arguments
@@ -89,6 +90,7 @@ def folder(tmp_path, monkeypatch):
     """A folder of tasks. lm-eval is not told of ours, which no test of these needs, and which take half a second."""
     for name in ("tasks", "ours"):
         (tmp_path / name).mkdir()
+    (tmp_path / "ours" / INDEX).write_text("{}", "utf-8")
     monkeypatch.setattr("nnd_tasks.run.adapter.write_task_folder", lambda: tmp_path / "ours")
     return tmp_path / "tasks"
 
