@@ -183,7 +183,8 @@ def clustered_mean(totals: ArrayLike, tests: ArrayLike, level: float = 0.95) -> 
         return ClusteredMean(mean, *[_plain(np.full_like(mean, math.nan))] * 3)
     # For counts these are whole numbers, so that prompts with the same mean give a residual of exactly 0.
     residual = (x * total - x.sum(axis=-1, keepdims=True) * n) / total
-    error = np.sqrt(k / (k - 1) * np.vecdot(residual, residual)) / float(total)
+    squares = np.matmul(residual[..., None, :], residual[..., None])[..., 0, 0]  # `np.vecdot` is of numpy 2
+    error = np.sqrt(k / (k - 1) * squares) / float(total)
     wider, degrees = _small_sample(residual, n)
     half = np.where(error == 0, math.nan, float(scipy.special.stdtrit(degrees, 0.5 + level / 2)) * wider)
     return ClusteredMean(*map(_plain, (mean, error, mean - half, mean + half)))

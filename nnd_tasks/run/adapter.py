@@ -5,7 +5,6 @@ All patches are context managers, and outside of them lm-eval is unchanged. It w
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -18,7 +17,6 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -178,7 +176,7 @@ def simple_evaluate(**arguments: Any) -> Any:
         patch.object(subprocess, "check_output", quietly),
         checked_servers(),
         _seeded_samples(),
-        _done_at_less_cost(),
+        _listing_packages_alone(),
     ):
         return evaluator.simple_evaluate(**arguments)
 
@@ -218,13 +216,11 @@ def _seeded_samples() -> Iterator[None]:
 
 
 @contextmanager
-def _done_at_less_cost() -> Iterator[None]:
-    """Do what lm-eval does besides in a fraction of its time, with the same results.
+def _listing_packages_alone() -> Iterator[None]:
+    """List the installed packages as upstream's `add_env_info` (lm_eval/loggers/utils.py) does, without its process of pip.
 
-    Upstream: `add_env_info` (lm_eval/loggers/utils.py) lists packages with a process of pip, which takes more than a second;
-    `evaluate` (lm_eval/evaluator.py) hashes each document as indented JSON, which Python writes without its C encoder.
+    That process takes more than a second.
     """
-    from lm_eval import evaluator
     from torch.utils import collect_env
 
     read = collect_env.run_and_read_all
@@ -235,49 +231,9 @@ def _done_at_less_cost() -> Iterator[None]:
         folders = (folder.stem for path in sys.path for folder in Path(path).glob("*.dist-info"))
         return "\n".join(sorted(name.replace("-", "==", 1) for name in folders))
 
-    def write_json(value: Any, **options: Any) -> str:
-        try:
-            return _indented(value, "\n")
-        except TypeError:  # other than plain values
-            return json.dumps(value, **options)
-
-    with (
-        patch.object(collect_env, "run_and_read_all", read_packages),
-        patch.object(evaluator, "json", SimpleNamespace(dumps=write_json)),
-    ):
+    with patch.object(collect_env, "run_and_read_all", read_packages):
         yield
 
-
-def _indented(value: Any, line: str) -> str:
-    """Write a value as `json.dumps` does with an indent of 2 and all letters as they are.
-
-    Args:
-        value: of mappings, lists, texts, numbers and None.
-        line: what begins the line that the value is in: a line feed, and its indent.
-
-    Raises:
-        TypeError: it holds other than these.
-    """
-    inner, deeper = f"{line}  ", f"{line}    "
-    if type(value) is dict and value:
-        if {*map(type, value)} != {str}:
-            raise TypeError
-        items = [f"{_write(key)}: {_indented(each, inner)}" for key, each in value.items()]
-        return f"{{{inner}{f',{inner}'.join(items)}{line}}}"
-    if type(value) is not list or not value:
-        return _write(value)
-    if all(type(each) is dict and each and {*map(type, each)} == {str} for each in value) and not (
-        {type(one) for each in value for one in each.values()} - _SCALARS
-    ):
-        # Within a text a line feed is written as two characters, so this separator stands between items alone.
-        text = json.JSONEncoder(ensure_ascii=False, separators=(f",{deeper}", ": ")).encode(value)
-        text = text[2:-2].replace(f"}},{deeper}{{", f"{inner}}},{inner}{{{deeper}")
-        return f"[{inner}{{{deeper}{text}{inner}}}{line}]"
-    return f"[{inner}{f',{inner}'.join([_indented(each, inner) for each in value])}{line}]"
-
-
-_SCALARS = {str, int, float, bool, type(None)}
-_write = json.JSONEncoder(ensure_ascii=False).encode
 
 # ---------------------------------------------------------------- results
 
