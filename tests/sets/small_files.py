@@ -6,7 +6,6 @@ from pathlib import Path
 FOLDER = Path(__file__).with_name("small")
 QUIZ_FILE = "quiz_design_groups.jsonl"
 FRANK_FILE = "human_annotations_sentence.json"
-SPLIT_FILE = "test_split.txt"
 MQM_FILE = "mqm_newstest2021_ende.tsv"
 #: Set -> number of tests of its first config.
 SMALL = {"quiz_design": 5, "challenge300": 8, "summeval": 2, "frank": 3, "mqm": 4, "news_gpt3": 3}
