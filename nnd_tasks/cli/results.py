@@ -55,7 +55,7 @@ def _label(runs: Sequence[Run], cluster: str | None, category: str | None) -> Se
     if not (cluster or category):
         return runs
     need_package("exchange", "--cluster, --category")
-    from nnd_tasks.exchange.documents import label_documents
+    from nnd_tasks.exchange.any_task import label_documents
 
     return label_documents(runs, cluster, category)
 

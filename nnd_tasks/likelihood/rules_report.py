@@ -19,7 +19,7 @@ import pandas as pd
 
 from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.errors import NNDError
-from nnd_tasks.likelihood.rules import RULES, Text, adjust
+from nnd_tasks.likelihood.likelihood_rules import RULES, Text, adjust
 from nnd_tasks.likelihood.span_metrics import split_words
 from nnd_tasks.results.paired import find_conflict
 from nnd_tasks.results.runs import Run, check_writers

@@ -263,7 +263,7 @@ def _results_beside(path: Path) -> Path:
 def _read_whole(run: Run) -> Run:
     """Add what became of its tests to a run of which only the results file was read."""
     if run.reader == METRIC:
-        whole: Run = import_module("nnd_tasks.exchange.documents").read_documents(run)
+        whole: Run = import_module("nnd_tasks.exchange.any_task").read_documents(run)
         return whole
     return read_samples(run)
 
@@ -294,7 +294,7 @@ def _read_headers(file: Path, skipped: list[str] | None) -> list[Run]:
     if names and has_package("exchange"):
         with noting(skipped), _checking(file):
             beside = {task: _find_beside(file, name) for task, name in names.items()}
-            runs += import_module("nnd_tasks.exchange.documents").read_headers(file, content, beside, skipped)
+            runs += import_module("nnd_tasks.exchange.any_task").read_headers(file, content, beside, skipped)
     return runs
 
 

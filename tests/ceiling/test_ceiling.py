@@ -143,7 +143,7 @@ def test_summeval_has_the_rates_of_the_prototype_with_both_panels_side_by_side(r
 @needs_data
 def test_translations_are_right_by_the_majority_of_their_raters(real_sets):
     if not SIDE_BY_SIDE.is_file():
-        pytest.skip("needs the ratings side by side")
+        pytest.skip(f"no {SIDE_BY_SIDE.name} in NND_TEST_DATA")
     folder = real_sets("mqm")
     assert read_table(folder, "sxs2023_ende_majority").num_rows == 684
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binomtest, permutation_test
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.exchange.any_task import label_documents
 from nnd_tasks.exchange.document_report import report_documents
-from nnd_tasks.exchange.documents import label_documents
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.significance import holm

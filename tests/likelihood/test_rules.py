@@ -10,8 +10,8 @@ import torch
 
 from engine_tests.comparing import pair_of, score_tokens
 from engine_tests.families import VOCABULARY
-from nnd_tasks.likelihood import rules
-from nnd_tasks.likelihood.rules import KNOTS, RULES, Text, adjust
+from nnd_tasks.likelihood import likelihood_rules as rules
+from nnd_tasks.likelihood.likelihood_rules import KNOTS, RULES, Text, adjust
 from nnd_tasks.likelihood.rules_report import apply_rules, divide, report_rules
 from nnd_tasks.results.read_runs import read_results
 from nnd_tasks.results.samples import CandidateTokens
