@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.errors import NNDError, cut_middle
+from nnd_tasks.errors import NNDError, cut_middle, need_package
 from shared_prefix.model_error import ModelError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ COMMANDS = {
     "nnd_tasks.ceiling.ceiling_verbs": ("ceiling",),
     "nnd_tasks.cli.running": ("run", "register"),
     "nnd_tasks.page.demo": ("demo",),
-    "nnd_tasks.cli.results": ("compare", "report", "runs"),
+    "nnd_tasks.cli.results": ("compare", "runs"),
+    "nnd_tasks.page.page_verbs": ("report",),
     "nnd_tasks.likelihood.likelihood_verbs": ("rules",),
     "nnd_tasks.training.training_verbs": ("trend",),
     "nnd_tasks.studies.studies_verbs": ("stress",),
@@ -40,7 +41,10 @@ COMMANDS = {
 def load_app(command: str = "") -> Typer:
     """Import the command line with one of its commands; with all of them for any other word, such as ``--help``.
 
-    Commands of an optional package that is not installed are unknown.
+    The help leaves out the commands of optional packages that are not installed.
+
+    Raises:
+        NNDError: the command is of such a package.
     """
     modules = [module for module, names in COMMANDS.items() if command in names]
     for module in modules or COMMANDS:
@@ -49,6 +53,8 @@ def load_app(command: str = "") -> Typer:
         except ModuleNotFoundError as error:
             if not module.startswith(str(error.name)):
                 raise
+            if modules:
+                need_package(module.split(".")[1], f"nnd {command}")
     root: Typer = import_module("nnd_tasks.cli.typer_app").app
     # A module may have been imported before those whose commands come first.
     order = [name for names in COMMANDS.values() for name in names]

@@ -1,6 +1,6 @@
 """The command line's root, and what its commands share: panels of the help, examples, options.
 
-The commands of optional packages import only this of ``nnd_tasks.cli``.
+The commands of optional packages import only this of ``nnd_tasks.cli``, and `nnd report` what `nnd compare` reports.
 """
 
 from __future__ import annotations

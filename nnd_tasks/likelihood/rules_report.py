@@ -21,9 +21,9 @@ from nnd_tasks.baselines import ALL, is_of_category
 from nnd_tasks.errors import NNDError
 from nnd_tasks.likelihood.likelihood_rules import RULES, Text, adjust
 from nnd_tasks.likelihood.span_metrics import split_words
+from nnd_tasks.likelihood.token_scores import CandidateTokens, TokenScores, read_tokens
 from nnd_tasks.results.paired import find_conflict
 from nnd_tasks.results.runs import Run, check_writers
-from nnd_tasks.results.samples import CandidateTokens, TokenScores, read_tokens
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.significance import LEVEL, detectable, holm, permutation_p

@@ -23,7 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.task.metrics import Breakdown, Counts, aggregate_rate, aggregate_stderr, break_down
-from nnd_tasks.task.scored_tokens import marked_tokens
 from nnd_tasks.task.signature import digest
 
 if TYPE_CHECKING:
@@ -38,6 +37,19 @@ BARE = "_no_context"
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 #: A word or a single other character, with the white space before it.
 _WORD = re.compile(rf"\s*(?:[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+|[^\w\s])|\s+")
+
+
+def marked_tokens(spans: NDArray[np.int64], errors: Iterable[Mapping[str, Any]]) -> NDArray[np.bool_]:
+    """Return whether each token has a character of an error, shape (tokens,).
+
+    Args:
+        spans: start and end of each token in the text, shape (tokens, 2).
+        errors: each with ``start`` and ``end``.
+    """
+    marked = np.zeros(len(spans), dtype=bool)
+    for error in errors:
+        marked |= (spans[:, 0] < error["end"]) & (spans[:, 1] > error["start"])
+    return marked
 
 
 def split_words(text: str) -> list[str]:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
+from nnd_tasks.likelihood.token_scores import CandidateTokens, TokenScores, read_tokens
 from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import SIDES, WRITER, Run, take_values
-from nnd_tasks.results.samples import CandidateTokens, TokenScores, name_outcome, read_tokens
+from nnd_tasks.results.samples import name_outcome
 from nnd_tasks.show.forms import fill_page
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.text import counted, did_you_mean, some_of

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from nnd_tasks.baselines import ALL, BASELINES
 from nnd_tasks.errors import NNDError
+from nnd_tasks.likelihood.span_metrics import marked_tokens
+from nnd_tasks.likelihood.token_scores import read_tokens
 from nnd_tasks.page.browsing import PAGE_LIMIT, Packed, frame_tests, pack
 from nnd_tasks.redact import hide, without_secrets
 from nnd_tasks.results.compare import Comparison, compare_all
@@ -22,11 +24,10 @@ from nnd_tasks.results.comparison_report import LEGEND, report_comparison
 from nnd_tasks.results.paired import Paired, not_compared, pair
 from nnd_tasks.results.read_runs import notes_on
 from nnd_tasks.results.runs import METRIC, Run
-from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.show.forms import fill_page
 from nnd_tasks.show.report import Report, Table, file_stem, make_table
 from nnd_tasks.statistics import clustered_mean
-from nnd_tasks.task.scored_tokens import marked_tokens, unigram_surprise
+from nnd_tasks.task.scored_tokens import unigram_surprise
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
 from nnd_tasks.results.runs import METRIC, Run, Runs
-from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples, read_tokens
+from nnd_tasks.results.samples import HOW_TO_WRITE, read_lines, read_samples
 from nnd_tasks.show.console import warn
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.store import results_dir
@@ -111,7 +111,7 @@ def read_results(
             with noting(skipped):
                 run = _read_whole(last)
                 if tokens:
-                    read_tokens(run)
+                    import_module("nnd_tasks.likelihood.token_scores").read_tokens(run)
                 runs.append(run)
                 break
         for copy in (run for run in same if run.date == last.date):  # a link to these results, or a copy of them

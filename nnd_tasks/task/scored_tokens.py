@@ -25,7 +25,7 @@ With ``token_stats=True`` among the arguments of the model, also what it expecte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -154,19 +154,6 @@ def unigram_surprise(texts: Iterable[Iterable[int]]) -> Callable[..., NDArray[np
         return np.asarray(np.log(total - removed.total() + vocabulary + 1.0) - np.log(occurrences + 1.0))
 
     return surprise
-
-
-def marked_tokens(spans: NDArray[np.int64], errors: Iterable[Mapping[str, Any]]) -> NDArray[np.bool_]:
-    """Return whether each token has a character of an error, shape (tokens,).
-
-    Args:
-        spans: start and end of each token in the text, shape (tokens, 2).
-        errors: each with ``start`` and ``end``.
-    """
-    marked = np.zeros(len(spans), dtype=bool)
-    for error in errors:
-        marked |= (spans[:, 0] < error["end"]) & (spans[:, 1] > error["start"])
-    return marked
 
 
 # ---------------------------------------------------------------- the file beside the results

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from nnd_tasks.errors import NNDError
+from nnd_tasks.likelihood.token_scores import read_tokens
 from nnd_tasks.page import browsing
 from nnd_tasks.page import page as page_module
 from nnd_tasks.page.browsing import PAGE_LIMIT, look_up_test, pack
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.results.samples import read_tokens
 from nnd_tasks.text import counted
 from tests.commands import refused
 from tests.page.pages import open_page, parse, read_page, text_of
