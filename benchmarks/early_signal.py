@@ -30,7 +30,6 @@ from nnd_tasks.measures import MEASURES
 from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.paired import pair
 from nnd_tasks.results.read_runs import read_results
-from nnd_tasks.run.adapter import without_look_ups
 from nnd_tasks.run.run import run_and_save
 from nnd_tasks.studies.stress.edits import Edit, load_parser
 from nnd_tasks.studies.stress.error_types import ERRORS
@@ -167,8 +166,7 @@ def build_sets() -> None:
 def score(out: Path, model: Path) -> None:
     """Score one checkpoint on all sets, and write its results."""
     arguments = {"pretrained": str(model), "dtype": "float32", "token_stats": True}
-    with without_look_ups():
-        run_and_save(TASKS.split(","), "hf", arguments, device="cpu", output_path=out / "results", sample=PROMPTS)
+    run_and_save(TASKS.split(","), "hf", arguments, device="cpu", output_path=out / "results", sample=PROMPTS)
 
 
 def compare_mixtures(results: Path) -> None:

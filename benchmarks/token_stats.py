@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import torch
+from lm_eval.api.instance import Instance
 
 from benchmarks import workloads
-from nnd_tasks.task.request import make_requests
 from shared_prefix.hf_shared_prefix import SharedPrefixLM
 
 
@@ -33,7 +33,9 @@ def measure(lm: SharedPrefixLM, work: workloads.Workload, rounds: int) -> tuple[
         for stats in (False, True) if number % 2 else (True, False):
             lm.token_scores = lm.token_stats = stats
             begun = clock()
-            answers = lm.loglikelihood(make_requests("loglikelihood", work.distinct), disable_tqdm=True)
+            answers = lm.loglikelihood(
+                [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(work.distinct)], disable_tqdm=True
+            )
             if number >= 0:
                 seconds[stats].append(clock() - begun)
             sums[stats] = [tuple(answer) for answer in answers]

@@ -1,11 +1,9 @@
-"""Text that people read: counts, lists of names, names that were meant, labels of figures."""
+"""Text that people read: counts, lists of names, names that were meant."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-
-from nnd_tasks.errors import visible
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
@@ -49,8 +47,3 @@ def did_you_mean(name: str, names: Iterable[str], *, at_most: int = 1, cutoff: f
         spelling_of.setdefault(spelling.casefold(), spelling)
     near = difflib.get_close_matches(name[:100].casefold(), spelling_of, n=at_most, cutoff=cutoff)
     return f"did you mean {' or '.join(repr(spelling_of[folded]) for folded in near)}?{end}" if near else ""
-
-
-def figure_text(value: str) -> str:
-    """Escape the dollar signs of a label for matplotlib: text between two of them would be a formula."""
-    return visible(value).replace("$", r"\$")

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.errors import NNDError
+from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.show.forms import NO_MATPLOTLIB
-from nnd_tasks.text import figure_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +18,11 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP*X<>h"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+
+
+def figure_text(value: str) -> str:
+    """Escape the dollar signs of a label for matplotlib: text between two of them would be a formula."""
+    return visible(value).replace("$", r"\$")
 
 
 def draw_lines(

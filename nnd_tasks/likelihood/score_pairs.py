@@ -15,7 +15,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.rule import Likelihood, normalize, passes
-from nnd_tasks.task.request import engine_errors, make_requests
+from nnd_tasks.task.request import Request, engine_errors
 
 
 def score_pairs(
@@ -71,9 +71,13 @@ def score_pairs(
             raise NNDError(f"score_pairs: the model cannot be loaded ({typed_reason_of(error)})") from error
     if not hasattr(model, "token_scores"):
         raise NNDError(f"score_pairs: a ready-made {type(model).__name__} gives sums only; take SharedPrefixLM")
-    requests = [(context, delimiter + text) for context, *texts in pairs.itertuples(index=False) for text in texts]
+    requests = [
+        Request("loglikelihood", {}, (context, delimiter + text), row)
+        for row, (context, *texts) in enumerate(pairs.itertuples(index=False))
+        for text in texts
+    ]
     with engine_errors(), patch.object(model, "token_scores", True):
-        answers = model.loglikelihood(make_requests("loglikelihood", requests))
+        answers = model.loglikelihood(requests)
     texts = {}
     for which, of_texts in (("high", answers[::2]), ("low", answers[1::2])):
         pairs[f"sum_{which}"] = [total for total, _ in of_texts]

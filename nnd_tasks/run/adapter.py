@@ -182,19 +182,6 @@ def simple_evaluate(**arguments: Any) -> Any:
 
 
 @contextmanager
-def without_look_ups() -> Iterator[None]:
-    """Run without lm-eval's look-ups of git and of the machine, which take a second each time.
-
-    Upstream: `simple_evaluate` (lm_eval/evaluator.py).
-    """
-    with (
-        patch("lm_eval.evaluator.add_env_info"),
-        patch("lm_eval.evaluator.get_git_commit_hash", return_value=None),
-    ):
-        yield
-
-
-@contextmanager
 def _seeded_samples() -> Iterator[None]:
     """Begin each of several answers to a question with a seed of its own.
 

@@ -199,16 +199,6 @@ class Request(Instance):  # type: ignore[misc]
         )
 
 
-def make_requests(method: str, arguments: Iterable[tuple[Any, ...]]) -> list[Instance]:
-    """Make requests of lm-eval outside a task, in the order of their arguments.
-
-    Args:
-        method: the method of the model that answers them, such as ``loglikelihood``.
-        arguments: of each: (context, continuation), or what else the method takes.
-    """
-    return [Instance(method, {}, of_request, i) for i, of_request in enumerate(arguments)]
-
-
 @contextmanager
 def engine_errors() -> Iterator[None]:
     """Raise an `NNDError` in the place of a `ModelError` of the block, as the engine knows no errors of ours."""

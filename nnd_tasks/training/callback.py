@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 from nnd_tasks.baselines import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.measures import MEASURES
-from nnd_tasks.run.adapter import task_manager, without_look_ups
+from nnd_tasks.run.adapter import task_manager
 from nnd_tasks.run.run import evaluate
 from nnd_tasks.schema import list_slugs
 from nnd_tasks.task.metrics import UNDEFINED
@@ -173,7 +173,7 @@ class NNDCallback(TrainerCallback):  # type: ignore[misc]
 
     def _score(self, model: Any, prompts: Mapping[str, Any]) -> list[Line]:
         """Return ``task``, ``rates`` and ``signature`` of each task; ``prompts`` says how many of its prompts are taken."""
-        with untouched(model), without_look_ups():
+        with untouched(model):
             lm = _LiveLM(model, tokenizer=self._own_tokenizer, batch_size=self.batch_size, token_stats=self.token_stats)
             # The tasks read the window from the model's config; nothing is loaded, because no string names the model.
             settings = {**self.metadata, "pretrained": model}
