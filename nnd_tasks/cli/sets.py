@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, verb
-from nnd_tasks.errors import NNDError, need_package
+from nnd_tasks.errors import need_package
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
 
@@ -86,37 +86,24 @@ def build(
         bool, Option("--preference", help="Add preference data: prompt, chosen, rejected, in splits by source.")
     ] = False,
     chat: Annotated[bool, Option("--chat", help="Add preference data as messages of a chat.")] = False,
-    tokenizer: Annotated[
-        str | None,
-        Option(help="Say how many of the pairs TRL's default length would cut or drop with this model's tokenizer."),
-    ] = None,
 ) -> None:
     """Build a set into a Hugging Face dataset folder."""
     from nnd_tasks.sets.build import build_set
     from nnd_tasks.sets.catalogue import find_recipe
     from nnd_tasks.sets.tasks import write_tasks
 
-    if tokenizer is not None and not (preference or chat):
-        raise NNDError("--tokenizer: counts the tokens of preference data; add --preference or --chat")
     if preference or chat:
         need_package("training", "--preference")
     set_recipe = find_recipe(name)
-    counts_tokens = None
-    if tokenizer is not None:
-        from nnd_tasks.training.training_pairs import load_tokenizer
-
-        counts_tokens = load_tokenizer(tokenizer)
     result = build_set(set_recipe, source, out, trust=trust, replace=replace, progress=sys.stderr.isatty())
     tasks = [] if out is not None else write_tasks(set_recipe, result, replace=replace)
     _print_build(result)
     if preference or chat:
-        from nnd_tasks.training.training_pairs import add_preferences, describe_cut_pairs
+        from nnd_tasks.training.training_pairs import add_preferences
 
         for config, sizes in add_preferences(result.folder, chat=chat).items():
             parts = [f"{counted(size, 'pair')} in {split}" for split, size in sizes.items()]
             say(f"{config}: {', '.join(parts)}")
-            if counts_tokens is not None:
-                say(f"{config}: {describe_cut_pairs(result.folder, config, counts_tokens)}")
     if tasks:
         announce_tasks([task.name for task in tasks])
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
-from operator import eq
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from nnd_tasks.errors import NNDError, typed_reason_of
+from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, rewriting, write_text
 from nnd_tasks.publishers.licences import licence_names, terms_of, training_note
 from nnd_tasks.schema import SPANS, SPANS_COLUMN, clean_name
@@ -37,7 +34,6 @@ from nnd_tasks.task.sandbox import fill_template
 from nnd_tasks.task.scored_tokens import candidate_offsets
 from nnd_tasks.task.settings import Settings
 from nnd_tasks.task.task_files import tasks_on
-from nnd_tasks.text import counted
 
 #: Column -> that of the tests; those that a set does not have are left out.
 _COLUMNS = {
@@ -155,81 +151,6 @@ def make_pairs(tests: pa.Table, task: Mapping[str, Any], *, chat: bool = False) 
     if SPANS_COLUMN in tests.column_names:
         columns["rejected_spans"] = pa.array(spans, SPANS)
     return pa.table({**texts, **columns, "source_id": sources_of(tests)})
-
-
-#: `max_length` of TRL 1.16's `DPOConfig` and `RewardConfig`, in tokens of prompt and text together.
-TRL_LENGTH = 1024
-
-
-def count_cut_pairs(pairs: pa.Table, tokenizer: Any, length: int = TRL_LENGTH) -> dict[str, int]:
-    """Count what TRL would do to pairs that are longer than its `max_length`.
-
-    The rules are those of `DPOTrainer._prepare_dataset`, `DataCollatorForPreference` and `RewardTrainer._prepare_dataset` of
-    TRL 1.16: `DPOTrainer` drops a pair whose prompt fills the length, and cuts the end of other long sequences;
-    `RewardTrainer` drops every pair with a longer sequence.
-
-    Args:
-        pairs: ``prompt``, ``chosen`` and ``rejected`` as `make_pairs` writes them, strings or messages.
-        tokenizer: of transformers; for messages it has a chat template, for strings an EOS token.
-        length: TRL's `max_length`, in tokens.
-
-    Returns:
-        ``pairs``; of `DPOTrainer` ``dropped``, ``cut`` and ``equal``, those of ``cut`` whose two sequences become the same;
-        of `RewardTrainer` ``dropped_reward``.
-    """
-    counts = dict.fromkeys(("pairs", "dropped", "cut", "equal", "dropped_reward"), 0)
-    for pair in pairs.select(["prompt", "chosen", "rejected"]).to_pylist():
-        prompt, chosen, rejected = pair.values()
-        if isinstance(prompt, str):
-            ends = [
-                text + tokenizer.eos_token * (not text.endswith(tokenizer.eos_token)) for text in (chosen, rejected)
-            ]
-            alone, *both = (tokenizer(text=text)["input_ids"] for text in (prompt, *(prompt + end for end in ends)))
-        else:
-            alone = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True)["input_ids"]
-            both = [
-                tokenizer.apply_chat_template(prompt + text, return_dict=True)["input_ids"]
-                for text in (chosen, rejected)
-            ]
-        shared = min(sum(takewhile(bool, map(eq, alone, ids))) for ids in both)
-        long = max(map(len, both)) > length
-        counts["pairs"] += 1
-        counts["dropped_reward"] += long
-        counts["dropped"] += shared >= length
-        counts["cut"] += long and shared < length
-        counts["equal"] += long and shared < length and both[0][:length] == both[1][:length]
-    return counts
-
-
-def load_tokenizer(name: str) -> Any:
-    """Load the tokenizer of a model folder or a model of the hub.
-
-    Raises:
-        NNDError: there is none.
-    """
-    from transformers import AutoTokenizer
-
-    from nnd_tasks.run.checks import check_path
-
-    check_path(name)
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except Exception as error:
-        raise NNDError(
-            f"--tokenizer {name}: {typed_reason_of(error)}; name a model's folder or its name on the hub"
-        ) from error
-
-
-def describe_cut_pairs(folder: Path, config: str, tokenizer: Any) -> str:
-    """Say what TRL's default length does to a config of preference data, see `count_cut_pairs`."""
-    found = count_cut_pairs(pq.read_table(folder / PREFERENCE_CONFIG / config), tokenizer)
-    if not found["dropped_reward"]:
-        return f"all {found['pairs']:,} fit into TRL's max_length={TRL_LENGTH}"
-    return (
-        f"of {counted(found['pairs'], 'pair')}, with TRL's default max_length={TRL_LENGTH} DPOTrainer drops {found['dropped']:,} "
-        f"and cuts {found['cut']:,}, {found['equal']:,} of them to equal texts; RewardTrainer drops "
-        f"{found['dropped_reward']:,}; max_length=None keeps them all"
-    )
 
 
 def _move_span(span: Mapping[str, Any], offsets: Any) -> dict[str, Any]:

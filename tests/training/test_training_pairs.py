@@ -7,10 +7,8 @@ import sys
 
 import datasets
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
-import transformers
 from sklearn.feature_extraction.text import CountVectorizer
 
 import nnd_tasks
@@ -20,7 +18,7 @@ from nnd_tasks.schema import clean_name
 from nnd_tasks.splits import SHARES, find_source, sources_of, split_of
 from nnd_tasks.store import CARD, dataset_folder, list_configs, read_header, read_table
 from nnd_tasks.task.task_files import tasks_on
-from nnd_tasks.training.training_pairs import add_preferences, count_cut_pairs, load_tokenizer, make_pairs
+from nnd_tasks.training.training_pairs import add_preferences, make_pairs
 from tests.conftest import DATA, REPO, SOURCES, needs_data
 from tests.task.tasks import build_task, load_task
 
@@ -261,48 +259,3 @@ def test_the_example_trains_on_a_category_and_asks_for_terms(demo, llama, tmp_pa
     add_preferences(summeval)
     with pytest.raises(NNDError, match=r"summeval: Terms to accept .* Add --accept-terms to train on it"):
         train("--set", "summeval")
-
-
-# ---------------------------------------------------------------- TRL's window
-
-
-@pytest.mark.parametrize("chat", [False, True])
-def test_pairs_that_trl_cuts_and_drops_are_those_of_trl_itself(chat, llama, tmp_path):
-    """Prompts grow beyond the length; the texts differ at their ends."""
-    trl = pytest.importorskip("trl")
-    rows = [("word " * count, "same " * 6 + "end", "same " * 6 + "other words") for count in range(1, 40, 2)]
-    roles = ("user", "assistant", "assistant")
-    if chat:
-        rows = [tuple([{"role": role, "content": text}] for role, text in zip(roles, row, strict=True)) for row in rows]
-    columns = dict(zip(("prompt", "chosen", "rejected"), map(list, zip(*rows, strict=True)), strict=True))
-    tokenizer, length = load_tokenizer(str(llama)), 32
-    tokenizer.pad_token = tokenizer.eos_token
-    options = {"output_dir": str(tmp_path), "max_length": length, "report_to": "none", "use_cpu": True, "bf16": False}
-    data = datasets.Dataset.from_dict(columns)
-    dpo = trl.DPOTrainer(str(llama), args=trl.DPOConfig(**options), train_dataset=data, processing_class=tokenizer)
-    kept = list(dpo.train_dataset)
-    batch = dpo.data_collator(kept)["input_ids"]
-    equal = [bool((first == second).all()) for first, second in zip(*batch.chunk(2), strict=True)]
-    whole = [max(len(row["prompt_ids"] + row[side]) for side in ("chosen_ids", "rejected_ids")) for row in kept]
-    reward_model = transformers.AutoModelForSequenceClassification.from_pretrained(llama, num_labels=1)
-    reward_model.config.pad_token_id = tokenizer.pad_token_id
-    reward = trl.RewardTrainer(
-        reward_model, args=trl.RewardConfig(**options), train_dataset=data, processing_class=tokenizer
-    )
-    found = count_cut_pairs(pa.table(columns), tokenizer, length)
-    assert found == {
-        "pairs": len(rows),
-        "dropped": len(rows) - len(kept),
-        "cut": sum(size > length for size in whole),
-        "equal": sum(equal),
-        "dropped_reward": len(rows) - len(reward.train_dataset),
-    }
-    assert 0 < found["equal"] < found["cut"] < found["dropped_reward"]
-
-
-def test_a_build_says_what_trl_would_cut(demo_home, nnd, llama):
-    status, out, _ = nnd("build", "demo", "--preference", "--tokenizer", llama)
-    assert status == 0
-    assert "preference: all 381 fit into TRL's max_length=1024\n" in out
-    assert "--preference" in nnd("build", "demo", "--tokenizer", llama).err
-    assert "no_such_model: " in nnd("build", "demo", "--preference", "--tokenizer", "/no_such_model").err
