@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from itertools import chain
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -37,22 +37,6 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def mean_frequency(texts: Iterable[str]) -> Callable[[str], float]:
-    """Make a function that gives a text its mean log-likelihood per word, in nats, by the frequencies of words in ``texts``.
-
-    A text without words, or with an unknown one, has -inf.
-    """
-    counts = Counter(chain.from_iterable(map(words, texts)))
-    total = counts.total()
-    logs = {word: math.log(count / total) for word, count in counts.items()}
-
-    def mean(text: str) -> float:
-        log_likelihoods = [logs.get(word, -math.inf) for word in words(text)]
-        return sum(log_likelihoods) / len(log_likelihoods) if log_likelihoods else -math.inf
-
-    return mean
-
-
 #: Baseline -> its rule for which of two candidates wins, without understanding either.
 BASELINES: Mapping[str, str] = {
     "shorter": "the shorter candidate wins (characters)",
@@ -68,8 +52,10 @@ Writers: TypeAlias = tuple[str, str]
 
 def favourite(writers: Iterable[Writers]) -> str:
     """Find the system whose texts most often win over those of another, the first in the alphabet of several; else ``""``."""
-    both = ((high.split("|"), low.split("|")) for high, low in writers if high and low)
-    wins = Counter(name for high, low in both for name in {*high} - {*low})
+    wins = Counter[str]()
+    for (high, low), tests in Counter(map(tuple, writers)).items():
+        if high and low:
+            wins.update(dict.fromkeys({*high.split("|")} - {*low.split("|")}, tests))
     return min(wins, key=lambda name: (-wins[name], name), default="")
 
 
@@ -87,27 +73,58 @@ def baseline_passes(
         Baseline -> 1 where it passes a test, 0 where it fails, nan where it says nothing (``system`` of a test without a text of
         that system), shape (tests,).
     """
-    words_of_context = cache(lambda context: set(words(context)))  # remembered until this call ends
-    frequency = cache(mean_frequency(texts or {text for _, *both in pairs for text in both}))
+    contexts, *sides = zip(*pairs, strict=True) if pairs else ((), (), ())
+    candidates, prompts = (
+        {text: i for i, text in enumerate(dict.fromkeys(some))} for some in (chain(*sides), contexts)
+    )
+    high, low = (np.array([candidates[text] for text in side], np.int64) for side in sides)
+    number: defaultdict[str, int] = defaultdict(count().__next__)  # of each distinct word: a million texts have few
 
-    def share(context: str, text: str) -> float:
-        of_text, of_context = words(text), words_of_context(context)
-        return sum(word in of_context for word in of_text) / len(of_text) if of_text else 0.0
+    def split(some: Iterable[str]) -> tuple[array[int], list[int]]:
+        """Return the words of all texts, one text after the other, and where each text ends."""
+        ends, flat = [0], array("i")
+        for text in some:
+            flat.extend(map(number.__getitem__, words(text)))
+            ends.append(len(flat))
+        return flat, ends
 
-    rules: Mapping[str, Callable[[str, str], float]] = {
-        "shorter": lambda _, text: -len(text),
-        "longer": lambda _, text: len(text),
-        **({"lines": lambda _, text: -text.count("\n")} if any("\n" in high + low for _, high, low in pairs) else {}),
-        "overlap": cache(share),
-        "unigram": lambda _, text: frequency(text),
+    flat, ends = split(candidates)
+    counts = np.bincount(flat if texts is None else split(texts)[0], minlength=len(number))
+    total = counts.sum()
+    logs = np.array([math.log(of_word / total) if of_word else -math.inf for of_word in counts.tolist()])
+    sizes = np.diff(ends)
+    sums = np.bincount(np.repeat(np.arange(len(sizes)), sizes), logs[np.array(flat)], minlength=len(sizes))
+    lengths, lines = (np.array([*map(measure, candidates)]) for measure in (len, lambda text: text.count("\n")))
+
+    def share(keys: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Compute the share of the words of a candidate that its context has, of their numbers in one, in order."""
+        shares, last, of_context = np.zeros(len(keys)), -1, set[int]()
+        for i, (prompt, candidate) in enumerate(zip(*map(np.ndarray.tolist, divmod(keys, len(ends))), strict=True)):
+            if prompt != last:
+                last, of_context = prompt, {*map(number.__getitem__, words(distinct[prompt]))}
+            if of_text := flat[ends[candidate] : ends[candidate + 1]]:
+                shares[i] = sum(map(of_context.__contains__, of_text)) / len(of_text)
+        return shares
+
+    distinct = [*prompts]
+    prompt = np.array([prompts[text] for text in contexts], np.int64)
+    keys, place = np.unique(
+        np.concatenate([prompt, prompt]) * len(ends) + np.concatenate([high, low]), return_inverse=True
+    )
+    share_of_high, share_of_low = np.split(share(keys)[place], 2)
+    mean = np.divide(sums, sizes, out=np.full(len(sizes), -math.inf), where=sizes > 0)
+    wins = {
+        "shorter": lengths[high] < lengths[low],
+        "longer": lengths[high] > lengths[low],
+        **({"lines": lines[high] < lines[low]} if lines.any() else {}),
+        "overlap": share_of_high > share_of_low,
+        "unigram": mean[high] > mean[low],
     }
-    passes = {
-        name: np.array([score(context, high) > score(context, low) for context, high, low in pairs], dtype=float)
-        for name, score in rules.items()
-    }
+    passes = {name: won.astype(float) for name, won in wins.items()}
     if best := favourite(writers):
-        wrote = np.array([[best in names.split("|") for names in pair] for pair in writers])
-        passes["system"] = np.where(wrote.any(axis=1), wrote[:, 0] > wrote[:, 1], math.nan)
+        is_best = {names: best in names.split("|") for names in {*chain(*writers)}}
+        won, lost = (np.array([is_best[names] for names in side]) for side in zip(*writers, strict=True))
+        passes["system"] = np.where(won | lost, won > lost, math.nan)
     return passes
 
 

@@ -91,12 +91,10 @@ def to_nfc(text: str) -> str:
 
 def short_hash(*texts: str) -> str:
     """Hash texts: 16 hex digits of SHA-256; ("ab", "c") and ("a", "bc") differ."""
-    digest = hashlib.sha256()
-    for text in texts:
-        data = text.encode("utf-8")
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
-    return digest.hexdigest()[:16]
+    parts = [text.encode("utf-8") for text in texts]
+    return hashlib.sha256(
+        b"".join([part for data in parts for part in (len(data).to_bytes(8, "big"), data)])
+    ).hexdigest()[:16]
 
 
 def slug(name: str) -> str:

@@ -15,7 +15,7 @@ from nnd_tasks.contribute.exports.recognise import Kind, find_kind
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import dump_yaml, write_texts
 from nnd_tasks.publishers.download import open_source
-from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_set, write_built
+from nnd_tasks.sets.build import BuiltSet, check_same_recipe, count_categories, make_of_files, write_built
 from nnd_tasks.sets.catalogue import check_free_name, check_set_name
 from nnd_tasks.sets.recipe import PREPARE, RECIPE, Recipe, SetRecipe, make_recipe, read_recipe
 from nnd_tasks.sets.rows import run_prepare
@@ -121,7 +121,7 @@ def draft_set(
                 {**named.dump(), "spans": {**named.spans.model_dump(exclude_defaults=True), "utf16": True}}, "options"
             )
         set_recipe = change(set_recipe, recipe=named, prepare=prepare)
-        built_set = make_set(set_recipe, source)
+        built_set = make_of_files(set_recipe, files)
     reports = built_set.report.values()
     hashes = {file: {"sha256": digest} for report in reports for file, digest in report["source_sha256"].items()}
     expected = dict(count_categories(built_set.categories))

@@ -27,6 +27,7 @@ from nnd_tasks.schema import (
     ConfigSummary,
     check_table,
     clean_name,
+    list_texts,
     summarize,
 )
 from nnd_tasks.sets.catalogue import find_recipe
@@ -86,7 +87,7 @@ class BuiltSet:
 
 def table_rates(tests: pa.Table) -> dict[str, dict[str, float]]:
     """Compute the `baseline_rates` of a table of tests."""
-    context, high, low, category = (tests[name].to_pylist() for name in ("context", "high", "low", "category"))
+    context, high, low, category = (list_texts(tests[name]) for name in ("context", "high", "low", "category"))
     return baseline_rates([*zip(context, high, low, strict=True)], category, writers=writers_of(tests))
 
 
@@ -156,7 +157,12 @@ def make_set(
             f"{set_recipe.path.parent.absolute()}` names what stands out), then add --trust"
         )
     with open_source(set_recipe.wanted, source, progress=progress) as files:
-        built = _make_configs(set_recipe, files)
+        return make_of_files(set_recipe, files)
+
+
+def make_of_files(set_recipe: SetRecipe, files: Source) -> BuiltSet:
+    """Make the tests of a set of files that are open, without writing anything; raises as `build_set`."""
+    built = _make_configs(set_recipe, files)
     built.notes = [*files.notes, *built.notes, *compare_counts(set_recipe.recipe, built.categories)]
     return built
 

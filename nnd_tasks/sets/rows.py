@@ -111,7 +111,7 @@ def mark_left_out(table: pd.DataFrame, recipe: Recipe) -> tuple[pd.DataFrame, li
     Returns:
         The table; and those conditions, as ``column = 'value'``, that no row meets.
     """
-    table = table.assign(exclusion="")
+    table = table.assign(exclusion=pd.Series("", table.index, dtype=object))
     unmatched = []
     for column, values in recipe.leave_out.items():
         items = explode_lists(table.assign(**{column: take_column(table, column)}), [column])
@@ -305,11 +305,12 @@ def clean_texts(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
             "attributes; make a row of each in prepare.py, with its judgement"
         )
     for role in [name for name in rows if name in (*TEXTS, "group", *NAMES) or name.startswith(FIELD)]:
-        texts = as_texts(rows[role], rows, str(getattr(recipe, role, None) or role), strip=role in NAMES)
+        absent = set()
         if role in NAMES or (role != "group" and recipe.candidates != "rows"):
             # What a label means that is missing says the rule.
             absent = {"", *(() if role == "label" and recipe.by_label else traces_of(role, recipe))}
-            texts[[text is not None and text.strip() in absent for text in texts]] = None
+        column = str(getattr(recipe, role, None) or role)
+        texts = as_texts(rows[role], rows, column, strip=role in NAMES, absent=absent)
         # As objects: texts that pandas holds itself are copied by each step.
         rows[role] = pd.Series(texts, rows.index, dtype=object)
     return rows

@@ -61,7 +61,7 @@ def texts_of_nobody(recipe: Recipe) -> frozenset[str]:
 
 def unpack(value: Any) -> Any:
     """Read the list or object that a text holds, as JSON or as Python writes it; any other value stays as it is."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{", "("):
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{", "(")):
         return value
     for read in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
@@ -154,7 +154,9 @@ def render(value: Any) -> str | None:
     raise ValueError(f"expected text, found {kind_of(value)}")
 
 
-def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False) -> Array:
+def as_texts(
+    cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False, absent: Collection[str] = ()
+) -> Array:
     """Write cells as texts in Unicode NFC, None for nothing; shape (rows,), equal texts are one object.
 
     Args:
@@ -162,26 +164,36 @@ def as_texts(cells: Any, rows: pd.DataFrame, column: str, *, strip: bool = False
         rows: the table, for the place in an error.
         column: its name, likewise.
         strip: remove white space around them, as for names; several names in a list have bars between them.
+        absent: texts, without white space around them, that are nothing.
 
     Raises:
         NNDError: a cell is not text, or holds half a surrogate pair.
     """
-    known: dict[str, str] = {}
+    known: dict[str, str | None] = {}  # what each text among the cells becomes
+    once: dict[str | None, str | None] = {}
     texts: list[str | None] = []
     for position, cell in enumerate(cells):
+        if type(cell) is str and cell in known:
+            texts.append(known[cell])
+            continue
         try:
+            text = cell
             if strip:
                 first, *others = list_items(cell)
-                cell = "|".join(filter(None, map(render, [first, *others]))) if others else first
-            text = render(cell)
-            if text is not None and text not in known:
+                text = "|".join(filter(None, map(render, [first, *others]))) if others else first
+            text = render(text)
+            if text is not None and not text.isascii():
                 text.encode("utf-8")
-                plain = unicodedata.normalize("NFC", text)
-                known[text] = plain.strip() if strip else plain
+                text = unicodedata.normalize("NFC", text)
         except (ValueError, RecursionError) as error:
             problem = "it holds half a surrogate pair" if isinstance(error, UnicodeEncodeError) else reason_of(error)
             raise NNDError(f"{place_of(rows, position)}, column {column!r}: {problem}") from None
-        texts.append(None if text is None else known[text])
+        if text is not None:
+            plain = text.strip()
+            text = None if plain in absent else plain if strip else text
+        texts.append(once.setdefault(text, text))
+        if type(cell) is str:
+            known[cell] = texts[-1]
     return np.array([*texts, None], dtype=object)[:-1]
 
 

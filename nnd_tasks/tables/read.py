@@ -9,6 +9,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from io import BytesIO, StringIO
 from itertools import chain, islice
 from pathlib import Path
@@ -18,6 +19,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError, reason_of
 from nnd_tasks.files import DECODER, parse_json, read_bytes, reading_json
+from nnd_tasks.schema import is_text, list_texts
 from nnd_tasks.tables.cells import FILE, KEY, PATH, ROW, SHEET, kind_of
 from nnd_tasks.tables.decode import COMPRESSIONS, MAX_BYTES, check_unpacked, read_text, split_ending, warn_once
 from nnd_tasks.text import counted, some_of
@@ -34,6 +36,7 @@ TEXTS = (*_DELIMITED, *_RECORDS)
 SUFFIXES = (*_DELIMITED, ".xlsx", *_RECORDS, ".parquet")
 _HINT = "; is it the right file, and whole?"
 _HEAD_ROWS = 20  # rows that tell which character separates cells
+_PIECE, _PIECE_ROWS = 1 << 20, 5_000  # characters and rows that are taken at a time
 
 
 class Record(dict[str, Any]):
@@ -51,7 +54,7 @@ class Progress:
 # ---------------------------------------------------------------- files
 
 
-def read_table(path: Path, recipe: Columns | None = None) -> pd.DataFrame:
+def read_table(path: Path, recipe: Columns | None = None, most: int | None = None) -> pd.DataFrame:
     """Read the table in a file: one row per row, cells as objects, None for nothing.
 
     Besides the file's columns there are ``@file`` (its name without the ending), ``@key`` (where the file is an object keyed by
@@ -62,6 +65,7 @@ def read_table(path: Path, recipe: Columns | None = None) -> pd.DataFrame:
     Args:
         path: the file.
         recipe: how it is read; without one, as its bytes say.
+        most: how many rows of a table of text are read; None for all.
 
     Raises:
         NNDError: it is no such table; a row has too many or too few cells; the recipe names a column whose name two columns
@@ -73,20 +77,28 @@ def read_table(path: Path, recipe: Columns | None = None) -> pd.DataFrame:
             f"{path}: a table ends in one of {', '.join(SUFFIXES)}; those of text may be packed: .csv.gz; for any "
             "other file write a prepare.py (docs/contribute.md)"
         )
-    encoding = recipe.encoding if recipe else None
-    if ending in _DELIMITED:
-        table = read_delimited(path, encoding=encoding)
-    elif ending == ".xlsx":
+    if ending == ".xlsx":
         table = _read_excel(path, recipe)
-    elif ending == ".parquet":
-        table = _read_parquet(path)
     else:
-        table = to_frame(list(read_records(path, encoding=encoding)), path)
+        state = path.stat() if path.is_file() else None
+        stamp = (state.st_ino, state.st_size, state.st_mtime_ns) if state else ()
+        table = _read_again(path, stamp, recipe.encoding if recipe else None, most)
     if not len(table):
         raise NNDError(f"{path}: no row is in it")
     if repeated := [name for name in table.attrs.get("repeated", ()) if name in named_columns(recipe)]:
         raise NNDError(f"{path}, row 1: two columns are called {repeated[0]!r}; rename one")
-    return table.assign(**{FILE: path.name.split(".")[0], PATH: str(path)})
+    # As objects, of which all rows have the same one.
+    names = {FILE: path.name.split(".")[0], PATH: str(path)}
+    return table.assign(**{name: pd.Series(text, table.index, dtype=object) for name, text in names.items()})
+
+
+@lru_cache(maxsize=1)
+def _read_again(path: Path, _: tuple[int, ...], encoding: str | None, most: int | None) -> pd.DataFrame:
+    """Read a table of text or parquet, or give the one that was read last if it is that: `nnd new` looks at it several times."""
+    ending = split_ending(path)[0]
+    if ending in _DELIMITED:
+        return read_delimited(path, encoding=encoding, most=most)
+    return _read_parquet(path) if ending == ".parquet" else _read_objects(path, encoding)
 
 
 def read_tables(paths: Iterable[Path], recipe: Columns) -> pd.DataFrame:
@@ -116,7 +128,12 @@ def named_columns(recipe: Columns | None) -> list[str]:
 
 
 def read_delimited(
-    path: Path, delimiter: str | None = None, *, quotes: bool | None = None, encoding: str | None = "utf-8"
+    path: Path,
+    delimiter: str | None = None,
+    *,
+    quotes: bool | None = None,
+    encoding: str | None = "utf-8",
+    most: int | None = None,
 ) -> pd.DataFrame:
     """Read a CSV or TSV file with a header; all cells are texts, and ``@row`` counts rows as a spreadsheet does.
 
@@ -128,19 +145,24 @@ def read_delimited(
             many cells as the header.
         quotes: whether quotes enclose cells; None: they do, unless the rows of a tab-separated file fit only without.
         encoding: None recognises it.
+        most: how many rows are read, the header and empty ones included; None for all.
 
     Raises:
         NNDError: a row has other cells than the header, or a quote is not closed.
     """
     text, delimiter = _read_lines(path, delimiter, encoding)
+
+    def split(*, quotes: bool) -> pd.DataFrame:
+        return _to_table(path, islice(_split_rows(text, delimiter, quotes=quotes), most), texts=True)
+
     if quotes is not None or delimiter != "\t" or '"' not in text:
-        return _split_rows(path, text, delimiter, quotes=quotes is not False)
+        return split(quotes=quotes is not False)
     fitting = []
     for enclosing in (True, False):
         with suppress(NNDError):
-            fitting.append(_split_rows(path, text, delimiter, quotes=enclosing))
+            fitting.append(split(quotes=enclosing))
     if not fitting:
-        return _split_rows(path, text, delimiter, quotes=False)
+        return split(quotes=False)
     if len(fitting[0]) != len(fitting[-1]):
         raise NNDError(
             f'{path}: a " may enclose cells of several lines, or be a character; say which in a prepare.py: '
@@ -175,7 +197,7 @@ def read_cells(path: Path) -> Iterator[tuple[int, list[Any]]]:
         rows: Iterable[list[Any]] = next(iter(_read_sheets(path).values()))
     else:
         text, delimiter = _read_lines(path, None, None)
-        rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+        rows = _split_rows(text, delimiter, strict=False)
     yield from ((number, cells) for number, cells in enumerate(rows, start=1) if any(cell != "" for cell in cells))
 
 
@@ -184,7 +206,7 @@ def _find_delimiter(path: Path, text: str) -> str:
     delimiters = ",;|\t" if split_ending(path)[0] == ".csv" else "\t,;|"
 
     def rate(delimiter: str) -> tuple[float, int]:
-        reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+        reader = _split_rows(text, delimiter, strict=False)
         header, *rows = [row for row in islice(reader, _HEAD_ROWS) if row] or [[]]
         names = header[:-1] if header and header[-1].startswith("# ") else header
         fitting = [row for row in rows if len(row) >= len(names) and not any(row[len(header) :])]
@@ -199,46 +221,77 @@ def _find_delimiter(path: Path, text: str) -> str:
     return best
 
 
-def _split_rows(path: Path, text: str, delimiter: str, *, quotes: bool) -> pd.DataFrame:
-    # Not str.splitlines, which knows more line breaks than tables have.
-    reader: Iterable[list[str]] = (line.split(delimiter) for line in re.split("\r?\n", text))
+def _split_rows(text: str, delimiter: str, *, quotes: bool = True, strict: bool = True) -> Iterator[list[str]]:
+    """Yield the cells of each row; of a long text only a piece is split at a time."""
     if quotes:
-        reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    return _to_table(path, reader)
+        # StringIO, as str.splitlines knows more line breaks than tables have; it takes four bytes for each character.
+        lines = chain.from_iterable(StringIO(piece, newline="") for piece in _pieces(text))
+        return csv.reader(lines, delimiter=delimiter, strict=strict)
+    pieces = (re.split("\r?\n", piece.removesuffix("\n").removesuffix("\r")) for piece in _pieces(text))
+    return (line.split(delimiter) for line in chain.from_iterable(pieces))
 
 
-def _to_table(path: Path, rows: Iterable[list[Any]]) -> pd.DataFrame:
-    """Make a table of rows of cells; the first that is not empty holds the names of columns."""
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces of whole lines."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _PIECE) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+def _to_table(path: Path, rows: Iterable[list[Any]], *, texts: bool = False) -> pd.DataFrame:
+    """Make a table of rows of cells; the first that is not empty holds the names of columns.
+
+    Args:
+        path: for errors.
+        rows: all of one kind.
+        texts: whether all cells are texts; equal ones that stand near each other become one object.
+    """
     names: list[str] = []
     numbers: list[int] = []
-    rows_of_cells: list[list[Any]] = []
+    columns: list[list[Any]] = []
+    piece: list[list[Any]] = []
     number = header = 0
+
+    def keep() -> None:
+        once: dict[Any, Any] = {}
+        for column, cells in zip(columns, zip(*piece, strict=False), strict=False):
+            column.extend(map(once.setdefault, cells, cells) if texts else cells)
+        piece.clear()
+
     try:
         for number, cells in enumerate(rows, start=1):
-            if all(cell == "" for cell in cells):
+            if cells.count("") == len(cells):
                 continue
             if not names:
                 names = [str(name).strip() for name in cells]
+                columns = [[] for _ in names]
                 header = number
                 continue
-            if names[-1].startswith("# ") and len(cells) == len(names) - 1:
-                cells = [*cells, ""]  # it may be a comment, which no row has a cell for
-            if len(cells) != len(names) and (len(cells) < len(names) or any(cells[len(names) :])):
-                raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
+            if len(cells) != len(names):
+                if names[-1].startswith("# ") and len(cells) == len(names) - 1:
+                    cells = [*cells, ""]  # it may be a comment, which no row has a cell for
+                if len(cells) < len(names) or any(cells[len(names) :]):
+                    raise NNDError(f"{path}, row {number}: {counted(len(cells), 'cell')}, the header has {len(names)}")
             numbers.append(number)
-            rows_of_cells.append(cells)
+            piece.append(cells)
+            if len(piece) == _PIECE_ROWS:
+                keep()
     except csv.Error as error:
         raise NNDError(f"{path}, row {number + 1}: not a valid table ({error}); is a quote not closed?") from None
-    if names and names[-1].startswith("# ") and not any(row[len(names) - 1] for row in rows_of_cells):
+    keep()
+    if names and names[-1].startswith("# ") and not any(columns[-1]):
         names.pop()
+        columns.pop()
     # The first column may be an index, which pandas writes without a name.
-    nameless = [i for i, name in enumerate(names) if i and not name and any(row[i] != "" for row in rows_of_cells)]
+    nameless = [i for i, name in enumerate(names) if i and not name and any(cell != "" for cell in columns[i])]
     if nameless and 2 * len(nameless) >= len(names):
         raise NNDError(
             f"{path}, row {header}: {counted(len(nameless), 'column')} without a name; the first row names all columns, so "
             "delete titles above it"
         )
-    return _name_columns(names, [[row[column] for row in rows_of_cells] for column in range(len(names))], numbers)
+    return _name_columns(names, columns, numbers)
 
 
 def _name_columns(names: Sequence[str], columns: Sequence[Sequence[Any]], row_numbers: Sequence[int]) -> pd.DataFrame:
@@ -320,7 +373,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
     try:
         table = pq.read_table(path)
-        columns = [column.to_pylist() for column in table.columns]
+        columns = [list_texts(column) if is_text(column) else column.to_pylist() for column in table.columns]
         features = _read_features(table.schema.metadata or {})
         for number, name in enumerate(table.column_names):
             if "'ClassLabel'" in repr(features.get(name)):
@@ -363,7 +416,7 @@ def read_json(path: Path, encoding: str | None = "utf-8") -> Any:
     return parse_json(read_text(path, encoding), str(path), hint=_HINT)
 
 
-def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]:
+def read_records(path: Path, encoding: str | None = "utf-8", most: int | None = None) -> Iterator[Record]:
     """Yield the rows of a table as objects.
 
     Of JSON Lines and JSON they are the objects that `find_rows` finds. An object keyed by id, and one
@@ -372,41 +425,64 @@ def read_records(path: Path, encoding: str | None = "utf-8") -> Iterator[Record]
     Args:
         path: the file.
         encoding: of JSON; that of csv and tsv is recognised.
+        most: rows of a table of text that are read at least; None for all.
 
     Raises:
         NNDError: the file is no such table or JSON; the error names the line.
     """
     if not path.name.lower().endswith(_RECORD_FILES):
-        for row in read_table(path).drop(columns=[FILE, PATH]).to_dict("records"):
+        for row in read_table(path, most=most).drop(columns=[FILE, PATH]).to_dict("records"):
             place = row.pop(ROW)
             record = Record(row)
             record.where = Progress.last_row = f"{path}, {place if isinstance(place, str) else f'row {place}'}"
             yield record
         return
-    for place, key, value in _values(path, encoding):
-        if not isinstance(value, dict):
-            raise NNDError(f"{place}: expected an object with fields, found {kind_of(value)}; is it the right file?")
-        record = Record(value if key is None else {KEY: key, **value})
-        record.where = Progress.last_row = place
+    for place, value in _values(path, encoding):
+        record = Record(value)
+        record.where = Progress.last_row = f"{path}, {place}"
         yield record
     Progress.last_row = str(path)
 
 
-def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, str | None, Any]]:
-    """Yield place, key and value of each record of a JSON file."""
+def _read_objects(path: Path, encoding: str | None) -> pd.DataFrame:
+    """Read the objects of a JSON file as a table, None where one lacks a field; ``@row`` says ``line 3``."""
+    places: list[str] = []
+    columns: dict[str, list[Any]] = {}
+    values = _values(path, encoding)
+    while piece := [*islice(values, _PIECE_ROWS)]:
+        once: dict[str, str] = {}
+        for name in dict.fromkeys(chain.from_iterable(value for _, value in piece)):
+            cells = (value.get(name) for _, value in piece)
+            # Equal texts that stand near each other become one object; nan is nothing.
+            columns.setdefault(name, [None] * len(places)).extend(
+                once.setdefault(cell, cell) if type(cell) is str else None if cell != cell else cell for cell in cells
+            )
+        places += [place for place, _ in piece]
+        for column in columns.values():
+            column += [None] * (len(places) - len(column))
+    return pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in {**columns, ROW: places}.items()})
+
+
+def _values(path: Path, encoding: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place and the object of each record of a JSON file; one with a key has it in ``@key``."""
     text = read_text(path, encoding)
     values = _parse_json_texts(text, str(path))
     first_two = [*islice(values, 2)]
     document = first_two[0][1]
     is_row = split_ending(path)[0] != ".json" and "\n" not in text.strip() and isinstance(document, dict)
+    rows: Iterable[tuple[str, str | None, Any]]
     if len(first_two) > 1 or is_row:
-        yield from ((f"{path}, line {line}", None, value) for line, value in chain(first_two, values))
-        return
-    if not isinstance(document, (list, dict)):
+        rows = ((f"line {line}", None, value) for line, value in chain(first_two, values))
+    elif isinstance(document, (list, dict)):
+        rows = find_rows(document, path.name)
+    else:
         raise NNDError(f"{path}: expected a list of objects, found {kind_of(document)}; is it the right file?")
-    yield from (
-        (f"{path}, {place_in_document}", key, value) for place_in_document, key, value in find_rows(document, path.name)
-    )
+    for place, key, value in rows:
+        if not isinstance(value, dict):
+            raise NNDError(
+                f"{path}, {place}: expected an object with fields, found {kind_of(value)}; is it the right file?"
+            )
+        yield place, value if key is None else {KEY: key, **value}
 
 
 def _parse_json_texts(text: str, source: str) -> Iterator[tuple[int, Any]]:
@@ -416,23 +492,16 @@ def _parse_json_texts(text: str, source: str) -> Iterator[tuple[int, Any]]:
         NNDError: as `nnd_tasks.files.parse_json`.
     """
     line, earlier, end = 1, 0, 0
-    while (start := _skip_space(text, end)) < len(text) or not end:
+    skip_space = re.compile(r"[ \t\r\n]*").match
+    while (start := skip_space(text, end).end()) < len(text) or not end:  # type: ignore[union-attr]
         line += text.count("\n", earlier, start)
-        with reading_json(f"{source}, line {line}" if end else source, _HINT):
+        try:
             value, end = DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            with reading_json(f"{source}, line {line}" if end else source, _HINT):
+                raise
         yield line, value
         earlier = start
-
-
-def _skip_space(text: str, position: int) -> int:
-    return re.compile(r"[ \t\r\n]*").match(text, position).end()  # type: ignore[union-attr]
-
-
-def to_frame(records: Sequence[Record], path: Path) -> pd.DataFrame:
-    """Make a table of the records of a file, as objects, None where a record lacks a field; ``@row`` says ``line 3``."""
-    table = pd.DataFrame([dict(record) for record in records], dtype=object)
-    row_places = [record.where.removeprefix(f"{path}, ") for record in records]
-    return table.where(table.notna(), None).assign(**{ROW: pd.Series(row_places, dtype=object)})
 
 
 def find_rows(document: Any, source: str) -> Iterator[tuple[str, str | None, Any]]:

@@ -29,6 +29,7 @@ from nnd_tasks.tables.cells import (
     take_column,
     texts_of_nobody,
     traces_of,
+    unpack,
 )
 from nnd_tasks.text import counted
 
@@ -67,7 +68,10 @@ def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
     Raises:
         NNDError: the lists of a row have different lengths, or hold lists.
     """
-    lists = pd.DataFrame({role: rows[role].map(list_items) for role in roles if role in rows}, rows.index)
+    roles = [role for role in roles if role in rows]
+    if not any(isinstance(unpack(cell), (list, tuple)) for role in roles for cell in rows[role]):
+        return rows
+    lists = pd.DataFrame({role: rows[role].map(list_items) for role in roles}, rows.index)
     lengths = lists.map(len)
     most = lengths.max(axis=1)
     wrong = (lengths.ne(1) & lengths.ne(most, axis=0)).any(axis=1).to_numpy()
@@ -75,8 +79,6 @@ def explode_lists(rows: pd.DataFrame, roles: Sequence[str]) -> pd.DataFrame:
         i = int(np.flatnonzero(wrong)[0])
         parts = " beside ".join(f"{counted(number, 'item')} of {role}" for role, number in lengths.iloc[i].items())
         raise NNDError(f"{place_of(rows, i)}: {parts}; lists in one row need the same length")
-    if lists.empty:
-        return rows
     for role in lists:
         lists[role] = [items * (number // len(items)) for items, number in zip(lists[role], most, strict=True)]
     exploded = rows.assign(**lists).explode([*lists])

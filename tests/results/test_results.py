@@ -5,13 +5,14 @@ import math
 import os
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from nnd_tasks.baselines import mean_frequency
+from nnd_tasks.baselines import words
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.page import render_report
 from nnd_tasks.results.comparison_report import baselines_of, diagnostics_of
@@ -285,6 +286,8 @@ def test_words_are_counted_in_the_whole_set_where_a_run_has_a_part_of_it(scored,
     rows_of_run = [row for row in rows if row["test_id"] in set(run.tests["test_id"])]
     for place, counted in ((home, rows), (scored, rows_of_run)):  # in the second the set is not built
         monkeypatch.setenv("NND_HOME", str(place))
-        frequency = mean_frequency({row[side] for row in counted for side in ("high", "low")})
-        passed = [frequency(row["high"]) > frequency(row["low"]) for row in rows_of_run]
+        texts = {row[side]: words(row[side]) for row in counted for side in ("high", "low")}
+        counts = Counter(word for found in texts.values() for word in found)
+        mean = {text: np.mean([math.log(counts[word]) for word in found]) for text, found in texts.items()}
+        passed = [mean[row["high"]] > mean[row["low"]] for row in rows_of_run]
         assert baselines_of(pair([run])[0])["unigram"][0] == pytest.approx(np.mean(passed))

@@ -60,7 +60,7 @@ def find_kind(
         NNDError: the first file cannot be read.
     """
     if systems or raters:
-        _check_owners(read_records(next(iter(files.values()))), {"--system": systems, "--rater": raters})
+        _check_owners(read_records(next(iter(files.values())), most=_HEAD), {"--system": systems, "--rater": raters})
         return _make_kind("wide", [*systems, *raters], files, next(iter(files)), f"{[*systems]}, {[*raters]}")
     first_files = {Path(name).suffix.lower(): name for name in reversed([*files])}  # one of each ending
     if first_files.keys() == {".xml"}:
@@ -69,7 +69,7 @@ def find_kind(
         fields = _recognise("two_headers", [cells for _, cells in islice(read_cells(files[first_files[ending]]), 3)])
         if fields:
             return _make_kind("two_headers", fields, files, first_files[ending])
-    heads = {name: [*islice(read_records(files[name]), _HEAD)] for name in first_files.values()}
+    heads = {name: [*islice(read_records(files[name], most=2 * _HEAD), _HEAD)] for name in first_files.values()}
     for kind, (name, records) in product(exports.KINDS, heads.items()):
         fields = _recognise(kind, records) if records else []
         if fields and not (kind == "nested" and _has_candidate(records, fields, recipe, pairs)):
