@@ -85,14 +85,15 @@ class Studies:
             first, *rest = (dict(iter(one.groupby("study"))) for one in frame)
             for study, tests in first.items():
                 row = rows[study]
-                row[name], row[f"{name}_low"], row[f"{name}_high"] = ratio_interval(tests)
+                row[name], row[f"{name}_low"], row[f"{name}_high"], *wide = ratio_interval(
+                    tests, [part[study] for part in rest]
+                )
                 if name == "rate":
                     passed = tests["passed"].groupby(tests["cluster_id"])
                     rate = summarize_rate(passed.sum(), passed.size())
                     row[f"{name}_low"], row[f"{name}_high"] = rate.low, rate.high
                 if persons:
-                    wide = ratio_interval(tests, [part[study] for part in rest])
-                    row[f"wide_{name}_low"], row[f"wide_{name}_high"] = wide[1:]
+                    row[f"wide_{name}_low"], row[f"wide_{name}_high"] = wide
         return pd.DataFrame(rows.values())
 
 
@@ -130,7 +131,7 @@ def main() -> None:
             means = pd.concat([one.tests[["passed", "model", "second"]] for one in [*studies, *large]])
         truth, of_model, second = means.mean()
         true = {"rate": truth, "share": (of_model - 0.5) / (truth - 0.5)}
-        estimate = rate_tests(studies[0].tests, studies[0].panel)["of_panel"].iat[0]
+        estimate = rate_tests(studies[0].tests)["of_panel"].iat[0]
         cells = [name]
         for what, value in true.items():
             cells += [f"{value:.3f}", f"{found[what].mean():.3f}"]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,16 +65,15 @@ class Panel:
         elif recipe.best == "lowest":
             votes["score"] *= -1
         if self.pairs:
-            turned = {"candidate": votes["rejected"], "rejected": votes["candidate"], "score": -votes["score"]}
-            votes = pd.concat([votes, votes.assign(**turned)], ignore_index=True)
+            turned = votes.rename(columns={"candidate": "rejected", "rejected": "candidate"})
+            votes = pd.concat([votes, turned.assign(score=-votes["score"])], ignore_index=True)
             first, second = np.sort(votes[["candidate", "rejected"]].to_numpy(), axis=1).T
             votes["context_id"] = votes.groupby(["context_id", "category", first, second], sort=False).ngroup()
         votes["item"] = votes.groupby(_TEXTS, sort=False).ngroup()
         # A test has the category of its worse text, and that is the one of its worst judgement.
         items = votes.sort_values("score", kind="stable").drop_duplicates("item").set_index("item").sort_index()
         category = items["attribute"].where(items["attribute"] != "", items["category"])
-        texts = [*_TEXTS, "rejected"][: 4 + self.pairs]
-        self.items = items[texts].assign(category=category.where(category != "", UNCATEGORISED))
+        self.items = items.filter([*_TEXTS, "rejected"]).assign(category=category.replace("", UNCATEGORISED))
         if self.persons:  # each has one vote: the mean of his scores, or what more of them say
             votes = votes.groupby(["item", "rater"], as_index=False)["score"].mean()
             if self.by_sign:
@@ -83,7 +81,7 @@ class Panel:
                 votes = votes[(votes["score"] != 0) | self.pairs]
         counts = {"number": ("score", "size"), "sum": ("score", "sum")}
         if recipe.majority:
-            of_attribute = votes["score"].groupby(self.items["attribute"].loc[votes["item"]].to_numpy())
+            of_attribute = votes["score"].groupby(votes["item"].map(self.items["attribute"]))
             best = recipe.best if isinstance(recipe.best, float) else of_attribute.transform("max")
             votes["good"] = np.isclose(votes["score"], best, 1e-9, 1e-12)
             counts["good"] = ("good", "sum")
@@ -100,69 +98,60 @@ class Panel:
             return (counts["good"] / counts["number"] > 0.5).astype(float).where(mean.notna())
         return mean
 
-    def leave_one_out(self) -> tuple[pd.DataFrame, dict[str, int]]:
-        """Ask each rater the tests that the others' judgements make.
+    def leave_one_out(self, without: Sequence[str] = ()) -> tuple[pd.DataFrame, dict[str, int]]:
+        """Ask each rater, but for those ``without``, the tests that the others' judgements make.
 
         Returns:
             The tests of `ask`; and how many judgements of a rater on a text or pair there are, of them ``alone`` (nobody else
             judged it), ``tied`` (the others do not agree on it, or he does not with himself), and those in no test.
         """
-        others = self.own.groupby(level="item").transform("sum") - self.own
-        alone = others["number"] == 0
-        theirs, own = self.conclude(others, by_rule=True), self.conclude(self.own, by_rule=False)
-        clear = theirs.notna() & own.notna()
-        tests = self.ask(theirs[clear], own[clear])
-        asked = {pair for side in ("high_item", "low_item") for pair in zip(tests[side], tests["rater"], strict=True)}
-        counts = {"judgements": len(own), "alone": alone.sum(), "tied": (~clear & ~alone).sum()}
-        counts["no_test"] = clear.sum() - len(asked)
-        return tests, {name: int(count) // (1 + self.pairs) for name, count in counts.items()}
+        counts = self.own.drop([*without], level="rater")
+        of_item = counts.groupby(level="item")
+        others = of_item.transform("sum") - counts
+        said = {"quality": self.conclude(others, by_rule=True), "own": self.conclude(counts, by_rule=False)}
+        said["others"] = of_item["number"].transform("size") - 1
+        asked = pd.DataFrame(said).reset_index("rater").join(self.items)
+        tests, clear, alone = self.ask(asked), asked["quality"].notna() & asked["own"].notna(), others["number"] == 0
+        in_test = {pair for side in ("high_item", "low_item") for pair in zip(tests[side], tests["rater"], strict=True)}
+        numbers = {"judgements": len(counts), "alone": alone.sum(), "tied": len(counts) - clear.sum() - alone.sum()}
+        numbers["no_test"] = clear.sum() - len(in_test)
+        return tests, {name: int(number) // (1 + self.pairs) for name, number in numbers.items()}
 
     def leave_persons_out(self) -> list[pd.DataFrame]:
         """List the tests of `leave_one_out` without each named rater in turn, or without each of `GROUPS` groups of them."""
-        raters, found = self.own.index.unique("rater"), []
-        for turn in range(min(len(raters), GROUPS) if self.persons else 0):
-            rest = copy(self)
-            rest.own = self.own.drop(raters[turn::GROUPS], level="rater")
-            found.append(rest.leave_one_out()[0])
-        return found
+        raters = self.own.index.unique("rater")[: None if self.persons else 0]
+        return [self.leave_one_out(raters[turn::GROUPS])[0] for turn in range(min(len(raters), GROUPS))]
 
     def judge(self, other: Panel) -> pd.DataFrame:
         """Ask another panel the tests that all judgements of this one make; see `ask`."""
         if self.pairs != other.pairs:
             raise NNDError(f"{other.name}: judged pairs, or {self.name} did; the two cannot judge each other's tests")
-        keys = ["cluster_id", "candidate", *(["rejected"] if self.pairs else [])]
-        keys += ["attribute"] if (other.items["attribute"] != "").any() else []
+        keys = [*other.items.columns[(other.items != "").any()].drop(["context_id", "category"])]
         said = other.conclude(other.own.groupby(level="item").sum(), by_rule=False)
-        said = said.groupby([other.items[key] for key in keys]).mean().rename("own")
-        theirs = self.conclude(self.own.groupby(level="item").sum(), by_rule=True).rename("theirs")
-        both = self.items.join(said, on=keys).join(theirs).dropna(subset=["own", "theirs"])
-        both.index = pd.MultiIndex.from_product([both.index, [other.name]], names=["item", "rater"])
-        return self.ask(both["theirs"], both["own"])
+        said = said.groupby([other.items[key] for key in keys]).mean()
+        theirs = self.conclude(self.own.groupby(level="item").sum(), by_rule=True)
+        asked = self.items.assign(quality=theirs, rater=other.name, others=math.nan)
+        return self.ask(asked.join(said.rename("own"), on=keys))
 
-    def ask(self, theirs: pd.Series[float], own: pd.Series[float]) -> pd.DataFrame:
-        """Form the tests of what others say of items, and tell how those do who say ``own``.
+    def ask(self, asked: pd.DataFrame) -> pd.DataFrame:
+        """Form the tests of what others say of items, and tell how those do who are asked.
 
         Args:
-            theirs: what the others conclude by the set's rule, by item and rater.
-            own: what the rater says of the same.
+            asked: a row per item and rater: `items`, ``rater``, ``quality`` (what the others conclude by the set's rule), ``own``
+                (what the rater says), ``others`` (how many they are); it takes part where both say something.
 
         Returns:
             A row per test and rater: ``rater``, ``cluster_id``, ``high`` and ``low`` (texts), ``high_item`` and ``low_item``,
-            ``category``, and ``passed``: 1, 0.5 for a tie, or 0.
+            ``category``, ``others``, and ``passed``: 1, 0.5 for a tie, or 0.
         """
-        asked = theirs.rename("quality").reset_index().join(self.items, on="item")
-        asked["group"] = asked.groupby(["context_id", "rater"], sort=False).ngroup()
-        asked["attribute_id"] = pd.factorize(asked["attribute"])[0]
-        high, low, _, _ = pair_candidates(asked[["quality", "group", "attribute_id"]], self.gap)
-        said = own.to_numpy()
-        order = np.sign(np.round(said[high] - said[low], 9))
-        tests = (
-            asked[["rater", "cluster_id", "category"]].iloc[low].reset_index(drop=True).assign(passed=(order + 1) / 2)
-        )
-        for side, places in {"high": high, "low": low}.items():
-            tests[side] = asked["candidate"].to_numpy()[places]
-            tests[f"{side}_item"] = asked["item"].to_numpy()[places]
-        return tests
+        asked = asked.rename_axis("item").dropna(subset=["quality", "own"]).reset_index()
+        asked["group"] = asked.groupby(["context_id", "rater", "attribute"], sort=False).ngroup()
+        high, low, *_ = pair_candidates(asked.assign(attribute_id=0), self.gap)
+        better, worse = (asked.iloc[places].reset_index(drop=True) for places in (high, low))
+        sides = {"high": better["candidate"], "low": worse["candidate"]}
+        sides |= {"high_item": better["item"], "low_item": worse["item"]}
+        passed = (np.sign((better["own"] - worse["own"]).round(9)) + 1) / 2
+        return worse[["rater", "cluster_id", "category", "others"]].assign(**sides, passed=passed)
 
 
 # ---------------------------------------------------------------- rates
@@ -174,8 +163,8 @@ def _linearise(tests: pd.DataFrame, ratio: float) -> pd.Series[float]:
     return moved.groupby(tests["cluster_id"]).sum()
 
 
-def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] | None = None) -> tuple[float, float, float]:
-    """Compute sum(value) / sum(weight) over tests, with its 95% interval over prompts, or over prompts and persons like these.
+def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] = ()) -> tuple[float, ...]:
+    """Compute sum(value) / sum(weight) over tests, with 95% intervals over prompts, and over prompts and persons like these.
 
     The variance is the linearised one of a ratio, clustered by prompt (Cochran, Sampling Techniques, 3rd ed., section 6.3). Over
     persons that by person is added, less that by both (Cameron, Gelbach and Miller, 2011). As a person also makes the tests of
@@ -184,32 +173,31 @@ def ratio_interval(tests: pd.DataFrame, without: Sequence[pd.DataFrame] | None =
 
     Args:
         tests: with ``value`` and ``weight``, and ``cluster_id`` as of `Panel.ask`.
-        without: those that are left without each of the persons, as of `Panel.leave_persons_out`; None for other prompts only.
+        without: those that are left without each of the persons, as of `Panel.leave_persons_out`.
 
     Returns:
-        The ratio and the ends, which are nan for fewer than two prompts, or over fewer than three persons, or where the others of
-        one have no ratio.
+        The ratio, the ends over prompts, and those over persons too; nan for fewer than two prompts, and the last two for fewer
+        than three persons, or where the others of one have no ratio.
     """
     if tests.empty:
-        return math.nan, math.nan, math.nan
+        return (math.nan,) * 5
     ratio = tests["value"].sum() / tests["weight"].sum()
-    by_prompt, *others = (_linearise(part, ratio) for part in (tests, *(without or ())) if len(part))
+    by_prompt, *others = (_linearise(part, ratio) for part in (tests, *without) if len(part))
     prompts, persons = len(by_prompt), len(others)
-    if prompts < 2 or (without is not None and persons < 3):
-        return ratio, math.nan, math.nan
-    variance, degrees = (by_prompt**2).sum() * prompts / (prompts - 1), prompts - 1.0
-    if persons:
-        # What each person moves, by prompt; over all prompts it is the ratio without him, less that of all.
-        moved = pd.concat(others, axis=1).fillna(0.0).to_numpy()
-        if not np.isfinite(moved).all():  # without one of them there is no ratio
-            return ratio, math.nan, math.nan
+    if prompts < 2:
+        return ratio, *(math.nan,) * 4
+    of_prompt = (by_prompt**2).sum() * prompts / (prompts - 1)
+    variances, degrees = [of_prompt, math.nan], [prompts - 1.0, 1.0]
+    # What each person moves, by prompt; over all prompts it is the ratio without him, less that of all.
+    moved = pd.concat([by_prompt, *others], axis=1).fillna(0.0).to_numpy()[:, 1:]
+    if persons > 2 and np.isfinite(moved).all():  # else without one of them there is no ratio
         moved = (moved - moved.mean(axis=1, keepdims=True)) * math.sqrt((persons - 1) / persons)
-        of_prompt, of_person, of_both = variance, (moved.sum(axis=0) ** 2).sum(), (moved**2).sum()
-        variance += max(of_person - of_both, 0.0)
-        degrees = variance**2 / (of_prompt**2 / degrees + of_person**2 / (persons - 1)) if variance else 1.0
-        degrees = max(degrees, min(prompts, persons) - 1.0)
-    half = float(stdtrit(degrees, 0.975)) * math.sqrt(variance)
-    return ratio, ratio - half, ratio + half
+        of_person, of_both = (moved.sum(axis=0) ** 2).sum(), (moved**2).sum()
+        variances[1] = of_prompt + max(of_person - of_both, 0.0)
+        sizes = of_prompt**2 / (prompts - 1) + of_person**2 / (persons - 1)
+        degrees[1] = max(variances[1] ** 2 / sizes if sizes else 1.0, min(prompts, persons) - 1.0)
+    halves = stdtrit(degrees, 0.975) * np.sqrt(variances)
+    return ratio, *(ratio + sign * half for half in halves for sign in (-1, 1))
 
 
 def spearman_brown(ceiling: float, others: float) -> float:
@@ -225,32 +213,28 @@ def spearman_brown(ceiling: float, others: float) -> float:
     return 0.5 + math.asin(math.sqrt(panel * tested)) / math.pi
 
 
-def rate_tests(
-    tests: pd.DataFrame, panel: Panel, judged_by: str = LEFT_OUT, without: Sequence[pd.DataFrame] = ()
-) -> pd.DataFrame:
+def rate_tests(tests: pd.DataFrame, without: Sequence[pd.DataFrame] = (), **names: str) -> pd.DataFrame:
     """Summarize tests of `Panel.ask`; ``without`` is what `Panel.leave_persons_out` gives, for the interval over persons.
 
     Returns:
-        A row per category (``all`` first): ``panel`` (whose tests), ``judged_by``, ``category``, ``tests`` (times raters),
-        ``raters``, ``prompts``, ``few``, ``strict`` (share of passes), ``ties``, ``ceiling`` (a tie is half a pass), its 95%
-        interval ``low`` to ``high``, clustered by prompt, and ``wide_low`` to ``wide_high``, by prompt and person; nan for
-        places; ``of_panel``: see `spearman_brown`.
+        A row per category (``all`` first): the ``names``, ``category``, ``tests`` (times raters), ``raters``, ``prompts``,
+        ``few``, ``strict`` (share of passes), ``ties``, ``ceiling`` (a tie is half a pass), its 95% interval ``low`` to
+        ``high``, clustered by prompt, and ``wide_low`` to ``wide_high``, by prompt and person; nan for places; ``of_panel``:
+        see `spearman_brown`.
     """
     rows = []
     tests, *without = (part.assign(value=part["passed"], weight=1.0) for part in (tests, *without))
-    alone = judged_by == LEFT_OUT
-    others = panel.own.groupby(level="item").size().loc[tests["low_item"]].mean() - 1 if len(tests) else math.nan
     for category in (ALL, *sorted(tests["category"].unique())):
-        chosen = tests[is_of_category(tests, category)]
+        chosen, *rest = (part[is_of_category(part, category)] for part in (tests, *without))
         passed = chosen["passed"].groupby(chosen["cluster_id"])
         rate = summarize_rate(passed.sum(), passed.size())
-        _, wide_low, wide_high = ratio_interval(chosen, [part[is_of_category(part, category)] for part in without])
+        *_, wide_low, wide_high = ratio_interval(chosen, rest)
         rows.append({
-            "panel": panel.name, "judged_by": judged_by, "category": category, "tests": len(chosen),
-            "raters": chosen["rater"].nunique() if alone else math.nan, "prompts": len(passed), "few": len(passed) < FEW,
-            "strict": (chosen["passed"] == 1).mean(), "ties": (chosen["passed"] == 0.5).mean(), "ceiling": rate.mean,
-            "low": rate.low, "high": rate.high, "wide_low": max(wide_low, 0.0), "wide_high": min(wide_high, 1.0),
-            "of_panel": spearman_brown(rate.mean, others) if alone and len(chosen) else math.nan,
+            **names, "category": category, "tests": len(chosen), "raters": chosen["rater"].nunique(),
+            "prompts": len(passed), "few": len(passed) < FEW, "strict": (chosen["passed"] == 1).mean(),
+            "ties": (chosen["passed"] == 0.5).mean(), "ceiling": rate.mean, "low": rate.low, "high": rate.high,
+            "wide_low": max(wide_low, 0.0), "wide_high": min(wide_high, 1.0),
+            "of_panel": spearman_brown(rate.mean, tests["others"].mean()),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -309,6 +293,10 @@ def human_ceiling(name: str, config: str | None = None, judged_by: str | None = 
     ceiling = compare_panels(f"{read_header(folder).get('nnd_set', name)} ({config})", panels)
     if judged_by is not None and panels[-1].name not in set(ceiling.rates["judged_by"]):
         raise NNDError(f"{name} ({config}): {judged_by} judged no two texts of a test; are the prompts the same?")
+    if not ceiling.rates["tests"].any():
+        raise NNDError(
+            f"{name} ({config}): no rater judged two texts of a prompt that others judged, so nobody can be left out"
+        )
     return ceiling
 
 
@@ -323,7 +311,7 @@ def read_panels(folder: Path, config: str) -> list[Panel]:
     set_recipe = (
         find_recipe(name) if given is None else SetRecipe(name, folder, "own", recipe=make_recipe(given, REPORT))
     )
-    if table is None:
+    if not table:
         raise NNDError(
             f"{name} ({config}): no single judgements of several people on one text are known, so nobody can be left out. Who "
             f"judged: {set_recipe.recipe.facts.judges or 'the recipe does not say'} Of a set built before them: nnd build {name}"
@@ -359,14 +347,19 @@ def compare_panels(name: str, panels: Sequence[Panel], *, brief: bool = False) -
     for panel in panels:
         alone, counts[panel.name] = panel.leave_one_out()
         tests.append(alone)
-        of_panel = rate_tests(alone, panel, without=[] if brief else panel.leave_persons_out())
+        without = [] if brief else panel.leave_persons_out()
+        of_panel = rate_tests(alone, without, panel=panel.name, judged_by=LEFT_OUT)
         if not brief:
             judged = {ALL: panel.judgements, **dict(iter(panel.judgements.groupby("attribute")))}
             agreement = pd.DataFrame({category: measure_agreement(rows) for category, rows in judged.items()}).T
             alpha = agreement.reindex(columns=["alpha", "low", "high"])
             of_panel = of_panel.merge(alpha, "left", left_on="category", right_index=True, suffixes=("", "_of_alpha"))
-        asked = {other.name: panel.judge(other) for other in panels if other is not panel}
-        rates += [of_panel, *(rate_tests(part, panel, other) for other, part in asked.items() if len(part))]
+        rates.append(of_panel)
+        rates += [
+            rate_tests(asked, panel=panel.name, judged_by=other.name).assign(raters=math.nan)
+            for other in panels
+            if other is not panel and len(asked := panel.judge(other))
+        ]
     return Ceiling(name, tuple(panels), tuple(tests), counts, pd.concat(rates, ignore_index=True))
 
 

@@ -41,6 +41,8 @@ def rate_raters(panel: Panel, tests: pd.DataFrame) -> pd.DataFrame:
 
 def _describe_rate(row: Any) -> str:
     rate = f"{row.ceiling:.3f} [{row.low:.3f}, {row.high:.3f}]"
+    if row.tests == 0:
+        return f"{row.panel}: no rater can be left out and asked."
     if row.judged_by == LEFT_OUT:
         return f"{row.panel}: one rater passes {rate} of the tests that the others make, with a tie as half a pass."
     return f"{row.panel}: the panel {row.judged_by} passes {rate} of their tests. Agreement within a panel is not validity."

@@ -15,20 +15,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nnd_tasks.baselines import ALL, is_of_category
+from nnd_tasks.baselines import is_of_category
 from nnd_tasks.ceiling.ceiling import rate_tests, ratio_interval, read_panels
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.runs import SIDES, Run
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.statistics import FEW, summarize_rate
 from nnd_tasks.store import find_dataset, find_table
 
 SHARE = ("share", "share_low", "share_high", "wide_low", "wide_high")
@@ -47,7 +45,8 @@ def _read_tests(folder: Path, config: str, data: str) -> tuple[list[pd.DataFrame
         return None
     others: dict[str, list[str]] = defaultdict(list)
     for other in panels[1:]:
-        for row in rate_tests(panels[0].judge(other), panels[0], other.name).itertuples():
+        judged = panels[0].judge(other)
+        for row in rate_tests(judged).itertuples() if len(judged) else ():
             others[row.category].append(f"{other.name} {row.ceiling:.3f}")
     tests = [panels[0].leave_one_out()[0], *panels[0].leave_persons_out()]
     return tests, {category: ", ".join(rates) for category, rates in others.items()}
@@ -96,24 +95,17 @@ def find_shares(paired: Paired) -> pd.DataFrame:
     asked, *rest = (_add_outcomes(part, paired.runs) for part in (tests, *without))
     if asked.empty:
         return asked
-    rows: list[dict[str, Any]] = []
-    for category in (ALL, *sorted(asked["category"].unique())):
-        of_category, *persons = (part[is_of_category(part, category)] for part in (asked, *rest))
-        passed = of_category["passed"].groupby(of_category["cluster_id"])
-        ceiling = summarize_rate(passed.sum(), passed.size())
-        known = {
-            "category": category, "tests": len(of_category),
-            "left_out": int(is_of_category(tests, category).sum()) - len(of_category),
-            "prompts": len(passed), "few": len(passed) < FEW, "ceiling": ceiling.mean, "ceiling_low": ceiling.low,
-            "ceiling_high": ceiling.high, "another": others.get(category),
-        }  # fmt: skip
+    known = rate_tests(asked)[["category", "tests", "prompts", "few", "ceiling", "low", "high"]]
+    known = known.rename(columns={"low": "ceiling_low", "high": "ceiling_high"})
+    rows = []
+    for row in known.to_dict("records"):
+        every, *parts = (part[is_of_category(part, row["category"])] for part in (tests, asked, *rest))
+        row |= {"left_out": len(every) - row["tests"], "another": others.get(row["category"])}
         for number, model in enumerate(paired.models):
-            first, *parts = (
-                part.assign(value=part[number] - 0.5, weight=part["passed"] - 0.5) for part in (of_category, *persons)
-            )
-            share = [*ratio_interval(first), *ratio_interval(first, parts)[1:]] if ceiling.low > 0.5 else [math.nan] * 5
-            rate = {"model": model, "same_rate": of_category[number].mean()}
-            rows.append(known | rate | dict(zip(SHARE, share, strict=True)))
+            first, *without = (part.assign(value=part[number] - 0.5, weight=part["passed"] - 0.5) for part in parts)
+            share = ratio_interval(first, without) if row["ceiling_low"] > 0.5 else [math.nan] * len(SHARE)
+            of_model = dict(zip(SHARE, share, strict=True))
+            rows.append({**row, "model": model, "same_rate": first[number].mean(), **of_model})
     return pd.DataFrame(rows)
 
 

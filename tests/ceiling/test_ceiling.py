@@ -2,9 +2,11 @@
 
 import json
 import random
+import re
 from collections import Counter, defaultdict
 from itertools import combinations
 
+import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
@@ -16,6 +18,7 @@ from nnd_tasks.schema import fingerprint
 from nnd_tasks.sets.build import build_set
 from nnd_tasks.sets.catalogue import find_recipe
 from nnd_tasks.store import read_table
+from tests.commands import refused
 from tests.conftest import DATA, FOLDERS, SIDE_BY_SIDE, needs_data
 from tests.results.runs import make_run
 from tests.sets.oracles import json_lines, nfc
@@ -218,6 +221,23 @@ def test_people_who_never_disagree_give_no_ceiling(make_set):
     assert "What a person passes" not in (folder / "README.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("keep", "message"),
+    [
+        (
+            lambda rows: rows[:0],
+            r"no single judgements of several people .* Of a set built before them: nnd build rated",
+        ),
+        (lambda rows: rows[rows["place"] == 1], "no rater judged two texts of a prompt that others judged"),
+    ],
+)
+def test_judgements_of_nobody_or_of_one_rater_are_refused_in_one_line(make_set, nnd, keep, message):
+    folder = make_set("rated", ROWS, SCORES)
+    [path] = (folder / "judgements").rglob("*.parquet")
+    keep(pd.read_parquet(path)).to_parquet(path)
+    assert re.search(message, refused(nnd("ceiling", "rated")))
+
+
 def test_a_lower_score_is_better_where_the_recipe_says_so(make_set):
     """Ranks turned round make the same tests, and the same ones are passed."""
     make_set("rated", ROWS, SCORES)
@@ -280,8 +300,10 @@ def test_the_interval_of_a_ratio_has_the_variance_of_prompts_or_of_prompts_and_p
         degrees = max(whole**2 / (by_prompt**2 / 29 + by_rater**2 / 5), 5)
     table = pd.DataFrame(rows, columns=["cluster_id", "rater", "value", "weight"])
     half = scipy.stats.t.ppf(0.975, degrees) * whole**0.5
-    without = [table[table["rater"] != f"r{j}"] for j in range(6)] if persons else None
-    assert ratio_interval(table, without) == pytest.approx((centre, centre - half, centre + half))
+    without = [table[table["rater"] != f"r{j}"] for j in range(persons)]
+    ratio, *ends = ratio_interval(table, without)
+    assert [ratio, *(ends[-2:] if persons else ends[:2])] == pytest.approx([centre, centre - half, centre + half])
+    assert persons or np.isnan(ends[2:]).all()
 
 
 @pytest.mark.parametrize(("ceiling", "others"), [(0.5, 2), (0.75, 2), (0.75, 4), (1.0, 3)])
