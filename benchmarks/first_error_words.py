@@ -1,4 +1,4 @@
-"""Is the first word of a marked error more surprising than other words of its text that are as frequent (docs/small_model.md)?
+"""Is the first word of a marked error more surprising than other words of its text that are as frequent (small_model.md)?
 
     nnd run --model hf --model_args pretrained=smollm2 --tasks nnd_mqm_ende --metadata '{"tokens": true}' \
       --output_path results --log_samples

@@ -1,4 +1,4 @@
-"""What training on one category of errors changes: pass rates before and after, mean over seeds (docs/small_model.md).
+"""What training on one category of errors changes: pass rates before and after, mean over seeds (small_model.md).
 
     for seed in 0 1 2; do
       python examples/train_dpo.py --set demo --category disfluent --category off_target --pairs 64 --seed $seed --tasks TASKS

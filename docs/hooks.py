@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 SHOWN = {
     "reference.md": "benchmarks/reference.md",
     "benchmarks.md": "benchmarks/README.md",
+    "small_model.md": "benchmarks/small_model.md",
     "contributing.md": "CONTRIBUTING.md",
 }
 #: Counts of the tests of each config, which the tests of the package compare with what is built.
