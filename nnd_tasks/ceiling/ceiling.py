@@ -12,8 +12,10 @@ twelve raters: of 80 prompts .95 to .97 by prompt, of 20 prompts .99, which is t
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +325,26 @@ def read_panels(folder: Path, config: str) -> list[Panel]:
             "them said; that tells nothing about what one person passes"
         )
     return panels
+
+
+@lru_cache(maxsize=20)
+def read_tests(folder: Path, config: str, data: str) -> tuple[list[pd.DataFrame], dict[str, str]] | None:
+    """Read what a set's leave-one-out tests say; None where it has no single judgements.
+
+    Returns:
+        The tests, and those without each of the persons; and category -> what other panels pass of the set's tests.
+    """
+    try:
+        panels = read_panels(folder, config)
+    except NNDError:
+        return None
+    others: dict[str, list[str]] = defaultdict(list)
+    for other in panels[1:]:
+        judged = panels[0].judge(other)
+        for row in rate_tests(judged).itertuples() if len(judged) else ():
+            others[row.category].append(f"{other.name} {row.ceiling:.3f}")
+    tests = [panels[0].leave_one_out()[0], *panels[0].leave_persons_out()]
+    return tests, {category: ", ".join(rates) for category, rates in others.items()}
 
 
 def list_panels(judgements: pa.Table, recipe: Recipe, rule: Rule, config: str) -> list[Panel]:

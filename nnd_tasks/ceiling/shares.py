@@ -10,19 +10,15 @@ intervals (``benchmarks/ceiling_coverage.py``): by prompt .94 to .96, over perso
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from nnd_tasks.baselines import is_of_category
-from nnd_tasks.ceiling.ceiling import rate_tests, ratio_interval, read_panels
-from nnd_tasks.errors import NNDError
+from nnd_tasks.ceiling.ceiling import rate_tests, ratio_interval, read_tests
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.runs import SIDES, Run
 from nnd_tasks.rule import Likelihood, passes
@@ -30,26 +26,6 @@ from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.store import find_dataset, find_table
 
 SHARE = ("share", "share_low", "share_high", "wide_low", "wide_high")
-
-
-@lru_cache(maxsize=20)
-def _read_tests(folder: Path, config: str, data: str) -> tuple[list[pd.DataFrame], dict[str, str]] | None:
-    """Read what a set's leave-one-out tests say; None where it has no single judgements.
-
-    Returns:
-        The tests, and those without each of the persons; and category -> what other panels pass of the set's tests.
-    """
-    try:
-        panels = read_panels(folder, config)
-    except NNDError:
-        return None
-    others: dict[str, list[str]] = defaultdict(list)
-    for other in panels[1:]:
-        judged = panels[0].judge(other)
-        for row in rate_tests(judged).itertuples() if len(judged) else ():
-            others[row.category].append(f"{other.name} {row.ceiling:.3f}")
-    tests = [panels[0].leave_one_out()[0], *panels[0].leave_persons_out()]
-    return tests, {category: ", ".join(rates) for category, rates in others.items()}
 
 
 def outcomes_of(run: Run, tests: pd.DataFrame) -> NDArray[np.float64]:
@@ -88,7 +64,7 @@ def find_shares(paired: Paired) -> pd.DataFrame:
     protocol = paired.runs[0].protocol
     name, config, data = (str(protocol.get(key, "")) for key in ("set", "config", "data"))
     folder = None if find_table(name, config, data) is None else find_dataset(name)
-    found = None if folder is None else _read_tests(folder, config, data)
+    found = None if folder is None else read_tests(folder, config, data)
     if found is None or any(run.reader == "choice" for run in paired.runs):
         return pd.DataFrame()
     (tests, *without), others = found
