@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 from nnd_tasks.results.compare import compare  # noqa: E402
 from nnd_tasks.results.comparison_report import give_verdicts  # noqa: E402
-from nnd_tasks.significance import LEVEL, detectable, holm, permutation_p  # noqa: E402
-from nnd_tasks.statistics import paired_difference, summarize_rate  # noqa: E402
+from nnd_tasks.significance import LEVEL, detectable, holm, paired_difference, permutation_p  # noqa: E402
+from nnd_tasks.statistics import summarize_rate  # noqa: E402
 from tests.results.runs import make_paired  # noqa: E402
 
 PROMPTS = (4, 7, 10, 20, 30, 100, 300)

@@ -25,7 +25,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import nnd_tasks
 from benchmarks.workloads import DATA, train_tokenizer
-from nnd_tasks.baselines import ALL
+from nnd_tasks.categories import ALL
 from nnd_tasks.measures import MEASURES
 from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.paired import pair

@@ -11,23 +11,13 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-#: What results on all tests are called, beside those on each category.
-ALL = "all"
-
-
-def is_of_category(tests: pd.DataFrame, category: str) -> NDArray[np.bool_]:
-    """Tell which tests are of a category, by their column ``category``; of `ALL` every test is. Shape (tests,)."""
-    return np.asarray(tests["category"].eq(category) | (category == ALL), dtype=bool)
-
+from nnd_tasks.categories import ALL
 
 _WORD = re.compile(r"\w+")
 

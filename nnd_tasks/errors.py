@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 
@@ -76,30 +73,3 @@ def list_mistakes(error: Any) -> list[tuple[str, str]]:
             cause = cause.replace(words, plain_words)
         mistakes.append((".".join(map(str, mistake["loc"])).removesuffix(".[key]"), cause))
     return mistakes
-
-
-@contextmanager
-def noting(skipped: list[str] | None) -> Iterator[None]:
-    """Add the message of an `NNDError` that the block raises to a list, and go on after the block; None lets the error pass."""
-    try:
-        yield
-    except NNDError as error:
-        if skipped is None:
-            raise
-        skipped.append(str(error))
-
-
-def has_package(name: str) -> bool:
-    """Tell whether an optional package of ``nnd_tasks`` is installed."""
-    return find_spec(f"nnd_tasks.{name}") is not None
-
-
-def need_package(name: str, wanted_by: str) -> None:
-    """Raise NNDError if an optional package of ``nnd_tasks`` is not installed.
-
-    Args:
-        name: of the package.
-        wanted_by: the option, command or task that needs it, for the error.
-    """
-    if not has_package(name):
-        raise NNDError(f"{wanted_by}: needs the package nnd_tasks.{name}, which is not installed")

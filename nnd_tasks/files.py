@@ -91,6 +91,17 @@ def changing(target: object, *, hint: str = "", done: str = "written") -> Iterat
         raise NNDError(f"{target}: cannot be {done} ({reason_of(error)}){f'; {hint}' if hint else ''}") from error
 
 
+@contextmanager
+def noting(skipped: list[str] | None) -> Iterator[None]:
+    """Add the message of an `NNDError` that the block raises to a list, and go on after the block; None lets the error pass."""
+    try:
+        yield
+    except NNDError as error:
+        if skipped is None:
+            raise
+        skipped.append(str(error))
+
+
 # ---------------------------------------------------------------- reading files
 
 
@@ -269,11 +280,6 @@ def rewriting(folder: Path, timeout: float = 60.0) -> Iterator[Path]:
 
 
 # ---------------------------------------------------------------- JSON
-
-
-def read_json(path: Path, *, limit: int = MAX_CONFIG_BYTES) -> Any:
-    """Read a JSON file; raises as `read_text` does, and where it is not JSON."""
-    return parse_json(read_text(path, limit=limit), str(path))
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which differences are shown, and which could be: the permutation test, Holm's correction, and the MDE.
+"""How two models differ, which differences are shown, and which could be: the permutation test, Holm's correction, and the MDE.
 
 The MDE (minimum detectable effect) is the smallest difference between two models that so many prompts can show.
 
@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtrit
 
-from nnd_tasks.statistics import FEW, WITHIN
+from nnd_tasks.statistics import FEW, WITHIN, ClusteredMean, clustered_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: p values below this are significant.
 LEVEL = 0.05
@@ -40,7 +43,26 @@ LARGEST_MDE = 0.2
 DISAGREEMENT = 0.3
 
 
-# ---------------------------------------------------------------- p values
+# ---------------------------------------------------------------- two models
+
+
+def paired_difference(passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, span: float = 1.0) -> ClusteredMean:
+    """Compute how much higher the second model's pooled pass rate is, with an interval paired by test and clustered by prompt.
+
+    The difference of the pooled rates is the `clustered_mean` of the differences, d = sum(passed_b - passed_a) / sum(tests).
+    What is hard or easy for both models cancels within each prompt, which is what pairing gains. Where every prompt differs by
+    the same share, as with two equal models, there is no interval. It lies between -1 and 1, and is unreliable for small k (below
+    about 10) where the rates are near 0 or 1.
+
+    Args:
+        passed_a: tests that the first model passes of each prompt, shape (prompts,), or (pairs, prompts).
+        passed_b: tests that the second one passes, in the same order and shape.
+        tests: tests scored of each prompt, shape (prompts,).
+        span: how large a difference of other numbers than counts can be.
+    """
+    difference = clustered_mean(np.subtract(passed_b, passed_a), tests)
+    low, high = np.clip(difference[2:], -span, span)
+    return difference._replace(low=low, high=high)
 
 
 def permutation_p(differences: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> NDArray[np.float64]:
@@ -199,3 +221,31 @@ def planned(tests: ArrayLike, hypotheses: int = 1) -> float:
 def is_underpowered(mde: Any, prompts: Any) -> Any:
     """Tell whether categories cannot separate realistic models: too few prompts, or an MDE above `LARGEST_MDE`."""
     return (prompts < FEW) | (mde > LARGEST_MDE)
+
+
+# ---------------------------------------------------------------- many differences
+
+
+def judge_differences(differences: pd.DataFrame) -> pd.DataFrame:
+    """Add what the p values of differences say when they are corrected together.
+
+    Args:
+        differences: a row per category and pair of models, with ``prompts``, what `paired_difference` gives of it, its ``p``, its
+            ``span``, and its ``question``: which models differ, or on which parts. The answers to each have one chance of a
+            false alarm.
+
+    Returns:
+        The same without ``span`` and ``question``, and from ``mde`` on with the rest of `nnd_tasks.results.compare.Comparison`.
+    """
+    question, span = differences.groupby(differences.pop("question"))["p"], differences.pop("span")
+    hypotheses = question.transform("size")
+    differences["mde"] = [*map(detectable, differences["standard_error"], differences["prompts"], hypotheses)]
+    differences["p_holm"] = question.transform(holm)
+    differences["significant"] = differences["p_holm"] < LEVEL
+    excludes_zero = (differences["low"] > 0) | (differences["high"] < 0)
+    differences["disagrees"] = differences["low"].notna() & (excludes_zero != differences["significant"])
+    too_few = is_underpowered(differences["mde"] / span, differences["prompts"])
+    differences["underpowered"] = ~differences["significant"] & too_few
+    # Where a difference is shown, as others made Holm's correction milder, the hardest case says nothing.
+    differences.loc[differences["significant"] & np.isinf(differences["mde"]), "mde"] = math.nan
+    return differences.assign(hypotheses=hypotheses)

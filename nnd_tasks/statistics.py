@@ -188,22 +188,3 @@ def clustered_mean(totals: ArrayLike, tests: ArrayLike, level: float = 0.95) -> 
     wider, degrees = _small_sample(residual, n)
     half = np.where(error == 0, math.nan, float(scipy.special.stdtrit(degrees, 0.5 + level / 2)) * wider)
     return ClusteredMean(*map(_plain, (mean, error, mean - half, mean + half)))
-
-
-def paired_difference(passed_a: ArrayLike, passed_b: ArrayLike, tests: ArrayLike, span: float = 1.0) -> ClusteredMean:
-    """Compute how much higher the second model's pooled pass rate is, with an interval paired by test and clustered by prompt.
-
-    The difference of the pooled rates is the `clustered_mean` of the differences, d = sum(passed_b - passed_a) / sum(tests).
-    What is hard or easy for both models cancels within each prompt, which is what pairing gains. Where every prompt differs by
-    the same share, as with two equal models, there is no interval. It lies between -1 and 1, and is unreliable for small k (below
-    about 10) where the rates are near 0 or 1.
-
-    Args:
-        passed_a: tests that the first model passes of each prompt, shape (prompts,), or (pairs, prompts).
-        passed_b: tests that the second one passes, in the same order and shape.
-        tests: tests scored of each prompt, shape (prompts,).
-        span: how large a difference of other numbers than counts can be.
-    """
-    difference = clustered_mean(np.subtract(passed_b, passed_a), tests)
-    low, high = (_plain(np.clip(end, -span, span)) for end in difference[2:])
-    return difference._replace(low=low, high=high)

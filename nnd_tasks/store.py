@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nnd_tasks.errors import NNDError, reason_of
-from nnd_tasks.files import expand, parse_yaml, read_json, read_text
+from nnd_tasks.files import expand, parse_json, parse_yaml, read_text
 from nnd_tasks.schema import SCHEMA_VERSION, check_table, fingerprint
 from nnd_tasks.splits import SHARES
 from nnd_tasks.text import did_you_mean
@@ -260,8 +260,9 @@ def default_config(header: Mapping[str, Any]) -> str:
 
 def read_report(folder: Path) -> dict[str, Any]:
     """Read config -> its entry of ``build_report.json``; ``{}`` where that file is missing or damaged."""
+    path = folder / REPORT
     try:
-        report = read_json(folder / REPORT, limit=_MAX_REPORT_BYTES)
+        report = parse_json(read_text(path, limit=_MAX_REPORT_BYTES), str(path))
     except NNDError:
         return {}
     return report if isinstance(report, dict) else {}

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.categories import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.page.demo import make_untrained_twin, run_demo
 from nnd_tasks.results.read_runs import read_results

@@ -11,9 +11,9 @@ from nnd_tasks.errors import NNDError, reason_of, typed_reason_of, visible
 from nnd_tasks.files import (
     changing,
     only_writer,
+    parse_json,
     parse_yaml,
     read_bytes,
-    read_json,
     read_text,
     read_yaml,
     reading,
@@ -96,11 +96,9 @@ def test_aliases_and_depth_in_yaml_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [("[" * 100_000, "nested too deeply"), ("{", "is not valid JSON")])
-def test_deep_and_broken_json_are_one_error(text, message, tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text(text, encoding="utf-8")
+def test_deep_and_broken_json_are_one_error(text, message):
     with pytest.raises(NNDError, match=rf"a\.json: .*{message}"):
-        read_json(path)
+        parse_json(text, "a.json")
 
 
 def test_what_a_terminal_would_obey_is_shown():

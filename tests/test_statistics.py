@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from benchmarks.coverage import missed, outcomes, percentiles, plain_t
-from nnd_tasks.statistics import WITHIN, clustered_mean, paired_difference, summarize_rate
+from nnd_tasks.significance import paired_difference
+from nnd_tasks.statistics import WITHIN, clustered_mean, summarize_rate
 
 quick = settings(max_examples=50)
 

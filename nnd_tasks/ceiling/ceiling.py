@@ -24,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 from scipy.special import stdtrit
 
-from nnd_tasks.baselines import ALL, is_of_category
+from nnd_tasks.categories import ALL, is_of_category
 from nnd_tasks.ceiling.agreement import measure_agreement
 from nnd_tasks.errors import NNDError
 from nnd_tasks.sets.catalogue import find_recipe

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.categories import ALL
 from nnd_tasks.ceiling.ceiling import LEFT_OUT, Ceiling, Panel
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.statistics import FEW_PROMPTS

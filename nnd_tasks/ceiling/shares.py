@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nnd_tasks.baselines import is_of_category
+from nnd_tasks.categories import is_of_category
 from nnd_tasks.ceiling.ceiling import rate_tests, ratio_interval, read_tests
 from nnd_tasks.results.paired import Paired
 from nnd_tasks.results.runs import SIDES, Run

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nnd_tasks.errors import NNDError, cut_middle, need_package
+from nnd_tasks.errors import NNDError, cut_middle
+from nnd_tasks.packages import need_package
 from shared_prefix.model_error import ModelError
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from nnd_tasks.cli.typer_app import (
     Select,
     verb,
 )
-from nnd_tasks.errors import NNDError, has_package, need_package
+from nnd_tasks.errors import NNDError
+from nnd_tasks.packages import has_package, need_package
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from nnd_tasks.cli.typer_app import Brief, Format, Replace, SetOut, announce_tasks, complete_set, verb
-from nnd_tasks.errors import need_package
+from nnd_tasks.packages import need_package
 from nnd_tasks.show.console import say, say_lines, warn
 from nnd_tasks.text import counted
 

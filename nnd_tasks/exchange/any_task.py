@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError, noting
+from nnd_tasks.categories import ALL
+from nnd_tasks.errors import NNDError
+from nnd_tasks.files import noting
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.read_runs import read_header
 from nnd_tasks.results.runs import COLUMNS, METRIC, Run, Words

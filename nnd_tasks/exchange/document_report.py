@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.categories import ALL
 from nnd_tasks.results.compare import Comparison
 from nnd_tasks.results.comparison_report import LEGEND, give_verdicts
 from nnd_tasks.results.runs import Run

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.baselines import ALL, is_of_category
+from nnd_tasks.categories import ALL, is_of_category
 from nnd_tasks.errors import NNDError
 from nnd_tasks.likelihood.likelihood_rules import RULES, Text, adjust
 from nnd_tasks.likelihood.span_metrics import split_words
@@ -26,9 +26,9 @@ from nnd_tasks.results.paired import find_conflict
 from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.significance import LEVEL, detectable, holm, permutation_p
+from nnd_tasks.significance import LEVEL, detectable, holm, paired_difference, permutation_p
 from nnd_tasks.splits import find_source
-from nnd_tasks.statistics import FEW, FEW_PROMPTS, paired_difference
+from nnd_tasks.statistics import FEW, FEW_PROMPTS
 from nnd_tasks.task.scored_tokens import STATS, unigram_surprise
 from nnd_tasks.text import counted, did_you_mean
 

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.baselines import BASELINES
+from nnd_tasks.categories import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.likelihood.span_metrics import marked_tokens
 from nnd_tasks.likelihood.token_scores import read_tokens

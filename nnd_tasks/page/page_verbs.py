@@ -8,7 +8,8 @@ from typing import Annotated
 from typer import Option
 
 from nnd_tasks.cli.typer_app import Allow, Category, Cluster, Out, Results, Select, verb
-from nnd_tasks.errors import NNDError, has_package, need_package, noting
+from nnd_tasks.errors import NNDError
+from nnd_tasks.packages import has_package, need_package
 from nnd_tasks.show.console import say, warn
 from nnd_tasks.text import counted
 
@@ -43,7 +44,7 @@ def report(
     With --out it gives the same numbers as files, with surprise around marked errors.
     """
     from nnd_tasks.cli.results import describe_comparison, label_runs
-    from nnd_tasks.files import dump_yaml, expand, write_text
+    from nnd_tasks.files import dump_yaml, expand, noting, write_text
     from nnd_tasks.results.read_runs import load_runs
     from nnd_tasks.show.terminal import show_reports
 

@@ -20,7 +20,8 @@ from nnd_tasks.results.paired import Paired, pair
 from nnd_tasks.results.runs import SIDES, WRITER, Run, take_values
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.statistics import FEW, ClusteredMean, paired_difference, summarize_rate
+from nnd_tasks.significance import paired_difference
+from nnd_tasks.statistics import FEW, ClusteredMean, summarize_rate
 
 #: Readers that write their verdict: their ties are frequent, so that guessing passes far fewer than half of the tests.
 IN_WRITING = ("judge", "rating")

@@ -24,7 +24,7 @@ import pooch
 import requests
 
 from nnd_tasks.errors import NNDError, reason_of, visible
-from nnd_tasks.files import changing, expand, only_writer, read_json, reading, write_text, writing
+from nnd_tasks.files import changing, expand, only_writer, parse_json, read_text, reading, write_text, writing
 from nnd_tasks.publishers.wanted import File, Wanted
 from nnd_tasks.show.console import warn
 from nnd_tasks.store import list_source_folders, nnd_home, sources_folder
@@ -348,7 +348,8 @@ def _fetch_all(name: str, files: dict[str, File], folder: Path, progress: bool) 
 
 
 def _read_hashes(folder: Path) -> dict[str, str]:
-    return read_json(folder / _HASHES) if (folder / _HASHES).exists() else {}
+    path = folder / _HASHES
+    return parse_json(read_text(path), str(path)) if path.exists() else {}
 
 
 def _count_shared(first: Sequence[str], second: Sequence[str]) -> int:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.categories import ALL
 from nnd_tasks.measures import MEASURES, weigh_measures
 from nnd_tasks.results.paired import Paired, pair_several
 from nnd_tasks.results.runs import WRITER, Run
-from nnd_tasks.significance import LEVEL, detectable, holm, is_underpowered, permutation_p
-from nnd_tasks.statistics import FEW, clustered_mean, paired_difference, summarize_rate
+from nnd_tasks.significance import judge_differences, paired_difference, permutation_p
+from nnd_tasks.statistics import FEW, clustered_mean, summarize_rate
 
 #: Pairs of models that are computed at once, to bound memory.
 _PAIRS = 1000
@@ -110,7 +109,12 @@ def compare_all(groups: Sequence[Paired], not_compared: Sequence[str] = ()) -> l
     families: dict[int, dict[int, pd.DataFrame]] = defaultdict(dict)
     for i, of_group in rows.items():
         families[-1 if groups[i].of_documents else i][i] = of_group
-    tables = {i: table.loc[i] for of_family in families.values() for table in [_judge(of_family)] for i in of_family}
+    tables: dict[int, pd.DataFrame] = {}
+    for family in families.values():
+        judged = judge_differences(pd.concat(family))
+        if len(family) == 1:
+            del judged["hypotheses"]
+        tables |= {i: judged.loc[i] for i in family}
     comparisons = []
     for i, paired in enumerate(groups):
         rates, differences = category_rates(paired), tables.get(i, pd.DataFrame(columns=["category"]))
@@ -139,24 +143,6 @@ def _pair_models(paired: Paired) -> pd.DataFrame:
             }
             parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True).rename(columns={"mean": "difference"})
-
-
-def _judge(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Put tables together, and add what their p values say, from ``mde`` on; see `Comparison.differences`."""
-    differences = pd.concat(tables)
-    # Two questions: which models differ, and on which parts. The answers to each have one chance of a false alarm.
-    question, span = differences.groupby(differences.pop("question"))["p"], differences.pop("span")
-    hypotheses = question.transform("size")
-    differences["mde"] = [*map(detectable, differences["standard_error"], differences["prompts"], hypotheses)]
-    differences["p_holm"] = question.transform(holm)
-    differences["significant"] = differences["p_holm"] < LEVEL
-    excludes_zero = (differences["low"] > 0) | (differences["high"] < 0)
-    differences["disagrees"] = differences["low"].notna() & (excludes_zero != differences["significant"])
-    too_few = is_underpowered(differences["mde"] / span, differences["prompts"])
-    differences["underpowered"] = ~differences["significant"] & too_few
-    # Where a difference is shown, as others made Holm's correction milder, the hardest case says nothing.
-    differences.loc[differences["significant"] & np.isinf(differences["mde"]), "mde"] = math.nan
-    return differences if len(tables) == 1 else differences.assign(hypotheses=hypotheses)
 
 
 def rank(rates: pd.DataFrame, differences: pd.DataFrame, *, lower: bool = False) -> pd.DataFrame:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.baselines import ALL, BASELINES, Writers, baseline_rates, writers_of
+from nnd_tasks.baselines import BASELINES, Writers, baseline_rates, writers_of
+from nnd_tasks.categories import ALL
 from nnd_tasks.results.compare import Comparison, rank
 from nnd_tasks.results.paired import Paired, test_texts
 from nnd_tasks.results.runs import OF_TESTS, Run, Words

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nnd_tasks.baselines import ALL, is_of_category
+from nnd_tasks.categories import ALL, is_of_category
 from nnd_tasks.errors import NNDError, visible
 from nnd_tasks.results.runs import METRIC, Run
 from nnd_tasks.text import counted

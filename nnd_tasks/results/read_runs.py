@@ -20,8 +20,9 @@ from typing import Any
 
 import pandas as pd
 
-from nnd_tasks.errors import NNDError, has_package, noting, visible
-from nnd_tasks.files import changing, expand, parse_json, read_text, reading
+from nnd_tasks.errors import NNDError, visible
+from nnd_tasks.files import changing, expand, noting, parse_json, read_text, reading
+from nnd_tasks.packages import has_package
 from nnd_tasks.redact import without_secrets
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.result_types import TaskResults, check_types
@@ -31,6 +32,7 @@ from nnd_tasks.show.console import warn
 from nnd_tasks.show.report import Report, make_table
 from nnd_tasks.store import results_dir
 from nnd_tasks.task.signature import line as compose_line
+from nnd_tasks.task.signature import short_signature
 from nnd_tasks.text import some_of
 
 #: Bytes that a results file may have; with hundreds of tasks one has a few million.
@@ -333,11 +335,12 @@ def read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[
     }
     check_types(TaskResults, header, f"{file}, {task}", "holds no results of a task, or is damaged")
     spans = signature.get("spans")
-    parts = compose_line(signature["protocol"], signature["model"], signature["environment"])
-    if signature["line"] != parts + (f" || spans:{spans}" if spans else ""):
+    parts = signature["protocol"], signature["model"], signature["environment"]
+    if signature["line"] != compose_line(*parts) + (f" || spans:{spans}" if spans else ""):
         raise NNDError(
             f"{file}, {task}: the line of its signature contradicts its parts; the file is damaged, run the task again"
         )
+    short_line = short_signature(*parts)
     tokens = _find_beside(file, f"tokens_{task}_{date}.parquet")
     command = {key: config.get(key) for key in ("model", "model_args", "batch_size", "device", "limit")}
     return Run(
@@ -349,6 +352,7 @@ def read_header(file: Path, content: Mapping[str, Any], task: str, nnd: Mapping[
         model_info=signature["model"],
         environment=signature["environment"],
         line=without_secrets(signature["line"]),  # runs of plain lm_eval may hold secrets
+        short_line=short_line,
         version=header["version"],
         command={**command, "sample": nnd.get("sample"), "settings": nnd.get("settings") or {}},
         parameters=max(config.get("model_num_parameters") or 0, 0) or None,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from nnd_tasks.errors import NNDError
 from nnd_tasks.measures import MARGIN, MEASURES, TOKEN_STATS
-from nnd_tasks.task.signature import short_signature, write_value
+from nnd_tasks.task.signature import write_value
 
 SIDES = ("high", "low")
 #: The reader of a plain task, and what stands in its place in a run of another task of lm-eval.
@@ -74,6 +74,7 @@ class Run:
         model_info: the model's part of the signature.
         environment: versions of packages, from the signature.
         line: the signature in one line, without secrets.
+        short_line: the same for print, see `nnd_tasks.task.signature.short_signature`.
         version: of the task.
         command: arguments that lm-eval was given, for a report; ``sample``, and ``settings``: those of ``--metadata``.
         parameters: number of the model's parameters, where lm-eval knows it.
@@ -114,6 +115,7 @@ class Run:
     model_info: Mapping[str, Any]
     environment: Mapping[str, Any]
     line: str
+    short_line: str
     version: Any
     command: Mapping[str, Any]
     parameters: int | None
@@ -145,11 +147,6 @@ class Run:
         self.is_trial = self.command.get("limit") is not None and sample is not None
         self.texts = {side: take_values(self.documents, self.tests, side, "candidates") for side in SIDES}
         self._describe_training(set_name)
-
-    @cached_property
-    def short_line(self) -> str:
-        """The signature for print, see `nnd_tasks.task.signature.short_signature`."""
-        return short_signature(self.protocol, self.model_info, self.environment)
 
     def _describe_training(self, tested_set: str) -> None:
         self.trained_on = [split for split in str(self.model_info.get("trained_on") or "").split(",") if split]

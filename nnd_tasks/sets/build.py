@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from nnd_tasks import __version__
 from nnd_tasks.baselines import baseline_rates, favourite, writers_of
-from nnd_tasks.errors import NNDError, has_package
+from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, write_text
+from nnd_tasks.packages import has_package
 from nnd_tasks.publishers.download import Source, open_source
 from nnd_tasks.schema import (
     OPTIONAL_COLUMNS,

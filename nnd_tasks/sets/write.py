@@ -22,7 +22,8 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from nnd_tasks import __version__
-from nnd_tasks.baselines import ALL, BASELINES
+from nnd_tasks.baselines import BASELINES
+from nnd_tasks.categories import ALL
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import changing, dump_yaml, expand, only_writer, read_text, rewriting
 from nnd_tasks.languages import language_pair

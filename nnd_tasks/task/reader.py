@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnd_tasks.errors import NNDError, need_package
+from nnd_tasks.errors import NNDError
+from nnd_tasks.packages import need_package
 from nnd_tasks.rule import Likelihood, normalize
 from nnd_tasks.task.documents import Documents
 from nnd_tasks.task.metrics import Breakdown, Counts, score_document

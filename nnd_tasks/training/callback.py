@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, Trainer, TrainerCallback
 
-from nnd_tasks.baselines import ALL
+from nnd_tasks.categories import ALL
 from nnd_tasks.errors import NNDError, typed_reason_of
 from nnd_tasks.measures import MEASURES
 from nnd_tasks.run.adapter import task_manager

@@ -21,10 +21,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from nnd_tasks.baselines import ALL
-from nnd_tasks.errors import NNDError, has_package
+from nnd_tasks.categories import ALL
+from nnd_tasks.errors import NNDError
 from nnd_tasks.figures.lines import draw_lines
 from nnd_tasks.measures import MEASURES, weigh_measures
+from nnd_tasks.packages import has_package
 from nnd_tasks.results.compare import category_measures, category_rates
 from nnd_tasks.results.model_names import short_names
 from nnd_tasks.results.paired import Paired, pair_several

@@ -47,6 +47,7 @@ def make_run(
         "model_info": {"window": 64},
         "environment": {},
         "line": f"set:nnd/demo || name:{model}",
+        "short_line": f"nnd:?|demo|{model}",
         "version": "1-A",
         "command": {},
         "parameters": 1,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nnd_tasks.baselines import ALL, is_of_category
+from nnd_tasks.categories import ALL, is_of_category
 from nnd_tasks.likelihood.rules_report import apply_rules
 from nnd_tasks.results.compare import compare_runs
 from nnd_tasks.results.comparison_report import give_verdicts

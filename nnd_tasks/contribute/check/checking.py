@@ -20,8 +20,8 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from nnd_tasks import schema
 from nnd_tasks.contribute.check.rules import Finding, Severity, Tests, check_tests, finding
-from nnd_tasks.errors import NNDError, noting, reason_of, visible
-from nnd_tasks.files import expand, read_text
+from nnd_tasks.errors import NNDError, reason_of, visible
+from nnd_tasks.files import expand, noting, read_text
 from nnd_tasks.markdown import code, escape_markdown
 from nnd_tasks.publishers.licences import is_open, licence_names
 from nnd_tasks.schema import clean_name, find_faults, fingerprint

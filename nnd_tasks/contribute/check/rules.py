@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from nnd_tasks.baselines import ALL, BASELINES, WRITERS, baseline_passes
+from nnd_tasks.baselines import BASELINES, WRITERS, baseline_passes
+from nnd_tasks.categories import ALL
 from nnd_tasks.errors import visible
 from nnd_tasks.files import read_yaml
 from nnd_tasks.schema import RESERVED_COLUMNS, clean_name, to_nfc
