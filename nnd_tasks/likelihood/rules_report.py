@@ -8,9 +8,10 @@ Known limits: the interval of ``adjusted`` leaves out the noise of what was lear
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import and_, eq
 from typing import Any
 
@@ -26,7 +27,7 @@ from nnd_tasks.results.paired import find_conflict
 from nnd_tasks.results.runs import Run, check_writers
 from nnd_tasks.rule import Likelihood, passes
 from nnd_tasks.show.report import Report, make_table
-from nnd_tasks.significance import LEVEL, detectable, holm, paired_difference, permutation_p
+from nnd_tasks.significance import judge_differences, paired_difference, permutation_p
 from nnd_tasks.splits import find_source
 from nnd_tasks.statistics import FEW, FEW_PROMPTS
 from nnd_tasks.task.scored_tokens import STATS, unigram_surprise
@@ -90,14 +91,11 @@ def apply_rules(run: Run, amateur: Run | None = None) -> tuple[pd.DataFrame, pd.
     tests = run.tests.dropna(subset="margin_sum").reset_index(drop=True)
     if tests.empty:
         raise NNDError(f"{run.path}: no test has finite likelihoods")
-    unigram = unigram_surprise(own.ids for key, own in tokens.items() if key[2])
-    split = cache(split_words)
-
-    @cache
-    def tokens_of(index: int) -> list[int]:
-        document = run.documents[index]
-        keys = ((document["cluster_id"], candidate, True) for candidate in range(len(document["candidates"])))
-        return [*chain.from_iterable(tokens[key].ids for key in keys if key in tokens)]
+    split, ids_of = cache(split_words), defaultdict[str, list[int]](list)
+    for (prompt, _, with_context), own in tokens.items():
+        if with_context:
+            ids_of[prompt] += own.ids.tolist()
+    unigram = unigram_surprise(ids_of.values())
 
     @cache
     def read(index: int, candidate: int, same: int) -> list[float]:
@@ -119,7 +117,7 @@ def apply_rules(run: Run, amateur: Run | None = None) -> tuple[pd.DataFrame, pd.
             stretches=divide(own, others[key]) if key in others else ((), ()),
         )
         # Words of the prompt's own topic would look frequent, and the other candidates' words would tell of the one at hand.
-        return [*(rule(text) for rule in RULES.values()), float(unigram(own.ids, tokens_of(index)).sum())]
+        return [*(rule(text) for rule in RULES.values()), float(unigram(own.ids, ids_of[key[0]]).sum())]
 
     rows = []
     for index, *pair in tests[["document", "high", "low"]].itertuples(index=False):
@@ -144,38 +142,32 @@ def divide(own: CandidateTokens, other: CandidateTokens) -> Any:
 # ---------------------------------------------------------------- against the mean
 
 
-def weigh(tests: pd.DataFrame, outcomes: pd.DataFrame) -> Iterator[dict[str, Any]]:
+def weigh(tests: pd.DataFrame, outcomes: pd.DataFrame) -> pd.DataFrame:
     """Compare rules with the mean per token, each on the tests of which both say something.
 
-    Yields:
-        Of each rule ``rule``, ``tests``, ``prompts``, ``few``, ``base`` (rate of the mean), ``rate``, ``difference`` with its
-        error and interval, ``p``, and ``length``: whether only tests that one length rule wins make its gain.
+    Returns:
+        By ``rule``: ``tests``, ``prompts``, ``few``, ``base`` (rate of the mean), ``rate``, ``difference`` with its
+        ``standard_error``, ``low`` and ``high``, ``p``, and ``length``: whether only tests that one length rule wins make its
+        gain.
     """
     gains = outcomes.drop(columns=BASE).sub(outcomes[BASE], axis=0)
     by_prompt, longer = gains.groupby(tests["cluster_id"]), tests["high_bytes"] - tests["low_bytes"]
     totals, counts = by_prompt.sum(), by_prompt.count()
-    for rule, p in zip(gains, permutation_p(totals), strict=True):
-        gain = gains[rule].dropna()
-        change = paired_difference(0 * totals[rule], totals[rule], counts[rule])
-        prompts = int((counts[rule] > 0).sum())
-        yield {
-            "rule": rule, "tests": len(gain), "prompts": prompts, "few": prompts < FEW,
-            "base": outcomes.loc[gain.index, BASE].mean(), "rate": outcomes[rule].mean(), **change.columns("difference"), "p": p,
-            "length": change.mean > 0 >= min(gain[longer > 0].sum(), gain[longer < 0].sum()),
-        }  # fmt: skip
+    changes = [paired_difference(0 * totals[rule], totals[rule], counts[rule]) for rule in gains]
+    table = pd.DataFrame(changes, gains.columns.rename("rule")).rename(columns={"mean": "difference"})
+    rates, prompts, gain = outcomes[gains.columns].mean(), (counts > 0).sum(), table["difference"]
+    least = np.minimum(gains[longer > 0].sum(), gains[longer < 0].sum())
+    known = {"tests": counts.sum(), "prompts": prompts, "few": prompts < FEW, "base": rates - gain, "rate": rates}
+    return table.assign(**known, p=permutation_p(totals), length=(gain > 0) & (least <= 0))
 
 
-def judge(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def judge(table: pd.DataFrame) -> pd.DataFrame:
     """Add ``p_holm``, ``mde`` and ``verdict``; all tests are one family of hypotheses, the categories together another."""
-    table = pd.DataFrame(rows)
-    families = table.groupby(table["category"] == ALL)["p"]
-    table["p_holm"], gain, error = families.transform(holm), table["difference"], table["difference_standard_error"]
-    table["mde"] = [*map(detectable, error, table["prompts"], families.transform("size"))]
-    shown = table["p_holm"] < LEVEL
+    table = judge_differences(table.assign(question=table["category"] != ALL, span=1.0))
+    shown, gain = table["significant"], table["difference"]
     kinds = {"worse": shown & (gain < 0), "better": shown & (gain >= GAIN), "a little better": shown}
-    kinds["refuted"] = (table["mde"] <= GAIN) | ((gain == 0) & (error == 0))
-    table["verdict"] = np.select([*kinds.values()], [*kinds], "open")
-    return table
+    kinds["refuted"] = (table["mde"] <= GAIN) | ((gain == 0) & (table["standard_error"] == 0))
+    return table.assign(verdict=np.select([*kinds.values()], [*kinds], "open"))
 
 
 def report_rules(run: Run, names: Sequence[str] = (), amateurs: Sequence[Run] = ()) -> Report:
@@ -200,19 +192,19 @@ def report_rules(run: Run, names: Sequence[str] = (), amateurs: Sequence[Run] = 
     ]
     if lost := len(run.tests) - len(tests):
         notes.append(f"{counted(lost, 'test')} without finite likelihoods left out")
+    outcomes = outcomes.filter([*wanted])
     sources = [find_source(str(document.get("context") or document["candidates"][0])) for document in run.documents]
-    halves = {source: place % 2 for place, source in enumerate(sorted({*sources}))}
-    half = np.array([halves[sources[index]] for index in tests["document"]])
-    rows = []
+    half = pd.factorize(np.array(sources), sort=True)[0][tests["document"]] % 2
+    tables, best = {}, {}
     for category in (ALL, *sorted({*tests["category"]})):
         chosen = is_of_category(tests, category)
-        own = outcomes.loc[chosen, [name for name in wanted if name in outcomes]]
+        own, first = outcomes[chosen], half[chosen] == 0
         gains = own.sub(own[BASE], axis=0)
-        best = [gains[half[chosen] == other].mean().fillna(0).idxmax() for other in (1, 0)]
-        own["chosen"] = np.where(half[chosen] == 0, *(own[name] for name in best))
-        rows += [{"category": category, "best": "", **row} for row in weigh(tests[chosen], own)]
-        rows[-1]["best"] = f": {best[0]} / {best[1]}"
-    table = judge(rows)
+        names = [gains[part].mean().fillna(0).idxmax() for part in (~first, first)]
+        own = own.assign(chosen=np.where(first, *(own[name] for name in names)))
+        tables[category], best[category] = weigh(tests[chosen], own), f": {names[0]} / {names[1]}"
+    table = judge(pd.concat(tables, names=["category"]).reset_index())
+    table["best"] = table["category"].map(best).where(table["rule"] == "chosen", "")
     overall = table[table["category"] == ALL].assign(task=run.task, model=run.model, mean=outcomes[BASE].mean())
     last = overall.iloc[-1]
     return Report(
