@@ -124,6 +124,16 @@ def config_parts(config: Any) -> list[Any]:
     return [text_config(config), *filter(None, [getattr(config, "encoder", None)])]
 
 
+def rope_kinds(config: Any) -> set[str]:
+    """Return the kinds of rotary embedding that a model's config names, for all layers or for each type of layer."""
+    kinds: set[str] = set()
+    for part in config_parts(config):
+        settings = getattr(part, "rope_parameters", None) or getattr(part, "rope_scaling", None) or {}
+        ropes = [settings, *(rope for rope in settings.values() if isinstance(rope, Mapping))]
+        kinds |= {str(rope.get("rope_type") or rope.get("type")) for rope in ropes}
+    return kinds - {"None"}
+
+
 def layout_of(config: Any) -> Layout:
     """Read what the config of a decoder asks for.
 

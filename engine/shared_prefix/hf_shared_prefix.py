@@ -8,7 +8,7 @@ requests, are scored as `HFLM` does. `shared_prefix.prefix_scoring` does the sco
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from shared_prefix.architectures import (
     Layout,
     config_parts,
     layout_of,
+    rope_kinds,
     text_config,
 )
 from shared_prefix.model_error import reason_with_type
@@ -185,8 +186,7 @@ class SharedPrefixLM(PrefixScoring):
             logger.warning("%d requests are longer than the window of %d tokens; cut from the left", cut, window)
         with torch.inference_mode():
             scored = self._score(requests) if shares else self._score_each(requests)
-            answers = ((request.index, request.answer) for request in scored)
-            return collect_responses(self, requests, answers, disable_tqdm)
+            return collect_responses(self, requests, scored, disable_tqdm)
 
     def _plain(self, requests: Sequence[TokenRequest], **kwargs: Any) -> list[Response]:
         """Score as `HFLM` does.
@@ -238,7 +238,7 @@ def why_not_config(config: Any, backend: str) -> str | None:
     if config.model_type not in types:
         return REFUSED.get(config.model_type, f"the architecture {config.model_type} is not known to allow it")
     text = text_config(config)
-    ropes = set().union(*map(_rope_kinds, config_parts(config))) - types[config.model_type].ropes
+    ropes = rope_kinds(config) - types[config.model_type].ropes
     if ropes:
         return f"rotary embeddings of type {min(ropes)} depend on how much is read at once"
     if getattr(text, "use_bidirectional_attention", None) in (True, "all") or not getattr(text, "is_causal", True):
@@ -251,13 +251,6 @@ def why_not_config(config: Any, backend: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def _rope_kinds(config: Any) -> set[str]:
-    """Return the kinds of rotary embedding that a config names, for all layers or for each type of layer."""
-    settings = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    ropes = [settings, *(rope for rope in settings.values() if isinstance(rope, Mapping))]
-    return {str(rope.get("rope_type") or rope.get("type")) for rope in ropes} - {"None"}
 
 
 def why_unsuitable(model: Any, inner: Any, backend: str) -> str | None:

@@ -8,7 +8,7 @@ with lm-eval's own methods. The model is never loaded, so a run whose answers co
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -73,8 +73,9 @@ class BaseCounter:
         """Give the tokens of a text."""
         return [0]
 
-    def encode_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Tokenize in batches what the other methods will be asked about pairs (context, continuation)."""
+    def measure(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[int, int, list[str]]]:
+        """Count the tokens of each pair (context, continuation), see `lengths`, and list its flaws: ``merged``, ``bos_twice``."""
+        return [(*self.lengths(*pair), []) for pair in pairs]
 
     def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Give the tokens of context and continuation."""
@@ -91,10 +92,6 @@ class BaseCounter:
     def merges(self, context: str, continuation: str) -> bool:
         """Tell whether a token has characters of both the context and the continuation."""
         return False
-
-    def find_flaws(self, context: str, continuation: str) -> list[str]:
-        """List the flaws of a request: ``merged``, ``bos_twice``."""
-        return []
 
     def special_text(self, which: str) -> str:
         """Give the text of the ``bos`` or ``eos`` token."""
@@ -263,10 +260,11 @@ class TokenCounter(BaseCounter):
             return context > self.window
         return context + continuation > self.window + self._room
 
-    def encode_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Tokenize in batches what the other methods will be asked about pairs (context, continuation)."""
+    def measure(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[int, int, list[str]]]:
+        """Count the tokens of each pair (context, continuation), see `lengths`, and list its flaws, see `find_flaws`."""
         if not self.reward:
-            self._hf.encode_pairs(pairs)
+            self._hf.encode_pairs(pairs)  # in batches
+        return [(*self.lengths(*pair), self.find_flaws(*pair)) for pair in pairs]
 
     def split(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
         """Tokenize context and continuation as lm-eval does.

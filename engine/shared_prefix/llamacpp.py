@@ -412,8 +412,7 @@ class LlamaCppLM(GGUFTokenizing):
             logger.warning(
                 "%d requests are longer than the window of %d tokens; cut from the left", cut, self.max_length
             )
-        answers = ((one.index, one.answer) for one in self._score(requests, most))
-        return collect_responses(self, requests, answers, disable_tqdm)
+        return collect_responses(self, requests, self._score(requests, most), disable_tqdm)
 
     def _score(self, requests: Sequence[TokenRequest], most: int) -> Iterator[ScoredRequest]:
         """Score requests in packs of at most ``most`` texts; yield those of a pack when they are scored."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared_prefix.prefix_tree import common_prefix
-from shared_prefix.token_requests import Response, TokenAnswer
+from shared_prefix.token_requests import Response, ScoredRequest
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,8 @@ class PrefixCacheScoring:
 
     # ------------------------------------------------------------ what comes back
 
-    def run(self) -> Iterator[tuple[int, TokenAnswer]]:
-        """Send everything; yield the index of each request and its answer as soon as it is known.
+    def run(self) -> Iterator[ScoredRequest]:
+        """Send everything; yield each request as soon as it is scored.
 
         Raises:
             RuntimeError: the engine gave no log-probability for a prompt that it was told to compute as a whole.
@@ -220,9 +220,10 @@ class PrefixCacheScoring:
             self._send_again(finished)
             for i in finished:
                 for request in self._requests[i]:
-                    nodes = self._nodes[i][self._starts[request] :]
-                    logprobs = self._logprobs[nodes]
-                    yield request, TokenAnswer.of(sum(logprobs.tolist()), bool(self._likeliest[nodes].all()), logprobs)
+                    start = self._starts[request]
+                    nodes, targets = self._nodes[i][start:], list(self._sequences[i][start:])
+                    likeliest = bool(self._likeliest[nodes].all())
+                    yield ScoredRequest(request, targets, self._logprobs[nodes].tolist(), likeliest)
             done = finished.stop
 
     def _send_again(self, numbers: Iterable[int]) -> None:

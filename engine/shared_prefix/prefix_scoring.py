@@ -123,12 +123,12 @@ class PrefixScoring(TokenizingOnce):
                 try:
                     if pack.owner != owner:  # else it begins with the stem that was read last
                         owner, stem, hidden = pack.owner, None, None
-                        if pack.stem:
-                            stem = RowCache(None, np.array([pack.stem - 1]))
-                            text = np.asarray(sequences[owner][: pack.stem])
-                            hidden = self._read(text, TreeMask.of_text(pack.stem), stem)
+                        if pack.mask.stem:
+                            stem = RowCache(None, np.array([pack.mask.stem - 1]))
+                            text = np.asarray(sequences[owner][: pack.mask.stem])
+                            hidden = self._read(text, TreeMask.of_text(pack.mask.stem), stem)
                     if hidden is not None:
-                        work.score_targets(hidden, [(i, 0, range(pack.stem)) for i in pack.paths])
+                        work.score_targets(hidden, [(i, 0, range(pack.mask.stem)) for i in pack.paths])
                     self._score_pack(pack, work, stem)
                 except torch.OutOfMemoryError as error:
                     self._take_smaller_rows([request for i in pack.paths for request in work.requests[i]], error)
@@ -141,7 +141,7 @@ class PrefixScoring(TokenizingOnce):
             anchors = [branch.anchor for branch in pack.branches]
             cache = RowCache(before, np.unique(np.array(anchors, dtype=np.int64)) if anchors else None)
             hidden = self._read(pack.tokens, pack.mask, cache)
-            work.score_targets(hidden, [(i, pack.stem, path) for i, path in pack.paths.items()])
+            work.score_targets(hidden, [(i, pack.mask.stem, path) for i, path in pack.paths.items()])
             before = cache  # what branches go on from
         for row in pack.rows(work.sequences, self.row_tokens):
             hidden = self._read(row.tokens, row.mask, RowCache(before))

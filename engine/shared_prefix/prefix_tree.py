@@ -61,13 +61,6 @@ class TreeMask:
         """Whether each token sees all before it, and the row begins the text."""
         return self.keys == len(self.ends) and bool((self.positions == np.arange(self.keys)).all())
 
-    def ancestors(self, token: int) -> NDArray[np.bool_]:
-        """Mark the keys of a token of the row and of its ancestors, shape (keys,)."""
-        row, trunk = np.arange(len(self.ends)), np.arange(len(self.trunk_ends))
-        anchor = self.anchors[token] if len(trunk) else -1
-        seen = [(trunk <= anchor) & (anchor < self.trunk_ends), (row <= token) & (token < self.ends)]
-        return np.concatenate([np.ones(self.stem, dtype=bool), *seen])
-
     @property
     def keys(self) -> int:
         """Number of keys."""
@@ -126,7 +119,7 @@ class Pack:
     """Some neighbouring sequences as a tree of tokens.
 
     Attributes:
-        tokens: ids of the trunk's tokens, depth first, shape (trunk,).
+        tokens: ids of the trunk's tokens, depth first, shape (trunk,); those of the stem are not among them.
         mask: their tree.
         paths: index of a sequence -> the trunk indices of its part of the trunk, in order.
         branches: the rest of each sequence that is not wholly in stem and trunk.
@@ -138,11 +131,6 @@ class Pack:
     paths: dict[int, Ints]
     branches: list[Branch]
     owner: int = -1
-
-    @property
-    def stem(self) -> int:
-        """Length of the stem, in tokens; 0 without one. These tokens are not in the trunk."""
-        return self.mask.stem
 
     def rows(self, sequences: Sequence[tuple[int, ...]], most: int) -> Iterator[Row]:
         """Yield the branches in rows of at most ``most`` tokens; a longer branch has a row of its own.
@@ -357,17 +345,5 @@ def _row(branches: list[Branch], pack: Pack, sequences: Sequence[tuple[int, ...]
     positions = [np.arange(branch.start, len(sequences[branch.sequence])) for branch in branches]
     ends = np.repeat(np.cumsum(lengths), lengths)
     anchors = np.repeat([branch.anchor for branch in branches], lengths)
-    mask = TreeMask(np.concatenate(positions), ends, pack.stem, pack.mask.positions, pack.mask.ends, anchors)
+    mask = TreeMask(np.concatenate(positions), ends, pack.mask.stem, pack.mask.positions, pack.mask.ends, anchors)
     return Row(branches, lengths, np.concatenate(rests), mask)
-
-
-def chains(ends: Ints) -> Iterator[tuple[int, int, int]]:
-    """Yield the chains of a tree, depth first: first token, token after the last one, and parent of the first; -1 if it has none.
-
-    In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
-    """
-    start = 0
-    for stop in (np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1).tolist():
-        above = np.flatnonzero(ends[:start] > start)
-        yield start, stop, int(above[-1]) if above.size else -1
-        start = stop

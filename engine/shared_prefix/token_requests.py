@@ -107,7 +107,7 @@ def check_requests(requests: Iterable[TokenRequest], window: int) -> None:
 
 
 def collect_responses(
-    lm: Any, requests: Sequence[TokenRequest], answers: Iterable[tuple[int, TokenAnswer]], disable_tqdm: bool
+    lm: Any, requests: Sequence[TokenRequest], scored: Iterable[ScoredRequest], disable_tqdm: bool
 ) -> list[Response]:
     """Return the responses in the order of the requests. Each goes to lm-eval's cache as soon as it is known.
 
@@ -115,12 +115,13 @@ def collect_responses(
         lm: a model of lm-eval; ``lm.token_scores`` says whether responses keep the log-probability of every token, and
             ``lm.token_stats``, where it has that, whether they keep `TokenStats`.
         requests: of one call.
-        answers: index of each request, and the answer to it, in any order.
+        scored: each of them with all of its targets scored, in any order.
         disable_tqdm: whether to show no progress.
     """
     responses: list[Response] = [(math.nan, False)] * len(requests)
     silent, has_stats = disable_tqdm or lm.rank != 0, getattr(lm, "token_stats", False)
-    for i, answer in tqdm(answers, total=len(requests), disable=silent, desc="Running loglikelihood requests"):
+    for request in tqdm(scored, total=len(requests), disable=silent, desc="Running loglikelihood requests"):
+        i, answer = request.index, request.answer
         if not lm.token_scores:
             answer.logprobs = answer.expected = None
         responses[i] = response = answer if lm.token_scores or has_stats else (answer[0], answer[1])

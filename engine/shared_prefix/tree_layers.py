@@ -39,7 +39,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from shared_prefix.architectures import Layout
-from shared_prefix.prefix_tree import Ints, TreeMask, chains
+from shared_prefix.prefix_tree import Ints, TreeMask
 
 
 @contextmanager
@@ -106,11 +106,31 @@ class Block:
         return CALL + (self.stop - self.start + (COPY if len(self.keys) > 1 else 0)) * int(self.seen.sum())
 
 
+def chains(ends: Ints) -> Iterator[tuple[int, int, int]]:
+    """Yield the chains of a tree, depth first: first token, token after the last one, and parent of the first; -1 if it has none.
+
+    In a chain, each token is the parent of the next. ``ends`` as in `TreeMask`.
+    """
+    start = 0
+    for stop in (np.flatnonzero(ends == np.arange(1, len(ends) + 1)) + 1).tolist():
+        above = np.flatnonzero(ends[:start] > start)
+        yield start, stop, int(above[-1]) if above.size else -1
+        start = stop
+
+
+def _keys_of(token: int, mask: TreeMask) -> NDArray[np.bool_]:
+    """Mark the keys of a token of the row and of its ancestors, shape (keys,)."""
+    row, trunk = np.arange(len(mask.ends)), np.arange(len(mask.trunk_ends))
+    anchor = mask.anchors[token] if len(trunk) else -1
+    seen = [(trunk <= anchor) & (anchor < mask.trunk_ends), (row <= token) & (token < mask.ends)]
+    return np.concatenate([np.ones(mask.stem, dtype=bool), *seen])
+
+
 def blocks_of(mask: TreeMask) -> list[Block]:
     """Return the blocks of a row: its chains, joined with the one before where one call for both costs no more than two."""
     blocks: list[Block] = []
     for start, stop, _ in chains(mask.ends):
-        block = Block(start, stop, mask.ancestors(stop - 1))
+        block = Block(start, stop, _keys_of(stop - 1, mask))
         if blocks:
             joined = Block(blocks[-1].start, stop, blocks[-1].seen | block.seen)
             if joined.cost() <= blocks[-1].cost() + block.cost():

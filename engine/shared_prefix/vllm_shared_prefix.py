@@ -179,7 +179,7 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
         try:
             self.model.reset_prefix_cache()
             scoring = PrefixCacheScoring(sequences, starts, self._layout, self._send)
-            ours = dict(scoring.run())
+            ours = {request.index: sum(request.logprobs) for request in scoring.run()}
             fresh = [Ask(sequence, rows=True, fresh=True) for sequence in sequences]
             answers = self._send(fresh)
         except Exception as error:  # an engine can raise anything
@@ -190,8 +190,8 @@ class VLLMSharedPrefixLM(vllm_class()):  # type: ignore[misc]
             rows = [answers[i].row(position) for position in range(start, len(sequence))]
             total = sum(row[0] if row else math.nan for row in rows)
             allowed = len(rows) * (_ALLOWED if self._wide else _ALLOWED_16)
-            if not abs(ours[i][0] - total) <= allowed:
-                return f"on a small example the sums differ from those of whole prompts ({ours[i][0]:.5f}, {total:.5f})"
+            if not abs(ours[i] - total) <= allowed:
+                return f"on a small example the sums differ from those of whole prompts ({ours[i]:.5f}, {total:.5f})"
         return None
 
     # ------------------------------------------------------------ requests

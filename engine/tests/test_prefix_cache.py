@@ -89,7 +89,7 @@ def score(engine, requests, **layout):
     starts = [len(context) for context, _ in requests]
     capacity = layout.pop("capacity", 10**6)
     scoring = PrefixCacheScoring(sequences, starts, CacheLayout(engine.block, capacity, **layout), engine.send)
-    answers = dict(scoring.run())
+    answers = {request.index: request.answer for request in scoring.run()}
     assert sorted(answers) == list(range(len(requests)))
     for i, (sequence, start) in enumerate(zip(sequences, starts, strict=True)):
         total, likeliest = truth(sequence, start)

@@ -16,7 +16,7 @@ sequences = st.sets(st.lists(tokens, min_size=1, max_size=12).map(tuple), min_si
 def test_every_token_of_every_sequence_sees_its_own_ancestors(found, row, worth):
     seen = []
     for pack in make_packs(found, PackLimits(row, 4 * row, worth)):
-        trunk, stem = len(pack.tokens), pack.stem
+        trunk, stem = len(pack.tokens), pack.mask.stem
         assert not stem or stem > row
         mask = pack.mask.visible("cpu").numpy()
         assert not pack.mask.is_text or (mask == np.tri(trunk, dtype=bool)).all()
@@ -62,15 +62,15 @@ def assert_reaches(mask, paths, reach):
 )
 def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(found, row, reach):
     for pack in make_packs(found, PackLimits(row, 4 * row, 0)):
-        stem, trunk = list(range(pack.stem)), len(pack.tokens)
-        before = {i: [*stem, *(pack.stem + path).tolist()] for i, path in pack.paths.items()}
+        stem, trunk = list(range(pack.mask.stem)), len(pack.tokens)
+        before = {i: [*stem, *(pack.mask.stem + path).tolist()] for i, path in pack.paths.items()}
         if trunk:
-            ancestors = {k - pack.stem: keys[: at + 1] for keys in before.values() for at, k in enumerate(keys)}
+            ancestors = {k - pack.mask.stem: keys[: at + 1] for keys in before.values() for at, k in enumerate(keys)}
             assert_reaches(pack.mask, {token: path for token, path in ancestors.items() if token >= 0}, reach)
         for rows in pack.rows(found, row):
             offset, paths = 0, {}
             for branch, length in zip(rows.branches, rows.lengths, strict=True):
-                own = [pack.stem + trunk + offset + k for k in range(length)]
+                own = [pack.mask.stem + trunk + offset + k for k in range(length)]
                 paths |= {offset + k: [*before[branch.sequence], *own[: k + 1]] for k in range(length)}
                 offset += length
             assert_reaches(rows.mask, paths, reach)
@@ -79,7 +79,7 @@ def test_windows_and_chunks_are_counted_in_positions_also_over_stem_and_trunk(fo
 def read(found, row):
     """Return how many tokens are read, each stem once."""
     packs = list(make_packs(found, PackLimits(row, 16 * row)))
-    stems = {pack.owner: pack.stem for pack in packs if pack.stem}
+    stems = {pack.owner: pack.mask.stem for pack in packs if pack.mask.stem}
     branches = sum(len(found[branch.sequence]) - branch.start for pack in packs for branch in pack.branches)
     return sum(stems.values()) + sum(len(pack.tokens) for pack in packs) + branches
 
@@ -99,7 +99,7 @@ def test_stems_of_stems_are_stems_of_their_own():
     contexts = [tuple(range(2000 + 1000 * c, 2100 + 1000 * c)) for c in range(3)]
     found = sorted((*shots, *context, k) for context in contexts for k in range(5))
     packs = list(make_packs(found, PackLimits(64, 1024)))
-    assert [pack.stem for pack in packs] == [200, 200, 200]
+    assert [pack.mask.stem for pack in packs] == [200, 200, 200]
     assert read(found, 64) == 3 * (200 + 5)
 
 
@@ -145,7 +145,7 @@ def test_the_example_in_the_text_of_neighbours():
     texts = ("abcde", "abcdf", "abcdgh", "xypq", "xyr", "xys")
     packs = make_packs([tuple(map(ord, text)) for text in texts], PackLimits(3, 6, min_shared=2))
     found = [
-        ("".join(map(chr, pack.tokens)), pack.stem, pack.owner, [branch.anchor for branch in pack.branches])
+        ("".join(map(chr, pack.tokens)), pack.mask.stem, pack.owner, [branch.anchor for branch in pack.branches])
         for pack in packs
     ]
     assert found == [("ef", 4, 0, []), ("gh", 4, 0, []), ("xy", 0, -1, [1, 1, 1])]

@@ -123,16 +123,20 @@ def test_each_token_goes_on_from_its_own_sequence(found, row, total, price):
         stem, count = None, len(pack.tokens)
         anchors = np.unique(np.array([branch.anchor for branch in pack.branches], dtype=np.int64))
         assert len(anchors) <= 3
-        if pack.stem:
-            line = found[pack.owner][: pack.stem]
+        if pack.mask.stem:
+            line = found[pack.owner][: pack.mask.stem]
             *_, stem = read(
-                line, np.full(pack.stem, pack.stem), np.zeros(pack.stem, int), np.array([pack.stem - 1]), None
+                line,
+                np.full(pack.mask.stem, pack.mask.stem),
+                np.zeros(pack.mask.stem, int),
+                np.array([pack.mask.stem - 1]),
+                None,
             )
         states = stem
         if count:
             scanned, convolved, states = read(pack.tokens, pack.mask.ends, np.zeros(count, int), anchors, stem)
             for i, path in pack.paths.items():
-                for k, place in enumerate(path.tolist(), pack.stem + 1):
+                for k, place in enumerate(path.tolist(), pack.mask.stem + 1):
                     assert (scanned[place], convolved[place]) == expected[found[i][:k]]
         for rows in pack.rows(found, row):
             origins = np.zeros(len(rows.tokens), int) if states is None else states.rows(rows.mask.anchors)

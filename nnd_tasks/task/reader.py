@@ -202,9 +202,8 @@ class Writer:
         return []
 
     def measure(self, pairs: Sequence[tuple[Any, Any]], counter: BaseCounter) -> list[tuple[int, int, list[str]]]:
-        """Count the tokens of the prompt and of the answer of requests, and list their flaws (`BaseCounter.find_flaws`)."""
-        counter.encode_pairs(pairs)
-        return [(*counter.lengths(*pair), counter.find_flaws(*pair)) for pair in pairs]
+        """Count the tokens of the prompt and of the answer of requests, and list their flaws (`FLAWS`)."""
+        return counter.measure(pairs)
 
     # ------------------------------------------------------------ answers
 
