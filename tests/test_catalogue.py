@@ -121,8 +121,12 @@ def test_the_parts_of_a_prompt_are_shown_with_its_texts(built, tmp_path):
 def test_licences_in_the_docs_are_those_of_recipes_and_terms():
     page = (REPO / "docs" / "which_set.md").read_text("utf-8")
     configs = {"`mqm`, news": ("mqm", "newstest2021_ende"), "`mqm`, `ted_ende`": ("mqm", "ted_ende")}
-    sections = page.split("| set | annotations |")[1].split("\n\n")[0]
-    rows = [line.strip("| ").split(" | ") for line in sections.split("\n")[2:]]
+    allowed = re.findall(r"^\*\*Training: (.*)\. Commercial use: (.*)\.\*\*\n\n((?:- .*\n)+)", page, re.MULTILINE)
+    rows = [
+        (*re.fullmatch(r"- (.*?): (.*?); (.*)", line).groups(), *terms)
+        for *terms, lines in allowed
+        for line in lines.splitlines()
+    ]
     named = set()
     for names, *columns in rows:
         for label in names.split(", "):
