@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -147,20 +146,18 @@ def _read_sample(place: str, sample: Any) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=100)
-def _read_file(path: Path, changed: int) -> tuple[dict[str, list[dict[str, Any]]], str]:
-    """Read a samples file once for all metrics: filter -> its samples, by document; and the digest of all hashes."""
+def _read_file(path: Path, changed: int) -> tuple[list[dict[str, Any]], str]:
+    """Read a samples file once for all metrics and filters: its samples, by document; and the digest of all hashes."""
     samples = [_read_sample(*line) for line in read_lines(path)]
-    filters: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for sample in sorted(samples, key=lambda sample: sample["doc_id"]):
-        filters[sample["filter"]].append(sample)
-    return filters, hashlib.sha256("".join(sample["hashes"] for sample in samples).encode()).hexdigest()
+    hashes = "".join(sample["hashes"] for sample in samples)
+    return sorted(samples, key=lambda sample: sample["doc_id"]), hashlib.sha256(hashes.encode()).hexdigest()
 
 
-def _read_part(run: Run) -> list[dict[str, Any]]:
-    """Read what became of each document of a task, in the order of its data."""
-    filters, hashes = _read_file(run.path, run.path.stat().st_mtime_ns)
+def _read_part(run: Run) -> Iterator[dict[str, Any]]:
+    """Yield what became of each document of a task, in the order of its data."""
+    every, hashes = _read_file(run.path, run.path.stat().st_mtime_ns)
     metric, choice = run.protocol["metric"], run.protocol["filter"]
-    samples = filters.get(choice, [])
+    samples = [sample for sample in every if sample["filter"] == choice]
     not_of_it = f"they are of another run than {run.file.name}, or one is damaged; run the task again"
     ids = {sample["doc_id"] for sample in samples}
     if not len(samples) == len(ids) == run.prompts:
@@ -172,24 +169,22 @@ def _read_part(run: Run) -> list[dict[str, Any]]:
         raise NNDError(f"{run.path}: {len(samples)} of {run.prompts} documents{twice}")
     if run.answers not in ("", hashes):
         raise NNDError(f"{run.path}: its documents have other hashes: {not_of_it}")
-    documents = []
-    for sample in samples:
-        value = sample.get(metric, math.nan)
-        if not isinstance(value, (bool, int, float)):
-            raise NNDError(
-                f"{run.path}: {metric} of a document is a {'text' if isinstance(value, str) else 'list'}, which lm-eval pools in "
-                "its own way; it cannot be compared document by document"
-            )
-        name = f"{run.task}/{sample['doc_id']}/{sample['doc_hash'][:12]}"
-        about = {"cluster_id": name, "value": float(value), "stratum": run.task, "candidates": [sample["asked"]]}
-        documents += [sample | about] if metric in sample else []
-    mean, reported = np.mean([document["value"] for document in documents]), run.reported[f"{metric},{choice}"]
-    if not _is_close(mean, reported):
+    samples = [sample for sample in samples if metric in sample]
+    for kind in {type(sample[metric]) for sample in samples} - {bool, int, float}:
+        raise NNDError(
+            f"{run.path}: {metric} of a document is a {'text' if kind is str else 'list'}, which lm-eval pools in "
+            "its own way; it cannot be compared document by document"
+        )
+    mean = np.mean([sample[metric] for sample in samples])
+    if not _is_close(mean, reported := run.reported[f"{metric},{choice}"]):
         raise NNDError(
             f"{run.path}: the mean of {metric} is {mean:.6g}, {run.file.name} says {reported!r:.40}: lm-eval pools it in another "
             f"way, so that it cannot be compared document by document; or {not_of_it}"
         )
-    return documents
+    for sample in samples:
+        name = f"{run.task}/{sample['doc_id']}/{sample['doc_hash'][:12]}"
+        about = {"cluster_id": name, "value": float(sample[metric]), "stratum": run.task}
+        yield {**sample, **about, "candidates": [sample["asked"]]}
 
 
 def read_documents(run: Run) -> Run:
@@ -200,8 +195,8 @@ def read_documents(run: Run) -> Run:
             their mean.
     """
     documents = [document for part in run.command.get("parts", [run]) for document in _read_part(part)]
-    names = {"test_id": "cluster_id", "cluster_id": "doc_hash", "passed": "value", "stratum": "stratum"}
-    tests = pd.DataFrame({column: [document[key] for document in documents] for column, key in names.items()})
+    names = {"cluster_id": "test_id", "doc_hash": "cluster_id", "value": "passed", "stratum": "stratum"}
+    tests = pd.DataFrame(documents, columns=[*names]).rename(columns=names)
     fixed = {"category": "", "subcategory": "", "severity": "", "high": 0, "low": 0, "tie": False}
     equal = ["stratum"] if run.protocol.get("weights") == "equal" else []
     tests = tests.assign(**fixed, document=range(len(tests))).reindex(columns=[*COLUMNS, *equal])
@@ -223,15 +218,17 @@ def label_documents(runs: Sequence[Run], cluster: str | None, category: str | No
         NNDError: a run is of an NND task; no task has a field, or only some documents; or a value is a list, or ``all``.
     """
     for option, field, column in (("--cluster", cluster, "cluster_id"), ("--category", category, "category")):
+        if not field:
+            continue
         labelled, lacking = list[Run](), dict[str, str]()
-        for run in runs if field else ():
+        for run in runs:
             if run.reader != METRIC:
                 raise NNDError(
                     f"{option}: {run.task} is an NND task, whose tests have their own; add --select reader={METRIC}"
                 )
             docs = [document["doc"] if isinstance(document["doc"], dict) else {} for document in run.documents]
             values = [doc.get(field) for doc in docs]
-            if all(value is None for value in values):
+            if not any(value is not None for value in values):
                 lacking[run.task] = (
                     f"{option}: documents of {run.task} have no {field}; they have {some_of([*docs[0]], show=str)}"
                 )
@@ -243,9 +240,9 @@ def label_documents(runs: Sequence[Run], cluster: str | None, category: str | No
                 words = run.words._replace(prompt="cluster") if column == "cluster_id" else run.words
                 run = replace(run, tests=run.tests.assign(**{column: [*map(str, values)]}), words=words)
             labelled.append(run)
-        if field and len(lacking) == len({run.task for run in runs}):
+        if len(lacking) == len({run.task for run in runs}):
             raise NNDError("; ".join(lacking.values()))
         for line in lacking.values():
             warn(f"{line}; it stays as it is")
-        runs = labelled or runs
+        runs = labelled
     return list(runs)
