@@ -48,7 +48,7 @@ def new(
         str,
         Option(
             "--from",
-            help="csv, tsv, txt, xlsx, json, jsonl or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar; task:NAME.",
+            help="csv, tsv, txt, xlsx, json, jsonl or parquet, csv.gz; a folder, 'DIR/*.csv', a zip or tar.",
         ),
     ],
     context: Annotated[str, _column("What a model is given.")] = "",
@@ -76,8 +76,6 @@ def new(
     missing: Annotated[str, _reading("VALUE,...: nobody judged.")] = "",
     decimal: Annotated[str, _reading("Decimal mark, . or ,")] = "",
     encoding: Annotated[str, _reading("Such as cp1252. Default: recognised.")] = "",
-    include_path: Annotated[str, Option("--include_path", help="Folder of your own tasks, for task:NAME.")] = "",
-    trust: Annotated[bool, Option("--trust", help="Run the code that these tasks name.")] = False,
     license_: Annotated[str, Option("--license", help="Such as cc-by-4.0.")] = "",
     language: Annotated[str, Option(help="Codes, such as en,de.")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would be made, write nothing.")] = False,
@@ -86,7 +84,7 @@ def new(
         bool, Option("--keys", is_eager=True, callback=_print_keys, help="Show what a recipe can say, and end.")
     ] = False,
 ) -> None:
-    """Make a set out of a table of judged texts or of pairs, or of a task of lm-eval.
+    """Make a set out of a table of judged texts or of pairs.
 
     Exports of annotation tools and other common files are recognised; the prepare.py that reads them is put beside the recipe.
     Columns may be dotted, for fields of objects: scores.fluency. The recipe goes to $NND_HOME/task_yamls/NAME/_recipe; edit it
@@ -105,17 +103,7 @@ def new(
         "attribute": _split_attributes(attribute), "leave_out": _split_left_out(leave_out), "winners": _split_winners(winners),
         "facts": _drop_empty({"license": license_, "language": parts_of(language)}),
     })  # fmt: skip
-    if source.startswith("task:"):
-        from nnd_tasks.contribute.from_task import draft_task  # imports lm-eval
-
-        task = source.removeprefix("task:")
-        draft = draft_task(name, task, keys, include_path=include_path, trust=trust, replace=replace)
-    elif include_path or trust:
-        raise NNDError(
-            f"{'--include_path' if include_path else '--trust'}: used for --from task:NAME only; leave it out"
-        )
-    else:
-        draft = draft_set(name, source, keys, systems=systems, raters=raters, replace=replace)
+    draft = draft_set(name, source, keys, systems=systems, raters=raters, replace=replace)
     _preview(draft)
     tasks = [] if dry_run else draft.write(replace=replace)
     for note in draft.built_set.notes:

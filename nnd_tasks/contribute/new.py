@@ -69,7 +69,6 @@ def draft_set(
     source: str,
     keys: Mapping[str, Any],
     *,
-    facts: Mapping[str, Any] | None = None,
     systems: Sequence[str] = (),
     raters: Sequence[str] = (),
     replace: bool = False,
@@ -82,7 +81,6 @@ def draft_set(
         name: of the set; letters, digits and ``_``.
         source: a table, a folder, a pattern or an archive of tables.
         keys: of the recipe.
-        facts: of the card, where neither ``keys`` nor an earlier recipe says them.
         systems: names of systems that have columns of their own.
         raters: names of raters that have columns of their own.
         replace: forget the facts of an earlier recipe of this name.
@@ -94,7 +92,7 @@ def draft_set(
     check_free_name(name)
     path = user_tasks_dir() / name / RECIPE
     earlier = {} if replace or not path.is_file() else read_recipe(path).get("facts", {})
-    facts = {**(facts or {}), **earlier, **keys.get("facts", {})}
+    facts = {**earlier, **keys.get("facts", {})}
     pairs = {key: value for key, value in keys.items() if key in _PAIRS}
     single = {key: value for key, value in keys.items() if key not in _PAIRS}
     recipe = make_recipe({**single, **({"facts": facts} if facts else {})}, "options")

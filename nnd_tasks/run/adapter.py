@@ -150,16 +150,6 @@ def match_names(manager: Any, names: Sequence[str]) -> list[str]:
     return list(matches)
 
 
-@contextmanager
-def templates_filled_by(fill: Callable[[str, Mapping[str, Any]], str]) -> Iterator[None]:
-    """Render the templates of lm-eval's tasks by a function of a template and a document.
-
-    Upstream: `apply_template` (lm_eval/utils.py) renders without a sandbox.
-    """
-    with patch("lm_eval.utils.apply_template", fill):
-        yield
-
-
 # ---------------------------------------------------------------- the run
 
 

@@ -107,7 +107,7 @@ class Recipe(Columns):
         best: ``lowest`` where a lower score is better, as of ranks; ``highest``; or beside ``majority`` the best score, without
             which it is the highest of the table, by attribute.
         candidates: ``texts``: equal texts of a group are one candidate; ``rows``: each row is one, and a clean config stands
-            beside it; ``choices``: as ``texts``, of pairs; one of two equal texts is a test, which ties and so fails.
+            beside it.
         prompt: template of what a model reads before a candidate; or a list of it and the text between the two, which is else a
             space, or nothing after white space: ``['{{context}}', '']``.
         published: config -> number of tests of the publisher; another number gives a note.
@@ -123,7 +123,7 @@ class Recipe(Columns):
     min_gap: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     majority: bool = False
     best: Literal["lowest", "highest"] | Annotated[float, Field(allow_inf_nan=False)] | None = None
-    candidates: Literal["texts", "choices", "rows"] = "texts"
+    candidates: Literal["texts", "rows"] = "texts"
     prompt: Prose | tuple[str, str] = None
     published: dict[str, int] = Field(default={})
     expected: dict[str, int] = Field(default={})
@@ -134,8 +134,6 @@ class Recipe(Columns):
         mistakes = [*self.find_unused()]
         if len(self.rules) > 1:
             mistakes.append(f"{' and '.join(self.rules)}: one rule says what is better")
-        if self.candidates == "choices" and (self.rules or self.candidate):
-            mistakes.append("candidates: choices is of pairs, and the table holds single texts")
         mistakes += find_prompt_mistakes(self.template or "", ["context", *sorted(self.field)])
         if mistakes:
             raise ValueError("; ".join(mistakes))

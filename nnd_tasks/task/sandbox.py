@@ -1,7 +1,7 @@
 """The sandbox for templates of our tasks' YAMLs, which may come from a stranger.
 
 A prompt needs fields, ``if`` and some filters, so nothing else is allowed: no template can loop, call a function or reach into
-Python. Templates of lm-eval's own tasks, which need more, are rendered in `nnd_tasks.contribute.template_process`.
+Python.
 """
 
 from __future__ import annotations

@@ -183,10 +183,6 @@ def test_a_full_disk_names_the_folder_of_the_set(table, nnd_home, monkeypatch):
     assert refusal(table, LABEL).startswith(f"{nnd_home / 'nnd' / 'mine'}: cannot be written (No space left on device)")
 
 
-def test_options_of_a_benchmark_are_refused_for_a_table(table):
-    assert "--trust: used for --from task:NAME only" in refusal(table, f"{LABEL} --trust")
-
-
 # ---------------------------------------------------------------- its task
 
 

@@ -1,0 +1,44 @@
+"""The share of prompts whose tests all pass is the accuracy of lm-eval's own task on the same documents."""
+
+import json
+import random
+
+from tests.random_models import evaluate
+from tests.task.tasks import small_set
+
+WORDS = "the a boat river house old small of in on went saw made and then".split()
+
+
+def test_rates_of_prompts_are_lm_evals_accuracies(gpt2, tmp_path):
+    rng = random.Random(0)
+
+    def say():
+        return " ".join(rng.sample(WORDS, rng.randrange(1, 12)))
+
+    documents = [{"q": f"{i} {say()}", "c": [say() for _ in range(3)], "gold": i % 3} for i in range(24)]
+    (tmp_path / "documents.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in documents))
+    stock = {
+        "task": "stock",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(tmp_path / "documents.jsonl")}},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{q}}\nAnswer:",
+        "doc_to_choice": "c",
+        "doc_to_target": "gold",
+        "metric_list": [{"metric": name, "aggregation": "mean"} for name in ("acc", "acc_norm", "acc_bytes")],
+    }
+    rows = [
+        (document["q"], choice, "ok" if i == document["gold"] else "wrong")
+        for document in documents
+        for i, choice in enumerate(document["c"])
+    ]
+    folder = small_set(tmp_path, rows, doc_to_text="{{context}}\nAnswer:")
+    (folder / "stock.yaml").write_text(json.dumps(stock))
+    results = evaluate(gpt2, ["small", "stock"], include_path=[folder])["results"]
+    ours, theirs = (
+        {name.partition(",")[0]: rate for name, rate in results[task].items()} for task in ("small", "stock")
+    )
+    assert ours["clusters"] == len(documents)
+    assert (ours["pass_rate_prompts_sum"], ours["pass_rate_prompts_bytes"]) == (theirs["acc"], theirs["acc_bytes"])
+    assert theirs["acc_norm"] == theirs["acc_bytes"] != theirs["acc"], "these texts are ASCII"
