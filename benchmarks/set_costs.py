@@ -6,7 +6,7 @@
 
 No model is run. Tokens are counted with a tokenizer, each beginning that requests share once; "read" is how many times as many
 `hf-shared-prefix` reads. Minutes are computed from the tokens and from ``SPEEDS``, which are stated and not measured. The MDE is
-the one that `nnd_tasks.significance.planned` expects of two models on all tests of the set.
+the one that `nnd_tasks.contribute.check.rules.planned` expects of two models on all tests of the set.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lm_eval.api.model import LM
 from tqdm import tqdm
 
 import nnd_tasks
+from nnd_tasks.contribute.check.rules import planned
 from nnd_tasks.errors import NNDError
 from nnd_tasks.run.smollm2 import SMOLLM2, resolve_model
-from nnd_tasks.significance import planned
 from nnd_tasks.store import dataset_folder, read_table
 from shared_prefix.prefix_scoring import PrefixScoring
 from shared_prefix.prefix_tree import PackLimits, make_packs

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtrit
 
-from nnd_tasks.statistics import FEW, WITHIN, ClusteredMean, clustered_mean
+from nnd_tasks.statistics import FEW, ClusteredMean, clustered_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,11 +36,6 @@ SIMULATED = 50
 DRAWN_SUMS = 2_000_000
 #: A comparison whose MDE is above this cannot separate realistic models: it is underpowered.
 LARGEST_MDE = 0.2
-
-#: Assumed share of tests that two models decide differently, before they have run. On Quiz Design and Challenge 300 three
-#: models of at most 3.9M parameters gave 0.10 to 0.18; each of them and SmolLM2-135M gave 0.29 to 0.45. (`WITHIN` is the assumed
-#: correlation of their differences within a prompt: 0.11 to 0.21, and 0.15 to 0.40.)
-DISAGREEMENT = 0.3
 
 
 # ---------------------------------------------------------------- two models
@@ -197,25 +192,6 @@ def needed(standard_error: float, prompts: int, difference: float, hypotheses: i
     counts = range(2, 10**9)  # more than any study has
     place = bisect_left(counts, True, key=enough)
     return float(f"{counts[place]:.2g}") if place < len(counts) else math.inf
-
-
-def planned(tests: ArrayLike, hypotheses: int = 1) -> float:
-    """The MDE that a category can be expected to have, before any model has run.
-
-    The variance of a sum of n equally correlated differences is n d (1 + (n - 1) r) for a share d of discordant tests
-    (`DISAGREEMENT`) and a correlation r within a prompt (`WITHIN`; Kish, 1965, section 5.4), so the standard error of the pooled
-    difference is sqrt(sum_i n_i d (1 + (n_i - 1) r)) / sum_i n_i.
-
-    Args:
-        tests: of each prompt, at least one, shape (prompts,).
-        hypotheses: as for `detectable`.
-
-    Returns:
-        As `detectable`; it may be above d, the largest difference that is possible.
-    """
-    n = np.asarray(tests, dtype=np.float64)
-    error = math.sqrt(float((n * DISAGREEMENT * (1 + (n - 1) * WITHIN)).sum())) / float(n.sum())
-    return detectable(error, n.size, hypotheses)
 
 
 def is_underpowered(mde: Any, prompts: Any) -> Any:

@@ -20,11 +20,6 @@ MARKERS = "osD^vP*X<>h"
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 
-def figure_text(value: str) -> str:
-    """Escape the dollar signs of a label for matplotlib: text between two of them would be a formula."""
-    return visible(value).replace("$", r"\$")
-
-
 def draw_lines(
     points: pd.DataFrame,
     title: str,
@@ -85,7 +80,7 @@ def draw_lines(
                 line["x"],
                 line["y"],
                 yerr=None if line["low"].isna().all() else [line["y"] - line["low"], line["high"] - line["y"]],
-                label=figure_text(name),
+                label=_label(name),
                 color="black" if name == main else COLOURS[i % len(COLOURS)],
                 marker=MARKERS[i % len(MARKERS)],
                 linestyle=DASHES[i % len(DASHES)],
@@ -97,8 +92,8 @@ def draw_lines(
             for artist in drawn[name].get_children():
                 artist.set_transform(axes.transData + ScaledTranslation(aside, 0, figure.dpi_scale_trans))
         axes.set(
-            title="" if len(panels) == 1 else figure_text(panel),
-            xlabel=figure_text(f"{x_label}, log scale" if log else x_label),
+            title="" if len(panels) == 1 else _label(panel),
+            xlabel=_label(f"{x_label}, log scale" if log else x_label),
         )
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.tick_params(labelbottom=True, labelleft=True)
@@ -115,5 +110,10 @@ def draw_lines(
         axes.set_ylabel(y_label)
     figure.legend(handles=list(drawn.values()), loc="outside lower center", ncols=2, frameon=False)
     if title:
-        figure.suptitle(figure_text(title))
+        figure.suptitle(_label(title))
     return figure
+
+
+def _label(value: str) -> str:
+    """Escape the dollar signs of a label for matplotlib: text between two of them would be a formula."""
+    return visible(value).replace("$", r"\$")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +20,8 @@ import yaml
 from nnd_tasks import __version__
 from nnd_tasks.errors import NNDError
 from nnd_tasks.files import PlainLoader, changing, dump_yaml, expand, parse_yaml, read_text, reading, workshop
-from nnd_tasks.languages import check_languages
 from nnd_tasks.schema import VARIANTS, clean_name, short_hash
 from nnd_tasks.store import nnd_home, task_yamls, tasks_dir, user_tasks_dir
-from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
 from nnd_tasks.text import did_you_mean
 
 #: What a YAML may name after ``!function``: anything else is code, which lm-eval would run.
@@ -36,13 +33,6 @@ _MODEL = {
     *("base_url", "gguf_file", "model", "peft", "pretrained", "revision", "subfolder", "tokenizer"),
     *("tokenizer_backend", "trust_remote_code"),
 }
-#: Keys of a task in lm-eval 0.4.13 (`lm_eval.config.task.TaskConfig`), ``class``, and our own.
-_KEYS = re.compile(
-    "class|custom_dataset|dataset_(path|name|kwargs)|description|doc_to_(audio|choice|decontamination_query|image|target|text)"
-    "|fewshot_(config|delimiter|split)|filter_list|gen_prefix|generation_kwargs|metadata|metric_list|num_fewshot|output_type"
-    "|process_(docs|results)|repeats|should_decontaminate|tag|target_delimiter|task|task_alias|(test|training|validation)_split"
-    f"|unsafe_code|use_prompt|variants|{'|'.join(READER_KEYS)}"
-)
 _FILES = 100  #: files that one YAML may include, counted as often as they are named
 
 
@@ -94,26 +84,6 @@ def _merge(path: Path, foreign: set[str], read: list[Path]) -> dict[str, Any]:
         settings |= _merge(included_path, foreign, read)
     settings.pop("variants", None)  # those of the task that is included, not of this one
     return settings | written
-
-
-def check_settings(settings: Mapping[str, Any], config: str) -> None:
-    """Check what `read_task_yaml` returns as lm-eval and the task class do when they load the task.
-
-    Args:
-        settings: of a task of our class.
-        config: whose data it reads.
-
-    Raises:
-        NNDError: one of the settings is wrong.
-    """
-    name = str(settings["task"])
-    if unknown := [key for key in settings if not _KEYS.fullmatch(str(key))]:
-        raise NNDError(f"task {name}: lm-eval knows no key {unknown[0]!r}")
-    check_config(settings, SAMPLER)
-    if not settings.get("test_split"):
-        raise NNDError(f"task {name}: its YAML must set test_split (include _base)")
-    Settings.read(settings.get("metadata") or {})
-    check_languages(settings["doc_to_text"], config, name, "its data")
 
 
 #: The folder in `nnd_home` that lm-eval searches.

@@ -11,19 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from nnd_tasks.contribute.check.rules import DISAGREEMENT, planned
 from nnd_tasks.errors import NNDError
 from nnd_tasks.results.compare import compare, compare_runs, rank
 from nnd_tasks.results.comparison_report import give_verdicts, report_comparison
 from nnd_tasks.show.forms import to_markdown
 from nnd_tasks.significance import (
-    DISAGREEMENT,
     LEVEL,
     POWER,
     detectable,
     holm,
     needed,
     permutation_p,
-    planned,
 )
 from nnd_tasks.statistics import WITHIN
 from tests.results.runs import make_paired, make_run

@@ -6,7 +6,7 @@ import random
 from tests.random_models import evaluate
 from tests.task.tasks import small_set
 
-WORDS = "the a boat river house old small of in on went saw made and then".split()
+WORDS = ["the", "a", "boat", "river", "house", "old", "small", "of", "in", "on", "went", "saw", "made", "and", "then"]
 
 
 def test_rates_of_prompts_are_lm_evals_accuracies(gpt2, tmp_path):

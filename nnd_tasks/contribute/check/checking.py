@@ -22,6 +22,7 @@ from nnd_tasks import schema
 from nnd_tasks.contribute.check.rules import Finding, Severity, Tests, check_tests, finding
 from nnd_tasks.errors import NNDError, reason_of, visible
 from nnd_tasks.files import expand, noting, read_text
+from nnd_tasks.languages import check_languages
 from nnd_tasks.markdown import code, escape_markdown
 from nnd_tasks.publishers.licences import is_open, licence_names
 from nnd_tasks.schema import clean_name, find_faults, fingerprint
@@ -46,8 +47,17 @@ from nnd_tasks.store import (
 )
 from nnd_tasks.tables.cells import FILE
 from nnd_tasks.task.sandbox import SANDBOX, doubles_space, fill_template
-from nnd_tasks.task.task_files import CLASS, check_settings, list_variants, read_task_yaml, written_folders
+from nnd_tasks.task.settings import READER_KEYS, Settings, check_config
+from nnd_tasks.task.task_files import CLASS, SAMPLER, list_variants, read_task_yaml, written_folders
 from nnd_tasks.text import counted, some_of
+
+#: Keys of a task in lm-eval 0.4.13 (`lm_eval.config.task.TaskConfig`), ``class``, and our own.
+_KEYS = re.compile(
+    "class|custom_dataset|dataset_(path|name|kwargs)|description|doc_to_(audio|choice|decontamination_query|image|target|text)"
+    "|fewshot_(config|delimiter|split)|filter_list|gen_prefix|generation_kwargs|metadata|metric_list|num_fewshot|output_type"
+    "|process_(docs|results)|repeats|should_decontaminate|tag|target_delimiter|task|task_alias|(test|training|validation)_split"
+    f"|unsafe_code|use_prompt|variants|{'|'.join(READER_KEYS)}"
+)
 
 
 @dataclass
@@ -495,6 +505,26 @@ def _check_settings(task: Task) -> list[Finding]:
     except NNDError as error:
         return [finding("task_invalid", str(error), task.config)]
     return []
+
+
+def check_settings(settings: Mapping[str, Any], config: str) -> None:
+    """Check what `nnd_tasks.task.task_files.read_task_yaml` returns as lm-eval and the task class do when they load the task.
+
+    Args:
+        settings: of a task of our class.
+        config: whose data it reads.
+
+    Raises:
+        NNDError: one of the settings is wrong.
+    """
+    name = str(settings["task"])
+    if unknown := [key for key in settings if not _KEYS.fullmatch(str(key))]:
+        raise NNDError(f"task {name}: lm-eval knows no key {unknown[0]!r}")
+    check_config(settings, SAMPLER)
+    if not settings.get("test_split"):
+        raise NNDError(f"task {name}: its YAML must set test_split (include _base)")
+    Settings.read(settings.get("metadata") or {})
+    check_languages(settings["doc_to_text"], config, name, "its data")
 
 
 def _check_template(template: str, fields: Mapping[str, str], location: str, *, loose: bool) -> Iterator[Finding]:
