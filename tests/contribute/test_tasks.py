@@ -5,9 +5,9 @@ from dataclasses import fields
 import pytest
 import yaml
 
+from nnd_tasks.contribute.check import checking
 from nnd_tasks.contribute.publish import dump_task_yaml
 from nnd_tasks.store import tasks_dir
-from nnd_tasks.task import task_files
 from nnd_tasks.task.task_files import read_task_yaml
 from tests.contribute.made import NAME, Made
 from tests.sets.tables import read_arguments
@@ -42,8 +42,8 @@ def test_keys_are_those_of_lm_eval():
     from lm_eval.config.task import TaskConfig
 
     known = [field.name for field in fields(TaskConfig)]
-    assert [key for key in known if not task_files._KEYS.fullmatch(key)] == []
-    assert not task_files._KEYS.fullmatch("doc_to_texts")
+    assert [key for key in known if not checking._KEYS.fullmatch(key)] == []
+    assert not checking._KEYS.fullmatch("doc_to_texts")
 
 
 # ---------------------------------------------------------------- which tasks
